@@ -1,0 +1,166 @@
+//! How every function on counts reads its argument: any list of integers, strided over the child buffer without
+//! ever building a per-row array. Sits under all of `functions`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
+use datafusion::common::{Result, exec_err, plan_err};
+
+/// Field-metadata key under which a counts column carries its population's number of copies N (samples × ploidy).
+/// It survives Parquet when the session keeps Parquet metadata.
+pub const COPIES_KEY: &str = "vcz.copies";
+/// Value of [`COPIES_KEY`] while the population is not known yet (a subquery that planning has still to run).
+pub const COPIES_DEFERRED: &str = "deferred";
+
+/// The number of copies N that a counts field carries, if any.
+///
+/// `Ok(None)` where the field carries none; `Ok(Some(None))` where it is still deferred.
+pub fn copies_of(field: &Field) -> Result<Option<Option<u64>>> {
+    match field.metadata().get(COPIES_KEY).map(String::as_str) {
+        None => Ok(None),
+        Some(COPIES_DEFERRED) => Ok(Some(None)),
+        Some(text) => match text.parse() {
+            Ok(n) => Ok(Some(Some(n))),
+            Err(_) => plan_err!("field '{}': metadata {COPIES_KEY} must be a number, found '{text}'", field.name()),
+        },
+    }
+}
+
+/// `field` with its number of copies recorded; `None` records "deferred".
+pub fn with_copies(field: Field, copies: Option<u64>) -> Field {
+    let value = copies.map_or_else(|| COPIES_DEFERRED.to_string(), |n| n.to_string());
+    let mut metadata: HashMap<String, String> = field.metadata().clone();
+    metadata.insert(COPIES_KEY.to_string(), value);
+    field.with_metadata(metadata)
+}
+
+/// Whether `data_type` is a list of integers, which is what every function on counts takes.
+pub fn is_counts_type(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            item.data_type().is_integer()
+        }
+        DataType::Null => true,
+        _ => false,
+    }
+}
+
+/// Fails with a message that names the function and its argument unless `field` is a list of integers.
+pub fn expect_counts(function: &str, position: usize, field: &FieldRef) -> Result<()> {
+    if is_counts_type(field.data_type()) {
+        return Ok(());
+    }
+    plan_err!(
+        "{function}: argument {} must be allele counts (a list of integers), found {}; \
+         make them with allele_counts(call_genotype [, population])",
+        position + 1,
+        field.data_type()
+    )
+}
+
+enum Layout<'a> {
+    Fixed(usize),
+    Offsets32(&'a [i32]),
+    Offsets64(&'a [i64]),
+    AllNull,
+}
+
+/// Allele counts of a batch: row `i` is a slice of the child buffer.
+pub struct CountsView<'a> {
+    values: Cow<'a, [i32]>,
+    layout: Layout<'a>,
+    nulls: Option<NullBuffer>,
+    len: usize,
+}
+
+impl<'a> CountsView<'a> {
+    /// Views `array`, any list of integers. Int32 children (what `allele_counts` gives) are borrowed; other widths are
+    /// cast once. A value that does not fit Int32, or is NULL or negative, is an error.
+    pub fn try_new(array: &'a ArrayRef) -> Result<Self> {
+        let len = array.len();
+        let (child, layout) = match array.data_type() {
+            DataType::FixedSizeList(_, width) => {
+                let list = array.as_fixed_size_list();
+                (list.values(), Layout::Fixed(*width as usize))
+            }
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                (list.values(), Layout::Offsets32(list.value_offsets()))
+            }
+            DataType::LargeList(_) => {
+                let list = array.as_list::<i64>();
+                (list.values(), Layout::Offsets64(list.value_offsets()))
+            }
+            DataType::Null => {
+                let nulls = Some(NullBuffer::new_null(len));
+                return Ok(Self { values: Cow::Borrowed(&[]), layout: Layout::AllNull, nulls, len });
+            }
+            other => return exec_err!("allele counts must be a list of integers, found {other}"),
+        };
+        let values: Cow<'a, [i32]> = match child.data_type() {
+            DataType::Int32 => Cow::Borrowed(child.as_primitive::<Int32Type>().values().as_ref()),
+            data_type if data_type.is_integer() => {
+                let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+                let cast = arrow::compute::cast_with_options(child, &DataType::Int32, &options)?;
+                Cow::Owned(cast.as_primitive::<Int32Type>().values().to_vec())
+            }
+            other => return exec_err!("allele counts must be a list of integers, found a list of {other}"),
+        };
+        let view = Self { values, layout, nulls: array.nulls().cloned(), len };
+        let child_nulls = child.nulls().filter(|nulls| nulls.null_count() > 0);
+        if child_nulls.is_some() || view.values.iter().any(|&count| count < 0) {
+            view.check_rows(child_nulls)?;
+        }
+        Ok(view)
+    }
+
+    /// The slow half of validation: nulls and negatives matter only inside rows that are not NULL themselves.
+    fn check_rows(&self, child_nulls: Option<&NullBuffer>) -> Result<()> {
+        for row in (0..self.len).filter(|&row| !self.is_null(row)) {
+            for at in self.range(row) {
+                if child_nulls.is_some_and(|nulls| nulls.is_null(at)) {
+                    return exec_err!("allele counts must not hold NULL; row {row} of the batch does");
+                }
+                if self.values[at] < 0 {
+                    return exec_err!("allele counts must not be negative; row {row} of the batch holds {}", self.values[at]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether row `row` is NULL (it then has no counts and is skipped by every aggregate).
+    #[inline]
+    pub fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
+    #[inline]
+    fn range(&self, row: usize) -> std::ops::Range<usize> {
+        match self.layout {
+            Layout::Fixed(width) => row * width..(row + 1) * width,
+            Layout::Offsets32(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+            Layout::Offsets64(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+            Layout::AllNull => 0..0,
+        }
+    }
+
+    /// The counts of allele 0, 1, … at row `row`; none is negative.
+    #[inline]
+    pub fn row(&self, row: usize) -> &[i32] {
+        &self.values[self.range(row)]
+    }
+}

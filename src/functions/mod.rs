@@ -1,0 +1,2 @@
+//! SQL functions, one file each; [`counts_arg`] is how they all read their allele counts.
+pub mod counts_arg;
