@@ -2,40 +2,13 @@
 //! ever building a per-row array. Sits under all of `functions`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
+use arrow::datatypes::{DataType, FieldRef, Int32Type};
 use datafusion::common::{Result, exec_err, plan_err};
 
-/// Field-metadata key under which a counts column carries its population's number of copies N (samples × ploidy).
-/// It survives Parquet when the session keeps Parquet metadata.
-pub const COPIES_KEY: &str = "vcz.copies";
-/// Value of [`COPIES_KEY`] while the population is not known yet (a subquery that planning has still to run).
-pub const COPIES_DEFERRED: &str = "deferred";
-
-/// The number of copies N that a counts field carries, if any.
-///
-/// `Ok(None)` where the field carries none; `Ok(Some(None))` where it is still deferred.
-pub fn copies_of(field: &Field) -> Result<Option<Option<u64>>> {
-    match field.metadata().get(COPIES_KEY).map(String::as_str) {
-        None => Ok(None),
-        Some(COPIES_DEFERRED) => Ok(Some(None)),
-        Some(text) => match text.parse() {
-            Ok(n) => Ok(Some(Some(n))),
-            Err(_) => plan_err!("field '{}': metadata {COPIES_KEY} must be a number, found '{text}'", field.name()),
-        },
-    }
-}
-
-/// `field` with its number of copies recorded; `None` records "deferred".
-pub fn with_copies(field: Field, copies: Option<u64>) -> Field {
-    let value = copies.map_or_else(|| COPIES_DEFERRED.to_string(), |n| n.to_string());
-    let mut metadata: HashMap<String, String> = field.metadata().clone();
-    metadata.insert(COPIES_KEY.to_string(), value);
-    field.with_metadata(metadata)
-}
+pub use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY, copies_of, with_copies};
 
 /// Whether `data_type` is a list of integers, which is what every function on counts takes.
 pub fn is_counts_type(data_type: &DataType) -> bool {

@@ -1,0 +1,181 @@
+//! The calls on genotypes that a scan can compute itself: what each needs, what it gives, and how its counts become
+//! Arrow arrays. Used by the scan (pushed down) and by [`super::genotype_udf`] (evaluated on a genotype column).
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, FixedSizeListArray, Int32Array, Int64Array, ListArray, StringArray, StructArray,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::common::{Result, exec_err};
+
+use super::context::GenotypeContext;
+use super::copies::with_copies;
+use crate::counts::SampleSet;
+
+/// The classes of individuals that `genotype_counts` tells apart, in the order of its struct.
+pub const GENOTYPE_CLASSES: [&str; 5] = ["hom_ref", "het", "hom_alt", "haploid", "missing"];
+
+/// A call on genotypes with its population resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum GenotypeCall {
+    /// `allele_counts(call_genotype [, population])`
+    AlleleCounts(Arc<SampleSet>),
+    /// `population_counts(call_genotype)`
+    PopulationCounts,
+    /// `genotype_counts(call_genotype [, population])`
+    GenotypeCounts(Arc<SampleSet>),
+    /// `select_samples(call_genotype, population)`
+    SelectSamples(Arc<SampleSet>),
+}
+
+impl GenotypeCall {
+    /// The field this call gives over `genotypes`, the field of a genotype column of `context`.
+    pub fn field(&self, name: &str, genotypes: &Field, context: &GenotypeContext) -> Result<Field> {
+        let nullable = genotypes.is_nullable();
+        Ok(match self {
+            Self::AlleleCounts(samples) => with_copies(
+                Field::new(name, allele_counts_type(context.n_alleles()?)?, nullable),
+                Some(context.copies(samples)),
+            ),
+            Self::PopulationCounts => {
+                Field::new(name, population_counts_type(context.n_alleles()?)?, nullable)
+            }
+            Self::GenotypeCounts(_) => {
+                Field::new(name, DataType::Struct(genotype_counts_fields()), nullable)
+            }
+            Self::SelectSamples(samples) => {
+                let DataType::FixedSizeList(copies, _) = genotypes.data_type() else {
+                    return exec_err!("select_samples: expected genotypes, found {}", genotypes.data_type());
+                };
+                let data_type = DataType::FixedSizeList(Arc::clone(copies), list_size(samples.len())?);
+                context.subset(samples).mark(Field::new(name, data_type, nullable))
+            }
+        })
+    }
+
+    /// The sample sets whose alleles this call counts, in the order in which it uses them.
+    pub fn allele_sets(&self, context: &GenotypeContext) -> Vec<Arc<SampleSet>> {
+        match self {
+            Self::AlleleCounts(samples) => vec![Arc::clone(samples)],
+            Self::PopulationCounts => {
+                context.populations().iter().map(|(_, samples)| Arc::clone(samples)).collect()
+            }
+            Self::GenotypeCounts(_) | Self::SelectSamples(_) => vec![],
+        }
+    }
+}
+
+/// How a call reads in EXPLAIN, given the names of the table's populations.
+pub struct DisplayCall<'a>(pub &'a GenotypeCall, pub &'a GenotypeContext);
+
+impl fmt::Display for DisplayCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, samples) = match self.0 {
+            GenotypeCall::AlleleCounts(samples) => ("allele_counts", Some(samples)),
+            GenotypeCall::PopulationCounts => ("population_counts", None),
+            GenotypeCall::GenotypeCounts(samples) => ("genotype_counts", Some(samples)),
+            GenotypeCall::SelectSamples(samples) => ("select_samples", Some(samples)),
+        };
+        let Some(samples) = samples else {
+            return write!(f, "{name}({} populations)", self.1.populations().iter().count());
+        };
+        if samples.len() == self.1.sample_ids().len() {
+            return write!(f, "{name}(all)");
+        }
+        match self.1.populations().iter().find(|(_, known)| *known == samples) {
+            Some((population, _)) => write!(f, "{name}({population})"),
+            None => write!(f, "{name}({} samples)", samples.len()),
+        }
+    }
+}
+
+/// A list size as Arrow wants it.
+pub fn list_size(len: usize) -> Result<i32> {
+    i32::try_from(len).or_else(|_| exec_err!("a fixed-size list of {len} elements is more than Arrow can hold"))
+}
+
+fn count_item() -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Int32, true))
+}
+
+/// `FixedSizeList(Int32, K)`.
+pub fn allele_counts_type(n_alleles: usize) -> Result<DataType> {
+    Ok(DataType::FixedSizeList(count_item(), list_size(n_alleles)?))
+}
+
+/// The fields of `genotype_counts`' struct.
+pub fn genotype_counts_fields() -> Fields {
+    GENOTYPE_CLASSES.iter().map(|name| Field::new(*name, DataType::Int32, false)).collect()
+}
+
+fn population_fields(n_alleles: usize) -> Result<Fields> {
+    Ok(Fields::from(vec![
+        Field::new("population", DataType::Utf8, false),
+        Field::new("copies", DataType::Int64, false),
+        Field::new("ac", allele_counts_type(n_alleles)?, false),
+    ]))
+}
+
+/// `List(Struct(population, copies, ac))`.
+pub fn population_counts_type(n_alleles: usize) -> Result<DataType> {
+    let item = Field::new_list_field(DataType::Struct(population_fields(n_alleles)?), false);
+    Ok(DataType::List(Arc::new(item)))
+}
+
+/// Row-major `[rows × K]` counts as an Arrow array.
+pub fn allele_counts_array(counts: &[i32], n_alleles: usize, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    let values = Arc::new(Int32Array::new(ScalarBuffer::from(counts.to_vec()), None));
+    Ok(Arc::new(FixedSizeListArray::try_new(count_item(), list_size(n_alleles)?, values, nulls)?))
+}
+
+/// Row-major `[rows × 5]` genotype counts as an Arrow struct array.
+pub fn genotype_counts_array(counts: &[i32], nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+    let width = GENOTYPE_CLASSES.len();
+    let columns = (0..width)
+        .map(|class| {
+            let values: Vec<i32> = counts.iter().skip(class).step_by(width).copied().collect();
+            Arc::new(Int32Array::new(ScalarBuffer::from(values), None)) as ArrayRef
+        })
+        .collect();
+    let rows = counts.len() / width;
+    Ok(Arc::new(StructArray::try_new_with_length(genotype_counts_fields(), columns, nulls, rows)?))
+}
+
+/// Counts of every named population (each row-major `[rows × K]`) as a list of structs per row.
+pub fn population_counts_array(
+    counts: &[&[i32]],
+    rows: usize,
+    context: &GenotypeContext,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let n_alleles = context.n_alleles()?;
+    let total = rows.saturating_mul(counts.len());
+    let mut ac: Vec<i32> = Vec::with_capacity(total.saturating_mul(n_alleles));
+    for row in 0..rows {
+        for population in counts {
+            ac.extend_from_slice(&population[row * n_alleles..(row + 1) * n_alleles]);
+        }
+    }
+    let (mut names, mut copies) = (Vec::with_capacity(counts.len()), Vec::with_capacity(counts.len()));
+    for (name, samples) in context.populations().iter() {
+        names.push(name);
+        copies.push(context.copies(samples) as i64);
+    }
+    let names = StringArray::from_iter_values((0..rows).flat_map(|_| names.iter().copied()));
+    let copies = Int64Array::from_iter_values((0..rows).flat_map(|_| copies.iter().copied()));
+    let ac = allele_counts_array(&ac, n_alleles, None)?;
+    let fields = population_fields(n_alleles)?;
+    let structs =
+        StructArray::try_new_with_length(fields, vec![Arc::new(names), Arc::new(copies), ac], None, total)?;
+    let DataType::List(item) = population_counts_type(n_alleles)? else {
+        return exec_err!("population_counts must give a list");
+    };
+    if i32::try_from(total).is_err() {
+        return exec_err!("population_counts: {rows} rows × {} populations overflow one batch; lower datafusion.execution.batch_size", counts.len());
+    }
+    let offsets = OffsetBuffer::from_repeated_length(counts.len(), rows);
+    Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(structs), nulls)?))
+}

@@ -1,0 +1,32 @@
+//! The number of copies N of a population (samples × ploidy), carried by counts columns in their field's metadata.
+//! Spectra read it while planning; it survives Parquet when the session keeps Parquet metadata.
+
+use arrow::datatypes::Field;
+use datafusion::common::{Result, plan_err};
+
+/// Field-metadata key under which a counts column carries N.
+pub const COPIES_KEY: &str = "vcz.copies";
+/// Value of [`COPIES_KEY`] while the population is not known yet (a subquery that planning has still to run).
+pub const COPIES_DEFERRED: &str = "deferred";
+
+/// The number of copies N that a counts field carries, if any.
+///
+/// `Ok(None)` where the field carries none; `Ok(Some(None))` where it is still deferred.
+pub fn copies_of(field: &Field) -> Result<Option<Option<u64>>> {
+    match field.metadata().get(COPIES_KEY).map(String::as_str) {
+        None => Ok(None),
+        Some(COPIES_DEFERRED) => Ok(Some(None)),
+        Some(text) => match text.parse() {
+            Ok(n) => Ok(Some(Some(n))),
+            Err(_) => plan_err!("field '{}': metadata {COPIES_KEY} must be a number, found '{text}'", field.name()),
+        },
+    }
+}
+
+/// `field` with its number of copies recorded; `None` records "deferred".
+pub fn with_copies(field: Field, copies: Option<u64>) -> Field {
+    let value = copies.map_or_else(|| COPIES_DEFERRED.to_string(), |n| n.to_string());
+    let mut metadata = field.metadata().clone();
+    metadata.insert(COPIES_KEY.to_string(), value);
+    field.with_metadata(metadata)
+}

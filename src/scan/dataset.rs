@@ -1,0 +1,301 @@
+//! [`Dataset`]: an opened store with everything that planning needs decoded once: columns and codec chains, sample,
+//! contig and filter names, and the zones. Shared by all scans of a table.
+
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use tokio::sync::OnceCell;
+
+use super::arrow_column::{Names, integers};
+use super::dense::{Dense, assemble, chunk_index, trailing_chunks};
+use super::options::RegionIndexMode;
+use super::schema::{ColumnKind, ColumnSpec, columns};
+use super::zones::Zones;
+use crate::codec::{CodecChain, Scratch};
+use crate::error::{Result, VczError};
+use crate::store::{ArrayMeta, RegionIndex, Store};
+
+/// Arrays of names and indexes that are read whole when a store is opened may decode to this many bytes.
+const MAX_WHOLE_ARRAY: u64 = 1 << 31;
+/// Zones per chunk beyond which a store's contigs alternate too much for zones to be worth having.
+const MAX_ZONES_PER_CHUNK: usize = 64;
+
+/// An opened store.
+#[derive(Debug)]
+pub struct Dataset {
+    store: Store,
+    n_variants: u64,
+    columns: Vec<ColumnSpec>,
+    chains: Vec<Result<CodecChain, String>>,
+    names: Names,
+    sample_ids: Vec<String>,
+    contig_lengths: Option<Vec<i64>>,
+    /// From the region index, or worked out from the positions when first needed.
+    zones: OnceCell<Option<Arc<Zones>>>,
+    region_index: RegionIndexMode,
+}
+
+impl Dataset {
+    /// Reads what planning needs from an opened store.
+    pub async fn open(store: Store, region_index: RegionIndexMode) -> Result<Self> {
+        let (n_variants, columns) = columns(&store)?;
+        let chains = columns.iter().map(|column| CodecChain::try_new(&column.array)).collect();
+        let (samples, contigs, filters, lengths) = futures::try_join!(
+            read_strings(&store, "sample_id"),
+            names_of(&store, "contig_id", "contigs"),
+            names_of(&store, "filter_id", "filters"),
+            read_integers(&store, "contig_length"),
+        )?;
+        let names = Names { contigs: contigs.unwrap_or_default(), filters: filters.unwrap_or_default() };
+        let contig_lengths = lengths.map(|(lengths, _)| lengths).filter(|lengths| lengths.len() == names.contigs.len());
+        let mut dataset = Self {
+            store,
+            n_variants,
+            columns,
+            chains,
+            names,
+            sample_ids: samples.unwrap_or_default(),
+            contig_lengths,
+            zones: OnceCell::new(),
+            region_index,
+        };
+        if region_index == RegionIndexMode::Use
+            && let Some(index) = dataset.read_region_index().await?
+        {
+            dataset.zones = OnceCell::new_with(Some(Some(Arc::new(Zones::from_index(&index)))));
+        }
+        Ok(dataset)
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Number of variants: rows of the table.
+    pub fn n_variants(&self) -> u64 {
+        self.n_variants
+    }
+
+    /// The columns in table order.
+    pub fn columns(&self) -> &[ColumnSpec] {
+        &self.columns
+    }
+
+    /// Position of a column in the table.
+    pub fn column_index(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.array.name == name)
+    }
+
+    /// The codec chain of column `index`; an error names the array and the codec that is not supported.
+    pub fn chain(&self, index: usize) -> Result<&CodecChain> {
+        self.chains[index].as_ref().map_err(|reason| self.array_error(&self.columns[index].array, reason.clone()))
+    }
+
+    /// Names of contigs and filters.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Sample ids in column order.
+    pub fn sample_ids(&self) -> &[String] {
+        &self.sample_ids
+    }
+
+    /// `contig_length`, one per contig, where the store has it.
+    pub fn contig_lengths(&self) -> Option<&[i64]> {
+        self.contig_lengths.as_deref()
+    }
+
+    /// The zones if they are known without reading positions.
+    pub fn known_zones(&self) -> Option<&Arc<Zones>> {
+        self.zones.get().and_then(Option::as_ref)
+    }
+
+    /// The zones, reading all contigs and positions if there is no region index. `None` where contigs alternate so much
+    /// that zones are useless.
+    pub async fn zones(&self) -> Result<Option<&Arc<Zones>>> {
+        Ok(self.zones.get_or_try_init(|| self.read_zones()).await?.as_ref())
+    }
+
+    /// The table's schema; `mark` may add metadata to the field of `call_genotype`.
+    pub fn schema(&self, mark: impl Fn(Field) -> Field) -> SchemaRef {
+        let fields: Vec<Field> = self
+            .columns
+            .iter()
+            .map(|column| if column.kind == ColumnKind::Genotype { mark(column.field()) } else { column.field() })
+            .collect();
+        Arc::new(Schema::new(fields))
+    }
+
+    /// An error about a chunk of this store.
+    pub fn chunk_error(&self, array: &ArrayMeta, index: &[u64], reason: String) -> VczError {
+        VczError::Chunk {
+            store: self.store.location().to_string(),
+            array: array.name.clone(),
+            chunk: array.chunk_label(index),
+            reason,
+        }
+    }
+
+    /// An error about an array of this store.
+    pub fn array_error(&self, array: &ArrayMeta, reason: String) -> VczError {
+        VczError::Metadata {
+            store: self.store.location().to_string(),
+            what: format!("array '{}'", array.name),
+            reason,
+        }
+    }
+
+    async fn read_region_index(&self) -> Result<Option<RegionIndex>> {
+        let Some((values, shape)) = read_integers(&self.store, "region_index").await? else {
+            return Ok(None);
+        };
+        let refuse = |reason: String| VczError::Metadata {
+            store: self.store.location().to_string(),
+            what: "array 'region_index'".to_string(),
+            reason: format!("{reason}; to read the positions instead, set the table option 'vcz.region_index' to 'ignore'"),
+        };
+        if shape.len() != 2 || shape[1] != 6 {
+            return Err(refuse(format!("expected the shape (rows, 6), found {shape:?}")));
+        }
+        let per_chunk = self.columns.iter().find(|column| column.kind == ColumnKind::Position);
+        let per_chunk = per_chunk.map_or(1, |column| column.array.chunks[0]);
+        RegionIndex::try_new(&values, self.n_variants, per_chunk, self.names.contigs.len()).map(Some).map_err(refuse)
+    }
+
+    /// Works out the zones from `variant_contig` and `variant_position`.
+    async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
+        let find = |kind| self.columns.iter().position(|column| column.kind == kind);
+        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position)) else {
+            return Ok(None);
+        };
+        let contigs = self.read_site_integers(contig).await?;
+        let positions = self.read_site_integers(position).await?;
+        let chunk = usize::try_from(self.columns[position].array.chunks[0]).unwrap_or(usize::MAX).max(1);
+        let mut zones = Vec::new();
+        for (at, (contigs, positions)) in contigs.chunks(chunk).zip(positions.chunks(chunk)).enumerate() {
+            let found = Zones::of_rows((at * chunk) as u64, contigs, positions);
+            if found.len() > MAX_ZONES_PER_CHUNK {
+                return Ok(None);
+            }
+            zones.extend(found);
+        }
+        Ok(Some(Arc::new(Zones { zones, from_index: false })))
+    }
+
+    async fn read_site_integers(&self, column: usize) -> Result<Vec<i64>> {
+        let array = &self.columns[column].array;
+        let chain = self.chain(column)?;
+        let mut scratch = Scratch::default();
+        let mut all = Vec::new();
+        for chunk in 0..array.grid_shape()[0] {
+            let bytes = self.store.chunk(array, &[chunk]).await?;
+            let dense = assemble(array, chain, chunk, &[(vec![], bytes)], &mut scratch)
+                .map_err(|(index, reason)| self.chunk_error(array, &index, reason))?;
+            let rows = array.chunk_extent(&[chunk])[0] as usize;
+            if let Dense::Fixed(buffer) = dense {
+                let values = integers(&array.element, &buffer, 0..rows);
+                all.extend(values.map_err(|reason| self.chunk_error(array, &[chunk], reason))?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Reads a whole small array into dense rows.
+async fn read_whole(store: &Store, name: &str) -> Result<Option<(Arc<ArrayMeta>, Vec<(usize, Dense)>)>> {
+    if let Some(reason) = store.unreadable().get(name) {
+        return Err(VczError::Metadata {
+            store: store.location().to_string(),
+            what: format!("array '{name}'"),
+            reason: reason.clone(),
+        });
+    }
+    let Some(array) = store.array(name).cloned() else {
+        return Ok(None);
+    };
+    let refuse = |reason: String| VczError::Metadata {
+        store: store.location().to_string(),
+        what: format!("array '{name}'"),
+        reason,
+    };
+    if array.rank() == 0 {
+        return Err(refuse("expected at least one axis, found a single value".to_string()));
+    }
+    let elements = array.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
+    let width = array.element.size().unwrap_or(4) as u64;
+    if elements.and_then(|n| n.checked_mul(width)).is_none_or(|bytes| bytes > MAX_WHOLE_ARRAY) {
+        return Err(refuse(format!("its shape {:?} is too large to be read whole", array.shape)));
+    }
+    let chain = CodecChain::try_new(&array).map_err(refuse)?;
+    let trailing = trailing_chunks(&array);
+    let mut scratch = Scratch::default();
+    let mut all = Vec::new();
+    for chunk in 0..array.grid_shape()[0] {
+        let mut parts = Vec::with_capacity(trailing.len());
+        for at in &trailing {
+            parts.push((at.clone(), store.chunk(&array, &chunk_index(chunk, at)).await?));
+        }
+        let dense = assemble(&array, &chain, chunk, &parts, &mut scratch).map_err(|(index, reason)| {
+            VczError::Chunk {
+                store: store.location().to_string(),
+                array: name.to_string(),
+                chunk: array.chunk_label(&index),
+                reason,
+            }
+        })?;
+        let rows = array.chunk_extent(&chunk_index(chunk, &vec![0; array.rank() - 1]))[0] as usize;
+        all.push((rows, dense));
+    }
+    Ok(Some((array, all)))
+}
+
+async fn read_strings(store: &Store, name: &str) -> Result<Option<Vec<String>>> {
+    let Some((array, chunks)) = read_whole(store, name).await? else {
+        return Ok(None);
+    };
+    let mut all = Vec::new();
+    for (rows, dense) in &chunks {
+        match dense {
+            Dense::Strings(strings) => all.extend((0..*rows).map(|at| strings.get(at).to_string())),
+            Dense::Fixed(_) => {
+                return Err(VczError::Metadata {
+                    store: store.location().to_string(),
+                    what: format!("array '{name}'"),
+                    reason: format!("expected strings, found {}", array.element),
+                });
+            }
+        }
+    }
+    Ok(Some(all))
+}
+
+/// Names from an array, or (VCZ 0.1) from a group attribute.
+async fn names_of(store: &Store, array: &str, attribute: &str) -> Result<Option<Vec<String>>> {
+    if let Some(names) = read_strings(store, array).await? {
+        return Ok(Some(names));
+    }
+    let names = store.attributes().get(attribute).and_then(|value| value.as_array());
+    Ok(names.map(|names| names.iter().filter_map(|name| name.as_str()).map(str::to_string).collect()))
+}
+
+async fn read_integers(store: &Store, name: &str) -> Result<Option<(Vec<i64>, Vec<u64>)>> {
+    let Some((array, chunks)) = read_whole(store, name).await? else {
+        return Ok(None);
+    };
+    let per_row: usize = array.shape[1..].iter().map(|&n| n as usize).product();
+    let mut all = Vec::new();
+    for (rows, dense) in &chunks {
+        let empty = Buffer::default();
+        let buffer = if let Dense::Fixed(buffer) = dense { buffer } else { &empty };
+        let values = integers(&array.element, buffer, 0..rows * per_row).map_err(|reason| VczError::Metadata {
+            store: store.location().to_string(),
+            what: format!("array '{name}'"),
+            reason,
+        })?;
+        all.extend(values);
+    }
+    Ok(Some((all, array.shape.clone())))
+}

@@ -1,0 +1,156 @@
+//! One variant chunk of an array as dense rows: the chunks along every other axis decoded and put together, padding cut.
+//! Sits between the codecs and the columns; knows nothing of Arrow types.
+
+use arrow::buffer::{Buffer, MutableBuffer};
+use bytes::Bytes;
+
+use crate::codec::{ChunkData, CodecChain, Scratch, StringChunk};
+use crate::store::ArrayMeta;
+
+/// Rows of an array, row-major: `rows × row_elements` elements (there may be padding rows behind them).
+pub enum Dense {
+    /// Fixed-width elements, native-endian.
+    Fixed(Buffer),
+    /// Strings.
+    Strings(StringChunk),
+}
+
+impl Dense {
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Fixed(buffer) => buffer.len(),
+            Self::Strings(strings) => strings.data.len() + strings.offsets.len() * size_of::<u32>(),
+        }
+    }
+}
+
+/// One encoded chunk of a variant chunk: its index along the axes after variants, and its bytes (`None` when absent).
+pub type EncodedPart = (Vec<u64>, Option<Bytes>);
+
+/// The chunk indices along the axes after variants, in row-major order.
+pub fn trailing_chunks(array: &ArrayMeta) -> Vec<Vec<u64>> {
+    let grid = array.grid_shape();
+    let mut all = vec![vec![]];
+    for &n in grid.iter().skip(1) {
+        all = all.into_iter().flat_map(|at| (0..n).map(move |i| [at.as_slice(), &[i]].concat())).collect();
+    }
+    all
+}
+
+/// The whole index of a chunk.
+pub fn chunk_index(variant_chunk: u64, trailing: &[u64]) -> Vec<u64> {
+    [&[variant_chunk], trailing].concat()
+}
+
+/// Decodes one chunk; an absent one is filled.
+pub fn decode(chain: &CodecChain, encoded: Option<&Bytes>, scratch: &mut Scratch) -> Result<ChunkData, String> {
+    match encoded {
+        Some(bytes) => chain.decode(bytes, scratch),
+        None => chain.fill_chunk(),
+    }
+}
+
+/// Decodes the parts of one variant chunk and puts them together. On failure, the index of the part at fault and the reason.
+pub fn assemble(
+    array: &ArrayMeta,
+    chain: &CodecChain,
+    variant_chunk: u64,
+    parts: &[EncodedPart],
+    scratch: &mut Scratch,
+) -> Result<Dense, (Vec<u64>, String)> {
+    let at_fault = |trailing: &[u64], reason: String| (chunk_index(variant_chunk, trailing), reason);
+    if let [(trailing, encoded)] = parts
+        && array.chunks[1..] == array.shape[1..]
+    {
+        return match decode(chain, encoded.as_ref(), scratch).map_err(|reason| at_fault(trailing, reason))? {
+            ChunkData::Fixed(buffer) => Ok(Dense::Fixed(buffer)),
+            ChunkData::Strings(strings) => Ok(Dense::Strings(strings)),
+        };
+    }
+    let rows = array.chunk_extent(&chunk_index(variant_chunk, &vec![0; array.rank() - 1]))[0];
+    let too_large = || at_fault(&[], "the rows of this chunk do not fit in memory".to_string());
+    let shape: Vec<usize> = std::iter::once(rows).chain(array.shape[1..].iter().copied()).map(|n| n as usize).collect();
+    let elements =
+        shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n)).ok_or_else(too_large)?;
+    let mut decoded = Vec::with_capacity(parts.len());
+    for (trailing, encoded) in parts {
+        let data = decode(chain, encoded.as_ref(), scratch).map_err(|reason| at_fault(trailing, reason))?;
+        decoded.push(data);
+    }
+    if let Some(width) = array.element.size().filter(|_| matches!(decoded.first(), Some(ChunkData::Fixed(_)))) {
+        let bytes = elements.checked_mul(width).ok_or_else(too_large)?;
+        let mut out = MutableBuffer::from_len_zeroed(bytes);
+        for ((trailing, _), data) in parts.iter().zip(&decoded) {
+            if let ChunkData::Fixed(buffer) = data {
+                let target = out.as_slice_mut();
+                for_each_run(array, variant_chunk, trailing, &shape, |from, to, len| {
+                    target[to * width..(to + len) * width]
+                        .copy_from_slice(&buffer[from * width..(from + len) * width]);
+                });
+            }
+        }
+        return Ok(Dense::Fixed(out.into()));
+    }
+    let mut places = vec![(0u32, 0u32); elements];
+    for (part, (trailing, _)) in parts.iter().enumerate() {
+        for_each_run(array, variant_chunk, trailing, &shape, |from, to, len| {
+            for i in 0..len {
+                places[to + i] = (part as u32, (from + i) as u32);
+            }
+        });
+    }
+    let mut out = StringChunk { offsets: Vec::with_capacity(elements + 1), data: Vec::new() };
+    out.offsets.push(0);
+    for (part, at) in places {
+        if let ChunkData::Strings(strings) = &decoded[part as usize] {
+            out.data.extend_from_slice(strings.get(at as usize).as_bytes());
+        }
+        let end = u32::try_from(out.data.len()).map_err(|_| too_large())?;
+        out.offsets.push(end);
+    }
+    Ok(Dense::Strings(out))
+}
+
+/// Calls `copy(from, to, len)` for every run of elements that a chunk and the dense rows share: `from` in the chunk, `to` in
+/// the rows, both in elements. Full trailing axes are merged into long runs.
+fn for_each_run(
+    array: &ArrayMeta,
+    variant_chunk: u64,
+    trailing: &[u64],
+    shape: &[usize],
+    mut copy: impl FnMut(usize, usize, usize),
+) {
+    let chunks: Vec<usize> = array.chunks.iter().map(|&n| n as usize).collect();
+    let extent: Vec<usize> =
+        array.chunk_extent(&chunk_index(variant_chunk, trailing)).into_iter().map(|n| n as usize).collect();
+    let start: Vec<usize> =
+        std::iter::once(0).chain(trailing.iter().zip(&chunks[1..]).map(|(&i, &n)| i as usize * n)).collect();
+    let rank = shape.len();
+    // The innermost axis that is not whole in this chunk; everything behind it is contiguous on both sides.
+    let mut axis = rank - 1;
+    while axis > 0 && extent[axis] == shape[axis] && chunks[axis] == shape[axis] {
+        axis -= 1;
+    }
+    let run: usize = extent[axis] * shape[axis + 1..].iter().product::<usize>();
+    let lines: usize = extent[..axis].iter().product();
+    let mut at = vec![0usize; axis];
+    for _ in 0..lines {
+        let ravel = |dims: &[usize], offset: bool| {
+            let mut index = 0;
+            for i in 0..rank {
+                let here = if i < axis { at[i] } else { 0 } + if offset { start[i] } else { 0 };
+                index = index * dims[i] + here;
+            }
+            index
+        };
+        copy(ravel(&chunks, false), ravel(shape, true), run);
+        for i in (0..axis).rev() {
+            at[i] += 1;
+            if at[i] < extent[i] {
+                break;
+            }
+            at[i] = 0;
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Decoded chunks accounted to DataFusion's memory pool, one reservation per scan partition.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use parking_lot::Mutex;
+
+use super::metrics::ScanMetrics;
+
+/// The memory of one scan partition. Clones share it.
+#[derive(Clone)]
+pub struct ScanMemory {
+    reservation: Arc<Mutex<MemoryReservation>>,
+    metrics: ScanMetrics,
+}
+
+impl ScanMemory {
+    /// Registers a consumer for `partition`.
+    pub fn new(pool: &Arc<dyn MemoryPool>, partition: usize, metrics: ScanMetrics) -> Self {
+        let reservation = MemoryConsumer::new(format!("VczScan[{partition}]")).register(pool);
+        Self { reservation: Arc::new(Mutex::new(reservation)), metrics }
+    }
+
+    /// Takes `bytes` until the result is dropped; ResourcesExhausted when the pool has not that much.
+    pub fn take(&self, bytes: usize) -> Result<Taken> {
+        let reservation = self.reservation.lock();
+        reservation.try_grow(bytes)?;
+        self.metrics.memory_reserved.set_max(reservation.size());
+        drop(reservation);
+        Ok(Taken { memory: self.clone(), bytes })
+    }
+}
+
+/// Bytes taken from the pool, given back when dropped.
+pub struct Taken {
+    memory: ScanMemory,
+    bytes: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.memory.reservation.lock().shrink(self.bytes);
+    }
+}

@@ -1,0 +1,52 @@
+//! What a scan measures: shown by EXPLAIN ANALYZE.
+
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory, MetricType, Time,
+};
+
+/// The metrics of one scan partition. Clones share the same counters.
+#[derive(Debug, Clone)]
+pub struct ScanMetrics {
+    /// Output rows and elapsed time.
+    pub baseline: BaselineMetrics,
+    /// Encoded bytes read.
+    pub bytes_fetched: Count,
+    /// Bytes after decoding.
+    pub bytes_decoded: Count,
+    /// Chunks that were there and were read.
+    pub chunks_read: Count,
+    /// Largest number of bytes reserved from the memory pool at one time.
+    pub memory_reserved: Gauge,
+    /// Waiting for bytes.
+    pub fetch_time: Time,
+    /// Decoding into elements.
+    pub decode_time: Time,
+    /// Decoding and counting genotypes, which is one step on bit-planes.
+    pub count_time: Time,
+}
+
+impl ScanMetrics {
+    /// Metrics of `partition`, registered in `set`.
+    pub fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let bytes = |name: &'static str| {
+            MetricBuilder::new(set)
+                .with_type(MetricType::Summary)
+                .with_category(MetricCategory::Bytes)
+                .counter(name, partition)
+        };
+        let time = |name: &'static str| MetricBuilder::new(set).with_type(MetricType::Summary).subset_time(name, partition);
+        Self {
+            baseline: BaselineMetrics::new(set, partition),
+            bytes_fetched: bytes("bytes_fetched"),
+            bytes_decoded: bytes("bytes_decoded"),
+            chunks_read: MetricBuilder::new(set).with_type(MetricType::Summary).counter("chunks_read", partition),
+            memory_reserved: MetricBuilder::new(set)
+                .with_type(MetricType::Summary)
+                .with_category(MetricCategory::Bytes)
+                .gauge("memory_reserved", partition),
+            fetch_time: time("fetch_time"),
+            decode_time: time("decode_time"),
+            count_time: time("count_time"),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Settings of the session (`SET vcz.backend = …`) and options of a table (`OPTIONS ('vcz.populations' …)`), both
+//! under the prefix `vcz`. Unknown keys and values are errors that list the valid ones.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::{Result, config_err};
+
+/// Which engine decodes and counts genotype chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backend {
+    /// The GPU when one is usable and pays, else the host.
+    #[default]
+    Auto,
+    /// The host.
+    Host,
+    /// The GPU; an error that says why when none is usable.
+    Gpu,
+}
+
+impl FromStr for Backend {
+    type Err = datafusion::common::DataFusionError;
+
+    fn from_str(value: &str) -> Result<Self> {
+        match value.to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "host" => Ok(Self::Host),
+            "gpu" => Ok(Self::Gpu),
+            _ => config_err!("vcz.backend must be 'auto', 'host' or 'gpu', found '{value}'"),
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Host => "host",
+            Self::Gpu => "gpu",
+        })
+    }
+}
+
+/// The session's `vcz.*` settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VczSettings {
+    /// Which engine decodes and counts.
+    pub backend: Backend,
+    /// A batch holds at most this many bytes (or one row, where a single row is wider).
+    pub batch_bytes: usize,
+    /// How many chunks of each array are fetched ahead of the one being decoded; 0 turns it off.
+    pub prefetch: usize,
+    /// Which GPUs to use: 'all', or device numbers separated by commas.
+    pub gpu_devices: String,
+    /// Most device memory a process takes on each GPU, in bytes; 0 leaves the choice to the engine.
+    pub gpu_memory_limit: u64,
+}
+
+impl Default for VczSettings {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            batch_bytes: 16 << 20,
+            prefetch: 4,
+            gpu_devices: "all".to_string(),
+            gpu_memory_limit: 0,
+        }
+    }
+}
+
+const SETTINGS: [(&str, &str); 5] = [
+    ("backend", "which engine decodes and counts genotypes: 'auto', 'host' or 'gpu'"),
+    ("batch_bytes", "a batch holds at most this many bytes, or one row where a row is wider; e.g. 16MB"),
+    ("prefetch", "how many chunks of each array are fetched ahead; 0 turns it off"),
+    ("gpu_devices", "which GPUs to use: 'all', or device numbers separated by commas"),
+    ("gpu_memory_limit", "most device memory taken on each GPU, e.g. 8GB; 0 leaves the choice to the engine"),
+];
+
+impl VczSettings {
+    /// The settings of a session; the defaults where the extension is not registered.
+    pub fn of(config: &ConfigOptions) -> Self {
+        config.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
+    fn get(&self, key: &str) -> String {
+        match key {
+            "backend" => self.backend.to_string(),
+            "batch_bytes" => self.batch_bytes.to_string(),
+            "prefetch" => self.prefetch.to_string(),
+            "gpu_devices" => self.gpu_devices.clone(),
+            _ => self.gpu_memory_limit.to_string(),
+        }
+    }
+}
+
+/// A number of bytes, with an optional unit (`64MB`, `1 GiB`, `1000000`); units are powers of 1024.
+pub fn parse_bytes(key: &str, value: &str) -> Result<u64> {
+    let text = value.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => 0,
+    };
+    match text[..digits].parse::<u64>().ok().and_then(|n| n.checked_mul(unit)) {
+        Some(bytes) if unit > 0 => Ok(bytes),
+        _ => config_err!("vcz.{key} must be a number of bytes such as 1000000, 64MB or 8GB, found '{value}'"),
+    }
+}
+
+impl ExtensionOptions for VczSettings {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "backend" => self.backend = value.parse()?,
+            "batch_bytes" => {
+                let bytes = parse_bytes(key, value)?;
+                if bytes == 0 {
+                    return config_err!("vcz.batch_bytes must be at least 1, found '{value}'");
+                }
+                self.batch_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            }
+            "prefetch" => match value.trim().parse::<usize>() {
+                Ok(n) if n <= 1024 => self.prefetch = n,
+                _ => return config_err!("vcz.prefetch must be a number from 0 to 1024, found '{value}'"),
+            },
+            "gpu_devices" => {
+                let list = value.trim().to_ascii_lowercase();
+                let numbers = list.split(',').all(|part| part.trim().parse::<u32>().is_ok());
+                if list != "all" && !numbers {
+                    return config_err!(
+                        "vcz.gpu_devices must be 'all' or device numbers such as '0,1', found '{value}'"
+                    );
+                }
+                self.gpu_devices = list;
+            }
+            "gpu_memory_limit" => self.gpu_memory_limit = parse_bytes(key, value)?,
+            _ => {
+                let known = SETTINGS.map(|(name, _)| format!("vcz.{name}")).join(", ");
+                return config_err!("unknown setting 'vcz.{key}'; the settings are {known}");
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        SETTINGS
+            .iter()
+            .map(|(key, description)| ConfigEntry {
+                key: format!("vcz.{key}"),
+                value: Some(self.get(key)),
+                description,
+            })
+            .collect()
+    }
+}
+
+impl ConfigExtension for VczSettings {
+    const PREFIX: &'static str = "vcz";
+}
+
+/// What to do with a store's `region_index`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum RegionIndexMode {
+    /// Use it where the store has one, after structural checks; its claims are checked again wherever positions are read.
+    #[default]
+    Use,
+    /// Read the positions instead.
+    Ignore,
+}
+
+/// The options of one table: what `CREATE EXTERNAL TABLE … OPTIONS (…)` sets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableOptions {
+    /// Location of the populations file, a TSV or CSV.
+    pub populations: Option<String>,
+    /// Whether the region index is used.
+    pub region_index: RegionIndexMode,
+}
+
+const TABLE_OPTIONS: [(&str, &str); 2] = [
+    ("populations", "a TSV or CSV file with the columns sample_id and population"),
+    ("region_index", "'use' or 'ignore' the store's region_index"),
+];
+
+impl TableOptions {
+    /// Reads the options of a `CREATE EXTERNAL TABLE`: keys with the prefix `vcz.`, or without any (which the SQL planner
+    /// turns into `format.`). Any other key is an error that lists the valid ones.
+    pub fn try_from_map(options: &HashMap<String, String>) -> Result<Self> {
+        let mut parsed = Self::default();
+        let mut keys: Vec<_> = options.keys().collect();
+        keys.sort();
+        for key in keys {
+            let name = key.strip_prefix("vcz.").or_else(|| key.strip_prefix("format.")).unwrap_or(key);
+            ExtensionOptions::set(&mut parsed, name, &options[key])?;
+        }
+        Ok(parsed)
+    }
+}
+
+impl ExtensionOptions for TableOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "populations" => self.populations = Some(value.to_string()),
+            "region_index" => {
+                self.region_index = match value.to_ascii_lowercase().as_str() {
+                    "use" => RegionIndexMode::Use,
+                    "ignore" => RegionIndexMode::Ignore,
+                    _ => return config_err!("option 'vcz.region_index' must be 'use' or 'ignore', found '{value}'"),
+                }
+            }
+            _ => {
+                let known = TABLE_OPTIONS.map(|(name, _)| format!("'vcz.{name}'")).join(", ");
+                return config_err!("unknown option '{key}' of a VCZ table; the options are {known}");
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        TABLE_OPTIONS
+            .iter()
+            .map(|(key, description)| ConfigEntry {
+                key: format!("vcz.{key}"),
+                value: match *key {
+                    "populations" => self.populations.clone(),
+                    _ => Some(if self.region_index == RegionIndexMode::Use { "use" } else { "ignore" }.to_string()),
+                },
+                description,
+            })
+            .collect()
+    }
+}
+
+impl ConfigExtension for TableOptions {
+    const PREFIX: &'static str = "vcz";
+}

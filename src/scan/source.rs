@@ -1,0 +1,554 @@
+//! [`VczSource`]: the scan of a VCZ table as a DataFusion `DataSource`. It absorbs projections, and with them the calls on
+//! genotypes, so that counts leave the scan and genotypes do not; takes filters; declares order and statistics.
+//!
+//! ```text
+//! table columns ──► inputs (arrays and calls, each once) ──► projection ──► output
+//! ```
+//! Invariant: `projection` is over `inputs`, in their order; filters are over the table's columns.
+
+use std::fmt::{self, Formatter};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::compute::SortOptions;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics, exec_err};
+use datafusion::datasource::source::DataSource;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Literal};
+use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{
+    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
+    ScalarFunctionExpr,
+};
+use datafusion::physical_plan::DisplayFormatType;
+use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+
+use super::call::{DisplayCall, GenotypeCall};
+use super::context::{GenotypeContext, PopulationArg};
+use super::dataset::Dataset;
+use super::genotype_udf::{GenotypeUdf, population_of};
+use super::options::VczSettings;
+use super::ranges::{chunks_in, rows_in, split};
+use super::schema::ColumnKind;
+use super::stream;
+use super::zones::{ZoneOrder, Zones, order_of};
+use crate::counts::SampleSet;
+
+/// What a scan computes for one of its inputs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// A column of the table.
+    Array(usize),
+    /// A call on `call_genotype`.
+    Call(GenotypeCall),
+}
+
+/// The table side of a scan: shared by every plan over it.
+#[derive(Debug)]
+pub struct ScanTable {
+    /// The opened store.
+    pub dataset: Arc<Dataset>,
+    /// Its samples and populations.
+    pub context: Arc<GenotypeContext>,
+    /// The table's schema.
+    pub schema: SchemaRef,
+}
+
+/// A scan of a VCZ table.
+#[derive(Debug, Clone)]
+pub struct VczSource {
+    pub(super) table: Arc<ScanTable>,
+    pub(super) zones: Option<Arc<Zones>>,
+    /// Exact predicates over the table's columns.
+    pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Dynamic predicates over the table's columns; they only skip work.
+    pub(super) dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    /// Rows kept after pruning, ascending and disjoint.
+    kept: Arc<Vec<Range<u64>>>,
+    pub(super) partitions: Vec<Vec<Range<u64>>>,
+    pub(super) inputs: Vec<Input>,
+    pub(super) input_schema: SchemaRef,
+    pub(super) projection: ProjectionExprs,
+    pub(super) schema: SchemaRef,
+    pub(super) limit: Option<usize>,
+    pub(super) settings: VczSettings,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// How much one scan partition should have to do, in decoded bytes, and how many there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct PartitionGoal {
+    /// At most this many partitions.
+    pub partitions: usize,
+    /// A partition with less than this many bytes of work is not worth having.
+    pub min_bytes: usize,
+}
+
+impl VczSource {
+    /// A scan of the table columns `columns`, keeping the rows in `kept`.
+    #[expect(clippy::too_many_arguments, reason = "these are the parts of a scan; a struct would only rename them")]
+    pub fn try_new(
+        table: Arc<ScanTable>,
+        zones: Option<Arc<Zones>>,
+        columns: &[usize],
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        kept: Vec<Range<u64>>,
+        limit: Option<usize>,
+        settings: VczSettings,
+        goal: PartitionGoal,
+    ) -> Result<Self> {
+        let inputs: Vec<Input> = columns.iter().map(|&column| Input::Array(column)).collect();
+        let input_schema = Arc::new(table.schema.project(columns)?);
+        let all: Vec<usize> = (0..columns.len()).collect();
+        let mut source = Self {
+            projection: ProjectionExprs::from_indices(&all, &input_schema),
+            schema: Arc::clone(&input_schema),
+            table,
+            zones,
+            filters,
+            dynamic: vec![],
+            partitions: vec![],
+            kept: Arc::new(kept),
+            inputs,
+            input_schema,
+            limit,
+            settings,
+            metrics: ExecutionPlanMetricsSet::new(),
+        };
+        source.partitions = source.divide(goal);
+        Ok(source)
+    }
+
+    /// The table that is scanned.
+    pub fn table(&self) -> &Arc<ScanTable> {
+        &self.table
+    }
+
+    fn divide(&self, goal: PartitionGoal) -> Vec<Vec<Range<u64>>> {
+        let rows = rows_in(&self.kept);
+        let columns = self.table.dataset.columns();
+        let read = self.read_columns();
+        let row_bytes: u64 = read.iter().map(|&column| columns[column].row_bytes() as u64).sum();
+        let work = rows.saturating_mul(row_bytes);
+        let most = work / (goal.min_bytes as u64).max(1) + 1;
+        // A small LIMIT ends in the first chunks; more partitions would only read chunks that nobody wants.
+        let limited = self.filters.is_empty() && self.limit.is_some_and(|limit| (limit as u64) < rows / 2);
+        let parts = if limited { 1 } else { most.min(goal.partitions as u64) as usize };
+        split(&self.kept, parts, self.heavy_chunk_rows())
+    }
+
+    /// Table columns that are read: those of the inputs and of the filters.
+    fn read_columns(&self) -> Vec<usize> {
+        let genotype = self.table.dataset.column_index("call_genotype");
+        let mut read: Vec<usize> = self
+            .inputs
+            .iter()
+            .filter_map(|input| match input {
+                Input::Array(column) => Some(*column),
+                Input::Call(_) => genotype,
+            })
+            .chain(self.filters.iter().flat_map(collect_columns).map(|column| column.index()))
+            .collect();
+        read.sort_unstable();
+        read.dedup();
+        read
+    }
+
+    /// Rows of one chunk of the column that is heaviest to decode.
+    pub(super) fn heavy_chunk_rows(&self) -> u64 {
+        let columns = self.table.dataset.columns();
+        let heaviest = self.read_columns().into_iter().max_by_key(|&column| columns[column].row_bytes());
+        heaviest.map_or(1, |column| columns[column].array.chunks[0])
+    }
+
+    /// Bytes of one output row, for batches bounded by bytes.
+    pub(super) fn output_row_bytes(&self) -> usize {
+        let columns = self.table.dataset.columns();
+        let context = &self.table.context;
+        let n_alleles = context.n_alleles().unwrap_or(1);
+        let bytes = |input: &Input| match input {
+            Input::Array(column) => columns[*column].row_bytes(),
+            Input::Call(GenotypeCall::AlleleCounts(_)) => n_alleles * size_of::<i32>(),
+            Input::Call(GenotypeCall::PopulationCounts) => {
+                context.populations().iter().count() * (n_alleles * size_of::<i32>() + 32)
+            }
+            Input::Call(GenotypeCall::GenotypeCounts(_)) => 5 * size_of::<i32>(),
+            Input::Call(GenotypeCall::SelectSamples(samples)) => samples.len() * context.ploidy() * size_of::<i8>(),
+        };
+        self.inputs.iter().map(bytes).sum::<usize>().max(1)
+    }
+
+    /// The input of a pushed call, if `expr` is one: a genotype function of an input column and constants.
+    fn pushed_call(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Input> {
+        let function = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        let udf = function.fun().inner().downcast_ref::<GenotypeUdf>()?;
+        let population = match function.args().get(1) {
+            None => PopulationArg::Everyone,
+            Some(argument) => {
+                population_of(function.name(), argument.downcast_ref::<Literal>()?.value()).ok()?
+            }
+        };
+        let context = &self.table.context;
+        let column = |expr: &Arc<dyn PhysicalExpr>| {
+            let column = expr.downcast_ref::<Column>()?;
+            let Some(Input::Array(at)) = self.inputs.get(column.index()) else { return None };
+            (self.table.dataset.columns()[*at].kind == ColumnKind::Genotype).then_some(())
+        };
+        if column(&function.args()[0]).is_some() {
+            return Some(Input::Call(udf.function().call(&population, context).ok()?));
+        }
+        // Counts of selected samples are counts of those samples: `select_samples` itself need not be computed.
+        let inner = self.pushed_call(&function.args()[0])?;
+        let Input::Call(GenotypeCall::SelectSamples(selected)) = inner else { return None };
+        let subset = context.subset(&selected);
+        let indices: Vec<u32> = selected.iter().collect();
+        let back = |samples: &SampleSet| {
+            let samples = samples.iter().filter_map(|at| indices.get(at as usize).copied()).collect();
+            Arc::new(SampleSet::new(samples))
+        };
+        Some(Input::Call(match udf.function().call(&population, &subset).ok()? {
+            GenotypeCall::AlleleCounts(samples) => GenotypeCall::AlleleCounts(back(&samples)),
+            GenotypeCall::GenotypeCounts(samples) => GenotypeCall::GenotypeCounts(back(&samples)),
+            GenotypeCall::SelectSamples(samples) => GenotypeCall::SelectSamples(back(&samples)),
+            // The populations of a subset are others than the table's; leave it to evaluation.
+            GenotypeCall::PopulationCounts => return None,
+        }))
+    }
+
+    /// `projection` over the current output as inputs and a projection over them: each array and call once, nothing unused.
+    fn absorb(&self, projection: &ProjectionExprs) -> Result<Self> {
+        let merged = self.projection.try_merge(projection)?;
+        let mut inputs: Vec<Input> = Vec::new();
+        let mut fields: Vec<Field> = Vec::new();
+        let mut exprs: Vec<ProjectionExpr> = Vec::new();
+        for ProjectionExpr { expr, alias } in merged.iter() {
+            let rewritten = Arc::clone(expr).transform_down(|expr| {
+                let call = self.pushed_call(&expr);
+                let input = match (&call, expr.downcast_ref::<Column>()) {
+                    (Some(call), _) => call,
+                    (None, Some(column)) => &self.inputs[column.index()],
+                    (None, None) => return Ok(Transformed::no(expr)),
+                };
+                let at = match inputs.iter().position(|known| known == input) {
+                    Some(at) => at,
+                    None => {
+                        fields.push(match input {
+                            Input::Array(column) => self.table.schema.field(*column).clone(),
+                            Input::Call(call) => self.call_field(call)?,
+                        });
+                        inputs.push(input.clone());
+                        inputs.len() - 1
+                    }
+                };
+                let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(fields[at].name(), at));
+                Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+            })?;
+            exprs.push(ProjectionExpr::new(rewritten.data, alias.clone()));
+        }
+        let schema = Arc::new(projection.project_schema(&self.schema)?);
+        Ok(Self {
+            inputs,
+            input_schema: Arc::new(Schema::new(fields)),
+            projection: ProjectionExprs::new(exprs),
+            schema,
+            ..self.clone()
+        })
+    }
+
+    fn call_field(&self, call: &GenotypeCall) -> Result<Field> {
+        let context = &self.table.context;
+        let name = DisplayCall(call, context).to_string();
+        let genotypes = self.table.schema.field_with_name("call_genotype")?;
+        call.field(&name, genotypes, context)
+    }
+
+    /// An expression over the output as one over the table's per-variant columns, if it can be.
+    fn over_sites(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
+        let over_inputs = self.projection.unproject_expr(expr).ok()?;
+        let mut site_level = true;
+        let rewritten = over_inputs.transform_down(|expr| {
+            let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
+            match self.inputs.get(column.index()) {
+                Some(Input::Array(at)) if self.table.dataset.columns()[*at].is_site_level() => {
+                    let column = Column::new(self.table.schema.field(*at).name(), *at);
+                    Ok(Transformed::new(Arc::new(column) as _, true, TreeNodeRecursion::Jump))
+                }
+                _ => {
+                    site_level = false;
+                    Ok(Transformed::no(expr))
+                }
+            }
+        });
+        rewritten.ok().filter(|_| site_level).map(|rewritten| rewritten.data)
+    }
+
+    fn order(&self) -> ZoneOrder {
+        let Some(zones) = &self.zones else { return ZoneOrder::None };
+        let contigs = &self.table.dataset.names().contigs;
+        order_of(self.kept_zones(zones), contigs)
+    }
+
+    fn kept_zones<'a>(&'a self, zones: &'a Zones) -> impl Iterator<Item = &'a super::zones::Zone> {
+        let mut at = 0;
+        zones.zones.iter().filter(move |zone| {
+            while at < self.kept.len() && self.kept[at].end <= zone.rows.start {
+                at += 1;
+            }
+            self.kept.get(at).is_some_and(|range| range.start < zone.rows.end)
+        })
+    }
+
+    fn input_of(&self, name: &str) -> Option<usize> {
+        let column = self.table.dataset.column_index(name)?;
+        self.inputs.iter().position(|input| *input == Input::Array(column))
+    }
+
+    /// Statistics of the inputs of all partitions, or of one.
+    fn input_statistics(&self, partition: Option<usize>) -> Statistics {
+        let ranges = match partition {
+            Some(partition) => self.partitions.get(partition).map_or(&[][..], Vec::as_slice),
+            None => &self.kept,
+        };
+        let exact = self.filters.is_empty();
+        let rows = rows_in(ranges) as usize;
+        let precise = |n: usize| if exact { Precision::Exact(n) } else { Precision::Inexact(n) };
+        let mut columns = vec![ColumnStatistics::new_unknown(); self.inputs.len()];
+        for name in ["variant_contig", "variant_position"] {
+            if let Some(at) = self.input_of(name) {
+                columns[at].null_count = precise(0);
+            }
+        }
+        // Minima and maxima are those of whole zones, so they are exact only where whole zones are kept.
+        if let Some(zones) = self.zones.as_ref().filter(|_| partition.is_none() && rows > 0) {
+            let bound = |value: ScalarValue| if exact { Precision::Exact(value) } else { Precision::Inexact(value) };
+            if let Some(at) = self.input_of("variant_position") {
+                let wide = self.input_schema.field(at).data_type() == &arrow::datatypes::DataType::Int64;
+                let scalar = |value: i64| match i32::try_from(value) {
+                    Ok(narrow) if !wide => ScalarValue::Int32(Some(narrow)),
+                    _ => ScalarValue::Int64(Some(value)),
+                };
+                let min = self.kept_zones(zones).map(|zone| zone.min).min();
+                let max = self.kept_zones(zones).map(|zone| zone.max).max();
+                if let (Some(min), Some(max)) = (min, max) {
+                    columns[at].min_value = bound(scalar(min));
+                    columns[at].max_value = bound(scalar(max));
+                }
+            }
+            if let Some(at) = self.input_of("variant_contig") {
+                let contigs = &self.table.dataset.names().contigs;
+                let names = || self.kept_zones(zones).filter_map(|zone| contigs.get(zone.contig));
+                if let (Some(min), Some(max)) = (names().min(), names().max()) {
+                    columns[at].min_value = bound(ScalarValue::Utf8View(Some(min.clone())));
+                    columns[at].max_value = bound(ScalarValue::Utf8View(Some(max.clone())));
+                }
+            }
+        }
+        let bytes = rows.saturating_mul(self.output_row_bytes());
+        Statistics {
+            num_rows: precise(rows),
+            total_byte_size: Precision::Inexact(bytes),
+            column_statistics: columns,
+        }
+    }
+}
+
+impl DataSource for VczSource {
+    fn open(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        stream::open(self, partition, &context, &self.metrics)
+    }
+
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
+        let dataset = &self.table.dataset;
+        let mut columns = Vec::new();
+        let mut calls = Vec::new();
+        for input in &self.inputs {
+            match input {
+                Input::Array(column) => columns.push(dataset.columns()[*column].array.name.clone()),
+                Input::Call(call) => calls.push(DisplayCall(call, &self.table.context).to_string()),
+            }
+        }
+        let per_chunk = self.heavy_chunk_rows();
+        let all = std::iter::once(0..dataset.n_variants()).collect::<Vec<_>>();
+        let mut parts = vec![
+            ("store", dataset.store().location().to_string()),
+            ("columns", format!("[{}]", columns.join(", "))),
+        ];
+        if !calls.is_empty() {
+            parts.push(("functions", format!("[{}]", calls.join(", "))));
+        }
+        parts.push(("variants", format!("{} of {}", rows_in(&self.kept), dataset.n_variants())));
+        parts.push(("chunks", format!("{} of {}", chunks_in(&self.kept, per_chunk), chunks_in(&all, per_chunk))));
+        if !self.filters.is_empty() {
+            parts.push(("filter", joined(&self.filters)));
+        }
+        if !self.dynamic.is_empty() {
+            parts.push(("dynamic_filter", joined(&self.dynamic)));
+        }
+        if let Some(limit) = self.limit {
+            parts.push(("limit", limit.to_string()));
+        }
+        if self.projects() {
+            parts.push(("projection", self.projection.to_string()));
+        }
+        parts.push(("partitions", self.partitions.len().to_string()));
+        parts.push(("backend", "host (this build has no GPU engine)".to_string()));
+        match t {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                let shown: Vec<String> = parts.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                write!(f, "VczSource: {}", shown.join(", "))
+            }
+            DisplayFormatType::TreeRender => {
+                writeln!(f, "format=vcz")?;
+                parts.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+            }
+        }
+    }
+
+    fn repartitioned(
+        &self,
+        target_partitions: usize,
+        min_size: usize,
+        _output_ordering: Option<LexOrdering>,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        let goal = PartitionGoal { partitions: target_partitions, min_bytes: min_size };
+        let partitions = self.divide(goal);
+        if partitions.len() <= self.partitions.len() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(Self { partitions, ..self.clone() })))
+    }
+
+    fn output_partitioning(&self) -> Partitioning {
+        Partitioning::UnknownPartitioning(self.partitions.len())
+    }
+
+    fn eq_properties(&self) -> EquivalenceProperties {
+        let mut properties = EquivalenceProperties::new(Arc::clone(&self.input_schema));
+        let order = self.order();
+        let sorted_by = |at: usize| {
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(self.input_schema.field(at).name(), at));
+            PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: false })
+        };
+        let (contig, position) = (self.input_of("variant_contig"), self.input_of("variant_position"));
+        match (order, contig, position) {
+            (ZoneOrder::OneContig, contig, position) => {
+                if let Some(position) = position {
+                    properties.add_ordering([sorted_by(position)]);
+                }
+                if let Some(contig) = contig {
+                    let column = Arc::new(Column::new("variant_contig", contig));
+                    let constant = ConstExpr::new(column, AcrossPartitions::Uniform(None));
+                    // A constant only helps planning; without it the plan is right but sorts once more.
+                    let _ = properties.add_constants([constant]);
+                }
+            }
+            (ZoneOrder::ContigThenPosition, Some(contig), Some(position)) => {
+                properties.add_ordering([sorted_by(contig), sorted_by(position)]);
+            }
+            (ZoneOrder::ContigThenPosition, Some(contig), None) => properties.add_ordering([sorted_by(contig)]),
+            _ => {}
+        }
+        match self.projection.projection_mapping(&self.input_schema) {
+            Ok(mapping) => properties.project(&mapping, Arc::clone(&self.schema)),
+            Err(_) => EquivalenceProperties::new(Arc::clone(&self.schema)),
+        }
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let statistics = self.projection.project_statistics(self.input_statistics(partition), &self.schema)?;
+        Ok(Arc::new(match self.limit {
+            Some(_) => statistics.with_fetch(self.limit, 0, 1)?,
+            None => statistics,
+        }))
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
+        Some(Arc::new(Self { limit, ..self.clone() }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.limit
+    }
+
+    fn metrics(&self) -> ExecutionPlanMetricsSet {
+        self.metrics.clone()
+    }
+
+    fn try_swapping_with_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn DataSource>>> {
+        if projection.iter().any(|projected| projected.expr.is_volatile_node()) {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(self.absorb(projection)?)))
+    }
+
+    fn try_pushdown_filters(
+        &self,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
+        let mut source = self.clone();
+        let mut answers = Vec::with_capacity(filters.len());
+        for filter in &filters {
+            let answer = match self.over_sites(filter) {
+                // Dropping rows below a LIMIT would change which rows are limited.
+                Some(_) if self.limit.is_some() => PushedDown::No,
+                Some(over_sites) if DynamicFilterTracking::classify(&over_sites).contains_dynamic_filter() => {
+                    source.dynamic.push(over_sites);
+                    PushedDown::No
+                }
+                Some(over_sites) if !over_sites.is_volatile_node() => {
+                    source.filters.push(over_sites);
+                    PushedDown::Yes
+                }
+                _ => PushedDown::No,
+            };
+            answers.push(answer);
+        }
+        let changed = source.dynamic.len() + source.filters.len() > self.dynamic.len() + self.filters.len();
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        Ok(if changed { propagation.with_updated_node(Arc::new(source) as _) } else { propagation })
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let projected = self.projection.iter().map(|projected| &projected.expr);
+        for expr in self.filters.iter().chain(&self.dynamic).chain(projected) {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+}
+
+impl VczSource {
+    /// Whether the output is more than the inputs in their order.
+    pub(super) fn projects(&self) -> bool {
+        let plain = |(at, projected): (usize, &ProjectionExpr)| {
+            projected.expr.downcast_ref::<Column>().is_some_and(|column| column.index() == at)
+        };
+        self.projection.iter().count() != self.inputs.len() || !self.projection.iter().enumerate().all(plain)
+    }
+
+    /// Fails, with the reason, when a setting asks for what this build cannot do.
+    pub(super) fn check_backend(settings: &VczSettings) -> Result<()> {
+        if settings.backend == super::options::Backend::Gpu {
+            return exec_err!(
+                "vcz.backend = 'gpu': this build has no GPU engine yet; use SET vcz.backend = 'auto' or 'host'"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn joined(filters: &[Arc<dyn PhysicalExpr>]) -> String {
+    filters.iter().map(|filter| filter.to_string()).collect::<Vec<_>>().join(" AND ")
+}

@@ -1,0 +1,326 @@
+//! Produces the batches of one scan partition: filter columns first, then only what passes; batches fill up across chunks
+//! to the session's batch size and stay under `vcz.batch_bytes`. Dropping the stream stops all reading.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::projection::Projector;
+use datafusion::physical_expr::utils::conjunction;
+use datafusion::physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::stream;
+
+use super::genotypes::GenotypeReader;
+use super::memory::ScanMemory;
+use super::metrics::ScanMetrics;
+use super::reader::ColumnReader;
+use super::site_filter::SiteFilter;
+use super::source::{Input, VczSource};
+
+/// Opens partition `partition` of `source`.
+pub fn open(
+    source: &VczSource,
+    partition: usize,
+    context: &Arc<TaskContext>,
+    metrics: &ExecutionPlanMetricsSet,
+) -> Result<SendableRecordBatchStream> {
+    VczSource::check_backend(&source.settings)?;
+    let Some(ranges) = source.partitions.get(partition) else {
+        return exec_err!("partition {partition} was asked for, but the scan has {}", source.partitions.len());
+    };
+    let metrics = ScanMetrics::new(metrics, partition);
+    let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
+    let batch_size = context.session_config().batch_size();
+    let batches = Batches::try_new(source.clone(), ranges, batch_size, memory, metrics)?;
+    let schema = Arc::clone(&source.schema);
+    let batches = stream::try_unfold(batches, |mut batches| async move {
+        let batch = batches.next().await?;
+        Ok(batch.map(|batch| (batch, batches)))
+    });
+    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, batches))))
+}
+
+/// Pruning by dynamic filters, done again whenever one of them has changed.
+struct DynamicPruning {
+    predicate: Arc<dyn PhysicalExpr>,
+    generation: Option<u64>,
+    keep: Vec<bool>,
+}
+
+struct Batches {
+    source: VczSource,
+    ranges: VecDeque<Range<u64>>,
+    filter: Option<SiteFilter>,
+    dynamic_filter: Option<SiteFilter>,
+    dynamic: Option<DynamicPruning>,
+    readers: HashMap<usize, ColumnReader>,
+    genotypes: Option<GenotypeReader>,
+    /// For each input that is a call: its place among the reader's calls.
+    call_of_input: Vec<Option<usize>>,
+    /// Segments do not cross multiples of this many rows.
+    boundary: u64,
+    batch_rows: usize,
+    pending: Vec<Vec<ArrayRef>>,
+    pending_rows: usize,
+    remaining: Option<usize>,
+    projector: Option<Projector>,
+    metrics: ScanMetrics,
+}
+
+impl Batches {
+    fn try_new(
+        source: VczSource,
+        ranges: &[Range<u64>],
+        batch_size: usize,
+        memory: ScanMemory,
+        metrics: ScanMetrics,
+    ) -> Result<Self> {
+        let table = Arc::clone(&source.table);
+        let filter = SiteFilter::try_new(&source.filters, &table.schema)?;
+        let dynamic_filter = SiteFilter::try_new(&source.dynamic, &table.schema)?;
+        let dynamic = dynamic_filter.is_some().then(|| DynamicPruning {
+            predicate: conjunction(source.dynamic.clone()),
+            generation: None,
+            keep: vec![],
+        });
+        let prefetch = source.settings.prefetch;
+        let mut readers = HashMap::new();
+        let filter_columns = filter.iter().chain(&dynamic_filter).flat_map(|filter| filter.columns().iter().copied());
+        let output_columns = source.inputs.iter().filter_map(|input| match input {
+            Input::Array(column) => Some(*column),
+            Input::Call(_) => None,
+        });
+        for column in filter_columns.chain(output_columns) {
+            readers.entry(column).or_insert_with(|| {
+                ColumnReader::new(&table.dataset, column, ranges, prefetch, &memory, &metrics)
+            });
+        }
+        let mut calls = Vec::new();
+        let mut call_of_input = Vec::with_capacity(source.inputs.len());
+        for input in &source.inputs {
+            call_of_input.push(match input {
+                Input::Array(_) => None,
+                Input::Call(call) => {
+                    calls.push(call.clone());
+                    Some(calls.len() - 1)
+                }
+            });
+        }
+        let genotypes = match (calls.is_empty(), table.dataset.column_index("call_genotype")) {
+            (true, _) => None,
+            (false, None) => return exec_err!("the store has no call_genotype"),
+            (false, Some(column)) => Some(GenotypeReader::try_new(
+                &table.dataset,
+                &table.context,
+                column,
+                calls,
+                ranges,
+                prefetch,
+                &memory,
+                &metrics,
+            )?),
+        };
+        let by_bytes = source.settings.batch_bytes / source.output_row_bytes();
+        let projector = match source.projects() {
+            true => Some(source.projection.make_projector(&source.input_schema)?),
+            false => None,
+        };
+        Ok(Self {
+            boundary: source.heavy_chunk_rows(),
+            batch_rows: batch_size.min(by_bytes).max(1),
+            pending: vec![vec![]; source.inputs.len()],
+            pending_rows: 0,
+            remaining: source.limit,
+            ranges: ranges.iter().cloned().collect(),
+            source,
+            filter,
+            dynamic_filter,
+            dynamic,
+            readers,
+            genotypes,
+            call_of_input,
+            projector,
+            metrics,
+        })
+    }
+
+    /// The next batch, or `None` at the end.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let wanted = self.remaining.map_or(self.batch_rows, |left| left.min(self.batch_rows));
+            if self.pending_rows >= wanted && self.pending_rows > 0 {
+                return self.emit().map(Some);
+            }
+            if wanted == 0 {
+                self.ranges.clear();
+            }
+            let Some(segment) = self.segment((wanted - self.pending_rows.min(wanted)) as u64)? else {
+                return if self.pending_rows > 0 { self.emit().map(Some) } else { Ok(None) };
+            };
+            self.read(segment).await?;
+        }
+    }
+
+    /// The next rows to look at: at most `rows`, of one chunk of the heaviest column.
+    fn segment(&mut self, rows: u64) -> Result<Option<Range<u64>>> {
+        loop {
+            let Some(range) = self.ranges.front().cloned() else { return Ok(None) };
+            if range.is_empty() {
+                self.ranges.pop_front();
+                continue;
+            }
+            if let Some(skip_to) = self.skip(range.start)? {
+                self.advance(skip_to);
+                continue;
+            }
+            let boundary = (range.start / self.boundary + 1).saturating_mul(self.boundary);
+            let end = range.end.min(boundary).min(range.start.saturating_add(rows.max(1)));
+            self.advance(end);
+            return Ok(Some(range.start..end));
+        }
+    }
+
+    fn advance(&mut self, to: u64) {
+        if let Some(front) = self.ranges.front_mut() {
+            front.start = to.min(front.end);
+        }
+    }
+
+    /// Where to go on if dynamic filters rule out the zone of `row`.
+    fn skip(&mut self, row: u64) -> Result<Option<u64>> {
+        let (Some(dynamic), Some(zones)) = (&mut self.dynamic, &self.source.zones) else { return Ok(None) };
+        let generation = snapshot_generation(&dynamic.predicate);
+        if dynamic.generation != Some(generation) {
+            let snapshot = snapshot_physical_expr(Arc::clone(&dynamic.predicate))?;
+            let table = &self.source.table;
+            dynamic.keep = zones.prune(&snapshot, &table.schema, &table.dataset.names().contigs)?;
+            dynamic.generation = Some(generation);
+        }
+        let at = zones.zones.partition_point(|zone| zone.rows.end <= row);
+        Ok(match (zones.zones.get(at), dynamic.keep.get(at)) {
+            (Some(zone), Some(false)) => Some(zone.rows.end),
+            _ => None,
+        })
+    }
+
+    /// Reads the rows of `segment` that pass the filters into the pending pieces.
+    async fn read(&mut self, segment: Range<u64>) -> Result<()> {
+        let rows = (segment.end - segment.start) as usize;
+        let mut known: HashMap<usize, ArrayRef> = HashMap::new();
+        let mut mask: Option<BooleanArray> = None;
+        for filter in self.filter.iter().chain(&self.dynamic_filter) {
+            let mut columns = Vec::with_capacity(filter.columns().len());
+            for &column in filter.columns() {
+                let array = match known.get(&column) {
+                    Some(array) => Arc::clone(array),
+                    None => {
+                        let Some(reader) = self.readers.get_mut(&column) else {
+                            return exec_err!("no reader of filter column {column}");
+                        };
+                        let array = concat(&reader.rows(segment.clone()).await?)?;
+                        known.insert(column, Arc::clone(&array));
+                        array
+                    }
+                };
+                columns.push(array);
+            }
+            let selected = filter.select(columns, rows)?;
+            let both = match mask {
+                Some(before) => arrow::compute::and(&before, &selected)?,
+                None => selected,
+            };
+            if both.true_count() == 0 {
+                return Ok(());
+            }
+            mask = Some(both);
+        }
+        // Trim to the first and last selected row; what is between is dropped afterwards.
+        let mask = mask.filter(|mask| mask.true_count() < rows);
+        let (from, to) = match &mask {
+            Some(mask) => {
+                let mut set = mask.values().set_indices();
+                let first = set.next().unwrap_or(0);
+                (first, set.last().unwrap_or(first) + 1)
+            }
+            None => (0, rows),
+        };
+        let mask = mask.map(|mask| mask.slice(from, to - from)).filter(|mask| mask.true_count() < to - from);
+        let trimmed = segment.start + from as u64..segment.start + to as u64;
+        let mut calls = match &mut self.genotypes {
+            Some(genotypes) => genotypes.rows(trimmed.clone()).await?,
+            None => vec![],
+        };
+        for (input, (pending, call)) in
+            self.source.inputs.iter().zip(self.pending.iter_mut().zip(&self.call_of_input))
+        {
+            let pieces = match (input, call) {
+                (_, Some(call)) => std::mem::take(&mut calls[*call]),
+                (Input::Array(column), None) => match known.get(column) {
+                    Some(array) => vec![array.slice(from, to - from)],
+                    None => match self.readers.get_mut(column) {
+                        Some(reader) => reader.rows(trimmed.clone()).await?,
+                        None => return exec_err!("no reader of column {column}"),
+                    },
+                },
+                (Input::Call(_), None) => return exec_err!("no reader of genotypes"),
+            };
+            match &mask {
+                None => pending.extend(pieces),
+                Some(mask) => pending.push(arrow::compute::filter(&concat(&pieces)?, mask)?),
+            }
+        }
+        self.pending_rows += mask.as_ref().map_or(to - from, BooleanArray::true_count);
+        Ok(())
+    }
+
+    /// Turns the pending pieces into a batch.
+    fn emit(&mut self) -> Result<RecordBatch> {
+        let timer = self.metrics.baseline.elapsed_compute().timer();
+        let rows = self.remaining.map_or(self.pending_rows, |left| left.min(self.pending_rows));
+        let mut columns = Vec::with_capacity(self.pending.len());
+        for pieces in &mut self.pending {
+            let array = concat(pieces)?;
+            columns.push(if array.len() > rows { array.slice(0, rows) } else { array });
+            pieces.clear();
+        }
+        self.pending_rows = 0;
+        if let Some(left) = &mut self.remaining {
+            *left -= rows;
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.source.input_schema), columns, &options)?;
+        let batch = match &self.projector {
+            Some(projector) => {
+                let columns = projector.project_batch(&batch)?.columns().to_vec();
+                RecordBatch::try_new_with_options(Arc::clone(&self.source.schema), columns, &options)?
+            }
+            None => RecordBatch::try_new_with_options(
+                Arc::clone(&self.source.schema),
+                batch.columns().to_vec(),
+                &options,
+            )?,
+        };
+        timer.done();
+        self.metrics.baseline.record_output(rows);
+        Ok(batch)
+    }
+}
+
+/// The pieces as one array; a single piece is not copied.
+fn concat(pieces: &[ArrayRef]) -> Result<ArrayRef> {
+    match pieces {
+        [piece] => Ok(Arc::clone(piece)),
+        [] => exec_err!("a column gave no rows for a segment"),
+        _ => {
+            let pieces: Vec<&dyn Array> = pieces.iter().map(AsRef::as_ref).collect();
+            Ok(arrow::compute::concat(&pieces)?)
+        }
+    }
+}

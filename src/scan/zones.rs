@@ -1,0 +1,199 @@
+//! Zones: runs of variants of one contig inside one chunk, with their lowest and highest position. They come from the
+//! store's region index, or from the positions themselves, and are what predicates prune and orderings rest on.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringViewArray, UInt64Array};
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::pruning::PruningStatistics;
+use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
+
+use crate::store::RegionIndex;
+
+/// A run of variants of one contig inside one chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zone {
+    /// Global variant rows.
+    pub rows: Range<u64>,
+    /// Index into `contig_id`.
+    pub contig: usize,
+    /// Lowest position.
+    pub min: i64,
+    /// Highest position.
+    pub max: i64,
+    /// Whether positions never decrease inside the zone.
+    pub sorted: bool,
+}
+
+/// All zones of a store in row order, and where they come from.
+#[derive(Debug, Clone)]
+pub struct Zones {
+    /// The zones; they cover every variant.
+    pub zones: Vec<Zone>,
+    /// Whether they are the region index's claims, which every position chunk that is read must bear out.
+    pub from_index: bool,
+}
+
+impl Zones {
+    /// The zones that a (structurally sound) region index claims.
+    pub fn from_index(index: &RegionIndex) -> Self {
+        let zones = index
+            .rows()
+            .iter()
+            .map(|row| Zone {
+                rows: row.rows.clone(),
+                contig: row.contig as usize,
+                min: row.start,
+                max: row.end,
+                sorted: true,
+            })
+            .collect();
+        Self { zones, from_index: true }
+    }
+
+    /// The zones of one chunk of contig codes and positions, starting at variant `first`.
+    pub fn of_rows(first: u64, contigs: &[i64], positions: &[i64]) -> Vec<Zone> {
+        let mut zones: Vec<Zone> = Vec::new();
+        let mut previous = None;
+        for ((row, &contig), &position) in (first..).zip(contigs).zip(positions) {
+            match zones.last_mut() {
+                Some(zone) if previous.is_some_and(|(last, _)| last == contig) => {
+                    zone.rows.end = row + 1;
+                    zone.sorted &= previous.is_some_and(|(_, last)| last <= position);
+                    zone.min = zone.min.min(position);
+                    zone.max = zone.max.max(position);
+                }
+                _ => zones.push(Zone {
+                    rows: row..row + 1,
+                    contig: usize::try_from(contig).unwrap_or(usize::MAX),
+                    min: position,
+                    max: position,
+                    sorted: true,
+                }),
+            }
+            previous = Some((contig, position));
+        }
+        zones
+    }
+
+    /// Which zones a predicate over the table's columns may match.
+    pub fn prune(&self, predicate: &Arc<dyn PhysicalExpr>, schema: &SchemaRef, contigs: &[String]) -> Result<Vec<bool>> {
+        let built =
+            PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema)).try_build(Arc::clone(predicate));
+        // A predicate that cannot be turned into one over minima and maxima keeps everything.
+        let Ok(pruning) = built else {
+            return Ok(vec![true; self.zones.len()]);
+        };
+        if pruning.always_true() {
+            return Ok(vec![true; self.zones.len()]);
+        }
+        pruning.prune(&ZoneStatistics { zones: &self.zones, contigs, schema })
+    }
+}
+
+/// What the order of some zones allows to declare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneOrder {
+    /// Nothing.
+    None,
+    /// One contig only, positions never decrease.
+    OneContig,
+    /// Contig names ascend (byte order), and positions never decrease within each.
+    ContigThenPosition,
+}
+
+/// The order of the variants in `zones`, which must be in row order.
+pub fn order_of<'a>(zones: impl Iterator<Item = &'a Zone>, contigs: &[String]) -> ZoneOrder {
+    let mut last: Option<&Zone> = None;
+    let mut one = true;
+    for zone in zones {
+        if !zone.sorted {
+            return ZoneOrder::None;
+        }
+        if let Some(before) = last {
+            if before.contig == zone.contig {
+                if zone.min < before.max {
+                    return ZoneOrder::None;
+                }
+            } else {
+                one = false;
+                match (contigs.get(before.contig), contigs.get(zone.contig)) {
+                    (Some(a), Some(b)) if a < b => {}
+                    _ => return ZoneOrder::None,
+                }
+            }
+        }
+        last = Some(zone);
+    }
+    match (last, one) {
+        (None, _) => ZoneOrder::None,
+        (_, true) => ZoneOrder::OneContig,
+        _ => ZoneOrder::ContigThenPosition,
+    }
+}
+
+struct ZoneStatistics<'a> {
+    zones: &'a [Zone],
+    contigs: &'a [String],
+    schema: &'a SchemaRef,
+}
+
+impl ZoneStatistics<'_> {
+    fn contig(&self, zone: &Zone) -> Option<&str> {
+        self.contigs.get(zone.contig).map(String::as_str)
+    }
+
+    fn bounds(&self, column: &Column, bound: impl Fn(&Zone) -> i64) -> Option<ArrayRef> {
+        match column.name.as_str() {
+            "variant_contig" => {
+                Some(Arc::new(StringViewArray::from_iter(self.zones.iter().map(|zone| self.contig(zone)))))
+            }
+            "variant_position" => match self.schema.field_with_name("variant_position").ok()?.data_type() {
+                DataType::Int32 => {
+                    Some(Arc::new(Int32Array::from_iter(self.zones.iter().map(|zone| i32::try_from(bound(zone)).ok()))))
+                }
+                _ => Some(Arc::new(Int64Array::from_iter_values(self.zones.iter().map(bound)))),
+            },
+            _ => None,
+        }
+    }
+}
+
+impl PruningStatistics for ZoneStatistics<'_> {
+    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.bounds(column, |zone| zone.min)
+    }
+
+    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+        self.bounds(column, |zone| zone.max)
+    }
+
+    fn num_containers(&self) -> usize {
+        self.zones.len()
+    }
+
+    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+        matches!(column.name.as_str(), "variant_contig" | "variant_position")
+            .then(|| Arc::new(UInt64Array::from_value(0, self.zones.len())) as ArrayRef)
+    }
+
+    fn row_counts(&self) -> Option<ArrayRef> {
+        Some(Arc::new(UInt64Array::from_iter_values(self.zones.iter().map(|zone| zone.rows.end - zone.rows.start))))
+    }
+
+    fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+        if column.name != "variant_contig" {
+            return None;
+        }
+        let names: HashSet<&str> = values.iter().filter_map(|value| value.try_as_str().flatten()).collect();
+        let mut known = HashMap::new();
+        let matches = self.zones.iter().map(|zone| {
+            Some(*known.entry(zone.contig).or_insert_with(|| self.contig(zone).is_some_and(|name| names.contains(name))))
+        });
+        Some(BooleanArray::from_iter(matches))
+    }
+}
