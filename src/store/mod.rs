@@ -1,1 +1,25 @@
-//! store
+//! A VCZ store as data: its attributes, its arrays' metadata and chunk grids, and the encoded bytes of its chunks.
+//!
+//! The lowest layer: above it `codec` turns the bytes of a chunk into values, and `scan` decides which chunks to read.
+//! It knows nothing of codecs beyond their names, nothing of Arrow and nothing of DataFusion. Everything it reads is
+//! checked before it is used; one array that cannot be understood does not make a store unreadable.
+
+mod array;
+mod array_v2;
+mod array_v3;
+mod blob;
+mod discover;
+mod element;
+mod fill_value;
+mod names;
+mod region_index;
+mod source;
+mod vcz_store;
+mod zip;
+mod zip_directory;
+
+pub use array::{ArrayMeta, CodecSpec, MAX_CHUNK_BYTES};
+pub use element::{ElementType, Endianness, ZarrFormat};
+pub use fill_value::FillValue;
+pub use region_index::{RegionIndex, RegionRow};
+pub use vcz_store::Store;

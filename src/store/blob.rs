@@ -1,0 +1,246 @@
+//! Bytes from one place: a local file or an object of an object store, whole or by range.
+//!
+//! Under `zip` and `source`. Invariants: nothing is allocated for a read before its length was compared with the length
+//! of the file and with the caller's limit; a read gives all the bytes asked for or an error.
+//!
+//! Local files are read where they are, without handing small reads to another thread: chunk files are mostly small and
+//! in the page cache, where a read takes less time than the change of thread. Long reads do go to a blocking thread.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
+
+/// Work on at least this many bytes leaves the asynchronous thread.
+pub(super) const BLOCKING_BYTES: u64 = 1 << 20;
+
+/// Why bytes could not be had.
+#[derive(Debug)]
+pub(super) enum ReadError {
+    /// The file system or object store said so.
+    Io(Box<dyn Error + Send + Sync>),
+    /// What is stored contradicts itself.
+    Corrupt(String),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Box::new(error))
+    }
+}
+
+impl From<object_store::Error> for ReadError {
+    fn from(error: object_store::Error) -> Self {
+        Self::Io(Box::new(error))
+    }
+}
+
+/// One file or object of known length that is read by ranges.
+#[derive(Debug)]
+pub(super) enum Blob {
+    File { file: Arc<File>, len: u64 },
+    Object { objects: Arc<dyn ObjectStore>, path: Path, len: u64 },
+}
+
+impl Blob {
+    pub(super) fn open_file(path: &FilePath) -> Result<Self, ReadError> {
+        let len = regular_file(path)?.ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
+        Ok(Self::File { file: Arc::new(File::open(path)?), len })
+    }
+
+    pub(super) async fn open_object(objects: Arc<dyn ObjectStore>, path: Path) -> Result<Self, ReadError> {
+        let len = objects.head(&path).await?.size;
+        Ok(Self::Object { objects, path, len })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::File { len, .. } | Self::Object { len, .. } => *len,
+        }
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
+    /// Exactly the bytes of `range`, which must lie inside the blob.
+    pub(super) async fn read(&self, range: Range<u64>) -> Result<Bytes, ReadError> {
+        let length = range.end.saturating_sub(range.start);
+        if range.start > range.end || range.end > self.len() {
+            return Err(ReadError::Corrupt(format!(
+                "bytes {} to {} were to be read, but there are only {}",
+                range.start,
+                range.end,
+                self.len()
+            )));
+        }
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        match self {
+            Self::File { file, .. } => {
+                let file = Arc::clone(file);
+                if length < BLOCKING_BYTES {
+                    return Ok(read_file(&file, range.start, length)?);
+                }
+                blocking(move || Ok(read_file(&file, range.start, length)?)).await
+            }
+            Self::Object { objects, path, .. } => {
+                let bytes = objects.get_range(path, range).await?;
+                if bytes.len() as u64 != length {
+                    return Err(ReadError::Corrupt(format!("{length} bytes were asked for, {} came", bytes.len())));
+                }
+                Ok(bytes)
+            }
+        }
+    }
+}
+
+/// The file's bytes, or a range of them; `None` if there is no such file.
+pub(super) async fn get_file(
+    path: &FilePath,
+    range: Option<GetRange>,
+    limit: u64,
+) -> Result<Option<Bytes>, ReadError> {
+    let Some(len) = regular_file(path)? else { return Ok(None) };
+    let range = resolve(range, len)?;
+    let length = range.end - range.start;
+    within(length, limit)?;
+    if length < BLOCKING_BYTES {
+        return absent_is_none(read_path(path, range.start, length));
+    }
+    let path = path.to_owned();
+    blocking(move || absent_is_none(read_path(&path, range.start, length))).await
+}
+
+/// The object's bytes, or a range of them; `None` if there is no such object.
+pub(super) async fn get_object(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    range: Option<GetRange>,
+    limit: u64,
+) -> Result<Option<Bytes>, ReadError> {
+    if let Some(GetRange::Bounded(range)) = &range {
+        if range.start == range.end {
+            return Ok(Some(Bytes::new()));
+        }
+        within(range.end.saturating_sub(range.start), limit)?;
+    }
+    let options = GetOptions { range: range.clone(), ..GetOptions::default() };
+    let result = match (objects.get_opts(path, options).await, range) {
+        // Azure knows no suffix ranges.
+        (Err(object_store::Error::NotSupported { .. }), Some(GetRange::Suffix(length))) => {
+            let size = match objects.head(path).await {
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                head => head?.size,
+            };
+            let range = Some(GetRange::Bounded(size.saturating_sub(length)..size));
+            objects.get_opts(path, GetOptions { range, ..GetOptions::default() }).await
+        }
+        (result, _) => result,
+    };
+    match result {
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(result) => {
+            within(result.range.end.saturating_sub(result.range.start), limit)?;
+            Ok(Some(result.bytes().await?))
+        }
+    }
+}
+
+/// The bytes that `range` means for an object of `len` bytes: clipped at its end, as object stores do.
+pub(super) fn resolve(range: Option<GetRange>, len: u64) -> Result<Range<u64>, ReadError> {
+    let resolved = match range {
+        None => 0..len,
+        Some(GetRange::Bounded(range)) => range.start..range.end.min(len),
+        Some(GetRange::Offset(start)) => start..len,
+        Some(GetRange::Suffix(length)) => len.saturating_sub(length)..len,
+    };
+    if resolved.start > resolved.end {
+        return Err(ReadError::Corrupt(format!(
+            "bytes from {} on were to be read, but there are only {len}",
+            resolved.start
+        )));
+    }
+    Ok(resolved)
+}
+
+/// Refuses lengths over the limit, before anything is allocated for them.
+pub(super) fn within(length: u64, limit: u64) -> Result<(), ReadError> {
+    if length > limit {
+        return Err(ReadError::Corrupt(format!("it is {length} bytes long; expected at most {limit} here")));
+    }
+    Ok(())
+}
+
+/// Runs `work` on a blocking thread of the runtime, or here where there is no runtime.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
+) -> Result<T, ReadError> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => runtime.spawn_blocking(work).await.map_err(|error| ReadError::Io(Box::new(error)))?,
+        Err(_) => work(),
+    }
+}
+
+/// The length of a regular file; `None` if there is nothing. Anything else, a pipe say, could block for ever.
+fn regular_file(path: &FilePath) -> Result<Option<u64>, ReadError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+        Ok(_) => Err(ReadError::Corrupt("it is not a regular file".to_owned())),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn absent_is_none(bytes: io::Result<Bytes>) -> Result<Option<Bytes>, ReadError> {
+    match bytes {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn read_path(path: &FilePath, start: u64, length: u64) -> io::Result<Bytes> {
+    read_file(&File::open(path)?, start, length)
+}
+
+/// Callers have compared the range with the file's length.
+fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    read_exact_at(file, &mut bytes, start)?;
+    Ok(bytes.into())
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], start: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, start)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut start: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, start) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                bytes = bytes.split_at_mut(read).1;
+                start += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Where a store's objects are: a local directory, a zip archive, or a prefix of an object store. One set of reads.
+//!
+//! Between `blob` and `zip` below and `vcz_store` above. Invariants: keys are made of checked names and numbers, so they
+//! stay inside the store; an absent object is `None`, everything else that goes wrong is an error.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{GetRange, ObjectStore};
+
+use super::blob::{Blob, ReadError, get_file, get_object};
+use super::names::may_be_array;
+use super::zip::Zip;
+
+/// A place that holds a store.
+#[derive(Debug)]
+pub(super) enum Source {
+    Directory(PathBuf),
+    Zip(Zip),
+    Objects {
+        objects: Arc<dyn ObjectStore>,
+        root: Path,
+        /// False where listing is known not to work, or to be refused only after many retries.
+        listable: bool,
+    },
+}
+
+impl Source {
+    /// The place at `path` of an object store, or at `local_path` of the file system. Files and paths that end in `.zip`
+    /// are archives.
+    pub(super) async fn open(
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+        location: &str,
+        local_path: Option<PathBuf>,
+    ) -> Result<Self, ReadError> {
+        if let Some(local) = local_path {
+            return match fs::metadata(&local)?.is_dir() {
+                true => Ok(Self::Directory(local)),
+                false => Ok(Self::Zip(Zip::open(Blob::open_file(&local)?).await?)),
+            };
+        }
+        if path.as_ref().to_ascii_lowercase().ends_with(".zip") {
+            return Self::open_archive(objects, path).await;
+        }
+        let location = location.to_ascii_lowercase();
+        let listable = !location.starts_with("http://") && !location.starts_with("https://");
+        Ok(Self::Objects { objects, root: path, listable })
+    }
+
+    /// The object at `path` as an archive, whatever its name.
+    pub(super) async fn open_archive(objects: Arc<dyn ObjectStore>, path: Path) -> Result<Self, ReadError> {
+        Ok(Self::Zip(Zip::open(Blob::open_object(objects, path).await?).await?))
+    }
+
+    pub(super) fn is_local(&self) -> bool {
+        match self {
+            Self::Directory(_) => true,
+            Self::Zip(zip) => zip.is_local(),
+            Self::Objects { .. } => false,
+        }
+    }
+
+    /// The bytes of the object `key`, or a range of them; `None` if it is absent. More than `limit` bytes are an error.
+    pub(super) async fn get(
+        &self,
+        key: &str,
+        range: Option<GetRange>,
+        limit: u64,
+    ) -> Result<Option<Bytes>, ReadError> {
+        match self {
+            Self::Directory(root) => get_file(&root.join(key), range, limit).await,
+            Self::Zip(zip) => zip.get(key, range, limit).await,
+            Self::Objects { objects, root, .. } => get_object(&**objects, &below(root, key)?, range, limit).await,
+        }
+    }
+
+    /// The names at the top that may be arrays; `None` where the place cannot be listed. What is inside them is not listed.
+    pub(super) async fn top_level(&self) -> Result<Option<BTreeSet<String>>, ReadError> {
+        let mut names = BTreeSet::new();
+        match self {
+            Self::Directory(root) => {
+                for entry in fs::read_dir(root)? {
+                    let entry = entry?;
+                    // A link may lead to a directory; only reading below it will tell.
+                    if entry.file_type()?.is_file() {
+                        continue;
+                    }
+                    names.extend(entry.file_name().into_string().ok());
+                }
+            }
+            Self::Zip(zip) => names.extend(zip.folders()),
+            Self::Objects { listable: false, .. } => return Ok(None),
+            Self::Objects { objects, root, .. } => match objects.list_with_delimiter(Some(root)).await {
+                Ok(listing) => {
+                    names.extend(listing.common_prefixes.iter().filter_map(|p| p.filename()).map(str::to_owned));
+                }
+                // Often listing is not allowed or not supported where reading is.
+                Err(_) => return Ok(None),
+            },
+        }
+        names.retain(|name| may_be_array(name));
+        Ok(Some(names))
+    }
+
+    /// Stored bytes of the chunks of an array; `None` where the place cannot be listed.
+    pub(super) async fn stored_bytes(&self, array: &str) -> Result<Option<u64>, ReadError> {
+        match self {
+            Self::Directory(root) => directory_bytes(&root.join(array)).map(Some),
+            Self::Zip(zip) => Ok(Some(zip.stored_bytes(array, |key| !is_metadata(key)))),
+            Self::Objects { listable: false, .. } => Ok(None),
+            Self::Objects { objects, root, .. } => {
+                let listing = objects.list(Some(&below(root, array)?));
+                let sum = listing.try_fold(0u64, |sum, object| async move {
+                    let counts = !object.location.filename().is_some_and(is_metadata);
+                    Ok(if counts { sum.saturating_add(object.size) } else { sum })
+                });
+                Ok(sum.await.ok())
+            }
+        }
+    }
+}
+
+fn is_metadata(key: &str) -> bool {
+    matches!(key, "zarr.json" | ".zarray" | ".zattrs")
+}
+
+/// The path of `key` below `root`.
+fn below(root: &Path, key: &str) -> Result<Path, ReadError> {
+    let path = if root.as_ref().is_empty() { key.to_owned() } else { format!("{root}/{key}") };
+    Path::parse(path).map_err(|error| ReadError::Io(Box::new(error)))
+}
+
+/// Bytes of the files below `folder`; links are not followed, so that this ends.
+fn directory_bytes(folder: &FilePath) -> Result<u64, ReadError> {
+    let mut sum = 0u64;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() && !entry.file_name().to_str().is_some_and(is_metadata) {
+                sum = sum.saturating_add(entry.metadata()?.len());
+            }
+        }
+    }
+    Ok(sum)
+}

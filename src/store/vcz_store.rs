@@ -1,0 +1,254 @@
+//! An open VCZ store: what `codec` and `scan` see of it.
+//!
+//! Metadata is read once, when the store is opened; after that every call reads one chunk. Invariant: whatever the place
+//! (directory, zip archive, object store), an absent chunk is `None` and everything else that goes wrong is an error
+//! that names the store, the array and the chunk.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{GetRange, ObjectStore};
+use serde_json::{Map, Value};
+
+use super::array::{ArrayMeta, shown};
+use super::blob::ReadError;
+use super::discover::{Contents, discover};
+use super::element::ZarrFormat;
+use super::source::Source;
+use crate::error::{Result, VczError};
+
+/// The newest version of the VCF Zarr specification that is known.
+const NEWEST_VERSION: (u64, u64) = (0, 5);
+/// Largest encoded chunk, or range of one, that is read.
+const MAX_ENCODED_CHUNK: u64 = 1 << 33;
+/// Bytes that an encoding may add to those of the decoded chunk, whatever its size.
+const ENCODING_OVERHEAD: u64 = 1 << 26;
+
+/// A VCZ store whose metadata was read.
+#[derive(Debug)]
+pub struct Store {
+    location: String,
+    source: Source,
+    contents: Contents,
+    version: String,
+    warnings: Vec<String>,
+}
+
+impl Store {
+    /// Opens the store at `path` of `objects` and reads its metadata; no chunk is read and no chunk folder listed.
+    ///
+    /// `location` is what the user wrote, for messages; where it begins with `http://` or `https://` no listing is tried.
+    /// With `local_path` the store is read from the file system instead of through `objects`. A path that ends in
+    /// `.zip`, or is a file, is a zip archive of a store.
+    ///
+    /// # Errors
+    /// [`VczError::NotAStore`] if there is no Zarr group or it has no `vcf_zarr_version`; [`VczError::Metadata`] if its
+    /// metadata, or the archive, is malformed; [`VczError::Io`] if reading fails. An array that cannot be understood is
+    /// no error, see [`Store::unreadable`].
+    pub async fn open(
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+        location: String,
+        local_path: Option<PathBuf>,
+    ) -> Result<Store> {
+        let key = path.to_string();
+        let is_local = local_path.is_some();
+        let fallback = (!is_local).then(|| (Arc::clone(&objects), path.clone()));
+        let source = Source::open(objects, path, &location, local_path).await;
+        let source = source.map_err(|error| open_error(&location, &key, error))?;
+        let (source, contents) = match (discover(&source, &location).await, fallback) {
+            (Err(error @ VczError::NotAStore { .. }), Some((objects, path))) => {
+                // Perhaps the path is an object, an archive of another name.
+                let archive = Source::open_archive(objects, path).await.map_err(|_| error)?;
+                let contents = discover(&archive, &location).await?;
+                (archive, contents)
+            }
+            (contents, _) => (source, contents?),
+        };
+        let (version, warning) = match version(&contents.attributes) {
+            Ok(version) => version,
+            Err(reason) => return Err(VczError::NotAStore { store: location, reason }),
+        };
+        Ok(Store { location, source, contents, version, warnings: warning.into_iter().collect() })
+    }
+
+    /// Where the store is, as the user wrote it.
+    pub fn location(&self) -> &str {
+        &self.location
+    }
+
+    /// The Zarr format of its metadata.
+    pub fn format(&self) -> ZarrFormat {
+        self.contents.format
+    }
+
+    /// The attributes of the root group.
+    pub fn attributes(&self) -> &Map<String, Value> {
+        &self.contents.attributes
+    }
+
+    /// Version of the VCF Zarr specification that the store follows, e.g. `0.4`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// What is odd about the store without keeping it from being read.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// The arrays, sorted by name.
+    pub fn arrays(&self) -> impl Iterator<Item = &Arc<ArrayMeta>> {
+        self.contents.arrays.values()
+    }
+
+    /// The array of this name, if there is one that can be understood.
+    pub fn array(&self, name: &str) -> Option<&Arc<ArrayMeta>> {
+        self.contents.arrays.get(name)
+    }
+
+    /// The array of this name.
+    ///
+    /// # Errors
+    /// [`VczError::Metadata`] if there is none, or if its metadata cannot be understood; it says why.
+    pub fn require_array(&self, name: &str) -> Result<&Arc<ArrayMeta>> {
+        self.array(name).ok_or_else(|| VczError::Metadata {
+            store: self.location.clone(),
+            what: format!("array '{name}'"),
+            reason: match self.unreadable().get(name) {
+                Some(reason) => reason.clone(),
+                None => "the store has no such array".to_owned(),
+            },
+        })
+    }
+
+    /// The arrays whose metadata cannot be understood, by name, and the reasons.
+    pub fn unreadable(&self) -> &BTreeMap<String, String> {
+        &self.contents.unreadable
+    }
+
+    /// The contigs' names where they are an attribute of the group, as in version 0.1; later they are the array
+    /// `contig_id`.
+    pub fn contigs_attribute(&self) -> Option<Vec<String>> {
+        self.names_attribute("contigs")
+    }
+
+    /// The filters' names where they are an attribute of the group, as in version 0.1; later they are the array
+    /// `filter_id`.
+    pub fn filters_attribute(&self) -> Option<Vec<String>> {
+        self.names_attribute("filters")
+    }
+
+    fn names_attribute(&self, key: &str) -> Option<Vec<String>> {
+        let names = self.attributes().get(key)?.as_array()?;
+        names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
+    }
+
+    /// Whether chunks are read from local files.
+    pub fn is_local(&self) -> bool {
+        self.source.is_local()
+    }
+
+    /// All encoded bytes of the chunk at `index`; `None` if it is absent, which means that it holds fill values only.
+    ///
+    /// # Errors
+    /// [`VczError::Io`] if reading fails; [`VczError::Chunk`] if `index` is outside the grid or what is stored contradicts
+    /// itself (a zip entry of another size or checksum) or is larger than any encoding of such a chunk.
+    pub async fn chunk(&self, array: &ArrayMeta, index: &[u64]) -> Result<Option<Bytes>> {
+        self.get(array, index, None).await
+    }
+
+    /// A range of the encoded bytes of the chunk at `index`, clipped at its end; `None` if it is absent. For shards, whose
+    /// index says which ranges are of interest.
+    ///
+    /// # Errors
+    /// As [`Store::chunk`]; also if the range begins beyond the end.
+    pub async fn chunk_range(&self, array: &ArrayMeta, index: &[u64], range: GetRange) -> Result<Option<Bytes>> {
+        self.get(array, index, Some(range)).await
+    }
+
+    async fn get(&self, array: &ArrayMeta, index: &[u64], range: Option<GetRange>) -> Result<Option<Bytes>> {
+        let chunk_error = |reason| VczError::Chunk {
+            store: self.location.clone(),
+            array: array.name.clone(),
+            chunk: array.chunk_label(index),
+            reason,
+        };
+        if !array.contains_chunk(index) {
+            return Err(chunk_error(format!("it is outside the grid of {:?} chunks", array.grid_shape())));
+        }
+        let limit = match array.chunk_bytes() {
+            Some(bytes) => (bytes as u64).saturating_mul(4).saturating_add(ENCODING_OVERHEAD).min(MAX_ENCODED_CHUNK),
+            None => MAX_ENCODED_CHUNK,
+        };
+        let key = format!("{}/{}", array.name, array.chunk_key(index));
+        match self.source.get(&key, range, limit).await {
+            Ok(bytes) => Ok(bytes),
+            Err(ReadError::Io(source)) => Err(VczError::Io { store: self.location.clone(), key, source }),
+            Err(ReadError::Corrupt(reason)) => Err(chunk_error(reason)),
+        }
+    }
+
+    /// Sum of the stored bytes of an array's chunks; `None` where the place cannot be listed. In a zip archive this is
+    /// known; elsewhere the array's objects are listed, so it is for metadata commands only.
+    ///
+    /// # Errors
+    /// [`VczError::Io`] if a local directory cannot be read.
+    pub async fn stored_bytes(&self, array: &ArrayMeta) -> Result<Option<u64>> {
+        self.source.stored_bytes(&array.name).await.map_err(|error| open_error(&self.location, &array.name, error))
+    }
+}
+
+/// The version of the specification, and a warning if it is not one that is known.
+fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), String> {
+    let version = match attributes.get("vcf_zarr_version") {
+        Some(Value::String(version)) => version.clone(),
+        Some(Value::Number(version)) => version.to_string(),
+        other => {
+            return Err(format!(
+                "it is a Zarr group, but its attribute 'vcf_zarr_version' is {}; expected a version such as \"0.4\"",
+                shown(other)
+            ));
+        }
+    };
+    let mut parts = version.split('.').map(str::parse::<u64>);
+    let number = match (parts.next(), parts.next()) {
+        (Some(Ok(major)), None) => Some((major, 0)),
+        (Some(Ok(major)), Some(Ok(minor))) => Some((major, minor)),
+        _ => None,
+    };
+    let (major, minor) = NEWEST_VERSION;
+    let warning = match number {
+        Some(number) if number <= NEWEST_VERSION => None,
+        Some(_) => Some(format!(
+            "it follows VCF Zarr version {version}, newer than {major}.{minor}, the newest one known: \
+             new kinds of values may be misread"
+        )),
+        None => Some(format!("its VCF Zarr version {version:?} is not of the form \"{major}.{minor}\"")),
+    };
+    Ok((version, warning))
+}
+
+fn open_error(location: &str, key: &str, error: ReadError) -> VczError {
+    let store = location.to_owned();
+    match error {
+        ReadError::Io(source) if is_absent(&*source) => {
+            VczError::NotAStore { store, reason: "there is nothing at this place".to_owned() }
+        }
+        ReadError::Io(source) => VczError::Io { store, key: key.to_owned(), source },
+        ReadError::Corrupt(reason) => VczError::NotAStore { store, reason: format!("as a zip archive: {reason}") },
+    }
+}
+
+fn is_absent(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    let io = error.downcast_ref::<std::io::Error>().map(|error| error.kind() == std::io::ErrorKind::NotFound);
+    let object = error.downcast_ref().map(|error| matches!(error, object_store::Error::NotFound { .. }));
+    io.or(object).unwrap_or(false)
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;
