@@ -1,0 +1,606 @@
+//! The Blosc-1 container: its header, its blocks and their splits, and decompression of blocks with and without
+//! un-shuffling.
+//!
+//! A container is a 16-byte header, one offset per block, and blocks of `blocksize` decoded bytes (the last may be
+//! shorter). A block is one split, or one per byte of the element; a split is a length and that many bytes, stored as
+//! they are when the length is the decoded one. Each block is shuffled on its own. A container may instead hold all
+//! bytes as they are ("memcpyed"). `blosc.c` of c-blosc 1.21 defines all this; whatever it refuses is refused here,
+//! and some more: bytes after the container, splits that do not fill their block, offsets into the header.
+//!
+//! [`decompress_block_planes`] is for counting on bit-planes: it leaves a block bit-shuffled and does not even write
+//! the zeros that most blocks of genotypes end in.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::zstd_frame;
+use super::{Scratch, blosclz, unshuffle};
+
+/// Bytes of a container's header.
+pub const HEADER_LEN: usize = 16;
+/// The only version of the container that Blosc 1 writes since 2010.
+const FORMAT_VERSION: u8 = 2;
+/// c-blosc's limit, `BLOSC_MAX_BLOCKSIZE`.
+const MAX_BLOCKSIZE: usize = 715_827_542;
+/// Elements wider than this are never split.
+const MAX_SPLITS: usize = 16;
+/// Blocks whose splits would be shorter than this are not split.
+const MIN_SPLIT: usize = 128;
+
+const FLAG_BYTE_SHUFFLE: u8 = 0x01;
+const FLAG_MEMCPYED: u8 = 0x02;
+const FLAG_BIT_SHUFFLE: u8 = 0x04;
+const FLAG_RESERVED: u8 = 0x08;
+const FLAG_DONT_SPLIT: u8 = 0x10;
+
+/// What compresses the splits. LZ4HC writes the same format as LZ4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Compressor {
+    /// BloscLZ, c-blosc's own.
+    Blosclz,
+    /// LZ4 blocks without a frame.
+    Lz4,
+    /// Raw Snappy.
+    Snappy,
+    /// Zlib streams.
+    Zlib,
+    /// Zstandard frames.
+    Zstd,
+}
+
+/// What was done to a block before it was compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// Nothing.
+    None,
+    /// Bytes transposed.
+    Byte,
+    /// Bits transposed.
+    Bit,
+}
+
+impl Compressor {
+    /// The name that Zarr metadata use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compressor::Blosclz => "blosclz",
+            Compressor::Lz4 => "lz4",
+            Compressor::Snappy => "snappy",
+            Compressor::Zlib => "zlib",
+            Compressor::Zstd => "zstd",
+        }
+    }
+}
+
+impl Shuffle {
+    /// The name that Zarr v3 metadata use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shuffle::None => "noshuffle",
+            Shuffle::Byte => "shuffle",
+            Shuffle::Bit => "bitshuffle",
+        }
+    }
+}
+
+/// A container's header, checked against the container's length. The fields cannot be changed from outside, so what
+/// was checked stays true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BloscHeader {
+    format_version: u8,
+    codec_version: u8,
+    flags: u8,
+    typesize: usize,
+    nbytes: usize,
+    blocksize: usize,
+    cbytes: usize,
+    compressor: Compressor,
+}
+
+/// One compressed or stored piece of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Split<'a> {
+    /// Its encoded bytes.
+    pub payload: &'a [u8],
+    /// Where they start in the container.
+    pub offset: usize,
+    /// Its decoded length in bytes.
+    pub len: usize,
+    /// Whether `payload` is the decoded bytes themselves.
+    pub stored: bool,
+}
+
+impl BloscHeader {
+    /// Parses the header of the container `src`, which must be exactly one whole container.
+    pub fn parse(src: &[u8]) -> Result<BloscHeader, String> {
+        let Some((head, _)) = src.split_first_chunk::<HEADER_LEN>() else {
+            return Err(format!(
+                "blosc: {} bytes, a header alone has {HEADER_LEN}",
+                src.len()
+            ));
+        };
+        let [format_version, codec_version, flags, typesize, sizes @ ..] = *head;
+        let [n0, n1, n2, n3, b0, b1, b2, b3, c0, c1, c2, c3] = sizes;
+        let nbytes = size("decoded size", [n0, n1, n2, n3])?;
+        let blocksize = size("block size", [b0, b1, b2, b3])?;
+        let cbytes = size("encoded size", [c0, c1, c2, c3])?;
+        if format_version != FORMAT_VERSION {
+            return Err(format!(
+                "blosc: container version {format_version}, expected {FORMAT_VERSION} (Blosc 1)"
+            ));
+        }
+        if flags & FLAG_RESERVED != 0 {
+            return Err(format!(
+                "blosc: flags {flags:#04x} have the reserved bit 0x08 set"
+            ));
+        }
+        if cbytes != src.len() {
+            return Err(format!(
+                "blosc: the header says {cbytes} encoded bytes, the container has {}",
+                src.len()
+            ));
+        }
+        if typesize == 0 {
+            return Err("blosc: an element size of 0".to_string());
+        }
+        let compressor = match flags >> 5 {
+            0 => Compressor::Blosclz,
+            1 => Compressor::Lz4,
+            2 => Compressor::Snappy,
+            3 => Compressor::Zlib,
+            4 => Compressor::Zstd,
+            code => {
+                return Err(format!(
+                    "blosc: unknown compressor {code}; known are 0 blosclz, 1 lz4, 2 snappy, 3 zlib, 4 zstd"
+                ));
+            }
+        };
+        let header = BloscHeader {
+            format_version,
+            codec_version,
+            flags,
+            typesize: typesize.into(),
+            nbytes,
+            blocksize,
+            cbytes,
+            compressor,
+        };
+        if nbytes > 0 && (blocksize == 0 || blocksize > nbytes || blocksize > MAX_BLOCKSIZE) {
+            return Err(format!(
+                "blosc: blocks of {blocksize} bytes, expected 1 to {}",
+                nbytes.min(MAX_BLOCKSIZE)
+            ));
+        }
+        if header.memcpyed() {
+            if nbytes.checked_add(HEADER_LEN) != Some(cbytes) {
+                return Err(format!(
+                    "blosc: {cbytes} bytes hold {nbytes} stored bytes, expected {HEADER_LEN} more than that"
+                ));
+            }
+            return Ok(header);
+        }
+        if codec_version != 1 {
+            return Err(format!(
+                "blosc: version {codec_version} of the {} format, expected 1",
+                compressor.name()
+            ));
+        }
+        if header.n_blocks() > (cbytes - HEADER_LEN) / 4 {
+            return Err(format!(
+                "blosc: {cbytes} bytes cannot hold the offsets of {} blocks",
+                header.n_blocks()
+            ));
+        }
+        Ok(header)
+    }
+
+    /// Version of the container format.
+    pub fn format_version(&self) -> u8 {
+        self.format_version
+    }
+
+    /// Version of the compressor's format.
+    pub fn codec_version(&self) -> u8 {
+        self.codec_version
+    }
+
+    /// The flags byte as it is.
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+
+    /// Bytes of an element, as far as shuffling and splitting go; 1 to 255.
+    pub fn typesize(&self) -> usize {
+        self.typesize
+    }
+
+    /// Decoded bytes of the container; below 2^31.
+    pub fn nbytes(&self) -> usize {
+        self.nbytes
+    }
+
+    /// Decoded bytes of every block but the last.
+    pub fn blocksize(&self) -> usize {
+        self.blocksize
+    }
+
+    /// Encoded bytes of the container, with its header.
+    pub fn cbytes(&self) -> usize {
+        self.cbytes
+    }
+
+    /// What compresses the splits that are not stored.
+    pub fn compressor(&self) -> Compressor {
+        self.compressor
+    }
+
+    /// Whether all bytes follow the header as they are, neither compressed nor shuffled.
+    pub fn memcpyed(&self) -> bool {
+        self.flags & FLAG_MEMCPYED != 0
+    }
+
+    /// The shuffle that the container asks for. [`block_shuffle`](Self::block_shuffle) says what a block really has.
+    pub fn shuffle(&self) -> Shuffle {
+        if self.flags & FLAG_BYTE_SHUFFLE != 0 && self.typesize > 1 {
+            Shuffle::Byte
+        } else if self.flags & FLAG_BIT_SHUFFLE != 0 {
+            Shuffle::Bit
+        } else {
+            Shuffle::None
+        }
+    }
+
+    /// Number of blocks.
+    pub fn n_blocks(&self) -> usize {
+        if self.nbytes == 0 {
+            0
+        } else {
+            self.nbytes.div_ceil(self.blocksize)
+        }
+    }
+
+    /// Where block `i` lies in the decoded bytes; empty past the last.
+    pub fn block_range(&self, i: usize) -> Range<usize> {
+        let start = i.saturating_mul(self.blocksize).min(self.nbytes);
+        start..start.saturating_add(self.blocksize).min(self.nbytes)
+    }
+
+    /// Decoded bytes of block `i`; 0 past the last.
+    pub fn block_len(&self, i: usize) -> usize {
+        self.block_range(i).len()
+    }
+
+    /// How block `i` really is shuffled: not at all in a memcpyed container, and no bit shuffle where the number of
+    /// elements is not a multiple of eight.
+    pub fn block_shuffle(&self, i: usize) -> Shuffle {
+        let shuffle = if self.memcpyed() {
+            Shuffle::None
+        } else {
+            self.shuffle()
+        };
+        match shuffle {
+            Shuffle::Bit if !unshuffle::is_bit_shuffled(self.typesize, self.block_len(i)) => {
+                Shuffle::None
+            }
+            shuffle => shuffle,
+        }
+    }
+
+    /// Number of splits of block `i`.
+    pub fn n_splits(&self, i: usize) -> usize {
+        let whole = self.block_len(i) == self.blocksize;
+        if self.flags & (FLAG_DONT_SPLIT | FLAG_MEMCPYED) == 0
+            && whole
+            && self.typesize <= MAX_SPLITS
+            && self.blocksize / self.typesize >= MIN_SPLIT
+        {
+            self.typesize
+        } else {
+            1
+        }
+    }
+
+    /// The splits of block `i` of the container `src` that this is the header of.
+    pub fn splits<'a>(&self, src: &'a [u8], i: usize) -> Result<Splits<'a>, String> {
+        let len = self.block_len(i);
+        if len == 0 {
+            return Err(format!(
+                "blosc: there is no block {i}, only {}",
+                self.n_blocks()
+            ));
+        }
+        let n = self.n_splits(i);
+        if !len.is_multiple_of(n) {
+            return Err(format!("blosc: a block of {len} bytes in {n} splits"));
+        }
+        let at = if self.memcpyed() {
+            HEADER_LEN + i * self.blocksize
+        } else {
+            let first = HEADER_LEN + 4 * self.n_blocks();
+            let at = read_u32(src, HEADER_LEN + 4 * i)
+                .ok_or_else(|| format!("blosc: the offset of block {i} is cut short"))?
+                as usize;
+            if at < first || at > self.cbytes - 4 {
+                return Err(format!(
+                    "blosc: block {i} starts at byte {at}, expected {first} to {}",
+                    self.cbytes - 4
+                ));
+            }
+            at
+        };
+        Ok(Splits {
+            src,
+            at,
+            len: len / n,
+            left: n,
+            memcpyed: self.memcpyed(),
+            block: i,
+        })
+    }
+}
+
+/// The splits of one block, in order; ends after the last or the first error.
+#[derive(Clone)]
+pub struct Splits<'a> {
+    src: &'a [u8],
+    at: usize,
+    len: usize,
+    left: usize,
+    memcpyed: bool,
+    block: usize,
+}
+
+impl<'a> Splits<'a> {
+    fn read(&self) -> Result<Split<'a>, String> {
+        let error = |what: &str| format!("blosc: block {}: {what}", self.block);
+        let (offset, encoded) = if self.memcpyed {
+            (self.at, self.len)
+        } else {
+            let encoded = read_u32(self.src, self.at)
+                .ok_or_else(|| error("the length of a split is cut short"))?;
+            (self.at + 4, encoded as usize)
+        };
+        let payload = offset
+            .checked_add(encoded)
+            .and_then(|end| self.src.get(offset..end))
+            .ok_or_else(|| {
+                let left = self.src.len().saturating_sub(offset);
+                error(&format!("a split of {encoded} bytes, only {left} are left"))
+            })?;
+        Ok(Split {
+            payload,
+            offset,
+            len: self.len,
+            stored: encoded == self.len,
+        })
+    }
+}
+
+impl<'a> Iterator for Splits<'a> {
+    type Item = Result<Split<'a>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let split = self.read();
+        match &split {
+            Ok(split) => self.at = split.offset + split.payload.len(),
+            Err(_) => self.left = 0,
+        }
+        Some(split)
+    }
+}
+
+impl fmt::Debug for Splits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Splits")
+            .field("block", &self.block)
+            .field("left", &self.left)
+            .finish()
+    }
+}
+
+/// A block left as the compressor wrote it, for counting on bit-planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaneBlock {
+    /// Decoded bytes of the block.
+    pub len: usize,
+    /// Bytes at the start of the output that were written. The rest of the block is zero, and was **not** written. In
+    /// a bit-shuffled block this is a whole number of planes.
+    pub decoded: usize,
+    /// Whether the block is bit-shuffled; otherwise it holds plain (or byte-shuffled, see
+    /// [`BloscHeader::block_shuffle`]) elements.
+    pub bit_planes: bool,
+    /// Bytes of one bit-plane, an eighth of the number of elements; 0 where the block is not bit-shuffled.
+    pub plane_len: usize,
+}
+
+impl PlaneBlock {
+    /// Number of planes that were written and may hold bits; all the others are zero. 0 where the block is not
+    /// bit-shuffled.
+    pub fn n_planes(&self) -> usize {
+        if self.plane_len == 0 {
+            0
+        } else {
+            self.decoded / self.plane_len
+        }
+    }
+}
+
+/// Decompresses a whole container, un-shuffled, into `dst`. The container must hold exactly `expected_len` bytes, and
+/// so must `dst`.
+pub fn decompress(
+    src: &[u8],
+    expected_len: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    let header = BloscHeader::parse(src)?;
+    if header.nbytes != expected_len || dst.len() != expected_len {
+        return Err(format!(
+            "blosc: the container holds {} bytes, expected {expected_len} (room for {})",
+            header.nbytes,
+            dst.len()
+        ));
+    }
+    for i in 0..header.n_blocks() {
+        let block = dst.get_mut(header.block_range(i)).unwrap_or_default();
+        decompress_block(&header, src, i, block, scratch)?;
+    }
+    Ok(())
+}
+
+/// Decompresses and un-shuffles block `i` into the first `header.block_len(i)` bytes of `dst`.
+pub fn decompress_block(
+    header: &BloscHeader,
+    src: &[u8],
+    i: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    let shuffle = header.block_shuffle(i);
+    if shuffle == Shuffle::None {
+        return decompress_block_raw(header, src, i, dst, scratch);
+    }
+    let dst = room(header, i, dst)?;
+    // Taken out, so that the decompression contexts can be used while it is written.
+    let mut buffer = std::mem::take(&mut scratch.block);
+    let block = buffer.slice(dst.len());
+    let result = if shuffle == Shuffle::Bit && header.typesize == 1 {
+        decompress_block_planes(header, src, i, block, scratch).map(|planes| {
+            unshuffle::bits_of_planes(planes.n_planes(), block, dst);
+        })
+    } else {
+        decompress_block_raw(header, src, i, block, scratch).map(|()| match shuffle {
+            Shuffle::Bit => unshuffle::bits(header.typesize, block, dst),
+            _ => unshuffle::bytes(header.typesize, block, dst),
+        })
+    };
+    scratch.block = buffer;
+    result
+}
+
+/// Decompresses block `i` into the first `header.block_len(i)` bytes of `dst`, still shuffled as
+/// [`BloscHeader::block_shuffle`] says.
+pub fn decompress_block_raw(
+    header: &BloscHeader,
+    src: &[u8],
+    i: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    let mut rest = room(header, i, dst)?;
+    for split in header.splits(src, i)? {
+        let split = split?;
+        let Some((to, tail)) = std::mem::take(&mut rest).split_at_mut_checked(split.len) else {
+            return Err(format!(
+                "blosc: block {i}: its splits are longer than the block"
+            ));
+        };
+        decompress_split(header.compressor, &split, to, scratch)
+            .map_err(|e| format!("blosc: block {i}: {e}"))?;
+        rest = tail;
+    }
+    Ok(())
+}
+
+/// Decompresses block `i`, still shuffled, into the start of `dst`, which has room for `header.block_len(i)` bytes;
+/// where the block's zstd frame ends in zeros, these are left out.
+pub fn decompress_block_planes(
+    header: &BloscHeader,
+    src: &[u8],
+    i: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<PlaneBlock, String> {
+    let dst = room(header, i, dst)?;
+    let len = dst.len();
+    let bit_planes = header.block_shuffle(i) == Shuffle::Bit;
+    let plane_len = if bit_planes {
+        len / header.typesize / 8
+    } else {
+        0
+    };
+    let mut block = PlaneBlock {
+        len,
+        decoded: len,
+        bit_planes,
+        plane_len,
+    };
+    let mut splits = header.splits(src, i)?;
+    if header.compressor == Compressor::Zstd && splits.left == 1 {
+        if let Some(split) = splits.next().transpose()?.filter(|split| !split.stored) {
+            let prefix = zstd_frame::decompress_prefix(split.payload, dst, 0, scratch)
+                .map_err(|e| format!("blosc: block {i}: {e}"))?;
+            block.decoded = match prefix.zero_from.checked_next_multiple_of(plane_len.max(1)) {
+                Some(whole) => whole.min(len),
+                None => len,
+            };
+            dst.get_mut(prefix.valid..block.decoded)
+                .unwrap_or_default()
+                .fill(0);
+            return Ok(block);
+        }
+    }
+    decompress_block_raw(header, src, i, dst, scratch)?;
+    Ok(block)
+}
+
+/// Decompresses one split into `dst`, which has its decoded length.
+fn decompress_split(
+    compressor: Compressor,
+    split: &Split<'_>,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    if split.stored {
+        dst.copy_from_slice(split.payload);
+        return Ok(());
+    }
+    let written = match compressor {
+        Compressor::Blosclz => blosclz::decompress(split.payload, dst)?,
+        Compressor::Lz4 => {
+            lz4_flex::block::decompress_into(split.payload, dst).map_err(|e| format!("lz4: {e}"))?
+        }
+        Compressor::Snappy => snap::raw::Decoder::new()
+            .decompress(split.payload, dst)
+            .map_err(|e| format!("snappy: {e}"))?,
+        Compressor::Zlib => return scratch.zlib_exact(split.payload, dst),
+        Compressor::Zstd => scratch.zstd(split.payload, dst)?,
+    };
+    if written != dst.len() {
+        return Err(format!(
+            "{}: decoded {written} bytes, expected {}",
+            compressor.name(),
+            dst.len()
+        ));
+    }
+    Ok(())
+}
+
+/// The part of `dst` that block `i` fills.
+fn room<'a>(header: &BloscHeader, i: usize, dst: &'a mut [u8]) -> Result<&'a mut [u8], String> {
+    let (len, room) = (header.block_len(i), dst.len());
+    if len == 0 {
+        return Err(format!(
+            "blosc: there is no block {i}, only {}",
+            header.n_blocks()
+        ));
+    }
+    dst.get_mut(..len)
+        .ok_or_else(|| format!("blosc: block {i} has {len} bytes, the output has room for {room}"))
+}
+
+/// A size of the header, which c-blosc keeps in a signed 32-bit integer.
+fn size(what: &str, bytes: [u8; 4]) -> Result<usize, String> {
+    let value = i32::from_le_bytes(bytes);
+    usize::try_from(value).map_err(|_| format!("blosc: a {what} of {value} bytes"))
+}
+
+fn read_u32(src: &[u8], at: usize) -> Option<u32> {
+    let bytes = src.get(at..)?.first_chunk::<4>()?;
+    Some(u32::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+#[path = "blosc_tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+//! Buffers and decompression contexts that a decoding thread keeps between chunks.
+//!
+//! One per thread. Nothing in it carries meaning from one call to the next: it only saves allocations.
+
+use std::fmt;
+
+use flate2::{Decompress, FlushDecompress, Status};
+use zstd::zstd_safe::{DCtx, get_error_name};
+
+/// Reusable buffers and decompression contexts, one per thread. It keeps the largest block and the largest
+/// intermediate buffer that it has seen; [`Scratch::retained_bytes`] says how much that is.
+#[derive(Default)]
+pub struct Scratch {
+    zstd: Option<DCtx<'static>>,
+    zlib: Option<Decompress>,
+    /// A decompressed block that is still shuffled.
+    pub(super) block: GrowBuffer,
+    /// A zstd frame with its tail cut off.
+    pub(super) frame: Vec<u8>,
+    /// Elements before they are transposed or turned into strings.
+    pub(super) elements: GrowBuffer,
+}
+
+impl Scratch {
+    /// Bytes held by the buffers (the contexts, some 150 KB, are not included).
+    pub fn retained_bytes(&self) -> usize {
+        self.block.0.capacity() + self.frame.capacity() + self.elements.0.capacity()
+    }
+
+    /// Decompresses zstd frames into `dst`; the number of bytes written. Fails if they do not fit.
+    pub(super) fn zstd(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
+        zstd_into(&mut self.zstd, src, dst)
+    }
+
+    /// Decompresses the cut frame in `self.frame` into `dst`.
+    pub(super) fn zstd_cut_frame(&mut self, dst: &mut [u8]) -> Result<usize, String> {
+        zstd_into(&mut self.zstd, &self.frame, dst)
+    }
+
+    /// Decompresses one zlib stream, which must fill `dst` and use up `src`.
+    pub(super) fn zlib_exact(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+        let context = self.zlib.get_or_insert_with(|| Decompress::new(true));
+        context.reset(true);
+        let (mut from, mut to) = (0usize, 0usize);
+        // One call is enough when the output has room; the loop covers a decoder that stops early, and ends when
+        // a call makes no progress.
+        loop {
+            let (input, output) = (
+                src.get(from..).unwrap_or_default(),
+                dst.get_mut(to..).unwrap_or_default(),
+            );
+            let status = context
+                .decompress(input, output, FlushDecompress::Finish)
+                .map_err(|e| format!("zlib: {e}"))?;
+            let (read, written) = (context.total_in() as usize, context.total_out() as usize);
+            if status == Status::StreamEnd {
+                return if written == dst.len() && read == src.len() {
+                    Ok(())
+                } else {
+                    Err(format!(
+                        "zlib: the stream holds {written} bytes in {read} of {} encoded ones, expected {} bytes",
+                        src.len(),
+                        dst.len()
+                    ))
+                };
+            }
+            if read == from && written == to {
+                return Err(format!(
+                    "zlib: the stream does not end after {written} bytes, expected {} bytes",
+                    dst.len()
+                ));
+            }
+            (from, to) = (read, written);
+        }
+    }
+}
+
+fn zstd_into(
+    context: &mut Option<DCtx<'static>>,
+    src: &[u8],
+    dst: &mut [u8],
+) -> Result<usize, String> {
+    if context.is_none() {
+        *context = DCtx::try_create();
+    }
+    let Some(context) = context else {
+        return Err("zstd: no memory for a decompression context".to_string());
+    };
+    context
+        .decompress(dst, src)
+        .map_err(|code| format!("zstd: {}", get_error_name(code)))
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scratch")
+            .field("retained_bytes", &self.retained_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A buffer that never shrinks, so that taking a slice of it costs nothing once it is large enough. The slice holds
+/// whatever was there before.
+#[derive(Default)]
+pub(super) struct GrowBuffer(Vec<u8>);
+
+impl GrowBuffer {
+    pub(super) fn slice(&mut self, len: usize) -> &mut [u8] {
+        if self.0.len() < len {
+            // A fresh allocation, because growing would copy bytes that nobody needs.
+            self.0 = vec![0; len];
+        }
+        &mut self.0[..len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn zlib_sizes_are_exact() {
+        let data = b"an even longer line, an even longer line, an even longer line".to_vec();
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        encoder.write_all(&data).unwrap();
+        let encoded = encoder.finish().unwrap();
+        let mut scratch = Scratch::default();
+        let mut out = vec![0; data.len()];
+        scratch.zlib_exact(&encoded, &mut out).unwrap();
+        assert_eq!(out, data);
+        for len in [0, 1, data.len() - 1, data.len() + 1] {
+            assert!(
+                scratch.zlib_exact(&encoded, &mut vec![0; len]).is_err(),
+                "{len}"
+            );
+        }
+        for end in 0..encoded.len() {
+            assert!(scratch.zlib_exact(&encoded[..end], &mut out).is_err());
+        }
+        let mut trailing = encoded.clone();
+        trailing.push(0);
+        assert!(scratch.zlib_exact(&trailing, &mut out).is_err());
+        // The context is clean again after every failure.
+        scratch.zlib_exact(&encoded, &mut out).unwrap();
+    }
+
+    #[test]
+    fn buffers_only_grow() {
+        let mut buffer = GrowBuffer::default();
+        assert_eq!(buffer.slice(10).len(), 10);
+        assert_eq!(buffer.slice(3).len(), 3);
+        assert_eq!(buffer.0.len(), 10);
+    }
+}

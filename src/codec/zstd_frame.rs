@@ -1,0 +1,554 @@
+//! Reads the block headers of a zstd frame without decoding it, and decodes only what comes before a tail of zeros.
+//!
+//! The frame of a bit-shuffled block of biallelic genotypes is one compressed block, with bit-planes 0 and 1, followed
+//! by RLE blocks of zero bytes. Three bytes a block prove that; the frame can then be cut before the tail (content size
+//! rewritten, last-block bit set), which libzstd and nvCOMP decode like any other. Used by `blosc` on the host and by the
+//! GPU pipeline. The format is RFC 8878, section 3.1.1.
+//!
+//! A cut never changes which frames are accepted: a frame with a checksum, a dictionary, no content size, or anything
+//! after it is decoded whole, and so is one whose cut form libzstd refuses.
+
+use std::ops::Range;
+
+use super::Scratch;
+
+/// The first four bytes of a frame.
+const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+/// No block holds more than this, compressed or not.
+const BLOCK_MAX: u64 = 128 * 1024;
+
+/// What a block's header says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockKind {
+    /// The bytes as they are.
+    Raw,
+    /// One byte, repeated.
+    Rle(u8),
+    /// Compressed; the number of bytes it decodes to is not in the header.
+    Compressed,
+}
+
+/// One block of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// What it holds.
+    pub kind: BlockKind,
+    /// The header's size field: decoded bytes of a raw or RLE block, encoded bytes of a compressed one.
+    pub size: usize,
+    /// Where its three header bytes start in the frame.
+    pub header_at: usize,
+    /// Its encoded bytes in the frame.
+    pub payload: Range<usize>,
+    /// Whether the frame has no block after this.
+    pub last: bool,
+}
+
+/// A frame's header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Decoded bytes of the frame, where it says so.
+    pub content_size: Option<u64>,
+    /// The window descriptor byte; `None` for a single-segment frame, whose window is its content.
+    pub window_descriptor: Option<u8>,
+    /// Bytes of history that a decoder keeps.
+    pub window_size: u64,
+    /// 0 where no dictionary is named.
+    pub dictionary_id: u32,
+    /// Whether four bytes of checksum follow the last block.
+    pub checksum: bool,
+    /// Where the first block starts.
+    pub len: usize,
+}
+
+/// A walk over a frame's block headers, summed up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameSummary {
+    /// The frame's header.
+    pub header: FrameHeader,
+    /// Encoded bytes of the frame, with its checksum.
+    pub len: usize,
+    /// Number of raw, RLE and compressed blocks.
+    pub blocks: [usize; 3],
+    /// Decoded bytes of the RLE blocks of zeros at the end.
+    pub zero_tail: u64,
+    /// The last block before that tail: where its header starts and its encoded bytes end. `None` if there is none.
+    pub last_kept: Option<(usize, usize)>,
+}
+
+/// How much of a frame [`decompress_prefix`] wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// Bytes of the output that are valid: decoded, or filled with zeros as far as was asked for.
+    pub valid: usize,
+    /// From here to its end the content is zero. Never more than `valid`.
+    pub zero_from: usize,
+}
+
+impl FrameHeader {
+    /// Parses the header at the start of `frame`.
+    pub fn parse(frame: &[u8]) -> Result<FrameHeader, String> {
+        let Some((magic, rest)) = frame.split_first_chunk::<4>() else {
+            return Err(short("its header"));
+        };
+        if *magic != MAGIC {
+            return Err(format!(
+                "zstd: the frame starts with {magic:02x?}, expected {MAGIC:02x?}"
+            ));
+        }
+        let mut rest = rest;
+        let descriptor = take(&mut rest, 1)? as u8;
+        if descriptor & 0x08 != 0 {
+            return Err("zstd: the reserved bit of the frame header is set".to_string());
+        }
+        let single_segment = descriptor & 0x20 != 0;
+        let window_descriptor = if single_segment {
+            None
+        } else {
+            Some(take(&mut rest, 1)? as u8)
+        };
+        let dictionary_id = take(&mut rest, [0, 1, 2, 4][usize::from(descriptor & 3)])? as u32;
+        let content_size = match descriptor >> 6 {
+            0 if single_segment => Some(take(&mut rest, 1)?),
+            0 => None,
+            1 => Some(take(&mut rest, 2)? + 256),
+            2 => Some(take(&mut rest, 4)?),
+            _ => Some(take(&mut rest, 8)?),
+        };
+        let window_size = match window_descriptor {
+            Some(byte) => {
+                let base = 1u64 << (10 + (byte >> 3));
+                base + base / 8 * u64::from(byte & 7)
+            }
+            None => content_size.unwrap_or(0),
+        };
+        Ok(FrameHeader {
+            content_size,
+            window_descriptor,
+            window_size,
+            dictionary_id,
+            checksum: descriptor & 0x04 != 0,
+            len: frame.len() - rest.len(),
+        })
+    }
+
+    /// The most bytes that a block of this frame can hold.
+    pub fn block_max(&self) -> u64 {
+        self.window_size.min(BLOCK_MAX)
+    }
+}
+
+/// The blocks of a frame, in order; ends after the last block or the first error.
+#[derive(Debug, Clone)]
+pub struct Blocks<'a> {
+    frame: &'a [u8],
+    at: usize,
+    block_max: u64,
+    done: bool,
+}
+
+/// Walks the block headers of the frame at the start of `frame`.
+pub fn blocks<'a>(frame: &'a [u8], header: &FrameHeader) -> Blocks<'a> {
+    Blocks {
+        frame,
+        at: header.len,
+        block_max: header.block_max(),
+        done: false,
+    }
+}
+
+impl Blocks<'_> {
+    fn read(&self) -> Result<Block, String> {
+        let mut rest = self.frame.get(self.at..).unwrap_or_default();
+        let bits = take(&mut rest, 3)?;
+        let size = (bits >> 3) as usize;
+        if size as u64 > self.block_max {
+            return Err(format!(
+                "zstd: a block of {size} bytes, at most {} are allowed",
+                self.block_max
+            ));
+        }
+        let (kind, encoded) = match bits >> 1 & 3 {
+            0 => (BlockKind::Raw, size),
+            1 => match rest.first() {
+                Some(byte) => (BlockKind::Rle(*byte), 1),
+                None => return Err(short("an RLE block")),
+            },
+            2 => (BlockKind::Compressed, size),
+            _ => return Err("zstd: a block of the reserved type".to_string()),
+        };
+        if rest.len() < encoded {
+            return Err(short("a block"));
+        }
+        let start = self.at + 3;
+        let payload = start..start + encoded;
+        Ok(Block {
+            kind,
+            size,
+            header_at: self.at,
+            payload,
+            last: bits & 1 != 0,
+        })
+    }
+}
+
+impl Iterator for Blocks<'_> {
+    type Item = Result<Block, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let block = self.read();
+        match &block {
+            Ok(block) => {
+                self.at = block.payload.end;
+                self.done = block.last;
+            }
+            Err(_) => self.done = true,
+        }
+        Some(block)
+    }
+}
+
+impl FrameSummary {
+    /// Walks the frame at the start of `frame`, which may be followed by other bytes.
+    pub fn parse(frame: &[u8]) -> Result<FrameSummary, String> {
+        let header = FrameHeader::parse(frame)?;
+        let mut summary = FrameSummary {
+            len: header.len,
+            header,
+            blocks: [0; 3],
+            zero_tail: 0,
+            last_kept: None,
+        };
+        for block in blocks(frame, &summary.header) {
+            let block = block?;
+            summary.len = block.payload.end;
+            match block.kind {
+                BlockKind::Raw => summary.blocks[0] += 1,
+                BlockKind::Rle(_) => summary.blocks[1] += 1,
+                BlockKind::Compressed => summary.blocks[2] += 1,
+            }
+            if block.kind == BlockKind::Rle(0) {
+                summary.zero_tail += block.size as u64;
+            } else {
+                summary.zero_tail = 0;
+                summary.last_kept = Some((block.header_at, block.payload.end));
+            }
+        }
+        if summary.header.checksum {
+            summary.len += 4;
+            if frame.len() < summary.len {
+                return Err(short("its checksum"));
+            }
+        }
+        if summary
+            .header
+            .content_size
+            .is_some_and(|size| size < summary.zero_tail)
+        {
+            return Err(
+                "zstd: the blocks hold more bytes than the frame's content size".to_string(),
+            );
+        }
+        Ok(summary)
+    }
+
+    /// Decoded bytes before the tail of zeros, where the frame can be cut there: its content size is known, it has a
+    /// tail, and nothing (a checksum, a dictionary) ties its parts together.
+    pub fn cut_len(&self) -> Option<u64> {
+        let size = self.header.content_size?;
+        let free = !self.header.checksum && self.header.dictionary_id == 0;
+        (self.zero_tail > 0 && free).then_some(size - self.zero_tail)
+    }
+
+    /// Appends to `out` a frame that decodes to the first [`cut_len`](Self::cut_len) bytes of `frame`, which is the one
+    /// that this is the summary of. `None`, with nothing appended, if it cannot be cut or nothing comes before the tail.
+    pub fn cut_frame(&self, frame: &[u8], out: &mut Vec<u8>) -> Option<u64> {
+        let len = self.cut_len()?;
+        let (last_header, end) = self.last_kept?;
+        let blocks = frame.get(self.header.len..end)?;
+        let start = out.len();
+        // A content size of four or eight bytes, which can express every value.
+        let wide = u32::try_from(len).is_err();
+        let single_segment = self.header.window_descriptor.is_none();
+        out.reserve(14 + blocks.len());
+        out.extend_from_slice(&MAGIC);
+        out.push((if wide { 0xc0 } else { 0x80 }) | (if single_segment { 0x20 } else { 0 }));
+        out.extend(self.header.window_descriptor);
+        out.extend_from_slice(&len.to_le_bytes()[..if wide { 8 } else { 4 }]);
+        let last = out.len() + (last_header - self.header.len);
+        out.extend_from_slice(blocks);
+        match out.get_mut(last) {
+            Some(byte) => *byte |= 1,
+            None => {
+                out.truncate(start);
+                return None;
+            }
+        }
+        Some(len)
+    }
+}
+
+/// Decodes `frame`, whose content must be exactly `dst.len()` bytes. Where its block headers show that it ends in zeros,
+/// only what comes before is decoded; of the zeros, those before `needed_len` are written and the rest of `dst` is
+/// left as it was. With `needed_len == dst.len()` all of `dst` is valid afterwards.
+pub fn decompress_prefix(
+    frame: &[u8],
+    dst: &mut [u8],
+    needed_len: usize,
+    scratch: &mut Scratch,
+) -> Result<Prefix, String> {
+    if let Some(prefix) = decompress_cut(frame, dst, needed_len, scratch) {
+        return Ok(prefix);
+    }
+    let written = scratch.zstd(frame, dst)?;
+    if written != dst.len() {
+        return Err(format!(
+            "zstd: decoded {written} bytes, expected {}",
+            dst.len()
+        ));
+    }
+    Ok(Prefix {
+        valid: written,
+        zero_from: written,
+    })
+}
+
+/// `None` if the frame has to be decoded whole, which then also finds out what is wrong with it, if anything.
+fn decompress_cut(
+    frame: &[u8],
+    dst: &mut [u8],
+    needed_len: usize,
+    scratch: &mut Scratch,
+) -> Option<Prefix> {
+    let summary = FrameSummary::parse(frame).ok()?;
+    if summary.len != frame.len() || summary.header.content_size != Some(dst.len() as u64) {
+        return None;
+    }
+    let zero_from = usize::try_from(summary.cut_len()?).ok()?;
+    if zero_from > 0 {
+        // Cutting copies the encoded bytes. When they are many and the tail is short, that costs more than it saves.
+        let (_, end) = summary.last_kept?;
+        if summary.zero_tail < end as u64 / 2 {
+            return None;
+        }
+        scratch.frame.clear();
+        summary.cut_frame(frame, &mut scratch.frame)?;
+        let written = scratch.zstd_cut_frame(dst.get_mut(..zero_from)?).ok()?;
+        if written != zero_from {
+            return None;
+        }
+    } else if summary.last_kept.is_some() {
+        // Blocks that would have to be empty: let libzstd judge them.
+        return None;
+    }
+    let valid = zero_from.max(needed_len.min(dst.len()));
+    dst.get_mut(zero_from..valid)?.fill(0);
+    Some(Prefix { valid, zero_from })
+}
+
+/// Takes a little-endian number of up to eight bytes off the front of `rest`.
+fn take(rest: &mut &[u8], len: usize) -> Result<u64, String> {
+    let Some((bytes, tail)) = rest.split_at_checked(len) else {
+        return Err(short("a header"));
+    };
+    *rest = tail;
+    Ok(bytes
+        .iter()
+        .rev()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+fn short(what: &str) -> String {
+    format!("zstd: the frame is cut short in {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use zstd::zstd_safe::{CCtx, CParameter};
+
+    struct Form {
+        content_size: bool,
+        checksum: bool,
+        level: i32,
+    }
+
+    fn compress(data: &[u8], form: &Form) -> Vec<u8> {
+        let mut context = CCtx::create();
+        context
+            .set_parameter(CParameter::CompressionLevel(form.level))
+            .unwrap();
+        context
+            .set_parameter(CParameter::ContentSizeFlag(form.content_size))
+            .unwrap();
+        context
+            .set_parameter(CParameter::ChecksumFlag(form.checksum))
+            .unwrap();
+        let mut out = Vec::with_capacity(zstd::zstd_safe::compress_bound(data.len()));
+        context.compress2(&mut out, data).unwrap();
+        out
+    }
+
+    /// `head` bytes that compress a little, then `tail` zeros.
+    fn planes(head: usize, tail: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed | 1;
+        let mut data: Vec<u8> = (0..head)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state & state >> 8 & state >> 16) as u8
+            })
+            .collect();
+        data.resize(head + tail, 0);
+        data
+    }
+
+    const PLAIN: Form = Form {
+        content_size: true,
+        checksum: false,
+        level: 13,
+    };
+
+    #[test]
+    fn a_bit_shuffled_block_is_cut() {
+        let data = planes(100_000, 512 * 1024 - 100_000, 1);
+        let frame = compress(&data, &PLAIN);
+        let summary = FrameSummary::parse(&frame).unwrap();
+        assert_eq!(summary.len, frame.len());
+        assert_eq!(summary.header.content_size, Some(512 * 1024));
+        assert!(
+            summary.zero_tail >= 3 * 128 * 1024 && summary.blocks[1] >= 3,
+            "{summary:?}"
+        );
+        let mut dst = vec![0xaa; data.len()];
+        let prefix = decompress_prefix(&frame, &mut dst, 0, &mut Scratch::default()).unwrap();
+        assert_eq!(prefix.zero_from as u64, summary.cut_len().unwrap());
+        assert_eq!(prefix.valid, prefix.zero_from);
+        assert_eq!(dst[..prefix.valid], data[..prefix.valid]);
+        assert!(dst[prefix.valid..].iter().all(|b| *b == 0xaa));
+        let needed = prefix.zero_from + 17;
+        let prefix = decompress_prefix(&frame, &mut dst, needed, &mut Scratch::default()).unwrap();
+        assert_eq!(prefix.valid, needed);
+        assert_eq!(dst[..needed], data[..needed]);
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_decoded_whole() {
+        let data = planes(1000, 300_000, 2);
+        let mut scratch = Scratch::default();
+        let forms = [
+            Form {
+                checksum: true,
+                ..PLAIN
+            },
+            Form {
+                content_size: false,
+                ..PLAIN
+            },
+        ];
+        for form in forms {
+            let frame = compress(&data, &form);
+            let mut dst = vec![0xaa; data.len()];
+            let prefix = decompress_prefix(&frame, &mut dst, 0, &mut scratch).unwrap();
+            assert_eq!(
+                prefix,
+                Prefix {
+                    valid: data.len(),
+                    zero_from: data.len()
+                }
+            );
+            assert_eq!(dst, data);
+        }
+        // A broken checksum is found.
+        let mut frame = compress(
+            &data,
+            &Form {
+                checksum: true,
+                ..PLAIN
+            },
+        );
+        *frame.last_mut().unwrap() ^= 1;
+        let mut dst = vec![0; data.len()];
+        assert!(decompress_prefix(&frame, &mut dst, 0, &mut scratch).is_err());
+        // Two frames in a row are one content.
+        let mut frames = compress(&data, &PLAIN);
+        frames.extend(compress(&data, &PLAIN));
+        let mut dst = vec![0; 2 * data.len()];
+        decompress_prefix(&frames, &mut dst, 0, &mut scratch).unwrap();
+        assert_eq!(dst, [data.clone(), data.clone()].concat());
+    }
+
+    #[test]
+    fn all_zero() {
+        // One segment of 128 KiB in one RLE block; libzstd writes no such frame, but reads it.
+        let mut frame = MAGIC.to_vec();
+        frame.push(0xa0);
+        frame.extend(131_072u32.to_le_bytes());
+        frame.extend([3, 0, 0x10, 0]);
+        let mut dst = vec![0xaa; 131_072];
+        let mut scratch = Scratch::default();
+        let prefix = decompress_prefix(&frame, &mut dst, 0, &mut scratch).unwrap();
+        assert_eq!(
+            prefix,
+            Prefix {
+                valid: 0,
+                zero_from: 0
+            }
+        );
+        let prefix = decompress_prefix(&frame, &mut dst, 100, &mut scratch).unwrap();
+        assert_eq!(prefix.valid, 100);
+        assert!(dst[..100].iter().all(|b| *b == 0));
+        let mut whole = vec![1; dst.len()];
+        assert_eq!(scratch.zstd(&frame, &mut whole), Ok(dst.len()));
+        // The wrong size is an error, not a short answer.
+        assert!(decompress_prefix(&frame, &mut dst[..5], 0, &mut scratch).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn prefix_is_the_content(
+            head in 0usize..300_000, tail in 0usize..500_000, needed in 0usize..800_000, level in 1i32..8,
+            content_size: bool, checksum: bool, seed: u64,
+        ) {
+            let data = planes(head, tail, seed);
+            let frame = compress(&data, &Form { content_size, checksum, level });
+            let mut dst = vec![0xaa; data.len()];
+            let prefix = decompress_prefix(&frame, &mut dst, needed, &mut Scratch::default()).unwrap();
+            prop_assert!(prefix.zero_from <= prefix.valid && prefix.valid <= data.len());
+            prop_assert!(prefix.valid >= needed.min(data.len()));
+            prop_assert_eq!(&dst[..prefix.valid], &data[..prefix.valid]);
+            prop_assert!(data[prefix.zero_from..].iter().all(|b| *b == 0));
+        }
+
+        /// Whatever happens to a frame: what we accept, libzstd decodes to the same.
+        #[test]
+        fn damaged_frames(
+            head in 0usize..3000, tail in 0usize..300_000, checksum: bool, seed: u64,
+            flips in prop::collection::vec((0usize..100_000, any::<u8>()), 0..4), cut in 0usize..200,
+        ) {
+            let data = planes(head, tail, seed);
+            let mut frame = compress(&data, &Form { content_size: true, checksum, level: 3 });
+            for (at, value) in flips {
+                // Mostly in the headers.
+                let len = frame.len();
+                let at = if at % 2 == 0 { at % len } else { at % len.min(24) };
+                frame[at] ^= value;
+            }
+            frame.truncate(frame.len().saturating_sub(cut / 20));
+            let mut scratch = Scratch::default();
+            let mut dst = vec![0xaa; data.len()];
+            let ours = decompress_prefix(&frame, &mut dst, data.len(), &mut scratch);
+            let mut whole = vec![0x55; data.len()];
+            let theirs = scratch.zstd(&frame, &mut whole);
+            prop_assert_eq!(ours.is_ok(), theirs == Ok(data.len()));
+            if ours.is_ok() {
+                prop_assert_eq!(&dst, &whole);
+            }
+        }
+    }
+}
