@@ -1,1 +1,15 @@
-//! counts
+//! Genotypes to allele and genotype counts: sample sets, the request, the reference implementation and the fast host one.
+
+mod near_names;
+mod populations;
+pub mod reference;
+mod request;
+mod sample_set;
+
+pub use near_names::near_names;
+pub use populations::Populations;
+pub use request::{
+    ChunkCounts, ChunkShape, CountRequest, FILL_CODE, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT,
+    HOM_REF, MISSING,
+};
+pub use sample_set::{SampleIndex, SampleSet};

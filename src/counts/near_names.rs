@@ -1,0 +1,80 @@
+//! "Did you mean": the known names nearest to an unknown one, for error messages.
+
+/// Names are compared by at most this many characters: messages need no more, and input may be hostile.
+const COMPARED: usize = 48;
+
+/// `; near: 'a', 'b'` with up to three of `known` that differ from `name` by a few edits (case counts as no edit); `""` when none does.
+pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let letters = |s: &str| -> Vec<char> {
+        s.chars()
+            .flat_map(char::to_lowercase)
+            .take(COMPARED)
+            .collect()
+    };
+    let wanted = letters(name);
+    let limit = (wanted.len() / 3).max(1);
+    let mut best: Vec<(usize, &str)> = Vec::new();
+    for candidate in known {
+        let distance = edit_distance(&wanted, &letters(candidate));
+        if distance <= limit && !best.iter().any(|(_, seen)| *seen == candidate) {
+            best.push((distance, candidate));
+            best.sort_by_key(|(d, _)| *d); // stable: store order among equals
+            best.truncate(3);
+        }
+    }
+    if best.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = best.iter().map(|(_, n)| format!("'{n}'")).collect();
+    format!("; near: {}", names.join(", "))
+}
+
+/// Levenshtein's distance, one row at a time.
+fn edit_distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (slot, y) in row.iter_mut().skip(1).zip(b) {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = *slot;
+            left = substituted.min(diagonal + 1).min(left + 1);
+            *slot = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_listed_nearest_first() {
+        let known = ["YRI", "CEU", "CHB", "yri2"];
+        assert_eq!(near_names("YRY", known.into_iter()), "; near: 'YRI'");
+        assert_eq!(
+            near_names("yri", known.into_iter()),
+            "; near: 'YRI', 'yri2'"
+        );
+        assert_eq!(near_names("something", known.into_iter()), "");
+        let d = |a: &str, b: &str| {
+            edit_distance(
+                &a.chars().collect::<Vec<_>>(),
+                &b.chars().collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            (
+                d("kitten", "sitting"),
+                d("", "abc"),
+                d("abc", ""),
+                d("x", "x")
+            ),
+            (3, 3, 3, 0)
+        );
+    }
+}

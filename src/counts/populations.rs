@@ -1,0 +1,302 @@
+//! The populations file (`vcz.populations`): names of sets of samples, read once when a table is opened.
+//!
+//! A TSV or CSV with a header that holds `sample_id` and `population` (other columns are ignored), or without a header and
+//! exactly those two columns. A sample may be in several populations; the order of names is that of the file.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::near_names::near_names;
+use super::sample_set::{SampleIndex, SampleSet};
+use crate::error::{Result, VczError};
+
+/// Named sets of samples, in the order in which the file first names them. No set is empty.
+#[derive(Debug, Clone, Default)]
+pub struct Populations {
+    sets: Vec<(String, Arc<SampleSet>)>,
+    by_name: HashMap<String, usize>,
+}
+
+impl Populations {
+    /// No populations: the table was created without a file.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Reads a populations file; `file_name` is for messages, `sample_ids` are the store's.
+    ///
+    /// # Errors
+    /// [`VczError::Line`] that names the line of an unknown sample, an empty name, a wrong number of fields or text that is not
+    /// UTF-8; [`VczError::Invalid`] for a file without any sample.
+    pub fn parse(file_name: &str, text: &[u8], sample_ids: &[String]) -> Result<Self> {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let first_line = text
+            .split(|&b| b == b'\n' || b == b'\r')
+            .find(|line| !line.is_empty())
+            .unwrap_or_default();
+        let delimiter = if first_line.contains(&b'\t') {
+            b'\t'
+        } else {
+            b','
+        };
+        let mut reader = csv::ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .delimiter(delimiter)
+            .trim(csv::Trim::All)
+            .from_reader(text);
+
+        let samples = SampleIndex::new(sample_ids);
+        let mut columns = None;
+        let mut members: Vec<(String, Vec<u32>)> = Vec::new();
+        let mut by_name: HashMap<String, usize> = HashMap::new();
+        let mut record = csv::ByteRecord::new();
+        loop {
+            let start = reader.position().byte();
+            let bad = |reason: String| VczError::Line {
+                file: file_name.to_owned(),
+                line: line_at(text, start),
+                reason,
+            };
+            let more = reader
+                .read_byte_record(&mut record)
+                .map_err(|e| bad(e.to_string()))?;
+            if !more {
+                break;
+            }
+            if record.len() == 1 && record.as_slice().is_empty() {
+                continue; // a line of blanks
+            }
+            let fields = record
+                .iter()
+                .map(std::str::from_utf8)
+                .collect::<Result<Vec<&str>, _>>()
+                .map_err(|e| bad(format!("expected UTF-8 text: {e}")))?;
+
+            let layout = match columns {
+                Some(layout) => layout,
+                None => {
+                    let (layout, is_header) = layout_of(&fields).map_err(bad)?;
+                    columns = Some(layout);
+                    if is_header {
+                        continue;
+                    }
+                    layout
+                }
+            };
+            let (id, name) = layout.pick(&fields).map_err(bad)?;
+            if name.is_empty() {
+                return Err(bad(format!("sample '{id}' has an empty population name")));
+            }
+            let index = samples.get(id).map_err(|reason| {
+                let hint = if layout.fields == 2 && fields.contains(&"sample_id") {
+                    "; a header line must hold both 'sample_id' and 'population'"
+                } else {
+                    ""
+                };
+                bad(format!("{reason}{hint}"))
+            })?;
+            let slot = *by_name.entry(name.to_owned()).or_insert_with(|| {
+                members.push((name.to_owned(), Vec::new()));
+                members.len() - 1
+            });
+            if let Some((_, indices)) = members.get_mut(slot) {
+                indices.push(index);
+            }
+        }
+        if members.is_empty() {
+            return Err(VczError::Invalid(format!(
+                "'{file_name}' holds no population: expected lines of a sample id and a population name, separated by a tab or a comma"
+            )));
+        }
+        let sets = members
+            .into_iter()
+            .map(|(name, indices)| (name, Arc::new(SampleSet::new(indices))))
+            .collect();
+        Ok(Self { sets, by_name })
+    }
+
+    /// The set of a population, if the file has it.
+    pub fn get(&self, name: &str) -> Option<&Arc<SampleSet>> {
+        self.by_name
+            .get(name)
+            .and_then(|&i| self.sets.get(i))
+            .map(|(_, set)| set)
+    }
+
+    /// The set of a population that a query names.
+    ///
+    /// # Errors
+    /// [`VczError::Invalid`] that lists near names, or says how to give a populations file.
+    pub fn resolve(&self, name: &str) -> Result<&Arc<SampleSet>> {
+        self.get(name).ok_or_else(|| {
+            VczError::Invalid(if self.sets.is_empty() {
+                format!(
+                    "population '{name}' is unknown: the table has no populations file; create it with \
+                     OPTIONS ('vcz.populations' 'file.tsv'), or give a list of sample ids"
+                )
+            } else {
+                format!(
+                    "population '{name}' is not in the populations file{}; vcz_populations('table') lists all {}",
+                    near_names(name, self.names()),
+                    self.sets.len()
+                )
+            })
+        })
+    }
+
+    /// Names and sets, in file order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Arc<SampleSet>)> {
+        self.sets.iter().map(|(name, set)| (name.as_str(), set))
+    }
+
+    /// Names, in file order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.sets.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Number of populations.
+    pub fn len(&self) -> usize {
+        self.sets.len()
+    }
+
+    /// Whether there are no populations.
+    pub fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+}
+
+/// Which fields hold the sample and the population, and how many fields each line has.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    sample: usize,
+    population: usize,
+    fields: usize,
+}
+
+impl Layout {
+    fn pick<'a>(&self, fields: &[&'a str]) -> Result<(&'a str, &'a str), String> {
+        if fields.len() != self.fields {
+            return Err(format!(
+                "expected {} fields, found {}",
+                self.fields,
+                fields.len()
+            ));
+        }
+        match (fields.get(self.sample), fields.get(self.population)) {
+            (Some(id), Some(name)) => Ok((id, name)),
+            _ => Err("expected a sample id and a population".into()),
+        }
+    }
+}
+
+/// The layout that the first line shows, and whether that line is a header.
+fn layout_of(first: &[&str]) -> Result<(Layout, bool), String> {
+    let column = |name: &str| first.iter().position(|f| *f == name);
+    match (column("sample_id"), column("population")) {
+        (Some(sample), Some(population)) => Ok((
+            Layout {
+                sample,
+                population,
+                fields: first.len(),
+            },
+            true,
+        )),
+        _ if first.len() == 2 => Ok((
+            Layout {
+                sample: 0,
+                population: 1,
+                fields: 2,
+            },
+            false,
+        )),
+        _ => Err(format!(
+            "expected a header with 'sample_id' and 'population', or exactly two fields (sample id, population); found {} field{}",
+            first.len(),
+            if first.len() == 1 { "" } else { "s" }
+        )),
+    }
+}
+
+/// The 1-based line of the first record at or after byte `start`. The csv reader's own count stops before the empty lines
+/// that it skips.
+fn line_at(text: &[u8], start: u64) -> u64 {
+    let start = usize::try_from(start).map_or(text.len(), |s| s.min(text.len()));
+    let (before, after) = text.split_at(start);
+    let skipped = after.iter().take_while(|b| matches!(b, b'\n' | b'\r'));
+    let ends = before
+        .iter()
+        .chain(skipped)
+        .filter(|&&b| b == b'\n')
+        .count();
+    ends as u64 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids() -> Vec<String> {
+        ["HG1", "HG2", "HG3", "NA 4"].map(String::from).into()
+    }
+
+    fn parse(text: &str) -> Result<Populations> {
+        Populations::parse("p.tsv", text.as_bytes(), &ids())
+    }
+
+    fn message(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_header_may_come_in_any_order_with_other_columns() {
+        let p = parse("\u{feff}sex\tpopulation\tsample_id\nF\tYRI\tHG3\nM\tCEU\tHG1\r\nM\tYRI\tHG1\n\n  \nF\tYRI\tHG3\n").unwrap();
+        assert_eq!(p.names().collect::<Vec<_>>(), ["YRI", "CEU"]);
+        assert_eq!(p.get("YRI").unwrap().indices(), [0, 2]);
+        assert_eq!(p.get("CEU").unwrap().indices(), [0]);
+        assert!(p.get("yri").is_none());
+        assert_eq!((p.len(), p.is_empty()), (2, false));
+    }
+
+    #[test]
+    fn without_a_header_exactly_two_columns() {
+        let p = parse("HG2, pop one\n\"NA 4\",pop one").unwrap();
+        assert_eq!(p.get("pop one").unwrap().indices(), [1, 3]);
+        assert!(message("HG1\tA\tx\n").contains("exactly two fields"));
+        assert!(message("HG1\n").contains("found 1 field"));
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        assert_eq!(
+            message("sample_id,population\nHG1,A\n\nHG9,A\n"),
+            "'p.tsv', line 4: the store has no sample 'HG9'; near: 'HG1', 'HG2', 'HG3'"
+        );
+        assert!(message("HG1\tA\nHG2\n").contains("line 2: expected 2 fields, found 1"));
+        assert!(message("HG1\t\n").contains("empty population name"));
+        assert!(message("sample_id\tpop\nHG1\tA\n").contains("must hold both"));
+        assert!(message("").contains("holds no population"));
+        assert!(message("sample_id,population\n").contains("holds no population"));
+        let bad = Populations::parse("p.tsv", b"HG1\tA\nHG2\t\xff\n", &ids()).unwrap_err();
+        assert!(bad.to_string().contains("line 2: expected UTF-8"));
+    }
+
+    #[test]
+    fn unknown_names_are_explained() {
+        let p = parse("HG1\tYRI\n").unwrap();
+        assert!(p.resolve("YRI").is_ok());
+        assert!(
+            p.resolve("YRJ")
+                .unwrap_err()
+                .to_string()
+                .contains("near: 'YRI'")
+        );
+        let none = Populations::empty();
+        assert!(
+            none.resolve("A")
+                .unwrap_err()
+                .to_string()
+                .contains("vcz.populations")
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! The plain implementation of both counts: one copy at a time, straight from the definitions.
+//!
+//! Slow and obviously right, so it is what every faster path (bytes, bit-planes, GPU) is tested against. No query uses it.
+
+use super::request::{
+    ChunkCounts, CountRequest, FILL_CODE, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING,
+};
+
+/// The class of one call: the copies of a call are its codes other than -2; if all are called, one copy is haploid, equal
+/// copies are homozygous and others heterozygous; anything else is missing.
+pub fn genotype_class(call: &[i64]) -> usize {
+    let copies: Vec<i64> = call
+        .iter()
+        .copied()
+        .filter(|&code| code != FILL_CODE)
+        .collect();
+    let Some(&first) = copies.first() else {
+        return MISSING;
+    };
+    if copies.iter().any(|&code| code < 0) {
+        MISSING
+    } else if copies.len() == 1 {
+        HAPLOID
+    } else if copies.iter().any(|&code| code != first) {
+        HET
+    } else if first == 0 {
+        HOM_REF
+    } else {
+        HOM_ALT
+    }
+}
+
+/// Counts `rows` rows of genotype codes, row-major `[rows, n_samples, ploidy]`.
+///
+/// # Errors
+/// A reason that names the row, sample and code where a wanted sample has a code of K or more, or where `codes` is not
+/// `rows × n_samples × ploidy` long.
+pub fn count(request: &CountRequest, codes: &[i64], rows: usize) -> Result<ChunkCounts, String> {
+    request.check()?;
+    let (k, ploidy) = (request.n_alleles, request.ploidy);
+    let width = request.n_samples * ploidy;
+    if rows.checked_mul(width) != Some(codes.len()) {
+        return Err(format!(
+            "expected {rows} rows of {width} codes, found {}",
+            codes.len()
+        ));
+    }
+    let mut counts = ChunkCounts::default();
+    counts.reset(request, rows)?;
+    let call = |row: usize, sample: u32| -> Result<&[i64], String> {
+        let start = row * width + sample as usize * ploidy;
+        let call = codes.get(start..start + ploidy).unwrap_or(&[]);
+        match call.iter().find(|&&code| code >= k as i64) {
+            Some(code) => Err(bad_code(row, sample as usize, *code, k)),
+            None => Ok(call),
+        }
+    };
+    for (set, column) in request.alleles.iter().zip(&mut counts.alleles) {
+        for (row, counts) in column.chunks_exact_mut(k).enumerate() {
+            for sample in set.iter() {
+                for &code in call(row, sample)? {
+                    if let Some(count) = usize::try_from(code).ok().and_then(|i| counts.get_mut(i))
+                    {
+                        *count += 1;
+                    }
+                }
+            }
+        }
+    }
+    for (set, column) in request.genotypes.iter().zip(&mut counts.genotypes) {
+        for (row, counts) in column.chunks_exact_mut(GENOTYPE_CLASSES).enumerate() {
+            for sample in set.iter() {
+                if let Some(count) = counts.get_mut(genotype_class(call(row, sample)?)) {
+                    *count += 1;
+                }
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// The message of a code that `variant_allele` has no allele for, the same from every path.
+pub(super) fn bad_code(row: usize, sample: usize, code: i64, k: usize) -> String {
+    format!(
+        "row {row} of the chunk, sample {sample}: expected genotype codes below {k} (the width of variant_allele), found {code}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::sample_set::SampleSet;
+    use super::*;
+
+    #[test]
+    fn classes_follow_the_definition() {
+        let class = |call: &[i64]| genotype_class(call);
+        assert_eq!(class(&[0, 0]), HOM_REF);
+        assert_eq!(class(&[0, 1]), HET);
+        assert_eq!(class(&[1, 2]), HET);
+        assert_eq!(class(&[2, 2]), HOM_ALT);
+        assert_eq!(class(&[1, -2]), HAPLOID);
+        assert_eq!(class(&[-2, 0]), HAPLOID);
+        assert_eq!(class(&[0]), HAPLOID);
+        assert_eq!(class(&[-1, 0]), MISSING);
+        assert_eq!(class(&[-1, -2]), MISSING);
+        assert_eq!(class(&[-2, -2]), MISSING);
+        assert_eq!(class(&[-3, 0]), MISSING);
+        assert_eq!(class(&[1, 1, -2]), HOM_ALT);
+        assert_eq!(class(&[0, 0, 1, 0]), HET);
+        assert_eq!(class(&[-2, 0, -2]), HAPLOID);
+    }
+
+    #[test]
+    fn a_small_chunk_by_hand() {
+        let request = CountRequest {
+            alleles: vec![
+                Arc::new(SampleSet::all(3)),
+                Arc::new(SampleSet::new(vec![2])),
+            ],
+            genotypes: vec![Arc::new(SampleSet::all(3))],
+            n_alleles: 3,
+            n_samples: 3,
+            ploidy: 2,
+        };
+        let codes = [0, 1, -1, 0, 2, 2, /* row 1 */ 0, 0, 1, -2, 0, 0];
+        let counts = count(&request, &codes, 2).unwrap();
+        assert_eq!(
+            counts.alleles,
+            [vec![2, 1, 2, 4, 1, 0], vec![0, 0, 2, 2, 0, 0]]
+        );
+        assert_eq!(counts.genotypes, [vec![0, 1, 1, 0, 1, 2, 0, 0, 1, 0]]);
+        let mut bad = codes;
+        bad[11] = 3;
+        assert!(
+            count(&request, &bad, 2)
+                .unwrap_err()
+                .contains("row 1 of the chunk, sample 2")
+        );
+        assert!(count(&request, &codes, 1).is_err());
+    }
+}

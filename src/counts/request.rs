@@ -1,0 +1,181 @@
+//! What is counted in one pass over a genotype chunk, and the counts of its rows.
+//!
+//! The scan turns the counting functions of a query into one [`CountRequest`]; the host counter and the GPU both fill
+//! [`ChunkCounts`] for it, with the same integers.
+
+use std::sync::Arc;
+
+use super::sample_set::SampleSet;
+
+/// Number of genotype classes of [`ChunkCounts::genotypes`].
+pub const GENOTYPE_CLASSES: usize = 5;
+/// All copies called, all of them reference.
+pub const HOM_REF: usize = 0;
+/// All copies called, not all equal.
+pub const HET: usize = 1;
+/// All copies called, all of them the same non-reference allele.
+pub const HOM_ALT: usize = 2;
+/// One copy, called.
+pub const HAPLOID: usize = 3;
+/// A copy is not called, or there are no copies.
+pub const MISSING: usize = 4;
+
+/// The code of "no such copy" (a haploid call in a diploid array).
+pub const FILL_CODE: i64 = -2;
+
+/// What to count in one pass over a chunk.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CountRequest {
+    /// Sample sets whose alleles are counted.
+    pub alleles: Vec<Arc<SampleSet>>,
+    /// Sample sets whose genotypes are counted.
+    pub genotypes: Vec<Arc<SampleSet>>,
+    /// K, the width of `variant_allele`: codes are `0..K`.
+    pub n_alleles: usize,
+    /// Samples of the store.
+    pub n_samples: usize,
+    /// Copies of a call.
+    pub ploidy: usize,
+}
+
+impl CountRequest {
+    /// Checks the request against itself: everything positive, sets inside `0..n_samples`, counts that fit 32 bits.
+    pub fn check(&self) -> Result<(), String> {
+        if self.n_alleles == 0 {
+            return Err(
+                "expected at least one allele per variant (the width of variant_allele), found 0"
+                    .into(),
+            );
+        }
+        if self.ploidy == 0 {
+            return Err("expected a ploidy of at least 1, found 0".into());
+        }
+        let copies = self.n_samples.checked_mul(self.ploidy);
+        if copies.is_none_or(|n| n > i32::MAX as usize / 2) {
+            return Err(format!(
+                "{} samples of ploidy {} are more copies than 32-bit counts hold",
+                self.n_samples, self.ploidy
+            ));
+        }
+        for set in self.alleles.iter().chain(&self.genotypes) {
+            if let Some(&last) = set.indices().last()
+                && last as usize >= self.n_samples
+            {
+                return Err(format!(
+                    "sample index {last} is outside the store's {} samples",
+                    self.n_samples
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts of the rows of one chunk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChunkCounts {
+    /// Number of rows (variants).
+    pub rows: usize,
+    /// For each set of [`CountRequest::alleles`]: row-major `[rows × K]`, called copies of each allele.
+    pub alleles: Vec<Vec<i32>>,
+    /// For each set of [`CountRequest::genotypes`]: row-major `[rows × 5]`, individuals by class, in the order
+    /// hom_ref, het, hom_alt, haploid, missing.
+    pub genotypes: Vec<Vec<i32>>,
+}
+
+impl ChunkCounts {
+    /// Makes room for `rows` rows of `request` and sets them to zero; allocations are reused.
+    ///
+    /// # Errors
+    /// When the counts do not fit in memory.
+    pub fn reset(&mut self, request: &CountRequest, rows: usize) -> Result<(), String> {
+        self.rows = rows;
+        reset_columns(
+            &mut self.alleles,
+            request.alleles.len(),
+            rows,
+            request.n_alleles,
+        )?;
+        reset_columns(
+            &mut self.genotypes,
+            request.genotypes.len(),
+            rows,
+            GENOTYPE_CLASSES,
+        )
+    }
+}
+
+fn reset_columns(
+    columns: &mut Vec<Vec<i32>>,
+    n: usize,
+    rows: usize,
+    width: usize,
+) -> Result<(), String> {
+    columns.resize_with(n, Vec::new);
+    for column in columns {
+        column.clear();
+        let too_large =
+            || format!("the counts of {rows} rows with {width} classes do not fit in memory");
+        let len = rows.checked_mul(width).ok_or_else(too_large)?;
+        column.try_reserve_exact(len).map_err(|_| too_large())?;
+        column.resize(len, 0);
+    }
+    Ok(())
+}
+
+/// One genotype chunk's place and size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChunkShape {
+    /// Rows that exist; an edge chunk has fewer than `chunk_rows`.
+    pub rows: usize,
+    /// Index of the chunk's first sample.
+    pub first_sample: usize,
+    /// Samples that exist; an edge chunk has fewer than `chunk_samples`.
+    pub samples: usize,
+    /// Samples per row as stored, padding included.
+    pub chunk_samples: usize,
+    /// Rows as stored, padding included.
+    pub chunk_rows: usize,
+    /// Copies of a call.
+    pub ploidy: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> CountRequest {
+        CountRequest {
+            alleles: vec![Arc::new(SampleSet::new(vec![0, 4]))],
+            genotypes: vec![],
+            n_alleles: 3,
+            n_samples: 5,
+            ploidy: 2,
+        }
+    }
+
+    #[test]
+    fn requests_are_checked() {
+        assert!(request().check().is_ok());
+        let wrong = |change: fn(&mut CountRequest)| {
+            let mut r = request();
+            change(&mut r);
+            r.check().unwrap_err()
+        };
+        assert!(wrong(|r| r.n_alleles = 0).contains("allele"));
+        assert!(wrong(|r| r.ploidy = 0).contains("ploidy"));
+        assert!(wrong(|r| r.n_samples = 4).contains("sample index 4"));
+        assert!(wrong(|r| r.n_samples = usize::MAX).contains("32-bit"));
+    }
+
+    #[test]
+    fn counts_are_reset() {
+        let mut counts = ChunkCounts::default();
+        counts.reset(&request(), 2).unwrap();
+        assert_eq!(counts.alleles, [vec![0; 6]]);
+        counts.alleles[0][3] = 7;
+        counts.reset(&request(), 1).unwrap();
+        assert_eq!(counts.alleles, [vec![0; 3]]);
+        assert!(counts.reset(&request(), usize::MAX).is_err());
+    }
+}
