@@ -26,7 +26,13 @@ pub struct ExactSum {
 
 impl Default for ExactSum {
     fn default() -> Self {
-        Self { limbs: Box::new([0; LIMBS]), pending: 0, nans: 0, infinities: 0, negative_infinities: 0 }
+        Self {
+            limbs: Box::new([0; LIMBS]),
+            pending: 0,
+            nans: 0,
+            infinities: 0,
+            negative_infinities: 0,
+        }
     }
 }
 
@@ -65,7 +71,11 @@ impl ExactSum {
             self.normalise();
         }
         self.pending += 1;
-        let sign = if term.is_sign_negative() { -times } else { times };
+        let sign = if term.is_sign_negative() {
+            -times
+        } else {
+            times
+        };
         // At most 53 + 31 bits: three limbs, and shift / 32 is at most 63.
         let wide = u128::from(mantissa) << (shift % 32);
         let first = shift / 32;
@@ -110,17 +120,26 @@ impl ExactSum {
             self.normalise();
         }
         let other = other.normalised();
-        self.limbs.iter_mut().zip(other.limbs.iter()).for_each(|(limb, &other)| *limb += other);
+        self.limbs
+            .iter_mut()
+            .zip(other.limbs.iter())
+            .for_each(|(limb, &other)| *limb += other);
         self.pending += 1;
         self.nans = self.nans.wrapping_add(other.nans);
         self.infinities = self.infinities.wrapping_add(other.infinities);
-        self.negative_infinities = self.negative_infinities.wrapping_add(other.negative_infinities);
+        self.negative_infinities = self
+            .negative_infinities
+            .wrapping_add(other.negative_infinities);
     }
 
     /// The sum, rounded once to the nearest double (ties to even); 0 where nothing was added. NaN where a NaN or both
     /// infinities are in it.
     pub fn to_f64(&self) -> f64 {
-        match (self.nans > 0, self.infinities > 0, self.negative_infinities > 0) {
+        match (
+            self.nans > 0,
+            self.infinities > 0,
+            self.negative_infinities > 0,
+        ) {
             (true, _, _) | (_, true, true) => return f64::NAN,
             (_, true, _) => return f64::INFINITY,
             (_, _, true) => return f64::NEG_INFINITY,
@@ -138,7 +157,9 @@ impl ExactSum {
 
     /// Rounds a normalised, non-negative sum.
     fn round_magnitude(&self) -> f64 {
-        let Some(top) = self.limbs.iter().rposition(|&limb| limb != 0) else { return 0.0 };
+        let Some(top) = self.limbs.iter().rposition(|&limb| limb != 0) else {
+            return 0.0;
+        };
         let highest = 32 * top + self.limbs[top].ilog2() as usize;
         let bit = |at: usize| self.limbs[at / 32] >> (at % 32) & 1 == 1;
         // The lowest bit of a mantissa of 53 bits; doubles have no bits below 2^-1074, which is bit 0 here.
@@ -176,12 +197,18 @@ impl ExactSum {
         }
         let first = first.unwrap_or(LIMBS);
         // Limbs above this one only repeat the sign; one that shows it is kept.
-        let end = limbs.iter().rposition(|&limb| limb != sign as u32).map_or(first + 1, |last| last + 2);
+        let end = limbs
+            .iter()
+            .rposition(|&limb| limb != sign as u32)
+            .map_or(first + 1, |last| last + 2);
         let kept = limbs.get(first..end.min(LIMBS)).unwrap_or_default();
         let mut bytes = Vec::with_capacity(HEADER + 4 * kept.len());
-        specials.iter().for_each(|special| bytes.extend_from_slice(&special.to_le_bytes()));
+        specials
+            .iter()
+            .for_each(|special| bytes.extend_from_slice(&special.to_le_bytes()));
         bytes.push(first as u8);
-        kept.iter().for_each(|limb| bytes.extend_from_slice(&limb.to_le_bytes()));
+        kept.iter()
+            .for_each(|limb| bytes.extend_from_slice(&limb.to_le_bytes()));
         bytes
     }
 
@@ -194,10 +221,21 @@ impl ExactSum {
         if bytes.is_empty() {
             return Ok(sum);
         }
-        let invalid = || VczError::Invalid(format!("{} bytes are not the state of an exact sum", bytes.len()));
+        let invalid = || {
+            VczError::Invalid(format!(
+                "{} bytes are not the state of an exact sum",
+                bytes.len()
+            ))
+        };
         let (header, kept) = bytes.split_at_checked(HEADER).ok_or_else(invalid)?;
         let (specials, first) = header.split_at(HEADER - 1);
-        let special = |i: usize| specials.as_chunks::<8>().0.get(i).map_or(0, |bytes| i64::from_le_bytes(*bytes));
+        let special = |i: usize| {
+            specials
+                .as_chunks::<8>()
+                .0
+                .get(i)
+                .map_or(0, |bytes| i64::from_le_bytes(*bytes))
+        };
         (sum.nans, sum.infinities, sum.negative_infinities) = (special(0), special(1), special(2));
         let (kept, rest) = kept.as_chunks::<4>();
         let first = first.first().copied().map_or(0, usize::from);
@@ -246,12 +284,28 @@ mod tests {
 
     #[test]
     fn single_terms_come_back_unchanged() {
-        let edges =
-            [1.0, -1.0, 0.1, 1e300, -1e-300, f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, -5e-324, 1e-310, 0.0];
+        let edges = [
+            1.0,
+            -1.0,
+            0.1,
+            1e300,
+            -1e-300,
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            5e-324,
+            -5e-324,
+            1e-310,
+            0.0,
+        ];
         for x in edges.into_iter().chain(pseudo_random(2000, 900)) {
             let one = sum(&[x]);
             assert_eq!(one.to_f64(), x);
-            assert_eq!(ExactSum::from_bytes(&one.to_bytes()).unwrap().to_f64(), x, "{x:e}");
+            assert_eq!(
+                ExactSum::from_bytes(&one.to_bytes()).unwrap().to_f64(),
+                x,
+                "{x:e}"
+            );
         }
         assert_eq!(ExactSum::new().to_f64().to_bits(), 0);
     }
@@ -296,7 +350,12 @@ mod tests {
         let mut special = sum(&[1.0, f64::INFINITY]);
         assert_eq!(special.to_f64(), f64::INFINITY);
         special.add(f64::NEG_INFINITY);
-        assert!(ExactSum::from_bytes(&special.to_bytes()).unwrap().to_f64().is_nan());
+        assert!(
+            ExactSum::from_bytes(&special.to_bytes())
+                .unwrap()
+                .to_f64()
+                .is_nan()
+        );
         special.sub(f64::INFINITY);
         assert_eq!(special.to_f64(), f64::NEG_INFINITY);
         special.sub(f64::NEG_INFINITY);
@@ -304,7 +363,12 @@ mod tests {
         assert!(special.to_f64().is_nan());
         special.sub(f64::NAN);
         assert_eq!(special.to_f64(), 1.0);
-        assert_eq!(ExactSum::from_bytes(&sum(&[f64::INFINITY]).to_bytes()).unwrap().to_f64(), f64::INFINITY);
+        assert_eq!(
+            ExactSum::from_bytes(&sum(&[f64::INFINITY]).to_bytes())
+                .unwrap()
+                .to_f64(),
+            f64::INFINITY
+        );
     }
 
     #[test]

@@ -19,7 +19,10 @@ impl FixedSum {
 
     #[inline]
     fn quantise(term: f64) -> i128 {
-        debug_assert!((-1.0..=1.0).contains(&term), "a term must lie in [-1, 1]: {term}");
+        debug_assert!(
+            (-1.0..=1.0).contains(&term),
+            "a term must lie in [-1, 1]: {term}"
+        );
         // The product is exact (a power of two); the cast truncates, and maps NaN to 0.
         (term * SCALE) as i128
     }
@@ -39,7 +42,9 @@ impl FixedSum {
     /// Adds `times` copies of a term (takes them out where `times` is negative): the bits of as many single additions.
     #[inline]
     pub fn add_times(&mut self, term: f64, times: i64) {
-        self.0 = self.0.wrapping_add(Self::quantise(term).wrapping_mul(i128::from(times)));
+        self.0 = self
+            .0
+            .wrapping_add(Self::quantise(term).wrapping_mul(i128::from(times)));
     }
 
     /// Adds another sum.

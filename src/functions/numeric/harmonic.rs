@@ -52,8 +52,14 @@ impl Segment {
             }
             harmonic.push(h);
         }
-        let inverse = harmonic.iter().map(|&h| if h > 0.0 { 1.0 / h } else { 0.0 }).collect();
-        Self { harmonic: harmonic.into(), inverse }
+        let inverse = harmonic
+            .iter()
+            .map(|&h| if h > 0.0 { 1.0 / h } else { 0.0 })
+            .collect();
+        Self {
+            harmonic: harmonic.into(),
+            inverse,
+        }
     }
 }
 
@@ -115,7 +121,10 @@ impl TajimaConstants {
         let b2 = 2.0 * (n * n + n + 3.0) / (9.0 * n * (n - 1.0));
         let c1 = b1 - 1.0 / a1;
         let c2 = b2 - (n + 2.0) / (a1 * n) + a2 / (a1 * a1);
-        Some(Self { e1: c1 / a1, e2: c2 / (a1 * a1 + a2) })
+        Some(Self {
+            e1: c1 / a1,
+            e2: c2 / (a1 * a1 + a2),
+        })
     }
 
     /// The variance for `s` segregating sites.
@@ -131,8 +140,18 @@ mod tests {
 
     #[test]
     fn small_values() {
-        assert_eq!((harmonic(0), harmonic(1), harmonic(2), harmonic(3)), (0.0, 0.0, 1.0, 1.5));
-        assert_eq!((inverse_harmonic(0), inverse_harmonic(1), inverse_harmonic(2)), (0.0, 0.0, 1.0));
+        assert_eq!(
+            (harmonic(0), harmonic(1), harmonic(2), harmonic(3)),
+            (0.0, 0.0, 1.0, 1.5)
+        );
+        assert_eq!(
+            (
+                inverse_harmonic(0),
+                inverse_harmonic(1),
+                inverse_harmonic(2)
+            ),
+            (0.0, 0.0, 1.0)
+        );
         assert_eq!(harmonic_squares(3), 1.25);
     }
 
@@ -142,7 +161,11 @@ mod tests {
         for n in 2..20_000u64 {
             h += 1.0 / (n - 1) as f64;
             assert_eq!(harmonic(n).to_bits(), f64::to_bits(h), "n = {n}");
-            assert_eq!(inverse_harmonic(n).to_bits(), (1.0 / h).to_bits(), "n = {n}");
+            assert_eq!(
+                inverse_harmonic(n).to_bits(),
+                (1.0 / h).to_bits(),
+                "n = {n}"
+            );
         }
     }
 

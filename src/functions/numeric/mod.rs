@@ -2,6 +2,7 @@
 //! computed and a sum the same bits in whatever order it is taken. No Arrow, no DataFusion.
 pub mod exact;
 pub mod fixed_sum;
+pub mod grid;
 pub mod harmonic;
 pub mod site;
 

@@ -76,8 +76,14 @@ pub fn within(row: &[i32]) -> Pairs {
         };
     }
     let n = u128::from(n);
-    let squares: u128 = row.iter().map(|&count| u128::from(widen(count) * widen(count))).sum();
-    Pairs { differences: (n * n - squares) / 2, comparisons: (n * n - n) / 2 }
+    let squares: u128 = row
+        .iter()
+        .map(|&count| u128::from(widen(count) * widen(count)))
+        .sum();
+    Pairs {
+        differences: (n * n - squares) / 2,
+        comparisons: (n * n - n) / 2,
+    }
 }
 
 /// Pairs of copies, one from each population: n1 n2 compared, n1 n2 − Σ a1_i a2_i of them different.
@@ -87,11 +93,22 @@ pub fn between(row1: &[i32], row2: &[i32]) -> Pairs {
     let comparisons = u128::from(n1) * u128::from(n2);
     // Every product is a part of n1 n2, so 64 bits hold the sum where they hold n1 n2.
     let same = if comparisons <= u128::from(u64::MAX) {
-        u128::from(row1.iter().zip(row2).map(|(&a1, &a2)| widen(a1) * widen(a2)).sum::<u64>())
+        u128::from(
+            row1.iter()
+                .zip(row2)
+                .map(|(&a1, &a2)| widen(a1) * widen(a2))
+                .sum::<u64>(),
+        )
     } else {
-        row1.iter().zip(row2).map(|(&a1, &a2)| u128::from(widen(a1) * widen(a2))).sum()
+        row1.iter()
+            .zip(row2)
+            .map(|(&a1, &a2)| u128::from(widen(a1) * widen(a2)))
+            .sum()
     };
-    Pairs { differences: comparisons - same, comparisons }
+    Pairs {
+        differences: comparisons - same,
+        comparisons,
+    }
 }
 
 /// Nucleotide diversity of one site, 1 − Σ a(a−1) / (n(n−1)), in [0, 1]; `None` where n < 2.
@@ -124,7 +141,10 @@ mod tests {
     #[test]
     fn counts() {
         assert_eq!(allele_number(&[]), 0);
-        assert_eq!(allele_number(&[i32::MAX, i32::MAX]), 2 * i64::from(i32::MAX));
+        assert_eq!(
+            allele_number(&[i32::MAX, i32::MAX]),
+            2 * i64::from(i32::MAX)
+        );
         assert_eq!(derived_count(&[3, 2, 1]), 3);
         assert_eq!(derived_count(&[]), 0);
         assert_eq!(minor_count(&[1, 2, 3]), 1);
@@ -143,11 +163,20 @@ mod tests {
 
     #[test]
     fn diversity_is_the_textbook_formula() {
-        for row in [vec![3, 1], vec![0, 0, 5], vec![2, 3, 4], vec![1, 1], vec![1000, 7, 0, 3]] {
+        for row in [
+            vec![3, 1],
+            vec![0, 0, 5],
+            vec![2, 3, 4],
+            vec![1, 1],
+            vec![1000, 7, 0, 3],
+        ] {
             let n: i32 = row.iter().sum();
             let same: i32 = row.iter().map(|a| a * (a - 1)).sum();
             let expected = 1.0 - f64::from(same) / f64::from(n * (n - 1));
-            assert!((site_diversity(&row).unwrap() - expected).abs() < 1e-12, "{row:?}");
+            assert!(
+                (site_diversity(&row).unwrap() - expected).abs() < 1e-12,
+                "{row:?}"
+            );
         }
         assert_eq!(site_diversity(&[]), None);
         assert_eq!(site_diversity(&[1, 0]), None);
@@ -159,17 +188,41 @@ mod tests {
         assert_eq!(site_divergence(&[2], &[0, 2]), Some(1.0));
         assert_eq!(site_divergence(&[1, 1], &[2]), Some(0.5));
         assert_eq!(site_divergence(&[0, 0], &[2]), None);
-        assert_eq!(between(&[1, 2, 3], &[3, 2, 1]), Pairs { differences: 26, comparisons: 36 });
+        assert_eq!(
+            between(&[1, 2, 3], &[3, 2, 1]),
+            Pairs {
+                differences: 26,
+                comparisons: 36
+            }
+        );
     }
 
     #[test]
     fn counts_beyond_32_bits_stay_exact() {
         let row = [i32::MAX, i32::MAX, i32::MAX];
         let a = u128::from(i32::MAX as u32);
-        assert_eq!(within(&row), Pairs { differences: 3 * a * a, comparisons: 3 * a * (3 * a - 1) / 2 });
-        assert_eq!(between(&row, &row), Pairs { differences: 6 * a * a, comparisons: 9 * a * a });
+        assert_eq!(
+            within(&row),
+            Pairs {
+                differences: 3 * a * a,
+                comparisons: 3 * a * (3 * a - 1) / 2
+            }
+        );
+        assert_eq!(
+            between(&row, &row),
+            Pairs {
+                differences: 6 * a * a,
+                comparisons: 9 * a * a
+            }
+        );
         let small = [i32::MAX, i32::MAX];
-        assert_eq!(within(&small), Pairs { differences: a * a, comparisons: a * (2 * a - 1) });
+        assert_eq!(
+            within(&small),
+            Pairs {
+                differences: a * a,
+                comparisons: a * (2 * a - 1)
+            }
+        );
         assert!((site_diversity(&row).unwrap() - 2.0 / 3.0).abs() < 1e-9);
     }
 
