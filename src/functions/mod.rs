@@ -1,2 +1,4 @@
 //! SQL functions, one file each; [`counts_arg`] is how they all read their allele counts.
 pub mod counts_arg;
+pub mod mask;
+pub mod numeric;

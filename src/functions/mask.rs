@@ -1,0 +1,531 @@
+//! Accessibility masks: which bases of each contig were looked at, from a BED file or from the rows of a table.
+//!
+//! A mask is built once, while planning, and then shared by `is_accessible`, `accessible_bases` and `genome_windows`.
+//! BED is 0-based and half-open; inside, intervals are 1-based and inclusive like positions. Invariants: the intervals of
+//! a contig ascend, none is empty, and between two of them lies at least one base that is not accessible.
+
+use std::collections::HashMap;
+use std::fmt::{Display, Write as _};
+use std::io::{BufRead, BufReader, Read};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::error::{Result, VczError};
+
+/// Longest line of a BED file that is read; longer ones are an error, so that a file without line ends is not held whole.
+const MAX_LINE: u64 = 1 << 20;
+/// Most intervals a mask may hold (8 GiB of them): a bound on what a hostile compressed file can expand to.
+const MAX_INTERVALS: usize = 1 << 29;
+
+/// Accessible intervals per contig, merged, with prefix sums.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mask {
+    name: String,
+    names: Vec<String>,
+    index: HashMap<String, usize>,
+    contigs: Vec<Intervals>,
+}
+
+/// The intervals of one contig.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Intervals {
+    /// First base of each interval, 1-based.
+    starts: Vec<i64>,
+    /// Last base of each interval, 1-based, inclusive.
+    stops: Vec<i64>,
+    /// Accessible bases before each interval.
+    before: Vec<i64>,
+}
+
+impl Mask {
+    /// Reads BED text, plain or compressed with gzip or bgzip (told by its first bytes). `name` is what errors call it.
+    ///
+    /// Fields are separated by tabs, or by spaces where a line has no tab; the first three are read. Blank lines and lines that
+    /// begin with `#`, `track` or `browser` are skipped; rows of length 0 are ignored; rows merge, in any order.
+    ///
+    /// # Errors
+    /// [`VczError::Line`] for a row that is malformed, [`VczError::Io`] where decompression fails.
+    pub fn from_bed(name: &str, bytes: &[u8]) -> Result<Self> {
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            Self::from_lines(name, BufReader::new(MultiGzDecoder::new(bytes)))
+        } else {
+            Self::from_lines(name, bytes)
+        }
+    }
+
+    fn from_lines(name: &str, mut reader: impl BufRead) -> Result<Self> {
+        let mut builder = MaskBuilder::new(name);
+        let (mut buffer, mut number) = (Vec::new(), 0u64);
+        loop {
+            buffer.clear();
+            number += 1;
+            let read = reader
+                .by_ref()
+                .take(MAX_LINE + 1)
+                .read_until(b'\n', &mut buffer)
+                .map_err(|error| VczError::Io {
+                    store: name.to_string(),
+                    key: format!("line {number}"),
+                    source: Box::new(error),
+                })?;
+            if read == 0 {
+                return Ok(builder.finish());
+            }
+            let line_error = |reason: String| VczError::Line {
+                file: name.to_string(),
+                line: number,
+                reason,
+            };
+            if read as u64 > MAX_LINE {
+                return Err(line_error(format!(
+                    "the line is longer than {MAX_LINE} bytes; expected BED"
+                )));
+            }
+            let line = std::str::from_utf8(&buffer)
+                .map_err(|_| line_error("not UTF-8 text; expected BED, plain or gzip".to_string()))?
+                .trim_end_matches(['\n', '\r']);
+            if let Some((contig, start, stop)) = parse_bed_line(line).map_err(line_error)? {
+                builder.push(contig, start, stop, number)?;
+            }
+        }
+    }
+
+    /// Builds a mask from rows of (contig, start, end), 0-based and half-open like BED, in any order.
+    ///
+    /// # Errors
+    /// [`VczError::Line`], with the row's number counted from 1, for a row that ends before it starts or starts below 0.
+    pub fn from_rows<S: AsRef<str>>(
+        name: &str,
+        rows: impl IntoIterator<Item = (S, i64, i64)>,
+    ) -> Result<Self> {
+        let mut builder = MaskBuilder::new(name);
+        for (number, (contig, start, end)) in (1..).zip(rows) {
+            builder.push(contig.as_ref(), start, end, number)?;
+        }
+        Ok(builder.finish())
+    }
+
+    /// The name the mask was built with.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names of the contigs with at least one row, in order of appearance.
+    pub fn contigs(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Whether base `position` (1-based) of `contig` is accessible; false on contigs that the mask does not name.
+    pub fn contains(&self, contig: &str, position: i64) -> bool {
+        self.contig(contig).contains(position)
+    }
+
+    /// Accessible bases in the 1-based inclusive interval `start..=stop`; 0 where `stop < start` and on contigs that the mask
+    /// does not name.
+    pub fn accessible_bases(&self, contig: &str, start: i64, stop: i64) -> i64 {
+        self.contig(contig).bases(start, stop)
+    }
+
+    /// The part of one contig, for many questions about it; it is empty where the mask does not name the contig.
+    pub fn contig(&self, contig: &str) -> ContigMask<'_> {
+        let intervals = self.index.get(contig).and_then(|&at| self.contigs.get(at));
+        ContigMask { intervals, at: 0 }
+    }
+
+    /// Checks that the mask names at least one of a store's contigs; both empty is fine.
+    ///
+    /// # Errors
+    /// [`VczError::Invalid`], naming some contigs of both.
+    pub fn check_shares<S: AsRef<str>>(&self, contigs: &[S]) -> Result<()> {
+        if self.names.is_empty()
+            || contigs.is_empty()
+            || contigs
+                .iter()
+                .any(|name| self.index.contains_key(name.as_ref()))
+        {
+            return Ok(());
+        }
+        Err(VczError::Invalid(format!(
+            "mask '{}' shares no contig name with the store: the mask has {}, the store has {}; \
+             rename the contigs of one of them",
+            self.name,
+            sample(self.contigs(), self.names.len()),
+            sample(contigs.iter().map(AsRef::as_ref), contigs.len())
+        )))
+    }
+}
+
+/// The first few names, for a message.
+fn sample<'a>(names: impl Iterator<Item = &'a str>, total: usize) -> String {
+    const SHOWN: usize = 5;
+    let mut text = String::new();
+    for (i, name) in names.take(SHOWN).enumerate() {
+        let separator = if i == 0 { "" } else { ", " };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{separator}'{name}'");
+    }
+    if total > SHOWN {
+        let _ = write!(text, ", … ({total} in all)");
+    }
+    text
+}
+
+/// A line of BED: nothing for one that is skipped, else contig, start and end.
+fn parse_bed_line(line: &str) -> Result<Option<(&str, i64, i64)>, String> {
+    if line.trim().is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    if matches!(line.split_whitespace().next(), Some("track" | "browser")) {
+        return Ok(None);
+    }
+    let mut tabbed = line.split('\t');
+    let mut spaced = line.split_whitespace();
+    let fields: &mut dyn Iterator<Item = &str> = if line.contains('\t') {
+        &mut tabbed
+    } else {
+        &mut spaced
+    };
+    let (Some(contig), Some(start), Some(end)) = (fields.next(), fields.next(), fields.next())
+    else {
+        return Err(format!(
+            "expected contig, start and end (BED), found '{}'",
+            shorten(line)
+        ));
+    };
+    let coordinate = |what: &str, text: &str| {
+        text.trim()
+            .parse::<i64>()
+            .map_err(|_| format!("{what} must be a whole number, found '{}'", shorten(text)))
+    };
+    Ok(Some((
+        contig.trim(),
+        coordinate("start", start)?,
+        coordinate("end", end)?,
+    )))
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+/// Collects the rows of a [`Mask`]; for sources that give them batch by batch.
+#[derive(Debug)]
+pub struct MaskBuilder {
+    mask: Mask,
+    /// The contig of the last row: rows usually come in runs.
+    last: usize,
+    total: usize,
+}
+
+impl MaskBuilder {
+    /// An empty mask; `name` is what errors call it.
+    pub fn new(name: &str) -> Self {
+        let mask = Mask {
+            name: name.to_string(),
+            names: Vec::new(),
+            index: HashMap::new(),
+            contigs: Vec::new(),
+        };
+        Self {
+            mask,
+            last: 0,
+            total: 0,
+        }
+    }
+
+    /// Adds a row: 0-based, half-open. `number` counts rows or lines from 1, for errors.
+    ///
+    /// # Errors
+    /// [`VczError::Line`] where `start` is below 0, `end` is below `start`, or the contig has no name.
+    pub fn push(&mut self, contig: &str, start: i64, end: i64, number: u64) -> Result<()> {
+        let fail = |reason: &dyn Display| {
+            Err(VczError::Line {
+                file: self.mask.name.clone(),
+                line: number,
+                reason: reason.to_string(),
+            })
+        };
+        if contig.is_empty() {
+            return fail(&"the contig has no name");
+        }
+        if start < 0 {
+            return fail(&format_args!(
+                "start must not be below 0 (BED is 0-based), found {start}"
+            ));
+        }
+        if end < start {
+            return fail(&format_args!(
+                "end must not be below start, found start {start} and end {end}"
+            ));
+        }
+        if self
+            .mask
+            .names
+            .get(self.last)
+            .is_none_or(|name| name != contig)
+        {
+            self.last = match self.mask.index.get(contig) {
+                Some(&at) => at,
+                None => {
+                    let at = self.mask.names.len();
+                    self.mask.names.push(contig.to_string());
+                    self.mask.index.insert(contig.to_string(), at);
+                    self.mask.contigs.push(Intervals::default());
+                    at
+                }
+            };
+        }
+        let Some(intervals) = self.mask.contigs.get_mut(self.last) else {
+            return Ok(());
+        };
+        if end > start && intervals.push(start + 1, end) {
+            self.total += 1;
+            if self.total > MAX_INTERVALS {
+                return Err(VczError::Invalid(format!(
+                    "mask '{}' holds more than {MAX_INTERVALS} intervals",
+                    self.mask.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sorts and merges.
+    pub fn finish(mut self) -> Mask {
+        self.mask.contigs.iter_mut().for_each(Intervals::finish);
+        self.mask
+    }
+}
+
+impl Intervals {
+    /// Adds an interval, into the last one where it touches it; says whether there is one more now.
+    fn push(&mut self, start: i64, stop: i64) -> bool {
+        if let (Some(&first), Some(last)) = (self.starts.last(), self.stops.last_mut())
+            && start >= first
+            && start - 1 <= *last
+        {
+            *last = stop.max(*last);
+            return false;
+        }
+        self.starts.push(start);
+        self.stops.push(stop);
+        true
+    }
+
+    fn finish(&mut self) {
+        if !self.starts.is_sorted() {
+            let mut rows: Vec<(i64, i64)> = std::mem::take(&mut self.starts)
+                .into_iter()
+                .zip(std::mem::take(&mut self.stops))
+                .collect();
+            rows.sort_unstable();
+            for (start, stop) in rows {
+                self.push(start, stop);
+            }
+        }
+        let mut total = 0;
+        self.before.reserve_exact(self.starts.len());
+        for (start, stop) in self.starts.iter().zip(&self.stops) {
+            self.before.push(total);
+            // Disjoint intervals within 1..=i64::MAX: the sum cannot overflow.
+            total += stop - start + 1;
+        }
+        self.starts.shrink_to_fit();
+        self.stops.shrink_to_fit();
+    }
+
+    /// Accessible bases at or below `position`.
+    fn bases_up_to(&self, position: i64) -> i64 {
+        let next = self.starts.partition_point(|&start| start <= position);
+        let Some(at) = next.checked_sub(1) else {
+            return 0;
+        };
+        match (self.starts.get(at), self.stops.get(at), self.before.get(at)) {
+            (Some(&start), Some(&stop), Some(&before)) => before + (position.min(stop) - start + 1),
+            _ => 0,
+        }
+    }
+}
+
+/// One contig of a [`Mask`]; remembers where the last question was answered, so that ascending positions are fast.
+#[derive(Clone, Copy, Debug)]
+pub struct ContigMask<'a> {
+    intervals: Option<&'a Intervals>,
+    /// Number of intervals that start at or before the last position asked for.
+    at: usize,
+}
+
+impl ContigMask<'_> {
+    /// Whether base `position` (1-based) is accessible.
+    pub fn contains(&self, position: i64) -> bool {
+        let mut cursor = *self;
+        cursor.contains_next(position)
+    }
+
+    /// [`contains`](Self::contains), fastest where positions ascend.
+    #[inline]
+    pub fn contains_next(&mut self, position: i64) -> bool {
+        let Some(intervals) = self.intervals else {
+            return false;
+        };
+        let starts = intervals.starts.as_slice();
+        // Look a few intervals ahead before searching all of them.
+        const AHEAD: usize = 8;
+        let behind = self
+            .at
+            .checked_sub(1)
+            .and_then(|at| starts.get(at))
+            .is_none_or(|&start| start <= position);
+        let near = starts
+            .get(self.at..(self.at + AHEAD).min(starts.len()))
+            .unwrap_or_default();
+        match near.iter().position(|&start| start > position) {
+            Some(steps) if behind => self.at += steps,
+            None if behind && self.at + near.len() == starts.len() => self.at = starts.len(),
+            _ => self.at = starts.partition_point(|&start| start <= position),
+        }
+        self.at
+            .checked_sub(1)
+            .and_then(|at| intervals.stops.get(at))
+            .is_some_and(|&stop| position <= stop)
+    }
+
+    /// Accessible bases in the 1-based inclusive interval `start..=stop`; 0 where `stop < start`.
+    pub fn bases(&self, start: i64, stop: i64) -> i64 {
+        match self.intervals {
+            Some(intervals) if start <= stop => {
+                let before = start
+                    .checked_sub(1)
+                    .map_or(0, |before| intervals.bases_up_to(before));
+                intervals.bases_up_to(stop) - before
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn line_error(bed: &str) -> String {
+        Mask::from_bed("m.bed", bed.as_bytes())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn bed_is_half_open_and_rows_merge() {
+        let bed = "# made by hand\ntrack name=x\nbrowser position x\n\n\
+                   2L\t10\t20\tname\t0\n2L\t0\t3\r\n2L 20 25\n2L\t12\t14\n2R\t5\t5\n2L\t100\t101";
+        let mask = Mask::from_bed("m.bed", bed.as_bytes()).unwrap();
+        assert_eq!(mask.contigs().collect::<Vec<_>>(), ["2L", "2R"]);
+        let inside: Vec<i64> = (-1..110)
+            .filter(|&position| mask.contains("2L", position))
+            .collect();
+        let expected: Vec<i64> = (1..=3).chain(11..=25).chain([101]).collect();
+        assert_eq!(inside, expected);
+        assert!(!mask.contains("2R", 5) && !mask.contains("2R", 6) && !mask.contains("X", 1));
+        for start in -2..110 {
+            for stop in -2..110 {
+                let expected = inside.iter().filter(|&&p| start <= p && p <= stop).count() as i64;
+                assert_eq!(
+                    mask.accessible_bases("2L", start, stop),
+                    expected,
+                    "{start}..={stop}"
+                );
+            }
+        }
+        assert_eq!(mask.accessible_bases("2L", i64::MIN, i64::MAX), 19);
+        assert_eq!(mask.accessible_bases("X", 1, 100), 0);
+    }
+
+    #[test]
+    fn cursor_agrees_with_search_in_any_order() {
+        let rows = (0..1000).map(|i| ("c", i * 10, i * 10 + 1 + i % 9));
+        let mask = Mask::from_rows("rows", rows).unwrap();
+        let mut cursor = mask.contig("c");
+        let ascending = 0..11_000i64;
+        let jumping = (0..5000i64).map(|i| i * 7919 % 11_000);
+        for position in ascending.chain(jumping) {
+            let (i, within) = ((position - 1).div_euclid(10), (position - 1).rem_euclid(10));
+            let expected = (0..1000).contains(&i) && within < 1 + i % 9;
+            assert_eq!(cursor.contains_next(position), expected, "{position}");
+            assert_eq!(mask.contains("c", position), expected, "{position}");
+        }
+    }
+
+    #[test]
+    fn gzip_is_told_by_its_magic_bytes() {
+        let mut bytes = Vec::new();
+        for part in ["1\t0\t5\n", "1\t7\t9\n"] {
+            let mut encoder =
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(part.as_bytes()).unwrap();
+            bytes.extend(encoder.finish().unwrap());
+        }
+        let mask = Mask::from_bed("m.bed.gz", &bytes).unwrap();
+        assert_eq!(mask.accessible_bases("1", 1, 100), 7);
+        let error = Mask::from_bed("m.bed.gz", &bytes[..bytes.len() - 4]).unwrap_err();
+        assert!(error.to_string().contains("m.bed.gz"), "{error}");
+    }
+
+    #[test]
+    fn malformed_lines_are_named() {
+        assert_eq!(
+            line_error("1\t0\t5\n1\t5\t4\n"),
+            "'m.bed', line 2: end must not be below start, found start 5 and end 4"
+        );
+        assert!(line_error("1\t-1\t5").contains("start must not be below 0"));
+        assert!(line_error("1\tx\t5").contains("start must be a whole number, found 'x'"));
+        assert!(line_error("1\t0\t1e3").contains("end must be a whole number"));
+        assert!(line_error("1\t0").contains("expected contig, start and end"));
+        assert!(line_error("\t0\t4").contains("the contig has no name"));
+        assert!(line_error("1\t0\t99999999999999999999").contains("whole number"));
+        assert!(
+            Mask::from_bed("m", &[b'1', 0xff, b'\n'])
+                .unwrap_err()
+                .to_string()
+                .contains("UTF-8")
+        );
+        let long = vec![b'x'; MAX_LINE as usize + 10];
+        assert!(
+            Mask::from_bed("m", &long)
+                .unwrap_err()
+                .to_string()
+                .contains("longer than")
+        );
+    }
+
+    #[test]
+    fn a_mask_must_share_a_contig() {
+        let mask = Mask::from_rows("m.bed", [("chr1", 0, 5), ("chr2", 0, 5)]).unwrap();
+        mask.check_shares(&["chr2", "chr3"]).unwrap();
+        let error = mask
+            .check_shares(&["1", "2", "3", "4", "5", "6"])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(
+                "the mask has 'chr1', 'chr2', the store has '1', '2', '3', '4', '5', … (6 in all)"
+            ),
+            "{error}"
+        );
+        mask.check_shares::<&str>(&[]).unwrap();
+    }
+
+    #[test]
+    fn extreme_coordinates() {
+        let mask = Mask::from_rows("m", [("1", 0, i64::MAX), ("1", i64::MAX, i64::MAX)]).unwrap();
+        assert!(mask.contains("1", i64::MAX) && !mask.contains("1", 0));
+        assert_eq!(mask.accessible_bases("1", i64::MIN, i64::MAX), i64::MAX);
+        assert!(
+            Mask::from_rows("m", [("1", 3, 2)])
+                .unwrap_err()
+                .to_string()
+                .contains("'m', line 1")
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Sums of per-site terms in 128-bit fixed point: the same bits in whatever order the terms come, and exact retraction.
+//!
+//! Used by `diversity`, `divergence`, `theta_w` and `fst_hudson`, whose terms lie in [−1, 1].
+
+/// A sum of terms in [−1, 1], held as a multiple of 2⁻⁹⁰.
+///
+/// A term is cut (towards zero) to a multiple of 2⁻⁹⁰ when it enters; a term of at least 2⁻³⁷ in size enters exactly.
+/// From there on it is integer addition: commutative, associative, and undone exactly by [`FixedSum::sub`]. There is room
+/// for 2³⁷ (137 billion) terms of size 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FixedSum(pub i128);
+
+/// 2⁹⁰, exactly.
+const SCALE: f64 = (1u128 << 90) as f64;
+
+impl FixedSum {
+    /// The empty sum.
+    pub const ZERO: Self = Self(0);
+
+    #[inline]
+    fn quantise(term: f64) -> i128 {
+        debug_assert!(
+            (-1.0..=1.0).contains(&term),
+            "a term must lie in [-1, 1]: {term}"
+        );
+        // The product is exact (a power of two); the cast truncates, and maps NaN to 0.
+        (term * SCALE) as i128
+    }
+
+    /// Adds a term.
+    #[inline]
+    pub fn add(&mut self, term: f64) {
+        self.0 = self.0.wrapping_add(Self::quantise(term));
+    }
+
+    /// Takes a term out again that was added before.
+    #[inline]
+    pub fn sub(&mut self, term: f64) {
+        self.0 = self.0.wrapping_sub(Self::quantise(term));
+    }
+
+    /// Adds `times` copies of a term (takes them out where `times` is negative): the bits of as many single additions.
+    #[inline]
+    pub fn add_times(&mut self, term: f64, times: i64) {
+        self.0 = self
+            .0
+            .wrapping_add(Self::quantise(term).wrapping_mul(i128::from(times)));
+    }
+
+    /// Adds another sum.
+    #[inline]
+    pub fn merge(&mut self, other: Self) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+
+    /// Takes another sum out again that was merged before.
+    #[inline]
+    pub fn unmerge(&mut self, other: Self) {
+        self.0 = self.0.wrapping_sub(other.0);
+    }
+
+    /// The sum as the nearest double.
+    #[inline]
+    pub fn to_f64(self) -> f64 {
+        self.0 as f64 / SCALE
+    }
+
+    /// The state, to be stored as Decimal128(38, 0).
+    #[inline]
+    pub fn state(self) -> i128 {
+        self.0
+    }
+
+    /// A sum from its [`state`](Self::state).
+    #[inline]
+    pub fn from_state(state: i128) -> Self {
+        Self(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_does_not_matter() {
+        let terms: Vec<f64> = (1..2000).map(|i| 1.0 / f64::from(i) - 0.3).collect();
+        let (mut forward, mut backward) = (FixedSum::ZERO, FixedSum::ZERO);
+        terms.iter().for_each(|&term| forward.add(term));
+        terms.iter().rev().for_each(|&term| backward.add(term));
+        assert_eq!(forward, backward);
+        let plain: f64 = terms.iter().sum();
+        assert!((forward.to_f64() - plain).abs() < 1e-9);
+    }
+
+    #[test]
+    fn retraction_is_exact() {
+        let mut sum = FixedSum::ZERO;
+        sum.add(0.1);
+        let before = sum;
+        sum.add(-1.0 / 3.0);
+        sum.sub(-1.0 / 3.0);
+        assert_eq!(sum, before);
+        sum.merge(FixedSum::from_state(7));
+        sum.unmerge(FixedSum::from_state(7));
+        assert_eq!(FixedSum::from_state(sum.state()), before);
+        assert_eq!(sum.to_f64(), 0.1);
+    }
+
+    #[test]
+    fn many_at_once_is_one_by_one() {
+        let (mut once, mut each) = (FixedSum::ZERO, FixedSum::ZERO);
+        once.add_times(1.0 / 7.0, 1000);
+        (0..1000).for_each(|_| each.add(1.0 / 7.0));
+        assert_eq!(once, each);
+        once.add_times(1.0 / 7.0, -1000);
+        assert_eq!(once, FixedSum::ZERO);
+    }
+
+    #[test]
+    fn extremes() {
+        let mut sum = FixedSum::ZERO;
+        sum.add_times(1.0, 1 << 36);
+        assert_eq!(sum.to_f64(), (1u64 << 36) as f64);
+        sum.add_times(-1.0, 1 << 37);
+        assert_eq!(sum.to_f64(), -((1u64 << 36) as f64));
+        let mut tiny = FixedSum::ZERO;
+        tiny.add(f64::MIN_POSITIVE);
+        assert_eq!(tiny, FixedSum::ZERO);
+    }
+}

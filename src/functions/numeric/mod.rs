@@ -1,0 +1,10 @@
+//! The numerics that scalar functions and aggregates share, so that a per-site term has the same bits wherever it is
+//! computed and a sum the same bits in whatever order it is taken. No Arrow, no DataFusion.
+pub mod exact;
+pub mod fixed_sum;
+pub mod grid;
+pub mod harmonic;
+pub mod site;
+
+pub use exact::ExactSum;
+pub use fixed_sum::FixedSum;
