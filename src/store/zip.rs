@@ -181,7 +181,7 @@ impl Zip {
 
     fn locate(&self, entry: &Entry, header: &[u8]) -> Result<u64, ReadError> {
         let length = self.directory.local_header(entry, header).map_err(ReadError::Corrupt)?;
-        let data_at = length.and_then(|length| entry.header_at.checked_add(length));
+        let data_at = entry.header_at.checked_add(length);
         let inside = |data_at: &u64| data_at.checked_add(entry.compressed).is_some_and(|end| end <= self.directory.start());
         let data_at = data_at.filter(inside).ok_or_else(|| {
             ReadError::Corrupt(format!("its data reach into the directory at byte {}", self.directory.start()))

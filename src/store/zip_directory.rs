@@ -235,18 +235,13 @@ impl Directory {
         folders
     }
 
-    /// Length of the header before an entry's data, from `bytes` that begin there; checks that it is the entry's.
-    /// `Ok(None)`: more bytes are needed to tell.
-    pub(super) fn local_header(&self, entry: &Entry, bytes: &[u8]) -> Result<Option<u64>, String> {
-        let (Some(flags), Some(method), Some(name_len), Some(extra_len)) =
-            (u16_at(bytes, 6), u16_at(bytes, 8), u16_at(bytes, 26), u16_at(bytes, 28))
-        else {
-            return Ok(None);
-        };
-        let Some(name) = bytes.get(LOCAL_HEADER as usize..LOCAL_HEADER as usize + usize::from(name_len)) else {
-            return Ok(None);
-        };
-        if !bytes.starts_with(&LOCAL) || name != self.name(entry).as_bytes() {
+    /// Length of the header before an entry's data, from the `bytes` there, which are at least those up to the end of the
+    /// entry's name; checks that the header is the entry's.
+    pub(super) fn local_header(&self, entry: &Entry, bytes: &[u8]) -> Result<u64, String> {
+        let field16 = |at| u16_at(bytes, at).unwrap_or_default();
+        let (flags, method, name_len, extra_len) = (field16(6), field16(8), field16(26), field16(28));
+        let name = bytes.get(LOCAL_HEADER as usize..LOCAL_HEADER as usize + usize::from(name_len));
+        if !bytes.starts_with(&LOCAL) || name != Some(self.name(entry).as_bytes()) {
             return Err(format!("no header of this entry is at byte {}, where the directory says", entry.header_at));
         }
         let sizes = (u32_at(bytes, 18).unwrap_or_default(), u32_at(bytes, 22).unwrap_or_default());
@@ -259,7 +254,7 @@ impl Directory {
                 sizes.0, sizes.1, entry.method, entry.compressed, entry.size
             ));
         }
-        Ok(Some(LOCAL_HEADER + u64::from(name_len) + u64::from(extra_len)))
+        Ok(LOCAL_HEADER + u64::from(name_len) + u64::from(extra_len))
     }
 }
 
@@ -281,7 +276,7 @@ fn name_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a str {
 /// Size, compressed size and header offset; those that do not fit 32 bits are in the zip64 field, in this order.
 fn zip64_sizes(extra: &[u8], size: u32, compressed: u32, header_at: u32) -> Result<(u64, u64, u64), String> {
     let mut values = [size, compressed, header_at].map(u64::from);
-    if !values.contains(&u32::MAX.into()) {
+    if !values.contains(&u64::from(u32::MAX)) {
         return Ok((size.into(), compressed.into(), header_at.into()));
     }
     let mut rest = extra;
@@ -290,7 +285,7 @@ fn zip64_sizes(extra: &[u8], size: u32, compressed: u32, header_at: u32) -> Resu
         let field = rest.get(4..end).ok_or("an extra field reaches beyond its entry")?;
         if id == ZIP64_EXTRA {
             let mut at = 0;
-            for value in values.iter_mut().filter(|value| **value == u32::MAX.into()) {
+            for value in values.iter_mut().filter(|value| **value == u64::from(u32::MAX)) {
                 *value = u64_at(field, at).ok_or("its zip64 field is too short")?;
                 at += 8;
             }
