@@ -51,19 +51,30 @@ fn deflated(name: &'static str, data: &[u8]) -> Item {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(data).unwrap();
     let compressed = encoder.finish().unwrap();
-    Item { method: 8, compressed: compressed.len() as u64, data: compressed, ..stored(name, data) }
+    Item {
+        method: 8,
+        compressed: compressed.len() as u64,
+        data: compressed,
+        ..stored(name, data)
+    }
 }
 
 fn put16(bytes: &mut Vec<u8>, values: &[u16]) {
-    values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+    values
+        .iter()
+        .for_each(|value| bytes.extend(value.to_le_bytes()));
 }
 
 fn put32(bytes: &mut Vec<u8>, values: &[u32]) {
-    values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+    values
+        .iter()
+        .for_each(|value| bytes.extend(value.to_le_bytes()));
 }
 
 fn put64(bytes: &mut Vec<u8>, values: &[u64]) {
-    values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+    values
+        .iter()
+        .for_each(|value| bytes.extend(value.to_le_bytes()));
 }
 
 fn archive_with(items: &[Item], comment: &[u8], zip64: bool) -> Vec<u8> {
@@ -72,15 +83,25 @@ fn archive_with(items: &[Item], comment: &[u8], zip64: bool) -> Vec<u8> {
         let at = bytes.len() as u64;
         bytes.extend(b"PK\x03\x04");
         put16(&mut bytes, &[20, item.flags, item.method, 0, 0]);
-        let sizes = if item.local_sizes { (item.crc, item.compressed as u32, item.size as u32) } else { (0, 0, 0) };
+        let sizes = if item.local_sizes {
+            (item.crc, item.compressed as u32, item.size as u32)
+        } else {
+            (0, 0, 0)
+        };
         put32(&mut bytes, &[sizes.0, sizes.1, sizes.2]);
-        put16(&mut bytes, &[item.local_name.len() as u16, item.local_extra as u16]);
+        put16(
+            &mut bytes,
+            &[item.local_name.len() as u16, item.local_extra as u16],
+        );
         bytes.extend(item.local_name.as_bytes());
         bytes.extend(vec![0xee; item.local_extra]);
         bytes.extend(&item.data);
 
         let at = item.offset.unwrap_or(at);
-        let (mut extra, mut fields) = (Vec::new(), [item.compressed as u32, item.size as u32, at as u32]);
+        let (mut extra, mut fields) = (
+            Vec::new(),
+            [item.compressed as u32, item.size as u32, at as u32],
+        );
         if item.zip64 {
             put16(&mut extra, &[0x9999, 2, 7, 1, 24]);
             put64(&mut extra, &[item.size, item.compressed, at]);
@@ -89,7 +110,10 @@ fn archive_with(items: &[Item], comment: &[u8], zip64: bool) -> Vec<u8> {
         directory.extend(b"PK\x01\x02");
         put16(&mut directory, &[20, 20, item.flags, item.method, 0, 0]);
         put32(&mut directory, &[item.crc, fields[0], fields[1]]);
-        put16(&mut directory, &[item.name.len() as u16, extra.len() as u16, 3, 0, 0]);
+        put16(
+            &mut directory,
+            &[item.name.len() as u16, extra.len() as u16, 3, 0, 0],
+        );
         put32(&mut directory, &[0, fields[2]]);
         directory.extend(item.name.as_bytes());
         directory.extend(extra);
@@ -127,7 +151,10 @@ fn open(bytes: &[u8]) -> Result<Zip, ReadError> {
     block_on(async {
         let objects = Arc::new(InMemory::new());
         let path = Path::from("a.zip");
-        objects.put(&path, PutPayload::from(bytes.to_vec())).await.unwrap();
+        objects
+            .put(&path, PutPayload::from(bytes.to_vec()))
+            .await
+            .unwrap();
         Zip::open(Blob::open_object(objects, path).await.unwrap()).await
     })
 }
@@ -159,18 +186,45 @@ fn text() -> Vec<u8> {
 
 #[test]
 fn stored_and_deflated() {
-    let streamed = Item { flags: 8, local_sizes: false, ..deflated("c", &text()) };
-    let long_extra = Item { local_extra: 900, ..stored("d", &text()) };
-    let bytes = archive(&[stored("zarr.json", b"{}"), deflated("b", &text()), streamed, long_extra, stored("e", b"")]);
+    let streamed = Item {
+        flags: 8,
+        local_sizes: false,
+        ..deflated("c", &text())
+    };
+    let long_extra = Item {
+        local_extra: 900,
+        ..stored("d", &text())
+    };
+    let bytes = archive(&[
+        stored("zarr.json", b"{}"),
+        deflated("b", &text()),
+        streamed,
+        long_extra,
+        stored("e", b""),
+    ]);
     for zip in [open(&bytes).unwrap(), open_file(&bytes).unwrap()] {
         for _ in 0..2 {
             assert_eq!(get(&zip, "zarr.json").unwrap().unwrap(), "{}");
             for key in ["b", "c", "d"] {
                 assert_eq!(get(&zip, key).unwrap().unwrap(), text(), "{key}");
-                assert_eq!(range(&zip, key, GetRange::Bounded(4..9)).unwrap().unwrap(), "zeros");
-                assert_eq!(range(&zip, key, GetRange::Suffix(5)).unwrap().unwrap(), "ones ");
-                assert_eq!(range(&zip, key, GetRange::Offset(945)).unwrap().unwrap(), "ones ");
-                assert_eq!(range(&zip, key, GetRange::Bounded(945..2000)).unwrap().unwrap(), "ones ");
+                assert_eq!(
+                    range(&zip, key, GetRange::Bounded(4..9)).unwrap().unwrap(),
+                    "zeros"
+                );
+                assert_eq!(
+                    range(&zip, key, GetRange::Suffix(5)).unwrap().unwrap(),
+                    "ones "
+                );
+                assert_eq!(
+                    range(&zip, key, GetRange::Offset(945)).unwrap().unwrap(),
+                    "ones "
+                );
+                assert_eq!(
+                    range(&zip, key, GetRange::Bounded(945..2000))
+                        .unwrap()
+                        .unwrap(),
+                    "ones "
+                );
                 assert!(reason(range(&zip, key, GetRange::Offset(951))).contains("only 950"));
             }
             assert_eq!(get(&zip, "e").unwrap().unwrap(), "");
@@ -183,16 +237,32 @@ fn stored_and_deflated() {
 fn ranges_before_whole_entries() {
     let bytes = archive(&[stored("zarr.json", b"{}"), stored("x", &text())]);
     let zip = open(&bytes).unwrap();
-    assert_eq!(range(&zip, "x", GetRange::Bounded(4..9)).unwrap().unwrap(), "zeros");
+    assert_eq!(
+        range(&zip, "x", GetRange::Bounded(4..9)).unwrap().unwrap(),
+        "zeros"
+    );
     assert_eq!(get(&zip, "x").unwrap().unwrap(), text());
 }
 
 #[test]
 fn zip64_and_comments() {
-    let entry = Item { zip64: true, ..stored("a/0", b"xyz") };
+    let entry = Item {
+        zip64: true,
+        ..stored("a/0", b"xyz")
+    };
     let comment = [b"PK\x05\x06".repeat(20), vec![0; 40]].concat();
-    for (zip64, comment) in [(true, vec![]), (true, comment.clone()), (false, comment), (false, vec![b' '; 65_535])] {
-        let zip = open(&archive_with(&[entry.clone(), stored("a/1", b"w")], &comment, zip64)).unwrap();
+    for (zip64, comment) in [
+        (true, vec![]),
+        (true, comment.clone()),
+        (false, comment),
+        (false, vec![b' '; 65_535]),
+    ] {
+        let zip = open(&archive_with(
+            &[entry.clone(), stored("a/1", b"w")],
+            &comment,
+            zip64,
+        ))
+        .unwrap();
         assert_eq!(get(&zip, "a/0").unwrap().unwrap(), "xyz");
         assert_eq!(get(&zip, "a/1").unwrap().unwrap(), "w");
     }
@@ -211,21 +281,34 @@ fn zip64_record_before_the_tail() {
 #[test]
 fn folders() {
     let top = open(&archive(&[
-        stored("b/c/0/0", b"123"), stored("a/.zarray", b"{}"), stored(".zgroup", b"{}"), stored("b/zarr.json", b"{}"),
-        stored("a/", b""), stored("ab/0", b"4"), stored("a/0", b"56"),
+        stored("b/c/0/0", b"123"),
+        stored("a/.zarray", b"{}"),
+        stored(".zgroup", b"{}"),
+        stored("b/zarr.json", b"{}"),
+        stored("a/", b""),
+        stored("ab/0", b"4"),
+        stored("a/0", b"56"),
     ]));
     let top = top.unwrap();
     assert_eq!(top.folders(), ["a", "ab", "b"]);
     assert_eq!(top.stored_bytes("b", |key| key != "zarr.json"), 3);
     assert_eq!(top.stored_bytes("a", |_| true), 4);
 
-    let inside = [stored("x.vcz/zarr.json", b"{}"), stored("x.vcz/a/zarr.json", b"1"), stored("__MACOSX/a", b"")];
+    let inside = [
+        stored("x.vcz/zarr.json", b"{}"),
+        stored("x.vcz/a/zarr.json", b"1"),
+        stored("__MACOSX/a", b""),
+    ];
     let inside = open(&archive(&inside)).unwrap();
     assert_eq!(inside.folders(), ["a"]);
     assert_eq!(get(&inside, "a/zarr.json").unwrap().unwrap(), "1");
     assert_eq!(get(&inside, "x.vcz/a/zarr.json").unwrap(), None);
 
-    let two = open(&archive(&[stored("x/.zgroup", b"{}"), stored("y/.zgroup", b"{}")])).unwrap();
+    let two = open(&archive(&[
+        stored("x/.zgroup", b"{}"),
+        stored("y/.zgroup", b"{}"),
+    ]))
+    .unwrap();
     assert_eq!(get(&two, ".zgroup").unwrap(), None);
 }
 
@@ -238,23 +321,119 @@ fn entries_that_lie() {
         reason
     };
     let (data, good, small) = (text(), stored("a", &text()), deflated("a", &text()));
-    assert!(refused(Item { crc: 1, ..good.clone() }).contains("checksum"));
-    assert!(refused(Item { crc: 1, ..small.clone() }).contains("checksum"));
-    assert!(refused(Item { size: data.len() as u64 + 1, ..good.clone() }).contains("stored as it is"));
-    assert!(refused(Item { size: data.len() as u64 - 1, ..small.clone() }).contains("exactly 949"));
-    assert!(refused(Item { size: data.len() as u64 + 1, ..small.clone() }).contains("exactly 951"));
-    assert!(refused(Item { size: u32::MAX.into(), zip64: true, ..small.clone() }).contains("1073741824"));
-    assert!(refused(Item { size: 1 << 29, ..small.clone() }).contains("cannot become"));
-    assert!(refused(Item { compressed: small.compressed - 1, ..small.clone() }).contains("deflated bytes"));
-    assert!(refused(Item { compressed: small.compressed + 1, ..small.clone() }).contains("deflated bytes"));
-    assert!(refused(Item { data: vec![0xff; 40], compressed: 40, ..small.clone() }).contains("inflated"));
-    assert!(refused(Item { flags: 1, ..good.clone() }).contains("encrypted"));
-    assert!(refused(Item { method: 93, ..good.clone() }).contains("method 93"));
-    assert!(refused(Item { local_name: "b", ..good.clone() }).contains("no header"));
-    assert!(refused(Item { offset: Some(3), ..good.clone() }).contains("no header"));
-    assert!(refused(Item { local_sizes: false, ..good.clone() }).contains("contradict"));
+    assert!(
+        refused(Item {
+            crc: 1,
+            ..good.clone()
+        })
+        .contains("checksum")
+    );
+    assert!(
+        refused(Item {
+            crc: 1,
+            ..small.clone()
+        })
+        .contains("checksum")
+    );
+    assert!(
+        refused(Item {
+            size: data.len() as u64 + 1,
+            ..good.clone()
+        })
+        .contains("stored as it is")
+    );
+    assert!(
+        refused(Item {
+            size: data.len() as u64 - 1,
+            ..small.clone()
+        })
+        .contains("exactly 949")
+    );
+    assert!(
+        refused(Item {
+            size: data.len() as u64 + 1,
+            ..small.clone()
+        })
+        .contains("exactly 951")
+    );
+    assert!(
+        refused(Item {
+            size: u32::MAX.into(),
+            zip64: true,
+            ..small.clone()
+        })
+        .contains("1073741824")
+    );
+    assert!(
+        refused(Item {
+            size: 1 << 29,
+            ..small.clone()
+        })
+        .contains("cannot become")
+    );
+    assert!(
+        refused(Item {
+            compressed: small.compressed - 1,
+            ..small.clone()
+        })
+        .contains("deflated bytes")
+    );
+    assert!(
+        refused(Item {
+            compressed: small.compressed + 1,
+            ..small.clone()
+        })
+        .contains("deflated bytes")
+    );
+    assert!(
+        refused(Item {
+            data: vec![0xff; 40],
+            compressed: 40,
+            ..small.clone()
+        })
+        .contains("inflated")
+    );
+    assert!(
+        refused(Item {
+            flags: 1,
+            ..good.clone()
+        })
+        .contains("encrypted")
+    );
+    assert!(
+        refused(Item {
+            method: 93,
+            ..good.clone()
+        })
+        .contains("method 93")
+    );
+    assert!(
+        refused(Item {
+            local_name: "b",
+            ..good.clone()
+        })
+        .contains("no header")
+    );
+    assert!(
+        refused(Item {
+            offset: Some(3),
+            ..good.clone()
+        })
+        .contains("no header")
+    );
+    assert!(
+        refused(Item {
+            local_sizes: false,
+            ..good.clone()
+        })
+        .contains("contradict")
+    );
     // An extra field that pushes the data into the directory.
-    let last = open(&archive(&[Item { local_extra: 9, data: vec![], ..stored("a", b"123456789") }]));
+    let last = open(&archive(&[Item {
+        local_extra: 9,
+        data: vec![],
+        ..stored("a", b"123456789")
+    }]));
     assert!(reason(get(&last.unwrap(), "a")).contains("reach into the directory"));
 }
 
@@ -262,11 +441,31 @@ fn entries_that_lie() {
 fn archives_that_lie() {
     let refused = |items: &[Item]| reason(open(&archive(items)));
     assert!(refused(&[stored("a", b"1"), stored("a", b"2")]).contains("two entries are named 'a'"));
-    assert!(refused(&[Item { offset: Some(1 << 31), ..stored("a", b"1") }]).contains("into the directory"));
-    assert!(refused(&[Item { compressed: 1 << 20, ..stored("a", b"1") }]).contains("into the directory"));
-    let huge = Item { compressed: u64::MAX, offset: Some(u64::MAX), zip64: true, ..stored("a", b"1") };
+    assert!(
+        refused(&[Item {
+            offset: Some(1 << 31),
+            ..stored("a", b"1")
+        }])
+        .contains("into the directory")
+    );
+    assert!(
+        refused(&[Item {
+            compressed: 1 << 20,
+            ..stored("a", b"1")
+        }])
+        .contains("into the directory")
+    );
+    let huge = Item {
+        compressed: u64::MAX,
+        offset: Some(u64::MAX),
+        zip64: true,
+        ..stored("a", b"1")
+    };
     assert!(refused(&[huge]).contains("into the directory"));
-    let no_zip64 = Item { size: u32::MAX.into(), ..stored("a", b"1") };
+    let no_zip64 = Item {
+        size: u32::MAX.into(),
+        ..stored("a", b"1")
+    };
     assert!(refused(&[no_zip64]).contains("zip64"));
 
     let good = archive(&[stored("a", b"1"), stored("b", b"2")]);
@@ -290,7 +489,14 @@ fn archives_that_lie() {
 
 #[test]
 fn cut_and_flipped_archives_never_panic_or_deceive() {
-    let items = [stored("zarr.json", b"{}"), deflated("b", &text()), Item { zip64: true, ..stored("c", &text()) }];
+    let items = [
+        stored("zarr.json", b"{}"),
+        deflated("b", &text()),
+        Item {
+            zip64: true,
+            ..stored("c", &text())
+        },
+    ];
     let good = archive_with(&items, b"", true);
     for length in 0..good.len() {
         assert!(open(&good[..length]).is_err(), "{length}");
