@@ -66,7 +66,11 @@ pub(super) async fn discover(source: &Source, location: &str) -> Result<Contents
             let names = listed.filter(|names| !names.is_empty());
             guessed = names.is_none();
             documents
-                .arrays(format, names.unwrap_or_else(|| likely_names(&attributes)))
+                .arrays(
+                    format,
+                    names.unwrap_or_else(|| likely_names(&attributes)),
+                    guessed,
+                )
                 .await?
         }
     };
@@ -100,10 +104,12 @@ impl Documents<'_> {
             self.object(".zgroup"),
             self.object(".zattrs"),
         );
-        if let Some(document) = v3? {
+        // Places that do not let strangers list answer for absent objects that access is denied.
+        let mut denial = None;
+        if let Some(document) = unless_denied(v3, &mut denial)? {
             return self.root_v3(document);
         }
-        let metadata = match consolidated? {
+        let metadata = match unless_denied(consolidated, &mut denial)? {
             None => None,
             Some(mut document) => match document.remove("metadata") {
                 Some(Value::Object(metadata)) => Some(metadata),
@@ -117,10 +123,11 @@ impl Documents<'_> {
             },
         };
         let consolidated_object = |key: &str| metadata.as_ref()?.get(key)?.as_object().cloned();
-        let Some(group) = group?.or_else(|| consolidated_object(".zgroup")) else {
-            return Err(self.not_a_store(
-                "neither 'zarr.json' (Zarr v3) nor '.zgroup' or '.zmetadata' (Zarr v2) was found in it".to_owned(),
-            ));
+        let group = unless_denied(group, &mut denial)?;
+        let Some(group) = group.or_else(|| consolidated_object(".zgroup")) else {
+            let reason = "neither 'zarr.json' (Zarr v3) nor '.zgroup' or '.zmetadata' (Zarr v2) \
+                          was found in it";
+            return Err(denial.unwrap_or_else(|| self.not_a_store(reason.to_owned())));
         };
         let version = group.get("zarr_format");
         if version.and_then(Value::as_u64) != Some(2) {
@@ -129,7 +136,7 @@ impl Documents<'_> {
                 format!("'zarr_format' is {}; expected 2", shown(version)),
             ));
         }
-        let attributes = attributes?
+        let attributes = unless_denied(attributes, &mut denial)?
             .or_else(|| consolidated_object(".zattrs"))
             .unwrap_or_default();
         Ok(Root {
@@ -190,11 +197,12 @@ impl Documents<'_> {
         &self,
         format: ZarrFormat,
         names: BTreeSet<String>,
+        guessed: bool,
     ) -> Result<Vec<(String, Read)>> {
         let reads = names.into_iter().map(|name| async move {
             let read = match format {
-                ZarrFormat::V2 => self.array_v2(&name).await?,
-                ZarrFormat::V3 => self.array_v3(&name).await?,
+                ZarrFormat::V2 => self.array_v2(&name, guessed).await?,
+                ZarrFormat::V3 => self.array_v3(&name, guessed).await?,
             };
             Ok((name, read))
         });
@@ -204,10 +212,12 @@ impl Documents<'_> {
             .await
     }
 
-    async fn array_v2(&self, name: &str) -> Result<Read> {
+    async fn array_v2(&self, name: &str, guessed: bool) -> Result<Read> {
         let (array_key, attributes_key) = (format!("{name}/.zarray"), format!("{name}/.zattrs"));
-        let (array, attributes) =
-            futures::join!(self.bytes(&array_key), self.bytes(&attributes_key));
+        let (array, attributes) = futures::join!(
+            self.bytes_of_array(&array_key, guessed),
+            self.bytes_of_array(&attributes_key, guessed),
+        );
         let Some(array) = array? else { return Ok(None) };
         let attributes = attributes?;
         let read = || {
@@ -220,8 +230,9 @@ impl Documents<'_> {
         Ok(Some(read()))
     }
 
-    async fn array_v3(&self, name: &str) -> Result<Read> {
-        let Some(document) = self.bytes(&format!("{name}/zarr.json")).await? else {
+    async fn array_v3(&self, name: &str, guessed: bool) -> Result<Read> {
+        let key = format!("{name}/zarr.json");
+        let Some(document) = self.bytes_of_array(&key, guessed).await? else {
             return Ok(None);
         };
         match parse(&document, "zarr.json") {
@@ -241,6 +252,16 @@ impl Documents<'_> {
                 key,
                 format!("it is {}; expected an object", shown(Some(&other))),
             )),
+        }
+    }
+
+    /// A document that may be absent where its array was `guessed`.
+    async fn bytes_of_array(&self, key: &str, guessed: bool) -> Result<Option<Bytes>> {
+        let bytes = self.bytes(key).await;
+        if guessed {
+            unless_denied(bytes, &mut None)
+        } else {
+            bytes
         }
     }
 
@@ -275,6 +296,25 @@ impl Documents<'_> {
             store: self.location.to_owned(),
             reason,
         }
+    }
+}
+
+/// Turns "access denied" into absence, and keeps the error in `denial` in case nothing at all is found.
+fn unless_denied<T>(result: Result<Option<T>>, denial: &mut Option<VczError>) -> Result<Option<T>> {
+    match result {
+        Err(VczError::Io { store, key, source })
+            if matches!(
+                source.downcast_ref(),
+                Some(
+                    object_store::Error::PermissionDenied { .. }
+                        | object_store::Error::Unauthenticated { .. }
+                )
+            ) =>
+        {
+            *denial = Some(VczError::Io { store, key, source });
+            Ok(None)
+        }
+        other => other,
     }
 }
 

@@ -15,11 +15,16 @@ use object_store::{
 use serde_json::json;
 
 use super::*;
+use crate::store::zip::tests::archive_of;
 use crate::store::{ElementType, FillValue};
 
-/// An object store that cannot list, like plain HTTP.
+/// An object store that cannot list, like plain HTTP; with `denies`, it will not say of an object that it is absent, like
+/// S3 for strangers.
 #[derive(Debug)]
-struct Unlisted(InMemory);
+struct Unlisted {
+    objects: InMemory,
+    denies: bool,
+}
 
 impl fmt::Display for Unlisted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,27 +46,32 @@ impl ObjectStore for Unlisted {
         payload: PutPayload,
         options: PutOptions,
     ) -> ObjectResult<PutResult> {
-        self.0.put_opts(path, payload, options).await
+        self.objects.put_opts(path, payload, options).await
     }
     async fn put_multipart_opts(
         &self,
         path: &Path,
         options: PutMultipartOptions,
     ) -> ObjectResult<Box<dyn MultipartUpload>> {
-        self.0.put_multipart_opts(path, options).await
+        self.objects.put_multipart_opts(path, options).await
     }
     async fn get_opts(&self, path: &Path, options: GetOptions) -> ObjectResult<GetResult> {
         // As Azure does.
         if matches!(options.range, Some(GetRange::Suffix(_))) {
             return Err(refused());
         }
-        self.0.get_opts(path, options).await
+        match self.objects.get_opts(path, options).await {
+            Err(object_store::Error::NotFound { path, source }) if self.denies => {
+                Err(object_store::Error::PermissionDenied { path, source })
+            }
+            result => result,
+        }
     }
     fn delete_stream(
         &self,
         paths: BoxStream<'static, ObjectResult<Path>>,
     ) -> BoxStream<'static, ObjectResult<Path>> {
-        self.0.delete_stream(paths)
+        self.objects.delete_stream(paths)
     }
     fn list(&self, _: Option<&Path>) -> BoxStream<'static, ObjectResult<ObjectMeta>> {
         futures::stream::once(async { Err(refused()) }).boxed()
@@ -70,7 +80,7 @@ impl ObjectStore for Unlisted {
         Err(refused())
     }
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> ObjectResult<()> {
-        self.0.copy_opts(from, to, options).await
+        self.objects.copy_opts(from, to, options).await
     }
 }
 
@@ -330,7 +340,11 @@ fn places_that_cannot_be_listed() {
     );
     files.push(("variant_AC/.zarray", document(zarray())));
     files.push(("variant_unheard_of/.zarray", document(zarray())));
-    let store = open_objects(Unlisted(in_memory(&files))).unwrap();
+    let store = open_objects(Unlisted {
+        objects: in_memory(&files),
+        denies: false,
+    })
+    .unwrap();
     assert_eq!(names(&store), ["call_genotype", "variant_AC"]);
     assert_eq!(store.unreadable().len(), 2);
     let array = store.array("call_genotype").unwrap();
@@ -347,6 +361,78 @@ fn places_that_cannot_be_listed() {
     );
     assert!(!store.is_local());
     assert!(store.warnings()[0].contains("vcz.fields"));
+}
+
+#[test]
+fn places_that_deny_what_is_absent() {
+    for files in [store_v2(), store_v3()] {
+        let objects = in_memory(&files);
+        let denies = true;
+        let store = open_objects(Unlisted { objects, denies }).unwrap();
+        assert_eq!(names(&store), ["call_genotype"]);
+        // Of a chunk this could mean anything, so it is not taken for absence.
+        let array = store.array("call_genotype").unwrap();
+        let error = block_on(store.chunk(array, &[1, 0])).unwrap_err();
+        assert!(matches!(error, VczError::Io { .. }), "{error}");
+    }
+    let objects = InMemory::new();
+    let denies = true;
+    let error = open_objects(Unlisted { objects, denies }).unwrap_err();
+    assert!(matches!(error, VczError::Io { .. }), "{error}");
+}
+
+#[test]
+fn archives_of_stores() {
+    for files in [store_v2(), store_v3()] {
+        let archive = archive_of(&files);
+        let file = directory(&vec![("store.bin", archive.clone())]);
+        let local = open_local(&file.path().join("store.bin")).unwrap();
+        assert!(local.is_local());
+        // An object is taken for an archive for its name, or when there is nothing below it.
+        let remote = ["store.zip", "store.bin"].map(|name| {
+            let path = Path::from(name);
+            let objects = InMemory::new();
+            block_on(objects.put(&path, PutPayload::from(archive.clone()))).unwrap();
+            block_on(Store::open(
+                Arc::new(objects),
+                path,
+                format!("mem://{name}"),
+                None,
+            ))
+            .unwrap()
+        });
+        for store in remote.iter().chain([&local]) {
+            assert_eq!(names(store), ["call_genotype"]);
+            let array = store.array("call_genotype").unwrap();
+            let chunk = block_on(store.chunk(array, &[0, 0])).unwrap().unwrap();
+            assert_eq!(chunk, "0123456789abcdef");
+            assert_eq!(block_on(store.chunk(array, &[1, 0])).unwrap(), None);
+        }
+    }
+    let broken = in_memory(&vec![("store.zip", b"no archive".to_vec())]);
+    let path = Path::from("data/my.vcz/store.zip");
+    let open = Store::open(Arc::new(broken), path, "mem://store.zip".into(), None);
+    let error = block_on(open).unwrap_err().to_string();
+    assert!(error.contains("as a zip archive"), "{error}");
+}
+
+#[test]
+fn futures_can_move_between_threads() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let open = Store::open(
+        Arc::new(in_memory(&store_v2())),
+        Path::from("data/my.vcz"),
+        String::new(),
+        None,
+    );
+    let store = is_send(block_on(is_send(open)).unwrap());
+    let array = store.array("call_genotype").unwrap();
+    block_on(is_send(store.chunk(array, &[0, 0]))).unwrap();
+    block_on(is_send(store.stored_bytes(array))).unwrap();
+    fn is_sync<T: Sync>(_: &T) {}
+    is_sync(&store);
 }
 
 #[test]

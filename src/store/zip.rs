@@ -287,4 +287,4 @@ fn inflate(data: &[u8], size: u64, crc: u32) -> Result<Bytes, ReadError> {
 
 #[cfg(test)]
 #[path = "zip_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -147,6 +147,15 @@ fn archive(items: &[Item]) -> Vec<u8> {
     archive_with(items, b"", false)
 }
 
+/// An archive of these files, every other one deflated.
+pub(in crate::store) fn archive_of(files: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
+    let item = |(n, (name, data)): (usize, &(&'static str, Vec<u8>))| match n % 2 {
+        0 => stored(name, data),
+        _ => deflated(name, data),
+    };
+    archive(&files.iter().enumerate().map(item).collect::<Vec<_>>())
+}
+
 fn open(bytes: &[u8]) -> Result<Zip, ReadError> {
     block_on(async {
         let objects = Arc::new(InMemory::new());
