@@ -8,4 +8,5 @@ pub mod counts;
 pub mod error;
 pub mod functions;
 pub mod scan;
+pub mod session;
 pub mod store;

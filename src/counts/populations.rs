@@ -155,6 +155,20 @@ impl Populations {
         self.sets.iter().map(|(name, _)| name.as_str())
     }
 
+    /// The populations among some samples only: `position` gives a kept sample's new index. Populations of which no sample is
+    /// kept are left out.
+    pub fn select(&self, position: &HashMap<u32, u32>) -> Self {
+        let mut selected = Self::default();
+        for (name, samples) in self.iter() {
+            let kept: Vec<u32> = samples.iter().filter_map(|sample| position.get(&sample).copied()).collect();
+            if !kept.is_empty() {
+                selected.by_name.insert(name.to_string(), selected.sets.len());
+                selected.sets.push((name.to_string(), Arc::new(SampleSet::new(kept))));
+            }
+        }
+        selected
+    }
+
     /// Number of populations.
     pub fn len(&self) -> usize {
         self.sets.len()

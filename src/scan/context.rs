@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use arrow::datatypes::Field;
 use parking_lot::{Mutex, RwLock};
 
-use crate::counts::{Populations, SampleSet};
+use crate::counts::{Populations, SampleSet, near_names};
 use crate::error::{Result, VczError};
 
 /// Field-metadata key under which a genotype column carries its context's id.
@@ -36,7 +36,8 @@ pub struct GenotypeContext {
     id: String,
     store: String,
     sample_ids: Vec<String>,
-    sample_index: HashMap<String, u32>,
+    /// `None` for an id that occurs twice, which names no single sample.
+    sample_index: HashMap<String, Option<u32>>,
     populations: Populations,
     n_alleles: Option<usize>,
     ploidy: usize,
@@ -56,8 +57,11 @@ impl GenotypeContext {
         ploidy: usize,
     ) -> Arc<Self> {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed).to_string();
-        let sample_index = sample_ids.iter().zip(0u32..).map(|(name, at)| (name.clone(), at)).collect();
-        let everyone = Arc::new(SampleSet::all(sample_ids.len()));
+        let mut sample_index = HashMap::with_capacity(sample_ids.len());
+        for (name, at) in sample_ids.iter().zip(0u32..) {
+            sample_index.entry(name.clone()).and_modify(|known| *known = None).or_insert(Some(at));
+        }
+        let everyone = Arc::new(SampleSet::all(u32::try_from(sample_ids.len()).unwrap_or(u32::MAX)));
         let context = Arc::new(Self {
             id: id.clone(),
             store,
@@ -121,9 +125,13 @@ impl GenotypeContext {
     pub fn resolve(&self, population: &PopulationArg) -> Result<Arc<SampleSet>> {
         match population {
             PopulationArg::Everyone => Ok(Arc::clone(&self.everyone)),
-            PopulationArg::Named(name) => match self.populations.get(name) {
-                Some(samples) => Ok(Arc::clone(samples)),
-                None => Err(VczError::Invalid(self.unknown_population(name))),
+            PopulationArg::Named(name) => match self.populations.resolve(name) {
+                Ok(samples) => Ok(Arc::clone(samples)),
+                Err(_) if self.sample_index.contains_key(name) => Err(VczError::Invalid(format!(
+                    "store '{}' has no population '{name}', but a sample of that name: write ['{name}'] for one sample",
+                    self.store
+                ))),
+                Err(error) => Err(VczError::Invalid(format!("store '{}': {error}", self.store))),
             },
             PopulationArg::Samples(ids) => {
                 if ids.is_empty() {
@@ -132,40 +140,25 @@ impl GenotypeContext {
                             .to_string(),
                     ));
                 }
-                let indices: Result<Vec<u32>> = ids
-                    .iter()
-                    .map(|id| {
-                        self.sample_index.get(id).copied().ok_or_else(|| {
-                            VczError::Invalid(format!(
-                                "store '{}' has no sample '{id}'; vcz_samples('table') lists its {} samples",
-                                self.store,
-                                self.sample_ids.len()
-                            ))
-                        })
-                    })
-                    .collect();
+                let indices: Result<Vec<u32>> = ids.iter().map(|id| self.sample(id)).collect();
                 Ok(Arc::new(SampleSet::new(indices?)))
             }
         }
     }
 
-    fn unknown_population(&self, name: &str) -> String {
-        let names: Vec<&str> = self.populations.names().collect();
-        if names.is_empty() {
-            return format!(
-                "no population '{name}': the table of store '{}' was made without populations; \
-                 set the option 'vcz.populations' of CREATE EXTERNAL TABLE, or give a list of sample ids",
+    fn sample(&self, id: &str) -> Result<u32> {
+        match self.sample_index.get(id) {
+            Some(Some(at)) => Ok(*at),
+            Some(None) => Err(VczError::Invalid(format!(
+                "sample '{id}' occurs more than once in sample_id of store '{}', so it names no single sample",
                 self.store
-            );
+            ))),
+            None => Err(VczError::Invalid(format!(
+                "store '{}' has no sample '{id}'{}",
+                self.store,
+                near_names(id, self.sample_ids.iter().map(String::as_str))
+            ))),
         }
-        let shown = names.iter().take(20).copied().collect::<Vec<_>>().join(", ");
-        let more = if names.len() > 20 { format!(" and {} more", names.len() - 20) } else { String::new() };
-        let hint = if self.sample_index.contains_key(name) {
-            format!("; '{name}' is a sample: write ['{name}'] to count one sample")
-        } else {
-            String::new()
-        };
-        format!("no population '{name}' in store '{}'; it has {shown}{more}{hint}", self.store)
     }
 
     /// The context of `select_samples(call_genotype, …)`: the same table, seen through `samples` only.

@@ -44,7 +44,8 @@ impl ChunkFetcher {
 
     /// The encoded parts of one variant chunk. Chunks before it are forgotten.
     pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<EncodedPart>> {
-        let _timer = self.metrics.fetch_time.timer();
+        let fetch_time = self.metrics.fetch_time.clone();
+        let _timer = fetch_time.timer();
         while self.pending.front().is_some_and(|(at, _)| *at < chunk) {
             self.pending.pop_front();
         }

@@ -44,7 +44,7 @@ pub fn open(
         let batch = batches.next().await?;
         Ok(batch.map(|batch| (batch, batches)))
     });
-    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, batches))))
+    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, Box::pin(batches)))))
 }
 
 /// Pruning by dynamic filters, done again whenever one of them has changed.

@@ -8,7 +8,6 @@ use datafusion::catalog::{DynamicFileCatalog, TableProvider, UrlTableFactory};
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::execution::context::{SessionContext, SessionState};
-use datafusion::catalog::SessionStore;
 
 use crate::scan::{TableOptions, open_table};
 
@@ -45,7 +44,7 @@ impl UrlTableFactory for VczUrlTableFactory {
 
 /// Turns on tables by location in `ctx`.
 pub fn enable(ctx: &SessionContext) {
-    let factory = Arc::new(DynamicListTableFactory::new(SessionStore::new()));
+    let factory = Arc::new(DynamicListTableFactory::default());
     factory.session_store().with_state(ctx.state_weak_ref());
     let catalogs = Arc::clone(ctx.state_ref().read().catalog_list());
     let factory = Arc::new(VczUrlTableFactory { inner: factory });
