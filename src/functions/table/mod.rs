@@ -1,3 +1,29 @@
-//! Table functions: metadata of stores as tables. One file a function; [`resolve`] finds the table they are about.
+//! Table functions: metadata of stores as tables. One file a function; `resolve` finds the table they are about, `metadata` is
+//! what they share. A new one is a new file and a line in [`all`].
 
+mod arrays;
+mod contigs;
+mod metadata;
+mod populations;
 pub mod resolve;
+mod samples;
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableFunctionImpl;
+
+pub use arrays::Arrays;
+pub use contigs::Contigs;
+pub use metadata::{Metadata, MetadataFunction};
+pub use populations::Populations;
+pub use samples::Samples;
+
+/// Every function of this folder by its name in SQL.
+pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+    vec![
+        MetadataFunction::<Samples>::entry(),
+        MetadataFunction::<Contigs>::entry(),
+        MetadataFunction::<Populations>::entry(),
+        MetadataFunction::<Arrays>::entry(),
+    ]
+}
