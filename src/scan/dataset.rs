@@ -21,6 +21,17 @@ const MAX_WHOLE_ARRAY: u64 = 1 << 31;
 /// Zones per chunk beyond which a store's contigs alternate too much for zones to be worth having.
 const MAX_ZONES_PER_CHUNK: usize = 64;
 
+/// A contig that has variants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContigExtent {
+    /// The contig's name.
+    pub name: String,
+    /// The highest position of a variant.
+    pub last_position: i64,
+    /// `contig_length`, where the store knows it.
+    pub length: Option<i64>,
+}
+
 /// An opened store.
 #[derive(Debug)]
 pub struct Dataset {
@@ -119,6 +130,32 @@ impl Dataset {
         Ok(self.zones.get_or_try_init(|| self.read_zones()).await?.as_ref())
     }
 
+    /// The contigs that have variants, in order of first appearance, each with its last position.
+    pub async fn contig_extents(&self) -> Result<Vec<ContigExtent>> {
+        let mut last: Vec<(usize, i64)> = Vec::new();
+        let mut see = |contig: usize, position: i64| match last.iter_mut().find(|(at, _)| *at == contig) {
+            Some((_, highest)) => *highest = position.max(*highest),
+            None => last.push((contig, position)),
+        };
+        match self.zones().await? {
+            Some(zones) => zones.zones.iter().for_each(|zone| see(zone.contig, zone.max)),
+            None => {
+                if let Some((contigs, positions)) = self.read_sites().await? {
+                    let contigs = contigs.iter().map(|&contig| usize::try_from(contig).unwrap_or(usize::MAX));
+                    contigs.zip(positions).for_each(|(contig, position)| see(contig, position));
+                }
+            }
+        }
+        let lengths = self.contig_lengths();
+        let named = |(contig, last_position): (usize, i64)| {
+            let name = self.names.contigs.get(contig)?.clone();
+            // A length of 0 or less is how a store says that it does not know; one below the last variant is wrong.
+            let length = lengths.map(|lengths| lengths[contig]).filter(|&length| length > 0 && length >= last_position);
+            Some(ContigExtent { name, last_position, length })
+        };
+        Ok(last.into_iter().filter_map(named).collect())
+    }
+
     /// The table's schema; `mark` may add metadata to the field of `call_genotype`.
     pub fn schema(&self, mark: impl Fn(Field) -> Field) -> SchemaRef {
         let fields: Vec<Field> = self
@@ -167,13 +204,9 @@ impl Dataset {
 
     /// Works out the zones from `variant_contig` and `variant_position`.
     async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
-        let find = |kind| self.columns.iter().position(|column| column.kind == kind);
-        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position)) else {
-            return Ok(None);
-        };
-        let contigs = self.read_site_integers(contig).await?;
-        let positions = self.read_site_integers(position).await?;
-        let chunk = usize::try_from(self.columns[position].array.chunks[0]).unwrap_or(usize::MAX).max(1);
+        let Some((contigs, positions)) = self.read_sites().await? else { return Ok(None) };
+        let position = self.columns.iter().find(|column| column.kind == ColumnKind::Position);
+        let chunk = position.map_or(1, |column| usize::try_from(column.array.chunks[0]).unwrap_or(usize::MAX).max(1));
         let mut zones = Vec::new();
         for (at, (contigs, positions)) in contigs.chunks(chunk).zip(positions.chunks(chunk)).enumerate() {
             let found = Zones::of_rows((at * chunk) as u64, contigs, positions);
@@ -183,6 +216,15 @@ impl Dataset {
             zones.extend(found);
         }
         Ok(Some(Arc::new(Zones { zones, from_index: false })))
+    }
+
+    /// All contig indices and positions.
+    async fn read_sites(&self) -> Result<Option<(Vec<i64>, Vec<i64>)>> {
+        let find = |kind| self.columns.iter().position(|column| column.kind == kind);
+        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position)) else {
+            return Ok(None);
+        };
+        Ok(Some((self.read_site_integers(contig).await?, self.read_site_integers(position).await?)))
     }
 
     async fn read_site_integers(&self, column: usize) -> Result<Vec<i64>> {

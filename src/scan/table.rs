@@ -66,6 +66,19 @@ impl VczTable {
         &self.scan.context
     }
 
+    /// The contigs that are known to have variants, or all contigs where that would have to be read first.
+    pub fn contigs_with_variants(&self) -> Vec<String> {
+        let names = &self.scan.dataset.names().contigs;
+        let Some(zones) = self.scan.dataset.known_zones() else { return names.clone() };
+        let mut seen = vec![false; names.len()];
+        zones.zones.iter().for_each(|zone| {
+            if let Some(seen) = seen.get_mut(zone.contig) {
+                *seen = true;
+            }
+        });
+        names.iter().zip(seen).filter(|(_, seen)| *seen).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether a filter can be answered exactly inside the scan: it reads per-variant columns only and always gives the same.
     fn answers(&self, filter: &Expr) -> bool {
         let columns = filter.column_refs();

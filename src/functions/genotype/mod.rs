@@ -1,0 +1,16 @@
+//! The functions on genotypes. The scan computes them (see [`crate::scan::GenotypeUdf`]); here are their names and
+//! documentation, one file each.
+
+mod allele_counts;
+mod genotype_counts;
+mod population_counts;
+mod select_samples;
+
+use datafusion::logical_expr::ScalarUDF;
+
+pub use allele_counts::udf as allele_counts_udf;
+
+/// All functions on genotypes.
+pub fn all() -> Vec<ScalarUDF> {
+    vec![allele_counts::udf(), population_counts::udf(), genotype_counts::udf(), select_samples::udf()]
+}

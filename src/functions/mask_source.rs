@@ -1,0 +1,89 @@
+//! Where masks come from: a BED file, or a registered table with contig, start and end (0-based, half-open). Read while
+//! planning, and bound to the functions that look sites up in them.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, TableReference, plan_err};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::physical_plan::collect;
+
+use super::mask::Mask;
+use super::scalar::{AccessibleBases, IsAccessible, accessible_bases, is_accessible};
+use crate::scan::read_file;
+
+/// Whether `function` takes a mask that is not bound yet.
+pub fn needs_mask(function: &ScalarUDF) -> bool {
+    let inner = function.inner();
+    inner.downcast_ref::<IsAccessible>().is_some_and(|function| !function.is_bound())
+        || inner.downcast_ref::<AccessibleBases>().is_some_and(|function| !function.is_bound())
+}
+
+/// The form of `function` that looks sites up in `mask`.
+pub fn bind_mask(function: &ScalarUDF, mask: Arc<Mask>) -> ScalarUDF {
+    if function.inner().is::<IsAccessible>() { is_accessible::bound(mask) } else { accessible_bases::bound(mask) }
+}
+
+/// Reads the mask `name`: a registered table of that name, else a BED file at that location.
+pub async fn load_mask(session: &dyn Session, name: &str) -> Result<Mask> {
+    match registered(session, name).await? {
+        Some(table) => from_table(session, name, table.as_ref()).await,
+        None => Ok(Mask::from_bed(name, &read_file(session, name).await?)?),
+    }
+}
+
+/// The table registered under `name`, taken as it is written and, failing that, as a (qualified) SQL name.
+pub async fn registered(session: &dyn Session, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+        return plan_err!("tables cannot be looked up in this kind of session");
+    };
+    for reference in [TableReference::bare(name), TableReference::parse_str(name)] {
+        let Ok(schema) = state.schema_for_ref(reference.clone()) else { continue };
+        if schema.table_exist(reference.table()) {
+            return schema.table(reference.table()).await;
+        }
+    }
+    Ok(None)
+}
+
+async fn from_table(session: &dyn Session, name: &str, table: &dyn TableProvider) -> Result<Mask> {
+    let schema = table.schema();
+    let column = |names: &[&str]| {
+        let found = schema.fields().iter().position(|field| names.contains(&field.name().to_lowercase().as_str()));
+        match found {
+            Some(at) => Ok(at),
+            None => plan_err!(
+                "the mask table '{name}' must have the columns contig (or chrom), start and end (0-based, half-open); it has no {}",
+                names[0]
+            ),
+        }
+    };
+    let columns =
+        vec![column(&["contig", "chrom", "chromosome"])?, column(&["start", "chromstart"])?, column(&["end", "stop", "chromend"])?];
+    let plan = table.scan(session, Some(&columns), &[], None).await?;
+    let batches = collect(plan, session.task_ctx()).await?;
+    let mut rows: Vec<(String, i64, i64)> = Vec::new();
+    for batch in &batches {
+        read_rows(name, batch, &mut rows)?;
+    }
+    Ok(Mask::from_rows(name, rows.iter().map(|(contig, start, end)| (contig.as_str(), *start, *end)))?)
+}
+
+fn read_rows(name: &str, batch: &RecordBatch, rows: &mut Vec<(String, i64, i64)>) -> Result<()> {
+    let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+    let cast = |at: usize, data_type: &DataType| {
+        let array = arrow::compute::cast_with_options(batch.column(at), data_type, &options)?;
+        if array.null_count() > 0 {
+            return plan_err!("the mask table '{name}' has NULL in its column '{}'", batch.schema().field(at).name());
+        }
+        Ok(array)
+    };
+    let (contigs, starts, ends) = (cast(0, &DataType::Utf8)?, cast(1, &DataType::Int64)?, cast(2, &DataType::Int64)?);
+    let (contigs, starts, ends) =
+        (contigs.as_string::<i32>(), starts.as_primitive::<Int64Type>(), ends.as_primitive::<Int64Type>());
+    rows.extend((0..batch.num_rows()).map(|row| (contigs.value(row).to_string(), starts.value(row), ends.value(row))));
+    Ok(())
+}

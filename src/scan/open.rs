@@ -1,0 +1,92 @@
+//! From a location to a table: local paths and URLs of any object store the session knows, and the small files beside
+//! stores (populations, masks).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datafusion::catalog::Session;
+use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::datasource::object_store::ObjectStoreUrl;
+use object_store::{ObjectStore, ObjectStoreExt};
+use url::Url;
+
+use super::options::TableOptions;
+use super::table::VczTable;
+use crate::error::VczError;
+use crate::store::Store;
+
+/// Populations and mask files larger than this are refused.
+const MAX_SIDE_FILE: u64 = 1 << 30;
+
+/// A place in an object store.
+pub struct Location {
+    /// The object store.
+    pub objects: Arc<dyn ObjectStore>,
+    /// The path inside it.
+    pub path: object_store::path::Path,
+    /// The path on this machine, for local files.
+    pub local: Option<PathBuf>,
+}
+
+/// Finds the object store and path of a location: a URL, or a path on this machine.
+pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
+    if location.is_empty() {
+        return plan_err!("the location is empty; give a path or URL");
+    }
+    let url = match Url::parse(location) {
+        // One letter is a drive, not a scheme.
+        Ok(url) if url.scheme().len() > 1 && location.contains("://") => url,
+        _ => file_url(Path::new(location))?,
+    };
+    if url.scheme() == "file" {
+        let Ok(local) = url.to_file_path() else {
+            return plan_err!("'{location}' is not a path on this machine");
+        };
+        let path = object_store::path::Path::from_absolute_path(&local).map_err(DataFusionError::from)?;
+        let objects = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
+        return Ok(Location { objects, path, local: Some(local) });
+    }
+    let base = ObjectStoreUrl::parse(&url[url::Position::BeforeScheme..url::Position::AfterPort])?;
+    let objects = state.runtime_env().object_store(&base)?;
+    let path = object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+    Ok(Location { objects, path, local: None })
+}
+
+fn file_url(path: &Path) -> Result<Url> {
+    let absolute = std::path::absolute(path)?;
+    match Url::from_file_path(&absolute) {
+        Ok(url) => Ok(url),
+        Err(()) => plan_err!("'{}' is not a path that can be opened", path.display()),
+    }
+}
+
+/// Reads a small file beside a store.
+pub async fn read_file(state: &dyn Session, location: &str) -> Result<Bytes> {
+    let place = locate(state, location)?;
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| VczError::Io {
+        store: location.to_string(),
+        key: place.path.to_string(),
+        source,
+    };
+    let result = place.objects.get(&place.path).await.map_err(|e| failed(Box::new(e)))?;
+    if result.meta.size > MAX_SIDE_FILE {
+        return plan_err!("'{location}' has {} bytes, more than the {MAX_SIDE_FILE} allowed", result.meta.size);
+    }
+    Ok(result.bytes().await.map_err(|e| failed(Box::new(e)))?)
+}
+
+/// Opens the store at `location` as a table.
+pub async fn open_table(state: &dyn Session, location: &str, options: &TableOptions) -> Result<VczTable> {
+    let place = locate(state, location)?;
+    let store = Store::open(place.objects, place.path, location.to_string(), place.local).await?;
+    for warning in store.warnings() {
+        log::warn!("{warning}");
+    }
+    let populations = match &options.populations {
+        Some(file) => Some((file.as_str(), read_file(state, file).await?)),
+        None => None,
+    };
+    let populations = populations.as_ref().map(|(name, text)| (*name, text.as_ref()));
+    Ok(VczTable::open(store, populations, options.region_index).await?)
+}

@@ -1,0 +1,139 @@
+//! Carries calls on genotypes to where DataFusion's leaf pushdown can take them: out of OVER, and below UNNEST of other columns.
+//!
+//! ```text
+//! Window: diversity(allele_counts(g, 'p')) OVER (…)      Projection: *, …
+//!   TableScan                                        ->    Window: diversity(x) OVER (…)
+//!                                                            Projection: *, allele_counts(g, 'p') AS x
+//!                                                              TableScan
+//!
+//! Projection: allele_counts(g, 'p'), w                   Projection: x, w
+//!   Unnest: w                                        ->    Unnest: w
+//!     Projection: g, genome_bins(…) AS w                     Projection: *, allele_counts(g, 'p') AS x
+//!                                                              Projection: g, genome_bins(…) AS w
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Expr, ExpressionPlacement, LogicalPlan, LogicalPlanBuilder, Projection, Unnest, Window,
+};
+use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::scan::GenotypeUdf;
+
+/// Alias prefix that DataFusion's own extraction uses, so that its pushdown rule recognises ours.
+const EXTRACTED: &str = "__datafusion_extracted";
+
+/// The rule.
+#[derive(Debug)]
+pub struct CarryCalls;
+
+impl OptimizerRule for CarryCalls {
+    fn name(&self) -> &str {
+        "vcz_carry_calls"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::TopDown)
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        match plan {
+            LogicalPlan::Window(window) => out_of_over(window, config),
+            LogicalPlan::Projection(projection) => match projection.input.as_ref() {
+                LogicalPlan::Unnest(unnest) => {
+                    let unnest = unnest.clone();
+                    below_unnest(projection, unnest, config)
+                }
+                _ => Ok(Transformed::no(LogicalPlan::Projection(projection))),
+            },
+            other => Ok(Transformed::no(other)),
+        }
+    }
+}
+
+/// Calls taken out of expressions, each once, with the alias it goes by.
+struct Extracted<'a> {
+    calls: Vec<(Expr, String)>,
+    config: &'a dyn OptimizerConfig,
+}
+
+impl Extracted<'_> {
+    /// `expr` with every call on genotypes that `movable` accepts replaced by a column.
+    fn take(&mut self, expr: Expr, movable: &dyn Fn(&Expr) -> bool) -> Result<Transformed<Expr>> {
+        expr.transform_down(|expr| {
+            let is_call = matches!(&expr, Expr::ScalarFunction(call) if call.func.inner().is::<GenotypeUdf>())
+                && expr.placement() == ExpressionPlacement::MoveTowardsLeafNodes;
+            if !is_call || !movable(&expr) {
+                return Ok(Transformed::no(expr));
+            }
+            let alias = match self.calls.iter().find(|(known, _)| *known == expr) {
+                Some((_, alias)) => alias.clone(),
+                None => {
+                    let alias = self.config.alias_generator().next(EXTRACTED);
+                    self.calls.push((expr, alias.clone()));
+                    alias
+                }
+            };
+            let column = Expr::Column(Column::new_unqualified(alias));
+            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+        })
+    }
+
+    /// A projection of the calls and of all columns of `input`.
+    fn below(self, input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
+        let calls = self.calls.into_iter().map(|(call, alias)| call.alias(alias));
+        let columns: Vec<Expr> = input.schema().iter().map(Expr::from).collect();
+        let exprs = calls.chain(columns).collect();
+        Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
+    }
+}
+
+fn out_of_over(window: Window, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+    let mut extracted = Extracted { calls: vec![], config };
+    let original = Arc::clone(&window.schema);
+    let names = NamePreserver::new_for_projection();
+    let mut exprs = Vec::with_capacity(window.window_expr.len());
+    for expr in window.window_expr.clone() {
+        let name = names.save(&expr);
+        exprs.push(name.restore(extracted.take(expr, &|_| true)?.data));
+    }
+    if extracted.calls.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Window(window)));
+    }
+    let input = extracted.below(window.input)?;
+    let window = LogicalPlan::Window(Window::try_new(exprs, Arc::new(input))?);
+    let columns: Vec<Expr> = original.iter().map(Expr::from).collect();
+    Ok(Transformed::yes(LogicalPlanBuilder::from(window).project(columns)?.build()?))
+}
+
+fn below_unnest(
+    projection: Projection,
+    unnest: Unnest,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut extracted = Extracted { calls: vec![], config };
+    let input_schema = Arc::clone(unnest.input.schema());
+    let movable = |call: &Expr| {
+        call.column_refs()
+            .into_iter()
+            .all(|column| input_schema.has_column(column) && !unnest.exec_columns.contains(column))
+    };
+    let names = NamePreserver::new_for_projection();
+    let mut exprs = Vec::with_capacity(projection.expr.len());
+    for expr in projection.expr.clone() {
+        let name = names.save(&expr);
+        exprs.push(name.restore(extracted.take(expr, &movable)?.data));
+    }
+    if extracted.calls.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+    }
+    let input = extracted.below(Arc::clone(&unnest.input))?;
+    let unnest = LogicalPlanBuilder::from(input)
+        .unnest_columns_with_options(unnest.exec_columns, unnest.options)?
+        .build()?;
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(unnest))?)))
+}

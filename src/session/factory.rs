@@ -1,0 +1,39 @@
+//! `CREATE EXTERNAL TABLE … STORED AS VCZ`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
+use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::CreateExternalTable;
+
+use crate::scan::{TableOptions, open_table};
+
+/// Makes VCZ tables.
+///
+/// ```sql
+/// CREATE EXTERNAL TABLE ag STORED AS VCZ LOCATION 'gambX.vcz'
+///   OPTIONS ('vcz.populations' 'gambX.populations.tsv');
+/// ```
+#[derive(Debug, Default)]
+pub struct VczTableFactory;
+
+#[async_trait]
+impl TableProviderFactory for VczTableFactory {
+    async fn create(&self, state: &dyn Session, cmd: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+        let [location] = cmd.locations.as_slice() else {
+            return plan_err!("a VCZ table has one LOCATION, found {}", cmd.locations.len());
+        };
+        if !cmd.schema.fields().is_empty() {
+            return plan_err!("a VCZ table takes its columns from the store; leave the column list out");
+        }
+        if !cmd.table_partition_cols.is_empty() {
+            return plan_err!("a VCZ table cannot be PARTITIONED BY; predicates on contig and position prune its chunks");
+        }
+        if !cmd.order_exprs.is_empty() {
+            return plan_err!("a VCZ table declares its own order; leave WITH ORDER out");
+        }
+        let options = TableOptions::try_from_map(&cmd.options)?;
+        Ok(Arc::new(open_table(state, location, &options).await?))
+    }
+}

@@ -1,0 +1,98 @@
+//! Everything of ours in a DataFusion session: [`context`] makes one, [`register`] adds to one that is there, and
+//! [`with_vcz`] to a builder. Above `functions`; below the command line and servers.
+//!
+//! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
+//! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
+//! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
+//! * `planner`: subqueries as populations and masks, read while planning.
+
+mod carry;
+mod factory;
+mod list_literal;
+mod planner;
+mod sugar;
+mod url_table;
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SessionContext;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::prelude::SessionConfig;
+
+use crate::functions;
+use crate::scan::{TableOptions, VczSettings};
+
+pub use factory::VczTableFactory;
+
+/// The name of our file type in `STORED AS`.
+pub const FILE_TYPE: &str = "VCZ";
+
+/// Adds everything of ours to a session that is being built: the table factory, functions, settings and planning rules.
+///
+/// URL tables (`SELECT … FROM 'x.vcz'`) need the finished session: see [`register`].
+pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let config = builder.config().get_or_insert_default();
+    if config.options().extensions.get::<VczSettings>().is_none() {
+        config.options_mut().extensions.insert(VczSettings::default());
+    }
+    // Counts carry their number of copies in field metadata, which must survive Parquet.
+    config.options_mut().execution.parquet.skip_metadata = false;
+    let factories = builder.table_factories().get_or_insert_default();
+    factories.insert(FILE_TYPE.to_string(), Arc::new(VczTableFactory));
+    let planners = builder.expr_planners().get_or_insert_default();
+    planners.insert(0, Arc::new(list_literal::ListLiteralPlanner));
+    let inner = builder.query_planner().take();
+    builder
+        .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
+        .with_analyzer_rule(Arc::new(sugar::SugarRule::default()))
+        .with_optimizer_rule(Arc::new(carry::CarryCalls))
+}
+
+/// Adds everything of ours to a session: tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings, rules.
+///
+/// ```
+/// # use datafusion::prelude::SessionContext;
+/// # use datafusion::common::Result;
+/// # #[tokio::main] async fn main() -> Result<()> {
+/// let ctx = SessionContext::new();
+/// datafusion_vcz::session::register(&ctx)?;
+/// let rows = ctx.sql("SELECT is_segregating([3, 1])").await?.collect().await?;
+/// assert_eq!(rows[0].num_rows(), 1);
+/// # Ok(()) }
+/// ```
+pub fn register(ctx: &SessionContext) -> Result<()> {
+    let state = ctx.state_ref();
+    let built = {
+        let current = state.read().clone();
+        with_vcz(SessionStateBuilder::new_from_existing(current)).build()
+    };
+    *state.write() = built;
+    finish(ctx);
+    Ok(())
+}
+
+/// A session with everything of ours, and identifiers taken as they are written.
+pub fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Result<SessionContext> {
+    let config = config.set_bool("datafusion.sql_parser.enable_ident_normalization", false);
+    let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    let ctx = SessionContext::new_with_state(with_vcz(builder).build());
+    finish(&ctx);
+    Ok(ctx)
+}
+
+/// What needs the finished session: functions, the options of tables, URL tables.
+fn finish(ctx: &SessionContext) {
+    for udf in functions::scalar_functions() {
+        ctx.register_udf(udf);
+    }
+    for udaf in functions::aggregate_functions() {
+        ctx.register_udaf(udaf);
+    }
+    for (name, function) in functions::table_functions() {
+        ctx.register_udtf(name, function);
+    }
+    ctx.register_table_options_extension(TableOptions::default());
+    url_table::enable(ctx);
+}

@@ -1,0 +1,133 @@
+//! Rewrites sugar: an aggregate of genotypes and populations becomes the aggregate of their allele counts, in GROUP BY
+//! queries and in OVER alike, with its output name kept.
+//!
+//! ```text
+//! sfs(call_genotype, 'first')                   ->  sfs(allele_counts(call_genotype, 'first'))
+//! joint_sfs(call_genotype, 'first', 'second')   ->  joint_sfs(allele_counts(…, 'first'), allele_counts(…, 'second'))
+//! project_sfs(call_genotype, 'first', 20)       ->  project_sfs(allele_counts(call_genotype, 'first'), 20)
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, WindowFunctionDefinition};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::list_literal::list_of_strings;
+use crate::functions::{allele_counts_udf, sugar_arity};
+use crate::scan::{GenotypeUdf, is_genotype_type, is_population_type};
+
+/// The rule.
+#[derive(Debug)]
+pub struct SugarRule {
+    allele_counts: Arc<ScalarUDF>,
+}
+
+impl Default for SugarRule {
+    fn default() -> Self {
+        Self { allele_counts: Arc::new(allele_counts_udf()) }
+    }
+}
+
+impl AnalyzerRule for SugarRule {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| self.rewrite_node(node)).map(|transformed| transformed.data)
+    }
+
+    fn name(&self) -> &str {
+        "vcz_sugar"
+    }
+}
+
+impl SugarRule {
+    fn rewrite_node(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = &node {
+            schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+        }
+        let names = NamePreserver::new(&node);
+        let rewritten = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let rewritten = expr.transform_up(|expr| self.rewrite(expr, &schema))?;
+            Ok(rewritten.update_data(|expr| name.restore(expr)))
+        })?;
+        if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
+    }
+
+    fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        match expr {
+            Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
+                match self.counts_of(func.name(), &params.args, schema)? {
+                    Some(args) => {
+                        params.args = args;
+                        Ok(Transformed::yes(Expr::AggregateFunction(AggregateFunction { func, params })))
+                    }
+                    None => Ok(Transformed::no(Expr::AggregateFunction(AggregateFunction { func, params }))),
+                }
+            }
+            Expr::WindowFunction(mut window) => {
+                let WindowFunction { fun, params } = window.as_mut();
+                let WindowFunctionDefinition::AggregateUDF(func) = fun else {
+                    return Ok(Transformed::no(Expr::WindowFunction(window)));
+                };
+                match self.counts_of(func.name(), &params.args, schema)? {
+                    Some(args) => {
+                        params.args = args;
+                        Ok(Transformed::yes(Expr::WindowFunction(window)))
+                    }
+                    None => Ok(Transformed::no(Expr::WindowFunction(window))),
+                }
+            }
+            Expr::ScalarFunction(mut call) if call.func.inner().is::<GenotypeUdf>() => {
+                let Some(folded) = call.args.get(1).and_then(constant_list) else {
+                    return Ok(Transformed::no(Expr::ScalarFunction(call)));
+                };
+                call.args[1] = folded;
+                Ok(Transformed::yes(Expr::ScalarFunction(call)))
+            }
+            other => Ok(Transformed::no(other)),
+        }
+    }
+
+    /// The arguments on counts that the sugared arguments stand for; `None` if they are not sugar.
+    fn counts_of(&self, name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
+        let (Some(arity), Some(genotypes)) = (sugar_arity(name), args.first()) else { return Ok(None) };
+        if !is_genotype_type(&genotypes.get_type(schema)?) {
+            return Ok(None);
+        }
+        let is_population = |expr: &Expr| Ok::<_, datafusion::common::DataFusionError>(is_population_type(&expr.get_type(schema)?));
+        let mut given = 0;
+        while given < arity && args.len() > 1 + given && is_population(&args[1 + given])? {
+            given += 1;
+        }
+        if arity == 2 && given != 2 {
+            return plan_err!(
+                "{name} compares two populations: {name}(call_genotype, 'first', 'second'); found {given} after call_genotype"
+            );
+        }
+        let counts = |population: Option<&Expr>| {
+            let population = population.map(|expr| constant_list(expr).unwrap_or_else(|| expr.clone()));
+            let args = std::iter::once(genotypes.clone()).chain(population).collect();
+            Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&self.allele_counts), args))
+        };
+        let mut rewritten: Vec<Expr> = match arity {
+            1 => vec![counts(args.get(1).filter(|_| given == 1))],
+            _ => args[1..=given].iter().map(|population| counts(Some(population))).collect(),
+        };
+        rewritten.extend(args[1 + given..].iter().cloned());
+        Ok(Some(rewritten))
+    }
+}
+
+/// `make_array('a', 'b')` as a literal list.
+fn constant_list(expr: &Expr) -> Option<Expr> {
+    match expr {
+        Expr::ScalarFunction(call) if call.func.name() == "make_array" => list_of_strings(&call.args),
+        _ => None,
+    }
+}

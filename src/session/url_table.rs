@@ -1,0 +1,53 @@
+//! Tables by location: `SELECT count(*) FROM 'gambX.vcz'`. Locations that are not VCZ stores go to DataFusion's own factory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::{DynamicFileCatalog, TableProvider, UrlTableFactory};
+use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+use datafusion::execution::context::{SessionContext, SessionState};
+use datafusion::catalog::SessionStore;
+
+use crate::scan::{TableOptions, open_table};
+
+/// Opens VCZ stores by location.
+#[derive(Debug)]
+struct VczUrlTableFactory {
+    inner: Arc<DynamicListTableFactory>,
+}
+
+/// Whether a table name looks like the location of a VCZ store.
+fn is_store(location: &str) -> bool {
+    let trimmed = location.trim_end_matches('/');
+    if trimmed.ends_with(".vcz") || trimmed.ends_with(".vcz.zip") {
+        return true;
+    }
+    let path = Path::new(trimmed);
+    !location.contains("://")
+        && path.is_dir()
+        && [".zgroup", ".zmetadata", "zarr.json"].iter().any(|document| path.join(document).is_file())
+}
+
+#[async_trait]
+impl UrlTableFactory for VczUrlTableFactory {
+    async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !is_store(url) {
+            return self.inner.try_new(url).await;
+        }
+        let session = self.inner.session_store().get_session().upgrade();
+        let state = session.and_then(|session| session.read().as_any().downcast_ref::<SessionState>().cloned());
+        let state = state.ok_or_else(|| plan_datafusion_err!("the session is gone"))?;
+        Ok(Some(Arc::new(open_table(&state, url, &TableOptions::default()).await?)))
+    }
+}
+
+/// Turns on tables by location in `ctx`.
+pub fn enable(ctx: &SessionContext) {
+    let factory = Arc::new(DynamicListTableFactory::new(SessionStore::new()));
+    factory.session_store().with_state(ctx.state_weak_ref());
+    let catalogs = Arc::clone(ctx.state_ref().read().catalog_list());
+    let factory = Arc::new(VczUrlTableFactory { inner: factory });
+    ctx.register_catalog_list(Arc::new(DynamicFileCatalog::new(catalogs, factory)));
+}
