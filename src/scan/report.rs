@@ -1,6 +1,8 @@
 //! What is known of an opened table without reading genotypes: the facts behind the metadata table functions and
 //! `vcz inspect`. Reads metadata only, except for the stored sizes of arrays, which list their chunks.
 
+use std::sync::Arc;
+
 use futures::StreamExt;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -8,6 +10,7 @@ use serde_json::{Map, Value};
 use super::dataset::Dataset;
 use super::table::VczTable;
 use crate::codec::CodecChain;
+use crate::counts::SampleSet;
 use crate::store::{ArrayMeta, CodecSpec, Store, ZarrFormat};
 
 /// Arrays whose chunks are listed at the same time; listing is slow only on object stores.
@@ -150,7 +153,7 @@ pub fn contigs(dataset: &Dataset) -> Vec<ContigReport> {
 pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
     let context = table.context();
     let ids = context.sample_ids();
-    let report = |(name, samples): (&str, &std::sync::Arc<crate::counts::SampleSet>)| PopulationReport {
+    let report = |(name, samples): (&str, &Arc<SampleSet>)| PopulationReport {
         name: name.to_string(),
         samples: samples.len(),
         copies: context.copies(samples),
@@ -161,10 +164,11 @@ pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
 
 /// The arrays by name, those whose metadata cannot be understood included. Stored sizes are looked up only if asked for.
 pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
-    let known = futures::stream::iter(store.arrays()).map(|array| async move {
+    let known: Vec<Arc<ArrayMeta>> = store.arrays().cloned().collect();
+    let known = futures::stream::iter(known).map(|array| async move {
         // A size that cannot be had is unknown; it is no reason to hide the rest.
-        let stored = if stored_bytes { store.stored_bytes(array).await.ok().flatten() } else { None };
-        array_report(array, stored)
+        let stored = if stored_bytes { store.stored_bytes(&array).await.ok().flatten() } else { None };
+        array_report(&array, stored)
     });
     let mut reports: Vec<ArrayReport> = known.buffered(CONCURRENT_LISTINGS).collect().await;
     reports.extend(store.unreadable().iter().map(|(name, reason)| ArrayReport {
