@@ -27,7 +27,10 @@ pub struct CodecSpec {
 impl CodecSpec {
     /// A codec without parameters.
     pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), configuration: Map::new() }
+        Self {
+            name: name.to_owned(),
+            configuration: Map::new(),
+        }
     }
 }
 
@@ -75,7 +78,11 @@ impl ArrayMeta {
     /// Number of chunks in each dimension; zero where the dimension is empty.
     pub fn grid_shape(&self) -> Vec<u64> {
         // `checked` refuses chunk lengths of zero; `max` keeps a hand-made value from dividing by it.
-        self.shape.iter().zip(&self.chunks).map(|(&length, &chunk)| length.div_ceil(chunk.max(1))).collect()
+        self.shape
+            .iter()
+            .zip(&self.chunks)
+            .map(|(&length, &chunk)| length.div_ceil(chunk.max(1)))
+            .collect()
     }
 
     /// Number of chunks of the whole grid, stored or not; `None` if it does not fit.
@@ -110,7 +117,9 @@ impl ArrayMeta {
         index
             .iter()
             .zip(bounds)
-            .map(|(&i, (&length, &chunk))| length.saturating_sub(i.saturating_mul(chunk)).min(chunk))
+            .map(|(&i, (&length, &chunk))| {
+                length.saturating_sub(i.saturating_mul(chunk)).min(chunk)
+            })
             .collect()
     }
 
@@ -120,28 +129,42 @@ impl ArrayMeta {
             ChunkKeyEncoding::V2 { .. } if index.is_empty() => "0".to_owned(),
             ChunkKeyEncoding::V2 { separator } => joined(String::new(), index, separator),
             ChunkKeyEncoding::Default { .. } if index.is_empty() => "c".to_owned(),
-            ChunkKeyEncoding::Default { separator } => joined(format!("c{separator}"), index, separator),
+            ChunkKeyEncoding::Default { separator } => {
+                joined(format!("c{separator}"), index, separator)
+            }
         }
     }
 
     /// The chunk at `index` as messages name it, whatever its key: `3.0.0`.
     pub fn chunk_label(&self, index: &[u64]) -> String {
-        if index.is_empty() { "0".to_owned() } else { joined(String::new(), index, '.') }
+        if index.is_empty() {
+            "0".to_owned()
+        } else {
+            joined(String::new(), index, '.')
+        }
     }
 
     /// Passes metadata on when the invariants of this type hold; says what is wrong otherwise.
     pub(super) fn checked(self) -> Result<Self, String> {
         let (shape, chunks) = (&self.shape, &self.chunks);
         if shape.len() != chunks.len() {
-            return Err(format!("shape {shape:?} and chunks {chunks:?} differ in their number of dimensions"));
+            return Err(format!(
+                "shape {shape:?} and chunks {chunks:?} differ in their number of dimensions"
+            ));
         }
         if shape.len() > MAX_RANK {
-            return Err(format!("{} dimensions; expected at most {MAX_RANK}", shape.len()));
+            return Err(format!(
+                "{} dimensions; expected at most {MAX_RANK}",
+                shape.len()
+            ));
         }
         if chunks.contains(&0) {
-            return Err(format!("chunks {chunks:?} have a length of zero; expected at least 1 in each dimension"));
+            return Err(format!(
+                "chunks {chunks:?} have a length of zero; expected at least 1 in each dimension"
+            ));
         }
-        let too_many = || format!("shape {shape:?} or chunks {chunks:?} make 2^63 elements or more");
+        let too_many =
+            || format!("shape {shape:?} or chunks {chunks:?} make 2^63 elements or more");
         // An empty dimension must not hide an overflow in the others.
         let lengths: Vec<u64> = shape.iter().map(|&length| length.max(1)).collect();
         product(&lengths).ok_or_else(too_many)?;
@@ -156,7 +179,11 @@ impl ArrayMeta {
             ));
         }
         if !self.dimensions.is_empty() && self.dimensions.len() != shape.len() {
-            return Err(format!("{} dimension names {:?} for shape {shape:?}", self.dimensions.len(), self.dimensions));
+            return Err(format!(
+                "{} dimension names {:?} for shape {shape:?}",
+                self.dimensions.len(),
+                self.dimensions
+            ));
         }
         if self.codecs.is_empty() {
             return Err("the list of codecs is empty; expected at least 'bytes'".to_owned());
@@ -167,7 +194,9 @@ impl ArrayMeta {
 
 /// The product, if it is below 2^63.
 fn product(factors: &[u64]) -> Option<u64> {
-    let product = factors.iter().try_fold(1u64, |product, &factor| product.checked_mul(factor));
+    let product = factors
+        .iter()
+        .try_fold(1u64, |product, &factor| product.checked_mul(factor));
     product.filter(|&product| product <= i64::MAX as u64)
 }
 
@@ -186,23 +215,45 @@ fn joined(mut key: String, index: &[u64], separator: char) -> String {
 /// A list of lengths (`shape`, `chunks`): whole numbers below 2^63.
 pub(super) fn lengths(value: Option<&Value>, what: &str) -> Result<Vec<u64>, String> {
     let wrong = || match value {
-        Some(value) => format!("'{what}' is {}; expected a list of whole numbers below 2^63", shortened(value)),
+        Some(value) => format!(
+            "'{what}' is {}; expected a list of whole numbers below 2^63",
+            shortened(value)
+        ),
         None => format!("'{what}' is missing"),
     };
     let list = value.and_then(Value::as_array).ok_or_else(wrong)?;
-    list.iter().map(|length| length.as_u64().filter(|&n| n <= i64::MAX as u64).ok_or_else(wrong)).collect()
+    list.iter()
+        .map(|length| {
+            length
+                .as_u64()
+                .filter(|&n| n <= i64::MAX as u64)
+                .ok_or_else(wrong)
+        })
+        .collect()
 }
 
 /// A list of dimension names; `null` names become `""`.
 pub(super) fn dimension_names(value: Option<&Value>, what: &str) -> Result<Vec<String>, String> {
-    let Some(value) = value.filter(|value| !value.is_null()) else { return Ok(Vec::new()) };
-    let wrong = || format!("'{what}' is {}; expected a list of strings", shortened(value));
+    let Some(value) = value.filter(|value| !value.is_null()) else {
+        return Ok(Vec::new());
+    };
+    let wrong = || {
+        format!(
+            "'{what}' is {}; expected a list of strings",
+            shortened(value)
+        )
+    };
     let name = |name: &Value| match name {
         Value::Null => Ok(String::new()),
         Value::String(name) => Ok(name.clone()),
         _ => Err(wrong()),
     };
-    value.as_array().ok_or_else(wrong)?.iter().map(name).collect()
+    value
+        .as_array()
+        .ok_or_else(wrong)?
+        .iter()
+        .map(name)
+        .collect()
 }
 
 /// The separator of a chunk key.
@@ -211,7 +262,10 @@ pub(super) fn separator(value: Option<&Value>, default: char) -> Result<char, St
         None => Ok(default),
         Some(Some(".")) => Ok('.'),
         Some(Some("/")) => Ok('/'),
-        Some(_) => Err(format!("the separator of chunk keys is {}; expected \".\" or \"/\"", shown(value))),
+        Some(_) => Err(format!(
+            "the separator of chunk keys is {}; expected \".\" or \"/\"",
+            shown(value)
+        )),
     }
 }
 
@@ -263,18 +317,28 @@ mod tests {
         assert!(a.contains_chunk(&[2]) && !a.contains_chunk(&[3]) && !a.contains_chunk(&[0, 0]));
 
         let slashes = array(&[], &[], ChunkKeyEncoding::V2 { separator: '/' });
-        assert_eq!((slashes.chunk_key(&[]), slashes.chunk_key(&[3, 0])), ("0".into(), "3/0".into()));
+        assert_eq!(
+            (slashes.chunk_key(&[]), slashes.chunk_key(&[3, 0])),
+            ("0".into(), "3/0".into())
+        );
         let default = array(&[], &[], ChunkKeyEncoding::Default { separator: '/' });
-        assert_eq!((default.chunk_key(&[]), default.chunk_key(&[3, 0])), ("c".into(), "c/3/0".into()));
+        assert_eq!(
+            (default.chunk_key(&[]), default.chunk_key(&[3, 0])),
+            ("c".into(), "c/3/0".into())
+        );
         let dots = array(&[], &[], ChunkKeyEncoding::Default { separator: '.' });
         assert_eq!(dots.chunk_key(&[3, 0]), "c.3.0");
         let scalar = slashes.checked().unwrap();
-        assert_eq!((scalar.n_chunks(), scalar.chunk_elements()), (Some(1), Some(1)));
+        assert_eq!(
+            (scalar.n_chunks(), scalar.chunk_elements()),
+            (Some(1), Some(1))
+        );
     }
 
     #[test]
     fn hostile_shapes() {
-        let refused = |shape: &[u64], chunks: &[u64]| array(shape, chunks, V2).checked().unwrap_err();
+        let refused =
+            |shape: &[u64], chunks: &[u64]| array(shape, chunks, V2).checked().unwrap_err();
         assert!(refused(&[1, 2], &[1]).contains("number of dimensions"));
         assert!(refused(&[1], &[0]).contains("zero"));
         assert!(refused(&[1 << 62, 4], &[1, 1]).contains("2^63"));
@@ -288,7 +352,12 @@ mod tests {
         assert!(text.clone().checked().is_err());
         text.chunks = vec![10];
         text.dimensions = vec!["a".into(), "b".into()];
-        assert!(text.clone().checked().unwrap_err().contains("dimension names"));
+        assert!(
+            text.clone()
+                .checked()
+                .unwrap_err()
+                .contains("dimension names")
+        );
         text.dimensions.clear();
         text.codecs.clear();
         assert!(text.checked().unwrap_err().contains("codecs"));

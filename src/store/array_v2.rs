@@ -5,14 +5,27 @@
 
 use serde_json::{Map, Value, json};
 
-use super::array::{ArrayMeta, ChunkKeyEncoding, CodecSpec, dimension_names, lengths, separator, shown};
+use super::array::{
+    ArrayMeta, ChunkKeyEncoding, CodecSpec, dimension_names, lengths, separator, shown,
+};
 use super::element::{ElementType, Endianness, ZarrFormat};
 use super::fill_value::FillValue;
 
 /// Filters that work on bytes; they follow the array → bytes codec. All others work on arrays.
 const BYTES_FILTERS: [&str; 13] = [
-    "adler32", "blosc", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "jenkins_lookup3", "lz4", "lzma", "shuffle",
-    "zlib", "zstd",
+    "adler32",
+    "blosc",
+    "bz2",
+    "crc32",
+    "crc32c",
+    "fletcher32",
+    "gzip",
+    "jenkins_lookup3",
+    "lz4",
+    "lzma",
+    "shuffle",
+    "zlib",
+    "zstd",
 ];
 
 impl ArrayMeta {
@@ -23,7 +36,10 @@ impl ArrayMeta {
     pub fn from_v2(name: &str, zarray: &Value, zattrs: Option<Value>) -> Result<Self, String> {
         let fields = zarray.as_object().ok_or("'.zarray' is not a JSON object")?;
         if fields.get("zarr_format").and_then(Value::as_u64) != Some(2) {
-            return Err(format!("'zarr_format' is {}; expected 2", shown(fields.get("zarr_format"))));
+            return Err(format!(
+                "'zarr_format' is {}; expected 2",
+                shown(fields.get("zarr_format"))
+            ));
         }
         let attributes = match zattrs {
             None | Some(Value::Null) => Map::new(),
@@ -39,8 +55,13 @@ impl ArrayMeta {
             name: name.to_owned(),
             format: ZarrFormat::V2,
             chunks: lengths(fields.get("chunks"), "chunks")?,
-            fill_value: FillValue::parse(fields.get("fill_value").unwrap_or(&Value::Null), &element)?,
-            key_encoding: ChunkKeyEncoding::V2 { separator: separator(fields.get("dimension_separator"), '.')? },
+            fill_value: FillValue::parse(
+                fields.get("fill_value").unwrap_or(&Value::Null),
+                &element,
+            )?,
+            key_encoding: ChunkKeyEncoding::V2 {
+                separator: separator(fields.get("dimension_separator"), '.')?,
+            },
             shape,
             element,
             codecs,
@@ -64,16 +85,30 @@ fn codecs(
         Some(Some("F")) if rank < 2 => {}
         Some(Some("F")) => codecs.push(CodecSpec {
             name: "transpose".to_owned(),
-            configuration: Map::from_iter([("order".to_owned(), json!((0..rank).rev().collect::<Vec<_>>()))]),
+            configuration: Map::from_iter([(
+                "order".to_owned(),
+                json!((0..rank).rev().collect::<Vec<_>>()),
+            )]),
         }),
-        Some(_) => return Err(format!("'order' is {}; expected \"C\" or \"F\"", shown(fields.get("order")))),
+        Some(_) => {
+            return Err(format!(
+                "'order' is {}; expected \"C\" or \"F\"",
+                shown(fields.get("order"))
+            ));
+        }
     }
     let filters = match fields.get("filters") {
         None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(filters)) => {
-            filters.iter().map(|filter| codec(filter, "filter")).collect::<Result<Vec<_>, _>>()?
+        Some(Value::Array(filters)) => filters
+            .iter()
+            .map(|filter| codec(filter, "filter"))
+            .collect::<Result<Vec<_>, _>>()?,
+        filters => {
+            return Err(format!(
+                "'filters' is {}; expected null or a list",
+                shown(filters)
+            ));
         }
-        filters => return Err(format!("'filters' is {}; expected null or a list", shown(filters))),
     };
     let compressor = match fields.get("compressor") {
         None | Some(Value::Null) => None,
@@ -84,7 +119,9 @@ fn codecs(
     for filter in filters {
         let is_text = filter.name == "vlen-utf8";
         if is_text && (element != ElementType::String || serialized) {
-            return Err(format!("the filter 'vlen-utf8' does not fit here: it needs dtype |O, once, not {element}"));
+            return Err(format!(
+                "the filter 'vlen-utf8' does not fit here: it needs dtype |O, once, not {element}"
+            ));
         }
         if BYTES_FILTERS.contains(&filter.name.as_str()) && !serialized {
             codecs.push(serializer(element, endianness)?);
@@ -103,13 +140,17 @@ fn codecs(
 /// The array → bytes codec of arrays whose filters do not name one.
 fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec, String> {
     if element == ElementType::String {
-        return Err("dtype |O without the filter 'vlen-utf8': what its chunks hold is not known; \
+        return Err(
+            "dtype |O without the filter 'vlen-utf8': what its chunks hold is not known; \
                     only variable-length UTF-8 is supported"
-            .to_owned());
+                .to_owned(),
+        );
     }
     let mut codec = CodecSpec::named("bytes");
     if element.has_endianness() {
-        codec.configuration.insert("endian".to_owned(), Value::String(endianness.to_string()));
+        codec
+            .configuration
+            .insert("endian".to_owned(), Value::String(endianness.to_string()));
     }
     Ok(codec)
 }
@@ -119,7 +160,10 @@ fn codec(value: &Value, what: &str) -> Result<CodecSpec, String> {
     let wrong = || format!("{what} {value} is not a codec; expected an object with a string 'id'");
     let mut configuration = value.as_object().ok_or_else(wrong)?.clone();
     match configuration.remove("id") {
-        Some(Value::String(name)) => Ok(CodecSpec { name, configuration }),
+        Some(Value::String(name)) => Ok(CodecSpec {
+            name,
+            configuration,
+        }),
         _ => Err(wrong()),
     }
 }
@@ -144,31 +188,47 @@ mod tests {
     }
 
     fn names(array: &ArrayMeta) -> Vec<&str> {
-        array.codecs.iter().map(|codec| codec.name.as_str()).collect()
+        array
+            .codecs
+            .iter()
+            .map(|codec| codec.name.as_str())
+            .collect()
     }
 
     #[test]
     fn default_array() {
         let attributes = json!({"_ARRAY_DIMENSIONS": ["variants", "samples"], "description": "x"});
         let array = ArrayMeta::from_v2("a", &zarray(json!({})), Some(attributes)).unwrap();
-        assert_eq!((array.rank(), array.element, array.fill_value.clone()), (2, ElementType::Int32, FillValue::Null));
+        assert_eq!(
+            (array.rank(), array.element, array.fill_value.clone()),
+            (2, ElementType::Int32, FillValue::Null)
+        );
         assert_eq!(array.dimensions, ["variants", "samples"]);
         assert_eq!(names(&array), ["bytes", "blosc"]);
         assert_eq!(array.codecs[0].configuration["endian"], "little");
         assert_eq!(array.codecs[1].configuration["shuffle"], 1);
         assert!(!array.codecs[1].configuration.contains_key("id"));
         assert_eq!(array.chunk_key(&[2, 0]), "2.0");
-        assert_eq!(parse(json!({"dimension_separator": "/"})).unwrap().chunk_key(&[2, 0]), "2/0");
+        assert_eq!(
+            parse(json!({"dimension_separator": "/"}))
+                .unwrap()
+                .chunk_key(&[2, 0]),
+            "2/0"
+        );
     }
 
     #[test]
     fn codec_order() {
         let filters = json!([{"id": "delta", "dtype": "<i4"}, {"id": "crc32c"}]);
         let array = parse(json!({"dtype": ">i4", "order": "F", "filters": filters})).unwrap();
-        assert_eq!(names(&array), ["transpose", "delta", "bytes", "crc32c", "blosc"]);
+        assert_eq!(
+            names(&array),
+            ["transpose", "delta", "bytes", "crc32c", "blosc"]
+        );
         assert_eq!(array.codecs[0].configuration["order"], json!([1, 0]));
         assert_eq!(array.codecs[2].configuration["endian"], "big");
-        let text = parse(json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": 0})).unwrap();
+        let text = parse(json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": 0}))
+            .unwrap();
         assert_eq!(names(&text), ["vlen-utf8", "blosc"]);
         let plain = parse(json!({"dtype": "|i1", "compressor": null})).unwrap();
         assert_eq!(plain.codecs, [CodecSpec::named("bytes")]);
@@ -182,8 +242,14 @@ mod tests {
             (json!({"zarr_format": 3}), "expected 2"),
             (json!({"dtype": "|O"}), "vlen-utf8"),
             (json!({"filters": [{"id": "vlen-utf8"}]}), "vlen-utf8"),
-            (json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}, {"id": "vlen-utf8"}]}), "once"),
-            (json!({"dtype": "|O", "filters": [{"id": "zlib"}]}), "vlen-utf8"),
+            (
+                json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}, {"id": "vlen-utf8"}]}),
+                "once",
+            ),
+            (
+                json!({"dtype": "|O", "filters": [{"id": "zlib"}]}),
+                "vlen-utf8",
+            ),
             (json!({"dtype": null}), "dtype"),
             (json!({"filters": {}}), "filters"),
             (json!({"compressor": "blosc"}), "'id'"),
@@ -201,7 +267,11 @@ mod tests {
             assert!(error.contains(reason), "{changes}: {error}");
         }
         let attributes = Some(json!({"_ARRAY_DIMENSIONS": ["x"]}));
-        assert!(ArrayMeta::from_v2("a", &zarray(json!({})), attributes).unwrap_err().contains("dimension names"));
+        assert!(
+            ArrayMeta::from_v2("a", &zarray(json!({})), attributes)
+                .unwrap_err()
+                .contains("dimension names")
+        );
         assert!(ArrayMeta::from_v2("a", &json!([]), None).is_err());
         assert!(ArrayMeta::from_v2("a", &zarray(json!({})), Some(json!([]))).is_err());
     }

@@ -4,14 +4,25 @@
 
 use serde_json::{Map, Value};
 
-use super::array::{ArrayMeta, ChunkKeyEncoding, CodecSpec, dimension_names, lengths, separator, shown};
+use super::array::{
+    ArrayMeta, ChunkKeyEncoding, CodecSpec, dimension_names, lengths, separator, shown,
+};
 use super::element::{ElementType, ZarrFormat};
 use super::fill_value::FillValue;
 
 /// The fields of an array's `zarr.json` that are understood.
 const FIELDS: [&str; 11] = [
-    "zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs",
-    "attributes", "dimension_names", "storage_transformers",
+    "zarr_format",
+    "node_type",
+    "shape",
+    "data_type",
+    "chunk_grid",
+    "chunk_key_encoding",
+    "fill_value",
+    "codecs",
+    "attributes",
+    "dimension_names",
+    "storage_transformers",
 ];
 
 impl ArrayMeta {
@@ -20,32 +31,58 @@ impl ArrayMeta {
     /// # Errors
     /// The reason why it cannot be used: the field at fault, what was found and what was expected.
     pub fn from_v3(name: &str, document: &Value) -> Result<Self, String> {
-        let fields = document.as_object().ok_or("'zarr.json' is not a JSON object")?;
+        let fields = document
+            .as_object()
+            .ok_or("'zarr.json' is not a JSON object")?;
         if fields.get("zarr_format").and_then(Value::as_u64) != Some(3) {
-            return Err(format!("'zarr_format' is {}; expected 3", shown(fields.get("zarr_format"))));
+            return Err(format!(
+                "'zarr_format' is {}; expected 3",
+                shown(fields.get("zarr_format"))
+            ));
         }
         if fields.get("node_type").and_then(Value::as_str) != Some("array") {
-            return Err(format!("'node_type' is {}; expected \"array\"", shown(fields.get("node_type"))));
+            return Err(format!(
+                "'node_type' is {}; expected \"array\"",
+                shown(fields.get("node_type"))
+            ));
         }
         for (field, value) in fields {
             let optional = value.get("must_understand").and_then(Value::as_bool) == Some(false);
             if !FIELDS.contains(&field.as_str()) && !optional {
-                return Err(format!("the field '{field}' is not known and must be understood to read the array"));
+                return Err(format!(
+                    "the field '{field}' is not known and must be understood to read the array"
+                ));
             }
         }
-        let transformers = fields.get("storage_transformers").filter(|value| !value.is_null());
+        let transformers = fields
+            .get("storage_transformers")
+            .filter(|value| !value.is_null());
         if transformers.is_some_and(|value| value.as_array().is_none_or(|list| !list.is_empty())) {
-            return Err(format!("'storage_transformers' is {}; none are supported", shown(transformers)));
+            return Err(format!(
+                "'storage_transformers' is {}; none are supported",
+                shown(transformers)
+            ));
         }
         let attributes = match fields.get("attributes") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(attributes)) => attributes.clone(),
-            other => return Err(format!("'attributes' is {}; expected an object", shown(other))),
+            other => {
+                return Err(format!(
+                    "'attributes' is {}; expected an object",
+                    shown(other)
+                ));
+            }
         };
-        let element = ElementType::parse_v3(fields.get("data_type").ok_or("'data_type' is missing")?)?;
+        let element =
+            ElementType::parse_v3(fields.get("data_type").ok_or("'data_type' is missing")?)?;
         let codecs = match fields.get("codecs").and_then(Value::as_array) {
             Some(codecs) => codecs.iter().map(codec).collect::<Result<Vec<_>, _>>()?,
-            None => return Err(format!("'codecs' is {}; expected a list", shown(fields.get("codecs")))),
+            None => {
+                return Err(format!(
+                    "'codecs' is {}; expected a list",
+                    shown(fields.get("codecs"))
+                ));
+            }
         };
         let mut dimensions = dimension_names(fields.get("dimension_names"), "dimension_names")?;
         if dimensions.is_empty() {
@@ -57,7 +94,10 @@ impl ArrayMeta {
             format: ZarrFormat::V3,
             shape: lengths(fields.get("shape"), "shape")?,
             chunks: chunk_shape(fields.get("chunk_grid"))?,
-            fill_value: FillValue::parse(fields.get("fill_value").unwrap_or(&Value::Null), &element)?,
+            fill_value: FillValue::parse(
+                fields.get("fill_value").unwrap_or(&Value::Null),
+                &element,
+            )?,
             key_encoding: key_encoding(fields.get("chunk_key_encoding"))?,
             element,
             codecs,
@@ -68,13 +108,24 @@ impl ArrayMeta {
     }
 }
 
+/// What names an extension point: its name and its configuration, if it has one.
+type Extension<'a> = (&'a str, Option<&'a Map<String, Value>>);
+
 /// The name and configuration of an extension point; a bare string is a name without configuration.
-fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<(&'a str, Option<&'a Map<String, Value>>), String> {
-    let wrong = || format!("{what} is {}; expected an object with a string 'name'", shown(value));
+fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<Extension<'a>, String> {
+    let wrong = || {
+        format!(
+            "{what} is {}; expected an object with a string 'name'",
+            shown(value)
+        )
+    };
     match value {
         Some(Value::String(name)) => Ok((name, None)),
         Some(Value::Object(object)) => {
-            let name = object.get("name").and_then(Value::as_str).ok_or_else(wrong)?;
+            let name = object
+                .get("name")
+                .and_then(Value::as_str)
+                .ok_or_else(wrong)?;
             match object.get("configuration") {
                 None | Some(Value::Null) => Ok((name, None)),
                 Some(Value::Object(configuration)) => Ok((name, Some(configuration))),
@@ -87,13 +138,21 @@ fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<(&'a str, Optio
 
 fn codec(value: &Value) -> Result<CodecSpec, String> {
     let (name, configuration) = extension(Some(value), "a codec")?;
-    Ok(CodecSpec { name: name.to_owned(), configuration: configuration.cloned().unwrap_or_default() })
+    Ok(CodecSpec {
+        name: name.to_owned(),
+        configuration: configuration.cloned().unwrap_or_default(),
+    })
 }
 
 fn chunk_shape(value: Option<&Value>) -> Result<Vec<u64>, String> {
     match extension(value, "'chunk_grid'")? {
-        ("regular", configuration) => lengths(configuration.and_then(|fields| fields.get("chunk_shape")), "chunk_shape"),
-        (name, _) => Err(format!("the chunk grid '{name}' is not supported; expected 'regular'")),
+        ("regular", configuration) => lengths(
+            configuration.and_then(|fields| fields.get("chunk_shape")),
+            "chunk_shape",
+        ),
+        (name, _) => Err(format!(
+            "the chunk grid '{name}' is not supported; expected 'regular'"
+        )),
     }
 }
 
@@ -101,9 +160,15 @@ fn key_encoding(value: Option<&Value>) -> Result<ChunkKeyEncoding, String> {
     let (name, configuration) = extension(value, "'chunk_key_encoding'")?;
     let given = configuration.and_then(|fields| fields.get("separator"));
     match name {
-        "default" => Ok(ChunkKeyEncoding::Default { separator: separator(given, '/')? }),
-        "v2" => Ok(ChunkKeyEncoding::V2 { separator: separator(given, '.')? }),
-        _ => Err(format!("the chunk key encoding '{name}' is not supported; expected 'default' or 'v2'")),
+        "default" => Ok(ChunkKeyEncoding::Default {
+            separator: separator(given, '/')?,
+        }),
+        "v2" => Ok(ChunkKeyEncoding::V2 {
+            separator: separator(given, '.')?,
+        }),
+        _ => Err(format!(
+            "the chunk key encoding '{name}' is not supported; expected 'default' or 'v2'"
+        )),
     }
 }
 
@@ -133,7 +198,10 @@ mod tests {
     #[test]
     fn default_array() {
         let array = parse(json!({"attributes": {"description": "x"}})).unwrap();
-        assert_eq!((array.shape.as_slice(), array.chunks.as_slice()), (&[10, 4][..], &[4, 4][..]));
+        assert_eq!(
+            (array.shape.as_slice(), array.chunks.as_slice()),
+            (&[10, 4][..], &[4, 4][..])
+        );
         assert_eq!(array.fill_value, FillValue::Bytes(vec![0]));
         assert_eq!(array.dimensions, ["variants", ""]);
         assert_eq!(array.codecs[1].name, "blosc");
@@ -144,13 +212,25 @@ mod tests {
 
     #[test]
     fn key_encodings() {
-        let key = |encoding: Value| parse(json!({"chunk_key_encoding": encoding})).map(|a| a.chunk_key(&[2, 0]));
+        let key = |encoding: Value| {
+            parse(json!({"chunk_key_encoding": encoding})).map(|a| a.chunk_key(&[2, 0]))
+        };
         assert_eq!(key(json!("default")).unwrap(), "c/2/0");
         assert_eq!(key(json!({"name": "v2"})).unwrap(), "2.0");
-        assert_eq!(key(json!({"name": "v2", "configuration": {"separator": "/"}})).unwrap(), "2/0");
-        assert_eq!(key(json!({"name": "default", "configuration": {"separator": "."}})).unwrap(), "c.2.0");
+        assert_eq!(
+            key(json!({"name": "v2", "configuration": {"separator": "/"}})).unwrap(),
+            "2/0"
+        );
+        assert_eq!(
+            key(json!({"name": "default", "configuration": {"separator": "."}})).unwrap(),
+            "c.2.0"
+        );
         assert!(key(json!({"name": "default", "configuration": {"separator": "../"}})).is_err());
-        assert!(key(json!({"name": "fanout"})).unwrap_err().contains("fanout"));
+        assert!(
+            key(json!({"name": "fanout"}))
+                .unwrap_err()
+                .contains("fanout")
+        );
     }
 
     #[test]
@@ -161,8 +241,14 @@ mod tests {
             (json!("float32"), json!("0x7f800001")),
             (json!("float64"), json!("NaN")),
             (json!("string"), json!("")),
-            (json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 4}}), json!(".")),
-            (json!({"name": "null_terminated_bytes", "configuration": {"length_bytes": 4}}), json!("")),
+            (
+                json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 4}}),
+                json!("."),
+            ),
+            (
+                json!({"name": "null_terminated_bytes", "configuration": {"length_bytes": 4}}),
+                json!(""),
+            ),
             (json!("int16"), Value::Null),
         ] {
             let array = parse(json!({"data_type": data_type, "fill_value": fill}));
@@ -173,9 +259,20 @@ mod tests {
     #[test]
     fn extensions() {
         assert!(parse(json!({"hint": {"must_understand": false}})).is_ok());
-        assert!(parse(json!({"hint": {"name": "x"}})).unwrap_err().contains("hint"));
-        assert!(parse(json!({"storage_transformers": [{"name": "x"}]})).unwrap_err().contains("storage_transformers"));
-        assert_eq!(parse(json!({"codecs": ["bytes"]})).unwrap().codecs, [CodecSpec::named("bytes")]);
+        assert!(
+            parse(json!({"hint": {"name": "x"}}))
+                .unwrap_err()
+                .contains("hint")
+        );
+        assert!(
+            parse(json!({"storage_transformers": [{"name": "x"}]}))
+                .unwrap_err()
+                .contains("storage_transformers")
+        );
+        assert_eq!(
+            parse(json!({"codecs": ["bytes"]})).unwrap().codecs,
+            [CodecSpec::named("bytes")]
+        );
     }
 
     #[test]
@@ -185,11 +282,20 @@ mod tests {
             (json!({"node_type": "group"}), "node_type"),
             (json!({"codecs": []}), "codecs"),
             (json!({"codecs": [{"name": 3}]}), "codec"),
-            (json!({"codecs": [{"name": "bytes", "configuration": 3}]}), "codec"),
+            (
+                json!({"codecs": [{"name": "bytes", "configuration": 3}]}),
+                "codec",
+            ),
             (json!({"codecs": null}), "codecs"),
-            (json!({"chunk_grid": {"name": "rectilinear"}}), "rectilinear"),
+            (
+                json!({"chunk_grid": {"name": "rectilinear"}}),
+                "rectilinear",
+            ),
             (json!({"chunk_grid": {"name": "regular"}}), "chunk_shape"),
-            (json!({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 4]}}}), "zero"),
+            (
+                json!({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 4]}}}),
+                "zero",
+            ),
             (json!({"data_type": "r24"}), "r24"),
             (json!({"fill_value": 300}), "fill value"),
             (json!({"dimension_names": ["a"]}), "dimension names"),

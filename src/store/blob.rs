@@ -7,7 +7,7 @@
 //! in the page cache, where a read takes less time than the change of thread. Long reads do go to a blocking thread.
 
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::Path as FilePath;
@@ -44,17 +44,31 @@ impl From<object_store::Error> for ReadError {
 /// One file or object of known length that is read by ranges.
 #[derive(Debug)]
 pub(super) enum Blob {
-    File { file: Arc<File>, len: u64 },
-    Object { objects: Arc<dyn ObjectStore>, path: Path, len: u64 },
+    File {
+        file: Arc<File>,
+        len: u64,
+    },
+    Object {
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+        len: u64,
+    },
 }
 
 impl Blob {
     pub(super) fn open_file(path: &FilePath) -> Result<Self, ReadError> {
-        let len = regular_file(path)?.ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
-        Ok(Self::File { file: Arc::new(File::open(path)?), len })
+        let (file, len) =
+            open_regular(path)?.ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
+        Ok(Self::File {
+            file: Arc::new(file),
+            len,
+        })
     }
 
-    pub(super) async fn open_object(objects: Arc<dyn ObjectStore>, path: Path) -> Result<Self, ReadError> {
+    pub(super) async fn open_object(
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+    ) -> Result<Self, ReadError> {
         let len = objects.head(&path).await?.size;
         Ok(Self::Object { objects, path, len })
     }
@@ -94,7 +108,10 @@ impl Blob {
             Self::Object { objects, path, .. } => {
                 let bytes = objects.get_range(path, range).await?;
                 if bytes.len() as u64 != length {
-                    return Err(ReadError::Corrupt(format!("{length} bytes were asked for, {} came", bytes.len())));
+                    return Err(ReadError::Corrupt(format!(
+                        "{length} bytes were asked for, {} came",
+                        bytes.len()
+                    )));
                 }
                 Ok(bytes)
             }
@@ -108,15 +125,18 @@ pub(super) async fn get_file(
     range: Option<GetRange>,
     limit: u64,
 ) -> Result<Option<Bytes>, ReadError> {
-    let Some(len) = regular_file(path)? else { return Ok(None) };
+    let Some((file, len)) = open_regular(path)? else {
+        return Ok(None);
+    };
     let range = resolve(range, len)?;
     let length = range.end - range.start;
     within(length, limit)?;
-    if length < BLOCKING_BYTES {
-        return absent_is_none(read_path(path, range.start, length));
-    }
-    let path = path.to_owned();
-    blocking(move || absent_is_none(read_path(&path, range.start, length))).await
+    let bytes = if length < BLOCKING_BYTES {
+        read_file(&file, range.start, length)?
+    } else {
+        blocking(move || Ok(read_file(&file, range.start, length)?)).await?
+    };
+    Ok(Some(bytes))
 }
 
 /// The object's bytes, or a range of them; `None` if there is no such object.
@@ -132,7 +152,10 @@ pub(super) async fn get_object(
         }
         within(range.end.saturating_sub(range.start), limit)?;
     }
-    let options = GetOptions { range: range.clone(), ..GetOptions::default() };
+    let options = GetOptions {
+        range: range.clone(),
+        ..GetOptions::default()
+    };
     let result = match (objects.get_opts(path, options).await, range) {
         // Azure knows no suffix ranges.
         (Err(object_store::Error::NotSupported { .. }), Some(GetRange::Suffix(length))) => {
@@ -141,7 +164,15 @@ pub(super) async fn get_object(
                 head => head?.size,
             };
             let range = Some(GetRange::Bounded(size.saturating_sub(length)..size));
-            objects.get_opts(path, GetOptions { range, ..GetOptions::default() }).await
+            objects
+                .get_opts(
+                    path,
+                    GetOptions {
+                        range,
+                        ..GetOptions::default()
+                    },
+                )
+                .await
         }
         (result, _) => result,
     };
@@ -175,7 +206,9 @@ pub(super) fn resolve(range: Option<GetRange>, len: u64) -> Result<Range<u64>, R
 /// Refuses lengths over the limit, before anything is allocated for them.
 pub(super) fn within(length: u64, limit: u64) -> Result<(), ReadError> {
     if length > limit {
-        return Err(ReadError::Corrupt(format!("it is {length} bytes long; expected at most {limit} here")));
+        return Err(ReadError::Corrupt(format!(
+            "it is {length} bytes long; expected at most {limit} here"
+        )));
     }
     Ok(())
 }
@@ -185,35 +218,54 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ReadError> + Send + 'static,
 ) -> Result<T, ReadError> {
     match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => runtime.spawn_blocking(work).await.map_err(|error| ReadError::Io(Box::new(error)))?,
+        Ok(runtime) => runtime
+            .spawn_blocking(work)
+            .await
+            .map_err(|error| ReadError::Io(Box::new(error)))?,
         Err(_) => work(),
     }
 }
 
-/// The length of a regular file; `None` if there is nothing. Anything else, a pipe say, could block for ever.
-fn regular_file(path: &FilePath) -> Result<Option<u64>, ReadError> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
-        Ok(_) => Err(ReadError::Corrupt("it is not a regular file".to_owned())),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error.into()),
+/// A regular file and its length; `None` if there is nothing. Anything else, a pipe say, could block for ever.
+fn open_regular(path: &FilePath) -> Result<Option<(File, u64)>, ReadError> {
+    let file = match open_without_blocking(path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(ReadError::Corrupt("it is not a regular file".to_owned()));
     }
+    Ok(Some((file, metadata.len())))
 }
 
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+/// Opens a file; a pipe without a writer does not block here, and regular files are not affected by the flag.
+#[cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+fn open_without_blocking(path: &FilePath) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    const O_NONBLOCK: i32 = 0o4000;
+    File::options()
+        .read(true)
+        .custom_flags(O_NONBLOCK)
+        .open(path)
 }
 
-fn absent_is_none(bytes: io::Result<Bytes>) -> Result<Option<Bytes>, ReadError> {
-    match bytes {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(error) => Err(error.into()),
+/// Opens a file once it is known that it is none that blocks.
+#[cfg(not(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+fn open_without_blocking(path: &FilePath) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
     }
-}
-
-fn read_path(path: &FilePath, start: u64, length: u64) -> io::Result<Bytes> {
-    read_file(&File::open(path)?, start, length)
+    File::open(path)
 }
 
 /// Callers have compared the range with the file's length.

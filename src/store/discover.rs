@@ -31,6 +31,8 @@ pub(super) struct Contents {
     pub(super) arrays: BTreeMap<String, Arc<ArrayMeta>>,
     /// Arrays whose metadata cannot be used, and why.
     pub(super) unreadable: BTreeMap<String, String>,
+    /// The place could not be listed, so that only likely names were tried.
+    pub(super) guessed: bool,
 }
 
 /// The root group's own documents.
@@ -47,14 +49,29 @@ type Read = Option<Result<ArrayMeta, String>>;
 /// Reads the metadata of the store at `source`; `location` is for messages.
 pub(super) async fn discover(source: &Source, location: &str) -> Result<Contents> {
     let documents = Documents { source, location };
-    let Root { format, attributes, consolidated } = documents.root().await?;
+    let Root {
+        format,
+        attributes,
+        consolidated,
+    } = documents.root().await?;
+    let mut guessed = false;
     let found: Vec<(String, Read)> = match consolidated {
         Some(metadata) => from_consolidated(format, metadata),
         None => {
-            let listed = source.top_level().await.map_err(|error| documents.error("", error))?;
+            let listed = source
+                .top_level()
+                .await
+                .map_err(|error| documents.error("", error))?;
             // A listing without a single folder is not believed.
-            let names = listed.filter(|names| !names.is_empty()).unwrap_or_else(|| likely_names(&attributes));
-            documents.arrays(format, names).await?
+            let names = listed.filter(|names| !names.is_empty());
+            guessed = names.is_none();
+            documents
+                .arrays(
+                    format,
+                    names.unwrap_or_else(|| likely_names(&attributes)),
+                    guessed,
+                )
+                .await?
         }
     };
     let (mut arrays, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
@@ -65,7 +82,13 @@ pub(super) async fn discover(source: &Source, location: &str) -> Result<Contents
             None => {}
         }
     }
-    Ok(Contents { format, attributes, arrays, unreadable })
+    Ok(Contents {
+        format,
+        attributes,
+        arrays,
+        unreadable,
+        guessed,
+    })
 }
 
 struct Documents<'a> {
@@ -81,89 +104,137 @@ impl Documents<'_> {
             self.object(".zgroup"),
             self.object(".zattrs"),
         );
-        if let Some(document) = v3? {
+        // Places that do not let strangers list answer for absent objects that access is denied.
+        let mut denial = None;
+        if let Some(document) = unless_denied(v3, &mut denial)? {
             return self.root_v3(document);
         }
-        let metadata = match consolidated? {
+        let metadata = match unless_denied(consolidated, &mut denial)? {
             None => None,
             Some(mut document) => match document.remove("metadata") {
                 Some(Value::Object(metadata)) => Some(metadata),
                 other => {
-                    let reason = format!("'metadata' is {}; expected an object", shown(other.as_ref()));
+                    let reason = format!(
+                        "'metadata' is {}; expected an object",
+                        shown(other.as_ref())
+                    );
                     return Err(self.metadata_error(".zmetadata", reason));
                 }
             },
         };
         let consolidated_object = |key: &str| metadata.as_ref()?.get(key)?.as_object().cloned();
-        let Some(group) = group?.or_else(|| consolidated_object(".zgroup")) else {
-            return Err(self.not_a_store(
-                "neither 'zarr.json' (Zarr v3) nor '.zgroup' or '.zmetadata' (Zarr v2) was found in it".to_owned(),
-            ));
+        let group = unless_denied(group, &mut denial)?;
+        let Some(group) = group.or_else(|| consolidated_object(".zgroup")) else {
+            let reason = "neither 'zarr.json' (Zarr v3) nor '.zgroup' or '.zmetadata' (Zarr v2) \
+                          was found in it";
+            return Err(denial.unwrap_or_else(|| self.not_a_store(reason.to_owned())));
         };
         let version = group.get("zarr_format");
         if version.and_then(Value::as_u64) != Some(2) {
-            return Err(self.metadata_error(".zgroup", format!("'zarr_format' is {}; expected 2", shown(version))));
+            return Err(self.metadata_error(
+                ".zgroup",
+                format!("'zarr_format' is {}; expected 2", shown(version)),
+            ));
         }
-        let attributes = attributes?.or_else(|| consolidated_object(".zattrs")).unwrap_or_default();
-        Ok(Root { format: ZarrFormat::V2, attributes, consolidated: metadata })
+        let attributes = unless_denied(attributes, &mut denial)?
+            .or_else(|| consolidated_object(".zattrs"))
+            .unwrap_or_default();
+        Ok(Root {
+            format: ZarrFormat::V2,
+            attributes,
+            consolidated: metadata,
+        })
     }
 
     fn root_v3(&self, mut document: Map<String, Value>) -> Result<Root> {
         let version = document.get("zarr_format");
         if version.and_then(Value::as_u64) != Some(3) {
-            return Err(self.metadata_error("zarr.json", format!("'zarr_format' is {}; expected 3", shown(version))));
+            return Err(self.metadata_error(
+                "zarr.json",
+                format!("'zarr_format' is {}; expected 3", shown(version)),
+            ));
         }
         let kind = document.get("node_type");
         if kind.and_then(Value::as_str) != Some("group") {
-            let reason = format!("its 'zarr.json' has the 'node_type' {}; expected \"group\"", shown(kind));
+            let reason = format!(
+                "its 'zarr.json' has the 'node_type' {}; expected \"group\"",
+                shown(kind)
+            );
             return Err(self.not_a_store(reason));
         }
         let attributes = match document.remove("attributes") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(attributes)) => attributes,
             other => {
-                let reason = format!("'attributes' is {}; expected an object", shown(other.as_ref()));
+                let reason = format!(
+                    "'attributes' is {}; expected an object",
+                    shown(other.as_ref())
+                );
                 return Err(self.metadata_error("zarr.json", reason));
             }
         };
         let mut consolidated = match document.remove("consolidated_metadata") {
             // Only the inline kind is known; without it the documents are read one by one.
-            Some(Value::Object(consolidated)) if consolidated.get("kind").is_none_or(|k| k == "inline") => consolidated,
+            Some(Value::Object(consolidated))
+                if consolidated.get("kind").is_none_or(|k| k == "inline") =>
+            {
+                consolidated
+            }
             _ => Map::new(),
         };
         let consolidated = match consolidated.remove("metadata") {
             Some(Value::Object(metadata)) => Some(metadata),
             _ => None,
         };
-        Ok(Root { format: ZarrFormat::V3, attributes, consolidated })
+        Ok(Root {
+            format: ZarrFormat::V3,
+            attributes,
+            consolidated,
+        })
     }
 
-    async fn arrays(&self, format: ZarrFormat, names: BTreeSet<String>) -> Result<Vec<(String, Read)>> {
+    async fn arrays(
+        &self,
+        format: ZarrFormat,
+        names: BTreeSet<String>,
+        guessed: bool,
+    ) -> Result<Vec<(String, Read)>> {
         let reads = names.into_iter().map(|name| async move {
             let read = match format {
-                ZarrFormat::V2 => self.array_v2(&name).await?,
-                ZarrFormat::V3 => self.array_v3(&name).await?,
+                ZarrFormat::V2 => self.array_v2(&name, guessed).await?,
+                ZarrFormat::V3 => self.array_v3(&name, guessed).await?,
             };
             Ok((name, read))
         });
-        stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await
+        stream::iter(reads)
+            .buffered(CONCURRENT_READS)
+            .try_collect()
+            .await
     }
 
-    async fn array_v2(&self, name: &str) -> Result<Read> {
+    async fn array_v2(&self, name: &str, guessed: bool) -> Result<Read> {
         let (array_key, attributes_key) = (format!("{name}/.zarray"), format!("{name}/.zattrs"));
-        let (array, attributes) = futures::join!(self.bytes(&array_key), self.bytes(&attributes_key));
+        let (array, attributes) = futures::join!(
+            self.bytes_of_array(&array_key, guessed),
+            self.bytes_of_array(&attributes_key, guessed),
+        );
         let Some(array) = array? else { return Ok(None) };
         let attributes = attributes?;
         let read = || {
             let array = parse(&array, ".zarray")?;
-            let attributes = attributes.map(|attributes| parse(&attributes, ".zattrs")).transpose()?;
+            let attributes = attributes
+                .map(|attributes| parse(&attributes, ".zattrs"))
+                .transpose()?;
             ArrayMeta::from_v2(name, &array, attributes)
         };
         Ok(Some(read()))
     }
 
-    async fn array_v3(&self, name: &str) -> Result<Read> {
-        let Some(document) = self.bytes(&format!("{name}/zarr.json")).await? else { return Ok(None) };
+    async fn array_v3(&self, name: &str, guessed: bool) -> Result<Read> {
+        let key = format!("{name}/zarr.json");
+        let Some(document) = self.bytes_of_array(&key, guessed).await? else {
+            return Ok(None);
+        };
         match parse(&document, "zarr.json") {
             Ok(document) => Ok(node_v3(name, &document)),
             Err(reason) => Ok(Some(Err(reason))),
@@ -172,30 +243,78 @@ impl Documents<'_> {
 
     /// A document of the root group.
     async fn object(&self, key: &str) -> Result<Option<Map<String, Value>>> {
-        let Some(bytes) = self.bytes(key).await? else { return Ok(None) };
+        let Some(bytes) = self.bytes(key).await? else {
+            return Ok(None);
+        };
         match parse(&bytes, key).map_err(|reason| self.metadata_error(key, reason))? {
             Value::Object(object) => Ok(Some(object)),
-            other => Err(self.metadata_error(key, format!("it is {}; expected an object", shown(Some(&other))))),
+            other => Err(self.metadata_error(
+                key,
+                format!("it is {}; expected an object", shown(Some(&other))),
+            )),
+        }
+    }
+
+    /// A document that may be absent where its array was `guessed`.
+    async fn bytes_of_array(&self, key: &str, guessed: bool) -> Result<Option<Bytes>> {
+        let bytes = self.bytes(key).await;
+        if guessed {
+            unless_denied(bytes, &mut None)
+        } else {
+            bytes
         }
     }
 
     async fn bytes(&self, key: &str) -> Result<Option<Bytes>> {
-        self.source.get(key, None, MAX_DOCUMENT).await.map_err(|error| self.error(key, error))
+        self.source
+            .get(key, None, MAX_DOCUMENT)
+            .await
+            .map_err(|error| self.error(key, error))
     }
 
     fn error(&self, key: &str, error: ReadError) -> VczError {
         match error {
-            ReadError::Io(source) => VczError::Io { store: self.location.to_owned(), key: key.to_owned(), source },
+            ReadError::Io(source) => VczError::Io {
+                store: self.location.to_owned(),
+                key: key.to_owned(),
+                source,
+            },
             ReadError::Corrupt(reason) => self.metadata_error(key, reason),
         }
     }
 
     fn metadata_error(&self, what: &str, reason: String) -> VczError {
-        VczError::Metadata { store: self.location.to_owned(), what: format!("'{what}'"), reason }
+        VczError::Metadata {
+            store: self.location.to_owned(),
+            what: format!("'{what}'"),
+            reason,
+        }
     }
 
     fn not_a_store(&self, reason: String) -> VczError {
-        VczError::NotAStore { store: self.location.to_owned(), reason }
+        VczError::NotAStore {
+            store: self.location.to_owned(),
+            reason,
+        }
+    }
+}
+
+/// Turns "access denied" into absence, and keeps the error in `denial` in case nothing at all is found.
+fn unless_denied<T>(result: Result<Option<T>>, denial: &mut Option<VczError>) -> Result<Option<T>> {
+    match result {
+        Err(VczError::Io { store, key, source })
+            if matches!(
+                source.downcast_ref(),
+                Some(
+                    object_store::Error::PermissionDenied { .. }
+                        | object_store::Error::Unauthenticated { .. }
+                )
+            ) =>
+        {
+            *denial = Some(VczError::Io { store, key, source });
+            Ok(None)
+        }
+        other => other,
     }
 }
 
@@ -214,14 +333,20 @@ fn node_v3(name: &str, document: &Value) -> Read {
 fn from_consolidated(format: ZarrFormat, mut metadata: Map<String, Value>) -> Vec<(String, Read)> {
     let names: Vec<String> = match format {
         ZarrFormat::V3 => metadata.keys().cloned().collect(),
-        ZarrFormat::V2 => metadata.keys().filter_map(|key| key.strip_suffix("/.zarray")).map(str::to_owned).collect(),
+        ZarrFormat::V2 => metadata
+            .keys()
+            .filter_map(|key| key.strip_suffix("/.zarray"))
+            .map(str::to_owned)
+            .collect(),
     };
     let read = |name: String| {
         let read = match (check_name(&name), format) {
             // Arrays of groups inside the group are none of VCZ's.
             (Err(_), _) if name.split('/').all(|part| check_name(part).is_ok()) => None,
             (Err(reason), _) => Some(Err(reason)),
-            (Ok(()), ZarrFormat::V3) => metadata.get(&name).and_then(|document| node_v3(&name, document)),
+            (Ok(()), ZarrFormat::V3) => metadata
+                .get(&name)
+                .and_then(|document| node_v3(&name, document)),
             (Ok(()), ZarrFormat::V2) => {
                 let attributes = metadata.remove(&format!("{name}/.zattrs"));
                 let array = metadata.get(&format!("{name}/.zarray"));

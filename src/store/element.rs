@@ -157,7 +157,9 @@ impl ElementType {
             _ => return Err(unknown()),
         };
         if order == '|' && element.has_endianness() {
-            return Err(format!("dtype {dtype} has no byte order; expected '<' or '>' first"));
+            return Err(format!(
+                "dtype {dtype} has no byte order; expected '<' or '>' first"
+            ));
         }
         Ok((element, endianness))
     }
@@ -167,9 +169,13 @@ impl ElementType {
         let unknown = || format!("data type {data_type} is not supported; {SUPPORTED_V3}");
         let (name, configuration) = match data_type {
             Value::String(name) => (name.as_str(), None),
-            Value::Object(object) => {
-                (object.get("name").and_then(Value::as_str).ok_or_else(unknown)?, object.get("configuration"))
-            }
+            Value::Object(object) => (
+                object
+                    .get("name")
+                    .and_then(Value::as_str)
+                    .ok_or_else(unknown)?,
+                object.get("configuration"),
+            ),
             _ => return Err(unknown()),
         };
         let length_bytes = || -> Result<usize, String> {
@@ -197,7 +203,9 @@ impl ElementType {
             "fixed_length_utf32" => {
                 let length = length_bytes()?;
                 if !length.is_multiple_of(4) {
-                    return Err(format!("'length_bytes' of '{name}' is {length}; expected a multiple of 4"));
+                    return Err(format!(
+                        "'length_bytes' of '{name}' is {length}; expected a multiple of 4"
+                    ));
                 }
                 Self::Unicode(checked_width(length / 4)?)
             }
@@ -214,9 +222,13 @@ const SUPPORTED_V3: &str = "expected one of bool, int8, int16, int32, int64, uin
 
 fn checked_width(width: usize) -> Result<usize, String> {
     match width {
-        0 => Err("a fixed-width string of width 0 holds nothing; expected a width of at least 1".into()),
+        0 => Err(
+            "a fixed-width string of width 0 holds nothing; expected a width of at least 1".into(),
+        ),
         1..=MAX_WIDTH => Ok(width),
-        _ => Err(format!("a fixed-width string of width {width}; expected at most {MAX_WIDTH}")),
+        _ => Err(format!(
+            "a fixed-width string of width {width}; expected at most {MAX_WIDTH}"
+        )),
     }
 }
 
@@ -298,26 +310,56 @@ mod tests {
 
     #[test]
     fn v2_hostile() {
-        for dtype in ["", "<", "i4", "|i4", "<i3", "<i", "<U", "<U0", "<U-1", "<U+1", "<U99999999999999999999", "<c8",
-            "<M8[ns]", "|V4", "|O8", "é4", "<U536870912"]
-        {
+        for dtype in [
+            "",
+            "<",
+            "i4",
+            "|i4",
+            "<i3",
+            "<i",
+            "<U",
+            "<U0",
+            "<U-1",
+            "<U+1",
+            "<U99999999999999999999",
+            "<c8",
+            "<M8[ns]",
+            "|V4",
+            "|O8",
+            "é4",
+            "<U536870912",
+        ] {
             assert!(v2(dtype).is_err(), "{dtype}");
         }
-        assert!(ElementType::parse_v2(&json!([["a", "<i4"]])).unwrap_err().contains("not supported"));
+        assert!(
+            ElementType::parse_v2(&json!([["a", "<i4"]]))
+                .unwrap_err()
+                .contains("not supported")
+        );
     }
 
     #[test]
     fn v3_types() {
         let v3 = |value| ElementType::parse_v3(&value);
         assert_eq!(v3(json!("int8")).unwrap(), ElementType::Int8);
-        assert_eq!(v3(json!({"name": "float64"})).unwrap(), ElementType::Float64);
+        assert_eq!(
+            v3(json!({"name": "float64"})).unwrap(),
+            ElementType::Float64
+        );
         let utf32 = json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}});
         assert_eq!(v3(utf32).unwrap(), ElementType::Unicode(2));
         let bytes = json!({"name": "null_terminated_bytes", "configuration": {"length_bytes": 5}});
         assert_eq!(v3(bytes).unwrap(), ElementType::Bytes(5));
-        assert!(v3(json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 7}})).is_err());
+        assert!(
+            v3(json!({"name": "fixed_length_utf32", "configuration": {"length_bytes": 7}}))
+                .is_err()
+        );
         assert!(v3(json!({"name": "fixed_length_utf32"})).is_err());
-        assert!(v3(json!("complex64")).unwrap_err().contains("fixed_length_utf32"));
+        assert!(
+            v3(json!("complex64"))
+                .unwrap_err()
+                .contains("fixed_length_utf32")
+        );
         assert!(v3(json!(3)).is_err());
     }
 }

@@ -21,7 +21,9 @@ pub enum FillValue {
 impl FillValue {
     /// Reads the `fill_value` of an array of `element`s.
     pub(super) fn parse(value: &Value, element: &ElementType) -> Result<Self, String> {
-        let wrong = |expected: &str| format!("fill value {value} does not fit {element}; expected {expected}");
+        let wrong = |expected: &str| {
+            format!("fill value {value} does not fit {element}; expected {expected}")
+        };
         if value.is_null() {
             return Ok(Self::Null);
         }
@@ -82,7 +84,10 @@ fn whole_number(value: &Value) -> Option<i128> {
         return Some(number.into());
     }
     // "1e3" and "0.0": the cast is exact, since f64 integers of this size are i128s.
-    value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e20).map(|number| number as i128)
+    value
+        .as_f64()
+        .filter(|number| number.fract() == 0.0 && number.abs() < 1e20)
+        .map(|number| number as i128)
 }
 
 fn float(value: &Value, element: &ElementType) -> Option<Vec<u8>> {
@@ -158,24 +163,48 @@ mod tests {
         assert_eq!(bytes(json!(0.0), ElementType::UInt16), [0, 0]);
         assert_eq!(bytes(json!(true), ElementType::Bool), [1]);
         assert_eq!(bytes(json!(0), ElementType::Bool), [0]);
-        assert_eq!(bytes(json!(1.5), ElementType::Float32), 1.5f32.to_le_bytes());
+        assert_eq!(
+            bytes(json!(1.5), ElementType::Float32),
+            1.5f32.to_le_bytes()
+        );
         assert_eq!(bytes(json!(1), ElementType::Float64), 1f64.to_le_bytes());
         assert_eq!(bytes(json!(1), ElementType::Float16), [0x00, 0x3c]);
     }
 
     #[test]
     fn special_floats_keep_their_bits() {
-        assert_eq!(bytes(json!("0x7f800001"), ElementType::Float32), 0x7f80_0001u32.to_le_bytes());
-        assert_eq!(bytes(json!("0x7ff0000000000002"), ElementType::Float64), 0x7ff0_0000_0000_0002u64.to_le_bytes());
-        assert_eq!(bytes(json!("NaN"), ElementType::Float32), f32::NAN.to_le_bytes());
-        assert_eq!(bytes(json!("-Infinity"), ElementType::Float64), f64::NEG_INFINITY.to_le_bytes());
+        assert_eq!(
+            bytes(json!("0x7f800001"), ElementType::Float32),
+            0x7f80_0001u32.to_le_bytes()
+        );
+        assert_eq!(
+            bytes(json!("0x7ff0000000000002"), ElementType::Float64),
+            0x7ff0_0000_0000_0002u64.to_le_bytes()
+        );
+        assert_eq!(
+            bytes(json!("NaN"), ElementType::Float32),
+            f32::NAN.to_le_bytes()
+        );
+        assert_eq!(
+            bytes(json!("-Infinity"), ElementType::Float64),
+            f64::NEG_INFINITY.to_le_bytes()
+        );
     }
 
     #[test]
     fn text() {
-        assert_eq!(FillValue::parse(&json!("."), &ElementType::String).unwrap(), FillValue::Text(".".into()));
-        assert_eq!(FillValue::parse(&json!(0), &ElementType::String).unwrap(), FillValue::Null);
-        assert_eq!(bytes(json!("é"), ElementType::Unicode(2)), [0xe9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            FillValue::parse(&json!("."), &ElementType::String).unwrap(),
+            FillValue::Text(".".into())
+        );
+        assert_eq!(
+            FillValue::parse(&json!(0), &ElementType::String).unwrap(),
+            FillValue::Null
+        );
+        assert_eq!(
+            bytes(json!("é"), ElementType::Unicode(2)),
+            [0xe9, 0, 0, 0, 0, 0, 0, 0]
+        );
         assert_eq!(bytes(json!("QUI="), ElementType::Bytes(3)), [b'A', b'B', 0]);
         assert_eq!(bytes(json!(""), ElementType::Bytes(2)), [0, 0]);
     }
@@ -199,9 +228,15 @@ mod tests {
             (json!(7), ElementType::String),
             (json!(2), ElementType::Bool),
         ] {
-            assert!(FillValue::parse(&value, &element).is_err(), "{value} {element}");
+            assert!(
+                FillValue::parse(&value, &element).is_err(),
+                "{value} {element}"
+            );
         }
-        assert_eq!(FillValue::parse(&Value::Null, &ElementType::Int8).unwrap(), FillValue::Null);
+        assert_eq!(
+            FillValue::parse(&Value::Null, &ElementType::Int8).unwrap(),
+            FillValue::Null
+        );
     }
 
     #[test]

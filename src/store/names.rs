@@ -9,10 +9,32 @@ use serde_json::{Map, Value};
 
 /// The arrays of the VCF Zarr specification, and those that bio2zarr writes for PLINK and tskit.
 const WELL_KNOWN: [&str; 27] = [
-    "call_LA", "call_LAD", "call_LPL", "call_dosage", "call_genotype", "call_genotype_mask",
-    "call_genotype_phased", "call_genotype_probability", "contig_id", "contig_length", "filter_description", "filter_id",
-    "region_index", "sample_id", "variant_AA", "variant_allele", "variant_contig", "variant_filter", "variant_id",
-    "variant_id_mask", "variant_length", "variant_position", "variant_quality", "call_DP", "call_GQ", "variant_AF",
+    "call_LA",
+    "call_LAD",
+    "call_LPL",
+    "call_dosage",
+    "call_genotype",
+    "call_genotype_mask",
+    "call_genotype_phased",
+    "call_genotype_probability",
+    "contig_id",
+    "contig_length",
+    "filter_description",
+    "filter_id",
+    "region_index",
+    "sample_id",
+    "variant_AA",
+    "variant_allele",
+    "variant_contig",
+    "variant_filter",
+    "variant_id",
+    "variant_id_mask",
+    "variant_length",
+    "variant_position",
+    "variant_quality",
+    "call_DP",
+    "call_GQ",
+    "variant_AF",
     "variant_DP",
 ];
 
@@ -27,9 +49,15 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
         return Err("the name of an array cannot be empty, '.' or '..'".to_owned());
     }
     if name.len() > MAX_NAME {
-        return Err(format!("the name of an array has {} bytes; expected at most {MAX_NAME}", name.len()));
+        return Err(format!(
+            "the name of an array has {} bytes; expected at most {MAX_NAME}",
+            name.len()
+        ));
     }
-    if let Some(wrong) = name.chars().find(|c| matches!(c, '/' | '\\') || c.is_control()) {
+    if let Some(wrong) = name
+        .chars()
+        .find(|c| matches!(c, '/' | '\\') || c.is_control())
+    {
         return Err(format!("the name of an array cannot contain {wrong:?}"));
     }
     Ok(())
@@ -44,19 +72,32 @@ pub(super) fn may_be_array(name: &str) -> bool {
 /// `vcz.fields` lists, and those of the INFO and FORMAT lines in the VCF header.
 pub(super) fn likely_names(attributes: &Map<String, Value>) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = WELL_KNOWN.map(str::to_owned).into();
-    let hinted = ["vcz.fields", "vcz_fields"].iter().filter_map(|key| attributes.get(*key)?.as_array()).flatten();
+    let hinted = ["vcz.fields", "vcz_fields"]
+        .iter()
+        .filter_map(|key| attributes.get(*key)?.as_array())
+        .flatten();
     let hinted = hinted.filter_map(Value::as_str).map(str::to_owned);
-    let lines = attributes.get("vcf_meta_information").and_then(Value::as_array).into_iter().flatten();
+    let lines = attributes
+        .get("vcf_meta_information")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let from_pairs = lines.filter_map(|pair| match pair.as_array()?.as_slice() {
         [kind, line] => field_name(kind.as_str()?, line.as_str()?),
         _ => None,
     });
-    let header = attributes.get("vcf_header").and_then(Value::as_str).unwrap_or_default();
+    let header = attributes
+        .get("vcf_header")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let from_header = header.lines().filter_map(|line| {
         let (kind, rest) = line.strip_prefix("##")?.split_once('=')?;
         field_name(kind, rest)
     });
-    let more = hinted.chain(from_pairs).chain(from_header).filter(|name| may_be_array(name));
+    let more = hinted
+        .chain(from_pairs)
+        .chain(from_header)
+        .filter(|name| may_be_array(name));
     for name in more {
         if names.len() >= MAX_LIKELY {
             break;
@@ -84,7 +125,17 @@ mod tests {
 
     #[test]
     fn names_stay_inside() {
-        for name in ["", ".", "..", "a/b", "../a", "a\\b", "a\0", "a\n", &"x".repeat(256)] {
+        for name in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "../a",
+            "a\\b",
+            "a\0",
+            "a\n",
+            &"x".repeat(256),
+        ] {
             assert!(check_name(name).is_err(), "{name:?}");
         }
         for name in ["call_genotype", "variant_é", "a b", "..."] {
@@ -102,7 +153,14 @@ mod tests {
             "vcf_header": "##fileformat=VCFv4.3\n##INFO=<ID=MQ,Number=1>\n##FORMAT=<ID=GT>\n#CHROM",
         });
         let names = likely_names(attributes.as_object().unwrap());
-        for name in ["variant_custom", "variant_AC", "call_PL", "variant_MQ", "call_genotype", "region_index"] {
+        for name in [
+            "variant_custom",
+            "variant_AC",
+            "call_PL",
+            "variant_MQ",
+            "call_genotype",
+            "region_index",
+        ] {
             assert!(names.contains(name), "{name}");
         }
         assert!(names.iter().all(|name| may_be_array(name)));

@@ -59,12 +59,18 @@ impl RegionIndex {
         for (n, record) in records.iter().enumerate() {
             let previous = rows.last();
             let next = previous.map_or(0, |row| row.rows.end);
-            let row = row(record, next, n_contigs).map_err(|reason| format!("row {n}: {reason}"))?;
+            let row =
+                row(record, next, n_contigs).map_err(|reason| format!("row {n}: {reason}"))?;
             // The chunk that the row's variants are in follows from how many came before.
-            let (chunk, chunk_start) = (next / variants_per_chunk, next - next % variants_per_chunk);
-            let chunk_end = chunk_start.saturating_add(variants_per_chunk).min(n_variants);
+            let (chunk, chunk_start) =
+                (next / variants_per_chunk, next - next % variants_per_chunk);
+            let chunk_end = chunk_start
+                .saturating_add(variants_per_chunk)
+                .min(n_variants);
             if next >= n_variants {
-                return Err(format!("row {n}: the rows before it cover all {n_variants} variants already"));
+                return Err(format!(
+                    "row {n}: the rows before it cover all {n_variants} variants already"
+                ));
             }
             if row.chunk != chunk {
                 return Err(format!(
@@ -90,7 +96,10 @@ impl RegionIndex {
                 }
                 _ => {
                     if !seen.insert(row.contig) {
-                        return Err(format!("row {n}: contig {} was left in an earlier row", row.contig));
+                        return Err(format!(
+                            "row {n}: contig {} was left in an earlier row",
+                            row.contig
+                        ));
                     }
                 }
             }
@@ -98,7 +107,10 @@ impl RegionIndex {
         }
         match rows.last().map_or(0, |row| row.rows.end) {
             covered if covered == n_variants => Ok(Self { rows }),
-            covered => Err(format!("its {} rows cover {covered} of {n_variants} variants", rows.len())),
+            covered => Err(format!(
+                "its {} rows cover {covered} of {n_variants} variants",
+                rows.len()
+            )),
         }
     }
 
@@ -112,15 +124,32 @@ impl RegionIndex {
 fn row(record: &[i64; FIELDS], first: u64, n_contigs: usize) -> Result<RegionRow, String> {
     let &[chunk, contig, start, end, max_end, n_records] = record;
     let chunk = u64::try_from(chunk).map_err(|_| format!("chunk {chunk} is negative"))?;
-    let known = u64::try_from(contig).ok().filter(|&contig| contig < n_contigs as u64);
-    let contig = known.ok_or_else(|| format!("contig {contig}; expected one of {n_contigs} contigs, from 0 on"))?;
+    let known = u64::try_from(contig)
+        .ok()
+        .filter(|&contig| contig < n_contigs as u64);
+    let contig = known.ok_or_else(|| {
+        format!("contig {contig}; expected one of {n_contigs} contigs, from 0 on")
+    })?;
     if !(0 <= start && start <= end && end <= max_end) {
-        return Err(format!("start {start}, end {end}, max_end {max_end}; expected 0 ≤ start ≤ end ≤ max_end"));
+        return Err(format!(
+            "start {start}, end {end}, max_end {max_end}; expected 0 ≤ start ≤ end ≤ max_end"
+        ));
     }
     let n_records = u64::try_from(n_records).ok().filter(|&n| n > 0);
-    let n_records = n_records.ok_or_else(|| format!("{} records; expected at least 1", record[FIELDS - 1]))?;
-    let last = first.checked_add(n_records).ok_or_else(|| format!("{n_records} records are too many"))?;
-    Ok(RegionRow { chunk, contig, start, end, max_end, n_records, rows: first..last })
+    let n_records =
+        n_records.ok_or_else(|| format!("{} records; expected at least 1", record[FIELDS - 1]))?;
+    let last = first
+        .checked_add(n_records)
+        .ok_or_else(|| format!("{n_records} records are too many"))?;
+    Ok(RegionRow {
+        chunk,
+        contig,
+        start,
+        end,
+        max_end,
+        n_records,
+        rows: first..last,
+    })
 }
 
 #[cfg(test)]
@@ -128,8 +157,12 @@ mod tests {
     use super::*;
 
     /// Chunks of 10; contig 0 fills chunk 0 and two rows of chunk 1, contig 2 the rest of 25 variants.
-    const GOOD: [[i64; 6]; 4] =
-        [[0, 0, 5, 90, 95, 10], [1, 0, 90, 91, 99, 2], [1, 2, 1, 40, 40, 8], [2, 2, 41, 50, 60, 5]];
+    const GOOD: [[i64; 6]; 4] = [
+        [0, 0, 5, 90, 95, 10],
+        [1, 0, 90, 91, 99, 2],
+        [1, 2, 1, 40, 40, 8],
+        [2, 2, 41, 50, 60, 5],
+    ];
 
     fn index(rows: &[[i64; 6]]) -> Result<RegionIndex, String> {
         RegionIndex::try_new(rows.as_flattened(), 25, 10, 3)
@@ -171,7 +204,11 @@ mod tests {
         assert!(index(&[]).unwrap_err().contains("0 of 25"));
         let more = [GOOD.as_slice(), &[[3, 2, 60, 60, 60, 1]]].concat();
         assert!(index(&more).unwrap_err().contains("row 4"));
-        assert!(RegionIndex::try_new(&[0; 7], 25, 10, 3).unwrap_err().contains("7 values"));
+        assert!(
+            RegionIndex::try_new(&[0; 7], 25, 10, 3)
+                .unwrap_err()
+                .contains("7 values")
+        );
         assert!(RegionIndex::try_new(&[], 0, 0, 3).is_err());
     }
 }

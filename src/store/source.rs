@@ -50,12 +50,21 @@ impl Source {
         }
         let location = location.to_ascii_lowercase();
         let listable = !location.starts_with("http://") && !location.starts_with("https://");
-        Ok(Self::Objects { objects, root: path, listable })
+        Ok(Self::Objects {
+            objects,
+            root: path,
+            listable,
+        })
     }
 
     /// The object at `path` as an archive, whatever its name.
-    pub(super) async fn open_archive(objects: Arc<dyn ObjectStore>, path: Path) -> Result<Self, ReadError> {
-        Ok(Self::Zip(Zip::open(Blob::open_object(objects, path).await?).await?))
+    pub(super) async fn open_archive(
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+    ) -> Result<Self, ReadError> {
+        Ok(Self::Zip(
+            Zip::open(Blob::open_object(objects, path).await?).await?,
+        ))
     }
 
     pub(super) fn is_local(&self) -> bool {
@@ -76,7 +85,9 @@ impl Source {
         match self {
             Self::Directory(root) => get_file(&root.join(key), range, limit).await,
             Self::Zip(zip) => zip.get(key, range, limit).await,
-            Self::Objects { objects, root, .. } => get_object(&**objects, &below(root, key)?, range, limit).await,
+            Self::Objects { objects, root, .. } => {
+                get_object(&**objects, &below(root, key)?, range, limit).await
+            }
         }
     }
 
@@ -95,14 +106,24 @@ impl Source {
                 }
             }
             Self::Zip(zip) => names.extend(zip.folders()),
-            Self::Objects { listable: false, .. } => return Ok(None),
-            Self::Objects { objects, root, .. } => match objects.list_with_delimiter(Some(root)).await {
-                Ok(listing) => {
-                    names.extend(listing.common_prefixes.iter().filter_map(|p| p.filename()).map(str::to_owned));
+            Self::Objects {
+                listable: false, ..
+            } => return Ok(None),
+            Self::Objects { objects, root, .. } => {
+                match objects.list_with_delimiter(Some(root)).await {
+                    Ok(listing) => {
+                        names.extend(
+                            listing
+                                .common_prefixes
+                                .iter()
+                                .filter_map(|p| p.filename())
+                                .map(str::to_owned),
+                        );
+                    }
+                    // Often listing is not allowed or not supported where reading is.
+                    Err(_) => return Ok(None),
                 }
-                // Often listing is not allowed or not supported where reading is.
-                Err(_) => return Ok(None),
-            },
+            }
         }
         names.retain(|name| may_be_array(name));
         Ok(Some(names))
@@ -113,12 +134,18 @@ impl Source {
         match self {
             Self::Directory(root) => directory_bytes(&root.join(array)).map(Some),
             Self::Zip(zip) => Ok(Some(zip.stored_bytes(array, |key| !is_metadata(key)))),
-            Self::Objects { listable: false, .. } => Ok(None),
+            Self::Objects {
+                listable: false, ..
+            } => Ok(None),
             Self::Objects { objects, root, .. } => {
                 let listing = objects.list(Some(&below(root, array)?));
                 let sum = listing.try_fold(0u64, |sum, object| async move {
                     let counts = !object.location.filename().is_some_and(is_metadata);
-                    Ok(if counts { sum.saturating_add(object.size) } else { sum })
+                    Ok(if counts {
+                        sum.saturating_add(object.size)
+                    } else {
+                        sum
+                    })
                 });
                 Ok(sum.await.ok())
             }
@@ -132,7 +159,11 @@ fn is_metadata(key: &str) -> bool {
 
 /// The path of `key` below `root`.
 fn below(root: &Path, key: &str) -> Result<Path, ReadError> {
-    let path = if root.as_ref().is_empty() { key.to_owned() } else { format!("{root}/{key}") };
+    let path = if root.as_ref().is_empty() {
+        key.to_owned()
+    } else {
+        format!("{root}/{key}")
+    };
     Path::parse(path).map_err(|error| ReadError::Io(Box::new(error)))
 }
 

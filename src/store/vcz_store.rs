@@ -62,7 +62,9 @@ impl Store {
         let (source, contents) = match (discover(&source, &location).await, fallback) {
             (Err(error @ VczError::NotAStore { .. }), Some((objects, path))) => {
                 // Perhaps the path is an object, an archive of another name.
-                let archive = Source::open_archive(objects, path).await.map_err(|_| error)?;
+                let archive = Source::open_archive(objects, path)
+                    .await
+                    .map_err(|_| error)?;
                 let contents = discover(&archive, &location).await?;
                 (archive, contents)
             }
@@ -70,9 +72,25 @@ impl Store {
         };
         let (version, warning) = match version(&contents.attributes) {
             Ok(version) => version,
-            Err(reason) => return Err(VczError::NotAStore { store: location, reason }),
+            Err(reason) => {
+                return Err(VczError::NotAStore {
+                    store: location,
+                    reason,
+                });
+            }
         };
-        Ok(Store { location, source, contents, version, warnings: warning.into_iter().collect() })
+        let guessed = contents.guessed.then(|| {
+            "this place cannot be listed and the store has no consolidated metadata: only arrays of well-known names were \
+             looked for. Consolidate the store's metadata, or name its arrays in the group attribute 'vcz.fields'"
+                .to_owned()
+        });
+        Ok(Store {
+            location,
+            source,
+            contents,
+            version,
+            warnings: warning.into_iter().chain(guessed).collect(),
+        })
     }
 
     /// Where the store is, as the user wrote it.
@@ -144,7 +162,10 @@ impl Store {
 
     fn names_attribute(&self, key: &str) -> Option<Vec<String>> {
         let names = self.attributes().get(key)?.as_array()?;
-        names.iter().map(|name| name.as_str().map(str::to_owned)).collect()
+        names
+            .iter()
+            .map(|name| name.as_str().map(str::to_owned))
+            .collect()
     }
 
     /// Whether chunks are read from local files.
@@ -166,11 +187,21 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::chunk`]; also if the range begins beyond the end.
-    pub async fn chunk_range(&self, array: &ArrayMeta, index: &[u64], range: GetRange) -> Result<Option<Bytes>> {
+    pub async fn chunk_range(
+        &self,
+        array: &ArrayMeta,
+        index: &[u64],
+        range: GetRange,
+    ) -> Result<Option<Bytes>> {
         self.get(array, index, Some(range)).await
     }
 
-    async fn get(&self, array: &ArrayMeta, index: &[u64], range: Option<GetRange>) -> Result<Option<Bytes>> {
+    async fn get(
+        &self,
+        array: &ArrayMeta,
+        index: &[u64],
+        range: Option<GetRange>,
+    ) -> Result<Option<Bytes>> {
         let chunk_error = |reason| VczError::Chunk {
             store: self.location.clone(),
             array: array.name.clone(),
@@ -178,16 +209,26 @@ impl Store {
             reason,
         };
         if !array.contains_chunk(index) {
-            return Err(chunk_error(format!("it is outside the grid of {:?} chunks", array.grid_shape())));
+            return Err(chunk_error(format!(
+                "it is outside the grid of {:?} chunks",
+                array.grid_shape()
+            )));
         }
         let limit = match array.chunk_bytes() {
-            Some(bytes) => (bytes as u64).saturating_mul(4).saturating_add(ENCODING_OVERHEAD).min(MAX_ENCODED_CHUNK),
+            Some(bytes) => (bytes as u64)
+                .saturating_mul(4)
+                .saturating_add(ENCODING_OVERHEAD)
+                .min(MAX_ENCODED_CHUNK),
             None => MAX_ENCODED_CHUNK,
         };
         let key = format!("{}/{}", array.name, array.chunk_key(index));
         match self.source.get(&key, range, limit).await {
             Ok(bytes) => Ok(bytes),
-            Err(ReadError::Io(source)) => Err(VczError::Io { store: self.location.clone(), key, source }),
+            Err(ReadError::Io(source)) => Err(VczError::Io {
+                store: self.location.clone(),
+                key,
+                source,
+            }),
             Err(ReadError::Corrupt(reason)) => Err(chunk_error(reason)),
         }
     }
@@ -198,7 +239,10 @@ impl Store {
     /// # Errors
     /// [`VczError::Io`] if a local directory cannot be read.
     pub async fn stored_bytes(&self, array: &ArrayMeta) -> Result<Option<u64>> {
-        self.source.stored_bytes(&array.name).await.map_err(|error| open_error(&self.location, &array.name, error))
+        self.source
+            .stored_bytes(&array.name)
+            .await
+            .map_err(|error| open_error(&self.location, &array.name, error))
     }
 }
 
@@ -227,7 +271,9 @@ fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), 
             "it follows VCF Zarr version {version}, newer than {major}.{minor}, the newest one known: \
              new kinds of values may be misread"
         )),
-        None => Some(format!("its VCF Zarr version {version:?} is not of the form \"{major}.{minor}\"")),
+        None => Some(format!(
+            "its VCF Zarr version {version:?} is not of the form \"{major}.{minor}\""
+        )),
     };
     Ok((version, warning))
 }
@@ -235,17 +281,29 @@ fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), 
 fn open_error(location: &str, key: &str, error: ReadError) -> VczError {
     let store = location.to_owned();
     match error {
-        ReadError::Io(source) if is_absent(&*source) => {
-            VczError::NotAStore { store, reason: "there is nothing at this place".to_owned() }
-        }
-        ReadError::Io(source) => VczError::Io { store, key: key.to_owned(), source },
-        ReadError::Corrupt(reason) => VczError::NotAStore { store, reason: format!("as a zip archive: {reason}") },
+        ReadError::Io(source) if is_absent(&*source) => VczError::NotAStore {
+            store,
+            reason: "there is nothing at this place".to_owned(),
+        },
+        ReadError::Io(source) => VczError::Io {
+            store,
+            key: key.to_owned(),
+            source,
+        },
+        ReadError::Corrupt(reason) => VczError::NotAStore {
+            store,
+            reason: format!("as a zip archive: {reason}"),
+        },
     }
 }
 
 fn is_absent(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let io = error.downcast_ref::<std::io::Error>().map(|error| error.kind() == std::io::ErrorKind::NotFound);
-    let object = error.downcast_ref().map(|error| matches!(error, object_store::Error::NotFound { .. }));
+    let io = error
+        .downcast_ref::<std::io::Error>()
+        .map(|error| error.kind() == std::io::ErrorKind::NotFound);
+    let object = error
+        .downcast_ref()
+        .map(|error| matches!(error, object_store::Error::NotFound { .. }));
     io.or(object).unwrap_or(false)
 }
 

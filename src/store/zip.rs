@@ -11,7 +11,9 @@ use flate2::{Decompress, FlushDecompress, Status};
 use object_store::GetRange;
 
 use super::blob::{BLOCKING_BYTES, Blob, ReadError, blocking, resolve, within};
-use super::zip_directory::{Directory, Entry, LOCAL_HEADER, MAX_TAIL, Tail, parse_tail, parse_zip64_end};
+use super::zip_directory::{
+    Directory, Entry, LOCAL_HEADER, MAX_TAIL, Tail, parse_tail, parse_zip64_end,
+};
 
 /// Largest directory that is accepted: several millions of entries.
 const MAX_DIRECTORY: u64 = 1 << 30;
@@ -37,7 +39,11 @@ pub(super) struct Zip {
 impl Zip {
     /// Reads and checks the archive's directory.
     pub(super) async fn open(blob: Blob) -> Result<Self, ReadError> {
-        let longest = if blob.is_local() { MAX_TAIL } else { REMOTE_TAIL };
+        let longest = if blob.is_local() {
+            MAX_TAIL
+        } else {
+            REMOTE_TAIL
+        };
         let tail_start = blob.len().saturating_sub(longest);
         let tail = blob.read(tail_start..blob.len()).await?;
         let end = match parse_tail(&tail, tail_start).map_err(ReadError::Corrupt)? {
@@ -50,7 +56,9 @@ impl Zip {
         let range = end.directory.clone();
         if range.end - range.start > MAX_DIRECTORY {
             let size = range.end - range.start;
-            return Err(ReadError::Corrupt(format!("its directory is {size} bytes; expected at most {MAX_DIRECTORY}")));
+            return Err(ReadError::Corrupt(format!(
+                "its directory is {size} bytes; expected at most {MAX_DIRECTORY}"
+            )));
         }
         // The tail is at least one end record long, and reaches beyond the directory.
         let bytes = match range.start.checked_sub(tail_start) {
@@ -59,7 +67,11 @@ impl Zip {
         };
         let directory = Directory::parse(bytes, &end).map_err(ReadError::Corrupt)?;
         let prefix = store_folder(&directory);
-        Ok(Self { blob, directory, prefix })
+        Ok(Self {
+            blob,
+            directory,
+            prefix,
+        })
     }
 
     pub(super) fn is_local(&self) -> bool {
@@ -76,7 +88,10 @@ impl Zip {
         let prefix = format!("{}{folder}/", self.prefix);
         let entries = self.directory.under(&prefix).iter();
         let counted = entries.filter(|entry| {
-            self.directory.name(entry).get(prefix.len()..).is_some_and(&counts)
+            self.directory
+                .name(entry)
+                .get(prefix.len()..)
+                .is_some_and(&counts)
         });
         counted.fold(0, |sum, entry| sum.saturating_add(entry.compressed))
     }
@@ -89,32 +104,42 @@ impl Zip {
         range: Option<GetRange>,
         limit: u64,
     ) -> Result<Option<Bytes>, ReadError> {
-        let Some(entry) = self.directory.find(&self.prefix, key) else { return Ok(None) };
+        let Some(entry) = self.directory.find(&self.prefix, key) else {
+            return Ok(None);
+        };
         match self.read(entry, range, limit).await {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(ReadError::Corrupt(reason)) => {
-                Err(ReadError::Corrupt(format!("zip entry '{}': {reason}", self.directory.name(entry))))
-            }
+            Err(ReadError::Corrupt(reason)) => Err(ReadError::Corrupt(format!(
+                "zip entry '{}': {reason}",
+                self.directory.name(entry)
+            ))),
             Err(error) => Err(error),
         }
     }
 
-    async fn read(&self, entry: &Entry, range: Option<GetRange>, limit: u64) -> Result<Bytes, ReadError> {
+    async fn read(
+        &self,
+        entry: &Entry,
+        range: Option<GetRange>,
+        limit: u64,
+    ) -> Result<Bytes, ReadError> {
         let corrupt = |reason: String| Err(ReadError::Corrupt(reason));
         if entry.is_encrypted() {
             return corrupt("it is encrypted, which is not supported".to_owned());
         }
         let (size, compressed, crc) = (entry.size, entry.compressed, entry.crc);
         match entry.method {
-            STORED if size != compressed => {
-                corrupt(format!("it is stored as it is, but {compressed} bytes are said to become {size}"))
-            }
+            STORED if size != compressed => corrupt(format!(
+                "it is stored as it is, but {compressed} bytes are said to become {size}"
+            )),
             STORED => match range {
                 Some(_) => {
                     let range = resolve(range, size)?;
                     within(range.end - range.start, limit)?;
                     let data_at = self.data_at(entry).await?;
-                    self.blob.read(data_at + range.start..data_at + range.end).await
+                    self.blob
+                        .read(data_at + range.start..data_at + range.end)
+                        .await
                 }
                 None => {
                     within(size, limit)?;
@@ -154,9 +179,12 @@ impl Zip {
             return self.blob.read(known..known + entry.compressed).await;
         }
         let header_at = entry.header_at;
-        let likely_header = LOCAL_HEADER + entry.name_len() + u64::from(entry.extra_len) + EXTRA_SLACK;
+        let likely_header =
+            LOCAL_HEADER + entry.name_len() + u64::from(entry.extra_len) + EXTRA_SLACK;
         // The directory's parser has checked that this does not overflow, and that data end before the directory.
-        let likely_end = (header_at + entry.compressed).saturating_add(likely_header).min(self.directory.start());
+        let likely_end = (header_at + entry.compressed)
+            .saturating_add(likely_header)
+            .min(self.directory.start());
         let bytes = self.blob.read(header_at..likely_end).await?;
         let data_at = self.locate(entry, &bytes)?;
         let start = data_at - header_at;
@@ -180,11 +208,21 @@ impl Zip {
     }
 
     fn locate(&self, entry: &Entry, header: &[u8]) -> Result<u64, ReadError> {
-        let length = self.directory.local_header(entry, header).map_err(ReadError::Corrupt)?;
-        let data_at = length.and_then(|length| entry.header_at.checked_add(length));
-        let inside = |data_at: &u64| data_at.checked_add(entry.compressed).is_some_and(|end| end <= self.directory.start());
+        let length = self
+            .directory
+            .local_header(entry, header)
+            .map_err(ReadError::Corrupt)?;
+        let data_at = entry.header_at.checked_add(length);
+        let inside = |data_at: &u64| {
+            data_at
+                .checked_add(entry.compressed)
+                .is_some_and(|end| end <= self.directory.start())
+        };
         let data_at = data_at.filter(inside).ok_or_else(|| {
-            ReadError::Corrupt(format!("its data reach into the directory at byte {}", self.directory.start()))
+            ReadError::Corrupt(format!(
+                "its data reach into the directory at byte {}",
+                self.directory.start()
+            ))
         })?;
         entry.data_at.store(data_at, Relaxed);
         Ok(data_at)
@@ -194,12 +232,17 @@ impl Zip {
 /// The folder of the store in the archive: the top, or the only folder that holds the metadata of a group.
 fn store_folder(directory: &Directory) -> String {
     let has_group = |prefix: &str| {
-        ["zarr.json", ".zgroup", ".zmetadata"].iter().any(|key| directory.find(prefix, key).is_some())
+        ["zarr.json", ".zgroup", ".zmetadata"]
+            .iter()
+            .any(|key| directory.find(prefix, key).is_some())
     };
     if has_group("") {
         return String::new();
     }
-    let mut candidates = directory.folders("").into_iter().map(|folder| format!("{folder}/"));
+    let mut candidates = directory
+        .folders("")
+        .into_iter()
+        .map(|folder| format!("{folder}/"));
     let mut candidates = candidates.by_ref().filter(|prefix| has_group(prefix));
     match (candidates.next(), candidates.next()) {
         (Some(only), None) => only,
@@ -210,7 +253,9 @@ fn store_folder(directory: &Directory) -> String {
 fn check(crc: u32, bytes: &[u8]) -> Result<(), ReadError> {
     let found = crc32fast::hash(bytes);
     if found != crc {
-        return Err(ReadError::Corrupt(format!("its checksum is {found:08x}; the directory says {crc:08x}")));
+        return Err(ReadError::Corrupt(format!(
+            "its checksum is {found:08x}; the directory says {crc:08x}"
+        )));
     }
     Ok(())
 }
@@ -218,13 +263,17 @@ fn check(crc: u32, bytes: &[u8]) -> Result<(), ReadError> {
 /// Inflates `data` to exactly `size` bytes.
 fn inflate(data: &[u8], size: u64, crc: u32) -> Result<Bytes, ReadError> {
     let corrupt = |reason: String| ReadError::Corrupt(reason);
-    let length = usize::try_from(size).map_err(|_| corrupt(format!("{size} bytes do not fit in memory")))?;
+    let length =
+        usize::try_from(size).map_err(|_| corrupt(format!("{size} bytes do not fit in memory")))?;
     let mut inflated = Vec::with_capacity(length);
     let mut stream = Decompress::new(false);
     // Room for one byte more would be needed to see that there is more; the status tells.
     let status = stream.decompress_vec(data, &mut inflated, FlushDecompress::Finish);
     let status = status.map_err(|error| corrupt(format!("it cannot be inflated: {error}")))?;
-    if status != Status::StreamEnd || inflated.len() != length || stream.total_in() != data.len() as u64 {
+    if status != Status::StreamEnd
+        || inflated.len() != length
+        || stream.total_in() != data.len() as u64
+    {
         return Err(corrupt(format!(
             "{} of its {} deflated bytes gave {} bytes; expected all of them and exactly {size}",
             stream.total_in(),
@@ -238,4 +287,4 @@ fn inflate(data: &[u8], size: u64, crc: u32) -> Result<Bytes, ReadError> {
 
 #[cfg(test)]
 #[path = "zip_tests.rs"]
-mod tests;
+pub(super) mod tests;

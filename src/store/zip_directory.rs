@@ -36,7 +36,10 @@ pub(super) struct End {
 pub(super) enum Tail {
     End(End),
     /// The zip64 end record is at this offset, in front of the tail that was read.
-    Zip64At { offset: u64, records: u64 },
+    Zip64At {
+        offset: u64,
+        records: u64,
+    },
 }
 
 /// The entries of an archive. Names stay in the directory's bytes: stores have tens of thousands.
@@ -70,7 +73,8 @@ pub(super) struct Entry {
 pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, String> {
     let is_end = |at: &usize| {
         let rest = tail.get(*at..).unwrap_or_default();
-        rest.starts_with(&END) && u16_at(rest, 20).is_some_and(|comment| rest.len() == 22 + usize::from(comment))
+        rest.starts_with(&END)
+            && u16_at(rest, 20).is_some_and(|comment| rest.len() == 22 + usize::from(comment))
     };
     let at = (0..tail.len().saturating_sub(21)).rev().find(is_end).ok_or(
         "no end-of-directory record was found at its end: it is not a zip archive, or it was cut off or appended to",
@@ -88,19 +92,29 @@ pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, String> {
             let Some(relative) = offset.checked_sub(tail_start) else {
                 return Ok(Tail::Zip64At { offset, records });
             };
-            let record = usize::try_from(relative).ok().and_then(|relative| tail.get(relative..locator_at));
+            let record = usize::try_from(relative)
+                .ok()
+                .and_then(|relative| tail.get(relative..locator_at));
             return parse_zip64_end(record.unwrap_or_default(), offset, records).map(Tail::End);
         }
     }
     if (field16(4), field16(6)) != (0, 0) || field16(8) != field16(10) {
         return Err("archives of several parts are not supported; expected one file".to_owned());
     }
-    checked_end(field32(16).into(), field32(12).into(), field16(10).into(), end_at).map(Tail::End)
+    checked_end(
+        field32(16).into(),
+        field32(12).into(),
+        field16(10).into(),
+        end_at,
+    )
+    .map(Tail::End)
 }
 
 /// Reads the zip64 end record at `offset`; `records` is where the records that follow the directory end.
 pub(super) fn parse_zip64_end(record: &[u8], offset: u64, records: u64) -> Result<End, String> {
-    let wrong = || format!("no zip64 end-of-directory record at byte {offset}, where the locator says it is");
+    let wrong = || {
+        format!("no zip64 end-of-directory record at byte {offset}, where the locator says it is")
+    };
     if !record.starts_with(&ZIP64_END) || offset >= records {
         return Err(wrong());
     }
@@ -117,10 +131,18 @@ fn checked_end(start: u64, size: u64, entries: u64, end_at: u64) -> Result<End, 
     let end = end.ok_or_else(|| {
         format!("the directory is said to be {size} bytes from byte {start} on, but its end record is at byte {end_at}")
     })?;
-    if entries.checked_mul(CENTRAL_HEADER as u64).is_none_or(|least| least > size) {
-        return Err(format!("the directory is said to have {entries} entries in {size} bytes, which cannot be"));
+    if entries
+        .checked_mul(CENTRAL_HEADER as u64)
+        .is_none_or(|least| least > size)
+    {
+        return Err(format!(
+            "the directory is said to have {entries} entries in {size} bytes, which cannot be"
+        ));
     }
-    Ok(End { directory: start..end, entries })
+    Ok(End {
+        directory: start..end,
+        entries,
+    })
 }
 
 impl Directory {
@@ -137,7 +159,9 @@ impl Directory {
                 return Err(cut_off(n));
             }
             if !record.starts_with(&CENTRAL) {
-                return Err(format!("entry {n} of the directory does not start like one"));
+                return Err(format!(
+                    "entry {n} of the directory does not start like one"
+                ));
             }
             let field16 = |offset| u16_at(record, offset).unwrap_or_default();
             let field32 = |offset| u32_at(record, offset).unwrap_or_default();
@@ -152,7 +176,8 @@ impl Directory {
             let named = || format!("'{}'", String::from_utf8_lossy(name));
             let extra = record.get(extra_start..comment_start).unwrap_or_default();
             let (size, compressed, header_at) =
-                zip64_sizes(extra, field32(24), field32(20), field32(42)).map_err(|e| format!("{}: {e}", named()))?;
+                zip64_sizes(extra, field32(24), field32(20), field32(42))
+                    .map_err(|e| format!("{}: {e}", named()))?;
             let data_end = header_at
                 .checked_add(LOCAL_HEADER + u64::from(name_len))
                 .and_then(|data_at| data_at.checked_add(compressed));
@@ -182,10 +207,17 @@ impl Directory {
         }
         let name = |entry: &Entry| name_of(&bytes, entry);
         entries.sort_unstable_by(|a, b| name(a).cmp(name(b)));
-        if let Some(pair) = entries.windows(2).find(|pair| matches!(pair, [a, b] if name(a) == name(b))) {
-            return Err(format!("two entries are named '{}'", pair.first().map(name).unwrap_or_default()));
+        if let Some([twice, _]) = entries.array_windows().find(|[a, b]| name(a) == name(b)) {
+            return Err(format!(
+                "two entries are named '{}'",
+                String::from_utf8_lossy(name(twice))
+            ));
         }
-        Ok(Self { entries, start: end.directory.start, bytes })
+        Ok(Self {
+            entries,
+            start: end.directory.start,
+            bytes,
+        })
     }
 
     /// Offset of the directory in the archive: where entries must have ended.
@@ -194,15 +226,22 @@ impl Directory {
     }
 
     pub(super) fn name(&self, entry: &Entry) -> &str {
+        std::str::from_utf8(self.bytes_of_name(entry)).unwrap_or_default()
+    }
+
+    /// For comparisons: a name was checked to be text once.
+    fn bytes_of_name(&self, entry: &Entry) -> &[u8] {
         name_of(&self.bytes, entry)
     }
 
     /// The entry whose name is `prefix` and then `key`.
     pub(super) fn find(&self, prefix: &str, key: &str) -> Option<&Entry> {
         let compare = |entry: &Entry| {
-            let name = self.name(entry).as_bytes();
+            let name = self.bytes_of_name(entry);
             let (folder, rest) = name.split_at(name.len().min(prefix.len()));
-            folder.cmp(prefix.as_bytes()).then_with(|| rest.cmp(key.as_bytes()))
+            folder
+                .cmp(prefix.as_bytes())
+                .then_with(|| rest.cmp(key.as_bytes()))
         };
         let at = self.entries.binary_search_by(compare).ok()?;
         self.entries.get(at)
@@ -210,9 +249,12 @@ impl Directory {
 
     /// The entries whose names begin with `prefix`, sorted by name.
     pub(super) fn under(&self, prefix: &str) -> &[Entry] {
-        let start = self.entries.partition_point(|entry| self.name(entry) < prefix);
+        let prefix = prefix.as_bytes();
+        let start = self
+            .entries
+            .partition_point(|entry| self.bytes_of_name(entry) < prefix);
         let rest = self.entries.get(start..).unwrap_or_default();
-        let length = rest.partition_point(|entry| self.name(entry).starts_with(prefix));
+        let length = rest.partition_point(|entry| self.bytes_of_name(entry).starts_with(prefix));
         rest.get(..length).unwrap_or_default()
     }
 
@@ -226,7 +268,9 @@ impl Directory {
                 Some((folder, _)) => {
                     folders.push(folder.to_owned());
                     let inside = format!("{prefix}{folder}/");
-                    rest.partition_point(|entry| self.name(entry).starts_with(&inside))
+                    rest.partition_point(|entry| {
+                        self.bytes_of_name(entry).starts_with(inside.as_bytes())
+                    })
                 }
                 None => 1,
             };
@@ -235,21 +279,23 @@ impl Directory {
         folders
     }
 
-    /// Length of the header before an entry's data, from `bytes` that begin there; checks that it is the entry's.
-    /// `Ok(None)`: more bytes are needed to tell.
-    pub(super) fn local_header(&self, entry: &Entry, bytes: &[u8]) -> Result<Option<u64>, String> {
-        let (Some(flags), Some(method), Some(name_len), Some(extra_len)) =
-            (u16_at(bytes, 6), u16_at(bytes, 8), u16_at(bytes, 26), u16_at(bytes, 28))
-        else {
-            return Ok(None);
-        };
-        let Some(name) = bytes.get(LOCAL_HEADER as usize..LOCAL_HEADER as usize + usize::from(name_len)) else {
-            return Ok(None);
-        };
-        if !bytes.starts_with(&LOCAL) || name != self.name(entry).as_bytes() {
-            return Err(format!("no header of this entry is at byte {}, where the directory says", entry.header_at));
+    /// Length of the header before an entry's data, from the `bytes` there, which are at least those up to the end of the
+    /// entry's name; checks that the header is the entry's.
+    pub(super) fn local_header(&self, entry: &Entry, bytes: &[u8]) -> Result<u64, String> {
+        let field16 = |at| u16_at(bytes, at).unwrap_or_default();
+        let (flags, method, name_len, extra_len) =
+            (field16(6), field16(8), field16(26), field16(28));
+        let name = bytes.get(LOCAL_HEADER as usize..LOCAL_HEADER as usize + usize::from(name_len));
+        if !bytes.starts_with(&LOCAL) || name != Some(self.bytes_of_name(entry)) {
+            return Err(format!(
+                "no header of this entry is at byte {}, where the directory says",
+                entry.header_at
+            ));
         }
-        let sizes = (u32_at(bytes, 18).unwrap_or_default(), u32_at(bytes, 22).unwrap_or_default());
+        let sizes = (
+            u32_at(bytes, 18).unwrap_or_default(),
+            u32_at(bytes, 22).unwrap_or_default(),
+        );
         let fits = |found: u32, said: u64| u64::from(found) == said || found == u32::MAX;
         let sizes_fit = fits(sizes.0, entry.compressed) && fits(sizes.1, entry.size);
         if method != entry.method || (flags & SIZES_FOLLOW == 0 && !sizes_fit) {
@@ -259,7 +305,7 @@ impl Directory {
                 sizes.0, sizes.1, entry.method, entry.compressed, entry.size
             ));
         }
-        Ok(Some(LOCAL_HEADER + u64::from(name_len) + u64::from(extra_len)))
+        Ok(LOCAL_HEADER + u64::from(name_len) + u64::from(extra_len))
     }
 }
 
@@ -273,24 +319,35 @@ impl Entry {
     }
 }
 
-fn name_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a str {
-    let name = bytes.get(entry.name_start..entry.name_start + usize::from(entry.name_len));
-    std::str::from_utf8(name.unwrap_or_default()).unwrap_or_default()
+fn name_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
+    bytes
+        .get(entry.name_start..entry.name_start + usize::from(entry.name_len))
+        .unwrap_or_default()
 }
 
 /// Size, compressed size and header offset; those that do not fit 32 bits are in the zip64 field, in this order.
-fn zip64_sizes(extra: &[u8], size: u32, compressed: u32, header_at: u32) -> Result<(u64, u64, u64), String> {
+fn zip64_sizes(
+    extra: &[u8],
+    size: u32,
+    compressed: u32,
+    header_at: u32,
+) -> Result<(u64, u64, u64), String> {
     let mut values = [size, compressed, header_at].map(u64::from);
-    if !values.contains(&u32::MAX.into()) {
+    if !values.contains(&u64::from(u32::MAX)) {
         return Ok((size.into(), compressed.into(), header_at.into()));
     }
     let mut rest = extra;
     while let (Some(id), Some(length)) = (u16_at(rest, 0), u16_at(rest, 2)) {
         let end = 4 + usize::from(length);
-        let field = rest.get(4..end).ok_or("an extra field reaches beyond its entry")?;
+        let field = rest
+            .get(4..end)
+            .ok_or("an extra field reaches beyond its entry")?;
         if id == ZIP64_EXTRA {
             let mut at = 0;
-            for value in values.iter_mut().filter(|value| **value == u32::MAX.into()) {
+            for value in values
+                .iter_mut()
+                .filter(|value| **value == u64::from(u32::MAX))
+            {
                 *value = u64_at(field, at).ok_or("its zip64 field is too short")?;
                 at += 8;
             }
@@ -303,13 +360,25 @@ fn zip64_sizes(extra: &[u8], size: u32, compressed: u32, header_at: u32) -> Resu
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().copied().map(u16::from_le_bytes)
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .copied()
+        .map(u16::from_le_bytes)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .copied()
+        .map(u32::from_le_bytes)
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .copied()
+        .map(u64::from_le_bytes)
 }
