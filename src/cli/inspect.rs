@@ -1,0 +1,203 @@
+//! `vcz inspect`: what a store holds, as tables for people or JSON for programs. The facts come from
+//! [`scan::report`](crate::scan::report).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::error::ArrowError;
+use arrow::util::pretty::pretty_format_batches;
+use clap::{Args, ValueEnum};
+use datafusion::common::human_readable_size;
+
+use super::environment::{Environment, SessionArgs};
+use super::{describe, stores};
+use crate::functions::table::resolve::vcz_table;
+use crate::scan::report::{ArrayReport, ContigReport, StoreReport};
+
+/// The most contigs, samples and members of a population that are shown to people.
+const SHOWN: usize = 20;
+const SHOWN_SAMPLES: usize = 6;
+
+/// The arguments of `vcz inspect`.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The store: a folder, a zip archive or a URL
+    #[arg(value_name = "STORE")]
+    pub store: String,
+
+    /// Populations of the samples: a TSV or CSV with the columns sample_id and population
+    #[arg(long, value_name = "FILE")]
+    pub populations: Option<String>,
+
+    /// How the facts are printed
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+/// How the facts are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for people; long lists are cut
+    Table,
+    /// One JSON object with everything
+    Json,
+}
+
+/// Runs `vcz inspect`.
+///
+/// # Errors
+/// A message, if the store or the populations file cannot be read.
+pub async fn run(args: InspectArgs) -> Result<(), String> {
+    const TABLE: &str = "store";
+    let failed = |error| describe(&error);
+    let environment = Environment::new(&SessionArgs::defaults(), false).await.map_err(failed)?;
+    stores::register(&environment, TABLE, &args.store, args.populations.as_deref()).await?;
+    let table = vcz_table(&environment.ctx.state(), TABLE).await.map_err(failed)?;
+    let report = StoreReport::of(&table).await;
+    let text = match args.format {
+        Format::Json => serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?,
+        Format::Table => tables(&report).map_err(|error| error.to_string())?,
+    };
+    match writeln!(io::stdout(), "{}", text.trim_end()) {
+        // A pager that was closed has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
+        _ => Ok(()),
+    }
+}
+
+/// Everything for people.
+fn tables(report: &StoreReport) -> Result<String, ArrowError> {
+    let mut text = summary(report)?;
+    for (title, table) in [
+        ("Contigs", contigs(&report.contigs)?),
+        ("Populations", populations(report)?),
+        ("Arrays", arrays(&report.arrays)?),
+    ] {
+        if let Some(table) = table {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\n{title}\n{table}");
+        }
+    }
+    for ((backend, reason), names) in backends(&report.arrays) {
+        let _ = match backend {
+            "none" => writeln!(text, "Not readable: {}: {reason}", names.join(", ")),
+            _ => writeln!(text, "Decoded by {backend}: {} arrays, because {reason}", names.len()),
+        };
+    }
+    for warning in &report.warnings {
+        let _ = writeln!(text, "Warning: {warning}");
+    }
+    Ok(text)
+}
+
+fn summary(report: &StoreReport) -> Result<String, ArrowError> {
+    let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_string());
+    let samples = match some(&report.sample_ids, SHOWN_SAMPLES) {
+        shown if shown.is_empty() => report.samples.to_string(),
+        shown => format!("{}: {shown}", report.samples),
+    };
+    let facts = [
+        ("store", report.location.clone()),
+        ("Zarr format", report.zarr_format.to_string()),
+        ("VCF Zarr version", report.vcf_zarr_version.clone()),
+        ("written by", known(report.source.clone())),
+        ("variants", report.variants.to_string()),
+        ("samples", samples),
+        ("ploidy", report.ploidy.map_or("no genotypes".to_string(), |ploidy| ploidy.to_string())),
+        ("alleles", known(report.alleles.map(|alleles| format!("at most {alleles}")))),
+    ];
+    let (names, values): (Vec<_>, Vec<_>) = facts.into_iter().map(|(name, value)| (name.to_string(), value)).unzip();
+    grid([("", names), (" ", values)])
+}
+
+/// The contigs that have variants, or all of them where that is unknown.
+fn contigs(contigs: &[ContigReport]) -> Result<Option<String>, ArrowError> {
+    let used: Vec<&ContigReport> = contigs.iter().filter(|contig| contig.variants != Some(0)).collect();
+    if contigs.is_empty() {
+        return Ok(None);
+    }
+    let shown = used.get(..SHOWN).unwrap_or(&used);
+    let number = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_string());
+    let mut text = grid([
+        ("contig", shown.iter().map(|contig| contig.name.clone()).collect()),
+        ("length", shown.iter().map(|contig| number(contig.length.map(|n| n.to_string()))).collect()),
+        ("variants", shown.iter().map(|contig| number(contig.variants.map(|n| n.to_string()))).collect()),
+    ])?;
+    let (more, empty) = (used.len() - shown.len(), contigs.len() - used.len());
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more");
+    }
+    if empty > 0 {
+        let _ = writeln!(text, "and {empty} without variants");
+    }
+    Ok(Some(text))
+}
+
+fn populations(report: &StoreReport) -> Result<Option<String>, ArrowError> {
+    let all = &report.populations;
+    if all.is_empty() {
+        return Ok(None);
+    }
+    grid([
+        ("population", all.iter().map(|population| population.name.clone()).collect()),
+        ("samples", all.iter().map(|population| population.samples.to_string()).collect()),
+        ("copies", all.iter().map(|population| population.copies.to_string()).collect()),
+        ("sample ids", all.iter().map(|population| some(&population.sample_ids, SHOWN_SAMPLES)).collect()),
+    ])
+    .map(Some)
+}
+
+fn arrays(arrays: &[ArrayReport]) -> Result<Option<String>, ArrowError> {
+    let size = |bytes: Option<u64>| match bytes.map(usize::try_from) {
+        Some(Ok(bytes)) => human_readable_size(bytes),
+        _ => "unknown".to_string(),
+    };
+    let by = |lengths: &Option<Vec<u64>>| match lengths {
+        Some(lengths) => lengths.iter().map(u64::to_string).collect::<Vec<_>>().join(" × "),
+        None => "unknown".to_string(),
+    };
+    let listed = |items: &Option<Vec<String>>, separator: &str| match items {
+        Some(items) => items.join(separator),
+        None => "unknown".to_string(),
+    };
+    grid([
+        ("array", arrays.iter().map(|array| array.name.clone()).collect()),
+        ("dimensions", arrays.iter().map(|array| listed(&array.dimensions, " × ")).collect()),
+        ("shape", arrays.iter().map(|array| by(&array.shape)).collect()),
+        ("chunks", arrays.iter().map(|array| by(&array.chunks)).collect()),
+        ("type", arrays.iter().map(|array| array.dtype.clone().unwrap_or("unknown".to_string())).collect()),
+        ("codecs", arrays.iter().map(|array| listed(&array.codecs, " → ")).collect()),
+        ("stored", arrays.iter().map(|array| size(array.stored_bytes)).collect()),
+        ("decoded", arrays.iter().map(|array| size(array.decoded_bytes)).collect()),
+        ("backend", arrays.iter().map(|array| array.backend.clone()).collect()),
+    ])
+    .map(Some)
+}
+
+/// The arrays by what decodes them and why.
+fn backends(arrays: &[ArrayReport]) -> BTreeMap<(&str, &str), Vec<&str>> {
+    let mut groups: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for array in arrays {
+        groups.entry((&array.backend, &array.reason)).or_default().push(&array.name);
+    }
+    groups
+}
+
+/// The first `most` items on one line.
+fn some(items: &[String], most: usize) -> String {
+    let mut text = items.get(..most).unwrap_or(items).join(", ");
+    if items.len() > most {
+        text += ", …";
+    }
+    text
+}
+
+/// Columns of text in Arrow's table format.
+fn grid<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<String, ArrowError> {
+    let column = |(name, values): (&str, Vec<String>)| (name.to_string(), Arc::new(StringArray::from(values)) as ArrayRef);
+    let batch = RecordBatch::try_from_iter(columns.map(column))?;
+    Ok(format!("{}\n", pretty_format_batches(&[batch])?))
+}

@@ -1,0 +1,123 @@
+//! The command line: `vcz sql` is the DataFusion CLI with everything of ours registered, `vcz inspect` shows what a store
+//! holds. The top layer: it reads arguments, builds a session, prints; nothing depends on it.
+//!
+//! Results go to standard output, messages and the progress bar to standard error; the exit code is 0 only if everything
+//! that was asked for was done.
+
+mod environment;
+mod inspect;
+mod progress;
+mod sizes;
+mod sql;
+mod stores;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use datafusion::common::DataFusionError;
+
+use crate::error::VczError;
+
+/// SQL for population genetics over VCZ (VCF Zarr) stores.
+#[derive(Debug, Parser)]
+#[command(name = "vcz", version, about, long_about = None)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Query stores with SQL: interactively, or with -c or -f and exit
+    Sql(sql::SqlArgs),
+    /// Show what a store holds: samples, contigs, arrays, how they are stored and what decodes them
+    Inspect(inspect::InspectArgs),
+}
+
+/// Runs `vcz` with the arguments of this process.
+pub async fn run() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let result = match cli.command {
+        Command::Sql(args) => sql::run(args).await,
+        Command::Inspect(args) => inspect::run(args).await,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("Error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Messages go to standard error; what is odd about a store is shown unless `RUST_LOG` says otherwise.
+fn start_log() {
+    let filter = env_logger::Env::default().default_filter_or("error,datafusion_vcz=warn");
+    env_logger::Builder::from_env(filter).format_timestamp(None).format_target(false).init();
+}
+
+/// An error as people read it: ours without DataFusion's wrapping, its own without a backtrace.
+fn describe(error: &DataFusionError) -> String {
+    match error.find_root() {
+        DataFusionError::External(root) if root.is::<VczError>() => root.to_string(),
+        _ => error.strip_backtrace(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn stores_and_commands() {
+        let Command::Sql(args) = parse("vcz sql a.vcz b.vcz.zip -c one -c two --populations p.tsv -q -m 300M").unwrap().command
+        else {
+            panic!("not sql");
+        };
+        assert_eq!(args.stores, ["a.vcz", "b.vcz.zip"]);
+        assert_eq!(args.command, ["one", "two"]);
+        assert_eq!(args.populations.as_deref(), Some("p.tsv"));
+        assert_eq!(args.session.memory_limit, Some(300 << 20));
+        // A store may follow a command: each -c takes one.
+        let Command::Sql(args) = parse("vcz sql -c one a.vcz").unwrap().command else { panic!("not sql") };
+        assert_eq!((args.stores.len(), args.command.len()), (1, 1));
+    }
+
+    #[test]
+    fn refused_arguments() {
+        for line in [
+            "vcz",
+            "vcz sql --populations p.tsv",
+            "vcz sql -b 0",
+            "vcz sql -b many",
+            "vcz sql -m 0",
+            "vcz sql -m 12q",
+            "vcz sql -m -1",
+            "vcz sql -d 99999999999t",
+            "vcz sql -p /no/such/folder",
+            "vcz sql -f /no/such/file",
+            "vcz sql -r /dev/null -c one",
+            "vcz sql --format pdf",
+            "vcz sql --maxrows few",
+            "vcz sql --mem-pool-type lazy",
+            "vcz inspect",
+            "vcz inspect a.vcz b.vcz",
+            "vcz inspect a.vcz --format csv",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let empty = Cli::try_parse_from(["vcz", "sql", "-c", ""]);
+        assert!(empty.is_err());
+    }
+}

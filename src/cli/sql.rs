@@ -1,0 +1,156 @@
+//! `vcz sql`: the DataFusion CLI over stores given on the command line. Statements, printing, the prompt and its history come
+//! from the `datafusion-cli` crate.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use datafusion_cli::DATAFUSION_CLI_VERSION;
+use datafusion_cli::exec::{exec_from_commands, exec_from_files, exec_from_repl};
+use datafusion_cli::object_storage::is_stdin_location;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
+
+use super::environment::{Environment, SessionArgs};
+use super::{describe, progress, stores};
+
+/// The arguments of `vcz sql`.
+#[derive(Debug, Args)]
+pub struct SqlArgs {
+    /// Stores to register, each as the table named after it: 'data/1kg.chr1.vcz.zip' is the table "1kg.chr1"
+    #[arg(value_name = "STORE")]
+    pub stores: Vec<String>,
+
+    /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population
+    #[arg(long, value_name = "FILE", requires = "stores")]
+    pub populations: Option<String>,
+
+    /// Run these statements and exit; may be given several times
+    #[arg(short = 'c', long, value_name = "SQL", value_parser = not_empty)]
+    pub command: Vec<String>,
+
+    /// Run the statements of this file and exit; may be given several times, files come before commands
+    #[arg(short = 'f', long, value_name = "FILE", value_parser = file)]
+    pub file: Vec<String>,
+
+    /// Run this file before the prompt instead of ~/.datafusionrc; may be given several times
+    #[arg(short = 'r', long, value_name = "FILE", value_parser = file, conflicts_with_all = ["file", "command"])]
+    pub rc: Option<Vec<String>>,
+
+    /// How results are printed
+    #[arg(long, value_enum, default_value_t = PrintFormat::Automatic)]
+    pub format: PrintFormat,
+
+    /// Print results only: no times, no numbers of rows, no progress bar
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+
+    /// Most rows that are shown as a table: a number, or 'inf'. Other formats print all rows
+    #[arg(long, value_name = "ROWS", default_value = "40")]
+    pub maxrows: MaxRows,
+
+    /// Highlight the syntax at the prompt
+    #[arg(long)]
+    pub color: bool,
+
+    #[command(flatten)]
+    pub session: SessionArgs,
+}
+
+/// Runs `vcz sql`.
+///
+/// # Errors
+/// A message, if a store cannot be opened, or a statement of -c or -f fails: nothing after it is run.
+pub async fn run(args: SqlArgs) -> Result<(), String> {
+    let names = stores::table_names(&args.stores)?;
+    // Before the folder changes: these are relative to where the command was typed.
+    let scripts: Vec<(String, String)> = args.file.iter().map(|path| script(path)).collect::<Result<_, _>>()?;
+    let startup = startup_files(args.rc.as_deref())?;
+    if let Some(folder) = &args.session.data_path {
+        std::env::set_current_dir(folder).map_err(|error| format!("cannot go to '{}': {error}", folder.display()))?;
+    }
+
+    let at_prompt = args.command.is_empty() && args.file.is_empty();
+    let stdin_is_sql = at_prompt || args.file.iter().any(|path| is_stdin_location(path));
+    let environment = Environment::new(&args.session, stdin_is_sql).await.map_err(|error| describe(&error))?;
+    if at_prompt && !args.quiet {
+        println!("vcz {} (DataFusion CLI {DATAFUSION_CLI_VERSION})", env!("CARGO_PKG_VERSION"));
+    }
+    for (name, location) in names.iter().zip(&args.stores) {
+        stores::register(&environment, name, location, args.populations.as_deref()).await?;
+        if at_prompt && !args.quiet {
+            println!("{location} is the table {}", stores::quoted(name));
+        }
+    }
+    if !args.quiet {
+        progress::start();
+    }
+
+    let mut print = PrintOptions {
+        format: args.format,
+        quiet: args.quiet,
+        maxrows: max_rows(args.format, args.maxrows),
+        color: args.color,
+        instrumented_registry: environment.stores.clone(),
+    };
+    let ctx = &environment.ctx;
+    if at_prompt {
+        if !startup.is_empty() {
+            exec_from_files(ctx, startup, &print).await.map_err(|error| describe(&error))?;
+        }
+        return exec_from_repl(ctx, &mut print).await.map_err(|error| error.to_string());
+    }
+    // `exec_from_files` goes on after an error and ends well; a script is run as one command, which stops and fails.
+    for (path, sql) in scripts {
+        let failed = |error| format!("'{path}': {}", describe(&error));
+        exec_from_commands(ctx, vec![sql], &print).await.map_err(failed)?;
+    }
+    exec_from_commands(ctx, args.command, &print).await.map_err(|error| describe(&error))
+}
+
+/// The limit is for people at a table. In the other formats it would silently cut what another program reads: the CLI crate
+/// collects little more than that many rows whatever the format.
+fn max_rows(format: PrintFormat, asked: MaxRows) -> MaxRows {
+    match format {
+        PrintFormat::Table | PrintFormat::Automatic => asked,
+        _ => MaxRows::Unlimited,
+    }
+}
+
+/// The file's path and text; a first line `#!…` is blanked.
+fn script(path: &str) -> Result<(String, String), String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read '{path}': {error}"))?;
+    let sql = match text.strip_prefix("#!") {
+        Some(rest) => rest.find('\n').map_or_else(String::new, |end| rest.split_at(end).1.to_string()),
+        None => text,
+    };
+    Ok((path.to_string(), sql))
+}
+
+/// The files to run before the prompt, as absolute paths.
+fn startup_files(given: Option<&[String]>) -> Result<Vec<String>, String> {
+    let files: Vec<PathBuf> = match given {
+        Some(files) => files.iter().map(PathBuf::from).collect(),
+        None => {
+            let default = std::env::home_dir().map(|home| home.join(".datafusionrc"));
+            default.into_iter().filter(|path| path.is_file()).collect()
+        }
+    };
+    let absolute = |path: PathBuf| {
+        let path = std::path::absolute(&path).map_err(|error| format!("'{}': {error}", path.display()))?;
+        path.into_os_string().into_string().map_err(|path| format!("the path {path:?} is not UTF-8"))
+    };
+    files.into_iter().map(absolute).collect()
+}
+
+fn file(path: &str) -> Result<String, String> {
+    match Path::new(path) {
+        file if file.is_dir() => Err("it is a folder".to_string()),
+        file if file.exists() => Ok(path.to_string()),
+        _ => Err("there is no such file".to_string()),
+    }
+}
+
+fn not_empty(sql: &str) -> Result<String, String> {
+    if sql.trim().is_empty() { Err("expected a statement".to_string()) } else { Ok(sql.to_string()) }
+}

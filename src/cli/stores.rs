@@ -1,0 +1,145 @@
+//! Stores on the command line become tables: the table's name from the store's, and its registration.
+
+use std::path::Path;
+
+use datafusion_cli::exec::exec_from_commands;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
+
+use super::describe;
+use super::environment::Environment;
+
+/// Endings that are no part of a table's name, the longest first.
+const ENDINGS: [&str; 3] = [".vcz.zip", ".vcz", ".zip"];
+
+/// The table that a store becomes: the last part of its location without `.vcz.zip`, `.vcz` or `.zip`.
+///
+/// # Errors
+/// A message if nothing is left.
+pub fn table_name(location: &str) -> Result<String, String> {
+    let trimmed = if is_url(location) {
+        location.split(['?', '#']).next().unwrap_or(location)
+    } else {
+        location
+    };
+    let trimmed = trimmed.trim_end_matches(['/', std::path::MAIN_SEPARATOR]);
+    let mut file = trimmed.rsplit(['/', std::path::MAIN_SEPARATOR]).next().unwrap_or(trimmed).to_string();
+    if !is_url(location) && matches!(file.as_str(), "" | "." | "..") {
+        let whole = Path::new(location).canonicalize().ok();
+        file = whole.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("").to_string();
+    }
+    let lower = file.to_ascii_lowercase();
+    let ending = ENDINGS.iter().find(|ending| lower.ends_with(**ending)).map_or(0, |ending| ending.len());
+    file.truncate(file.len() - ending);
+    if file.is_empty() || (is_url(location) && trimmed.ends_with("://")) {
+        return Err(format!(
+            "'{location}' has no name to call a table after; use CREATE EXTERNAL TABLE name STORED AS VCZ LOCATION '{location}'"
+        ));
+    }
+    Ok(file)
+}
+
+fn is_url(location: &str) -> bool {
+    location.contains("://")
+}
+
+/// The tables of several stores, in their order.
+///
+/// # Errors
+/// A message if two of them would have the same name.
+pub fn table_names(locations: &[String]) -> Result<Vec<String>, String> {
+    let mut names: Vec<String> = Vec::with_capacity(locations.len());
+    for location in locations {
+        let name = table_name(location)?;
+        if let Some((_, other)) = names.iter().zip(locations).find(|(known, _)| **known == name) {
+            return Err(format!(
+                "'{other}' and '{location}' would both be the table \"{name}\"; give one of them in SQL instead: \
+                 CREATE EXTERNAL TABLE other_name STORED AS VCZ LOCATION '{location}'"
+            ));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Opens the store at `location` as the table `name`.
+///
+/// # Errors
+/// A message that names the store, or the populations file, and what is wrong with it.
+pub async fn register(
+    environment: &Environment,
+    name: &str,
+    location: &str,
+    populations: Option<&str>,
+) -> Result<(), String> {
+    for (what, place) in [("store", Some(location)), ("populations file", populations)] {
+        if let Some(place) = place
+            && !is_url(place)
+            && !Path::new(place).exists()
+        {
+            return Err(format!("there is no {what} '{place}'"));
+        }
+    }
+    // Through the CLI's own CREATE EXTERNAL TABLE, which makes object stores for URLs.
+    let mut sql = format!("CREATE EXTERNAL TABLE {} STORED AS VCZ LOCATION {}", quoted(name), literal(location));
+    if let Some(populations) = populations {
+        sql += &format!(" OPTIONS ('vcz.populations' {})", literal(populations));
+    }
+    let silent = PrintOptions {
+        format: PrintFormat::Automatic,
+        quiet: true,
+        maxrows: MaxRows::Limited(0),
+        color: false,
+        instrumented_registry: environment.stores.clone(),
+    };
+    exec_from_commands(&environment.ctx, vec![sql], &silent).await.map_err(|error| describe(&error))
+}
+
+/// An identifier as SQL takes it whatever is in it.
+pub fn quoted(identifier: &str) -> String {
+    format!("\"{}\"", identifier.replace('"', "\"\""))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let cases = [
+            ("1kg.chr1.vcz.zip", "1kg.chr1"),
+            ("/data/ag/gambX.vcz", "gambX"),
+            ("gambX.vcz/", "gambX"),
+            ("../a.zip", "a"),
+            ("store", "store"),
+            ("Sim.VCZ.ZIP", "Sim"),
+            ("s3://bucket/path/x.y.vcz/", "x.y"),
+            ("https://host/x.vcz.zip?sig=a/b", "x"),
+        ];
+        for (location, name) in cases {
+            assert_eq!(table_name(location).as_deref(), Ok(name), "{location}");
+        }
+        for location in ["", "/", ".vcz", "https://", "s3://bucket/.vcz.zip"] {
+            assert!(table_name(location).is_err(), "{location}");
+        }
+        assert!(table_name(".").is_ok());
+    }
+
+    #[test]
+    fn clashes() {
+        let names = |locations: &[&str]| table_names(&locations.iter().map(|l| l.to_string()).collect::<Vec<_>>());
+        assert_eq!(names(&["a.vcz", "b.vcz"]).unwrap(), ["a", "b"]);
+        let clash = names(&["x/a.vcz", "b.vcz", "y/a.vcz.zip"]).unwrap_err();
+        assert!(clash.contains("x/a.vcz") && clash.contains("y/a.vcz.zip") && clash.contains("\"a\""), "{clash}");
+    }
+
+    #[test]
+    fn quoting() {
+        assert_eq!(quoted("a\"b"), "\"a\"\"b\"");
+        assert_eq!(literal("it's"), "'it''s'");
+    }
+}

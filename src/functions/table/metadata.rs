@@ -1,0 +1,134 @@
+//! What the metadata functions share: a table with a fixed schema whose rows are made from a VCZ table when the query is
+//! planned. Under one file for each function; above [`resolve`](super::resolve) and `scan::report`.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::resolve::{only_table_argument, vcz_table};
+use crate::scan::VczTable;
+
+/// One function: its name, its columns and its rows.
+#[async_trait]
+pub trait Metadata: Debug + Send + Sync + 'static {
+    /// The function's name in SQL.
+    const NAME: &'static str;
+
+    /// The columns, the same for every table.
+    fn schema() -> SchemaRef;
+
+    /// The rows, with all columns of [`Metadata::schema`]. A column at an index that `wanted` refuses may be NULL
+    /// throughout, if it is nullable and finding it costs something.
+    async fn rows(table: &VczTable, wanted: &(dyn Fn(usize) -> bool + Send + Sync)) -> Result<RecordBatch>;
+}
+
+/// A metadata function as DataFusion registers it.
+#[derive(Debug, Default)]
+pub struct MetadataFunction<M>(std::marker::PhantomData<M>);
+
+impl<M: Metadata> MetadataFunction<M> {
+    /// Name and function, as [`all`](super::all) lists them.
+    pub fn entry() -> (&'static str, Arc<dyn TableFunctionImpl>) {
+        (M::NAME, Arc::new(Self(std::marker::PhantomData)))
+    }
+}
+
+impl<M: Metadata> TableFunctionImpl for MetadataFunction<M> {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let table = only_table_argument(M::NAME, args.exprs())?;
+        Ok(Arc::new(MetadataTable::<M> { table, schema: M::schema(), function: std::marker::PhantomData }))
+    }
+}
+
+/// A call of a metadata function: only the argument is kept, the table is opened when the query is planned.
+#[derive(Debug)]
+struct MetadataTable<M> {
+    table: String,
+    schema: SchemaRef,
+    function: std::marker::PhantomData<M>,
+}
+
+#[async_trait]
+impl<M: Metadata> TableProvider for MetadataTable<M> {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let table = vcz_table(state, &self.table)
+            .await
+            .map_err(|error| error.context(format!("{}('{}')", M::NAME, self.table)))?;
+        let wanted = |column: usize| projection.is_none_or(|projection| projection.contains(&column));
+        let mut rows = M::rows(&table, &wanted).await?;
+        if let Some(limit) = limit.filter(|&limit| limit < rows.num_rows()) {
+            rows = rows.slice(0, limit);
+        }
+        let source = MemorySourceConfig::try_new(&[vec![rows]], Arc::clone(&self.schema), projection.cloned())?;
+        Ok(DataSourceExec::from_data_source(source))
+    }
+}
+
+/// Helpers for the columns of metadata tables.
+pub mod columns {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, ListBuilder, StringBuilder, UInt64Builder};
+    use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+
+    /// A list of strings.
+    pub fn string_list() -> DataType {
+        DataType::new_list(DataType::Utf8, true)
+    }
+
+    /// A list of sizes.
+    pub fn size_list() -> DataType {
+        DataType::new_list(DataType::UInt64, true)
+    }
+
+    /// A schema of (name, type, nullable).
+    pub fn schema<const N: usize>(fields: [(&str, DataType, bool); N]) -> SchemaRef {
+        let field = |(name, data_type, nullable)| Field::new(name, data_type, nullable);
+        Arc::new(Schema::new(fields.map(field).to_vec()))
+    }
+
+    /// Lists of strings; `None` is NULL.
+    pub fn string_lists<'a, S: AsRef<str> + 'a>(rows: impl Iterator<Item = Option<&'a [S]>>) -> ArrayRef {
+        let mut builder = ListBuilder::new(StringBuilder::new());
+        for row in rows {
+            for item in row.unwrap_or_default() {
+                builder.values().append_value(item);
+            }
+            builder.append(row.is_some());
+        }
+        Arc::new(builder.finish())
+    }
+
+    /// Lists of sizes; `None` is NULL.
+    pub fn size_lists<'a>(rows: impl Iterator<Item = Option<&'a [u64]>>) -> ArrayRef {
+        let mut builder = ListBuilder::new(UInt64Builder::new());
+        for row in rows {
+            builder.values().append_slice(row.unwrap_or_default());
+            builder.append(row.is_some());
+        }
+        Arc::new(builder.finish())
+    }
+}

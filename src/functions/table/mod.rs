@@ -1,0 +1,32 @@
+//! Table functions: metadata of stores as tables, and the grid of windows. One file a function; `resolve` finds the table they
+//! are about, `metadata` is what those on metadata share. A new one is a new file and a line in [`all`].
+
+mod arrays;
+mod contigs;
+mod genome_windows;
+mod metadata;
+mod populations;
+pub mod resolve;
+mod samples;
+
+use std::sync::Arc;
+
+use datafusion::catalog::TableFunctionImpl;
+
+pub use arrays::Arrays;
+pub use contigs::Contigs;
+pub use genome_windows::GenomeWindows;
+pub use metadata::{Metadata, MetadataFunction};
+pub use populations::Populations;
+pub use samples::Samples;
+
+/// Every function of this folder by its name in SQL.
+pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+    vec![
+        MetadataFunction::<Samples>::entry(),
+        MetadataFunction::<Contigs>::entry(),
+        MetadataFunction::<Populations>::entry(),
+        MetadataFunction::<Arrays>::entry(),
+        ("genome_windows", Arc::new(GenomeWindows::default())),
+    ]
+}

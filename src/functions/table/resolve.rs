@@ -1,0 +1,117 @@
+//! From the first argument of a table function to a VCZ table. Used by every function of this folder.
+//!
+//! A name means what it means in `FROM`: the catalogs of the session are asked, so a path or URL works where the session
+//! opens paths by themselves, and nowhere else (a server that shows registered tables only stays closed).
+
+use std::any::Any;
+use std::sync::Arc;
+
+use datafusion::catalog::{CatalogProviderList, Session, TableProvider};
+use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
+use datafusion::logical_expr::Expr;
+
+use crate::scan::VczTable;
+
+/// The text of argument `position` (0 is the first) of the table function `function`: a string, or a quoted or plain
+/// identifier.
+///
+/// # Errors
+/// A planning error that names the function if there is no such argument, or it is NULL or no string.
+pub fn text_argument(function: &str, exprs: &[Expr], position: usize, what: &str) -> Result<String> {
+    let ordinal = position + 1;
+    let found = match exprs.get(position) {
+        Some(Expr::Literal(value, _)) => match value.try_as_str() {
+            Some(Some(text)) => return Ok(text.to_string()),
+            _ if value.is_null() => "NULL".to_string(),
+            _ => describe(value),
+        },
+        Some(Expr::Column(column)) => {
+            return Ok(match &column.relation {
+                Some(relation) => format!("{relation}.{}", column.name),
+                None => column.name.clone(),
+            });
+        }
+        Some(other) => format!("the expression {other}"),
+        None => "nothing".to_string(),
+    };
+    plan_err!("{function}: argument {ordinal} must be {what} as a string, found {found}")
+}
+
+fn describe(value: &ScalarValue) -> String {
+    format!("{value} ({})", value.data_type())
+}
+
+/// The argument of a function that takes a table and nothing else.
+///
+/// # Errors
+/// A planning error that names the function if there is not exactly one argument, or it is no string.
+pub fn only_table_argument(function: &str, exprs: &[Expr]) -> Result<String> {
+    if exprs.len() > 1 {
+        return plan_err!("{function} takes one argument, a table's name or a path, found {}", exprs.len());
+    }
+    text_argument(function, exprs, 0, "a table's name or a path")
+}
+
+/// The VCZ table that `name` stands for: a registered table (`ag`, `1kg.chr1`, `"1kg.chr1"`, `schema.table`), or the path or
+/// URL of a store where the session opens those.
+///
+/// The name as it stands comes first, so that a table `1kg.chr1` is found without quotes; then its reading as SQL, with
+/// quotes and dots; then the path.
+///
+/// # Errors
+/// A planning error if nothing is found, or what is found is not a VCZ table; whatever opening a path fails with.
+pub async fn vcz_table(state: &dyn Session, name: &str) -> Result<Arc<VczTable>> {
+    let catalogs = state.catalog_list();
+    let keep_case = !state.config_options().sql_parser.enable_ident_normalization;
+    let bare = TableReference::bare(name);
+    let parsed = TableReference::parse_str_normalized(name, keep_case);
+    for reference in [&bare, &parsed] {
+        if let Some(table) = registered(state, &*catalogs, reference).await? {
+            return as_vcz(table, name);
+        }
+    }
+    match find(state, &*catalogs, &bare, false).await? {
+        Some(table) => as_vcz(table, name),
+        None => plan_err!(
+            "no table '{name}', and no store that this session can open there; \
+             register it with CREATE EXTERNAL TABLE … STORED AS VCZ LOCATION …"
+        ),
+    }
+}
+
+/// A table that was registered under this name; paths are not tried.
+async fn registered(
+    state: &dyn Session,
+    catalogs: &dyn CatalogProviderList,
+    reference: &TableReference,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    find(state, catalogs, reference, true).await
+}
+
+/// Asks the catalogs for a table. Providers of paths answer any name, so `must_exist` asks for registration first.
+async fn find(
+    state: &dyn Session,
+    catalogs: &dyn CatalogProviderList,
+    reference: &TableReference,
+    must_exist: bool,
+) -> Result<Option<Arc<dyn TableProvider>>> {
+    let defaults = &state.config_options().catalog;
+    let full = reference.clone().resolve(&defaults.default_catalog, &defaults.default_schema);
+    let schema = catalogs.catalog(&full.catalog).and_then(|catalog| catalog.schema(&full.schema));
+    match schema {
+        Some(schema) if !must_exist || schema.table_exist(&full.table) => schema.table(&full.table).await,
+        _ => Ok(None),
+    }
+}
+
+fn as_vcz(table: Arc<dyn TableProvider>, name: &str) -> Result<Arc<VczTable>> {
+    let kind = table.table_type();
+    let any: Arc<dyn Any + Send + Sync> = table;
+    match any.downcast::<VczTable>() {
+        Ok(table) => Ok(table),
+        Err(_) => plan_err!(
+            "'{name}' is not a VCZ table: it is another kind of table ({kind:?}); \
+             give a table that was created with STORED AS VCZ, or the path of a store"
+        ),
+    }
+}

@@ -1,0 +1,282 @@
+//! What is known of an opened table without reading genotypes: the facts behind the metadata table functions and
+//! `vcz inspect`. Reads metadata only, except for the stored sizes of arrays, which list their chunks.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::dataset::Dataset;
+use super::table::VczTable;
+use crate::codec::CodecChain;
+use crate::counts::SampleSet;
+use crate::store::{ArrayMeta, CodecSpec, Store, ZarrFormat};
+
+/// Arrays whose chunks are listed at the same time; listing is slow only on object stores.
+const CONCURRENT_LISTINGS: usize = 16;
+
+/// A store as a whole. Serialised by `vcz inspect --format json`, so the fields' names are stable.
+#[derive(Debug, Clone, Serialize)]
+pub struct StoreReport {
+    /// The location as the user gave it.
+    pub location: String,
+    /// 2 or 3.
+    pub zarr_format: u8,
+    /// Version of the VCF Zarr specification that the store follows.
+    pub vcf_zarr_version: String,
+    /// The program that wrote the store, where it says so.
+    pub source: Option<String>,
+    /// Number of variants, rows of the table.
+    pub variants: u64,
+    /// Number of samples.
+    pub samples: usize,
+    /// Copies per individual; `None` without genotypes.
+    pub ploidy: Option<usize>,
+    /// Width of `variant_allele`, the number of alleles that are counted; `None` where the store has no such array.
+    pub alleles: Option<u64>,
+    /// What is odd about the store without keeping it from being read.
+    pub warnings: Vec<String>,
+    /// The contigs in the store's order.
+    pub contigs: Vec<ContigReport>,
+    /// The named populations in the order of their file.
+    pub populations: Vec<PopulationReport>,
+    /// Sample ids in column order.
+    pub sample_ids: Vec<String>,
+    /// The arrays by name, those that cannot be read included.
+    pub arrays: Vec<ArrayReport>,
+}
+
+/// A contig.
+#[derive(Debug, Clone, Serialize)]
+pub struct ContigReport {
+    /// The name, as in `variant_contig`.
+    pub name: String,
+    /// Its index in `contig_id`.
+    pub index: usize,
+    /// Length in bases, where the store has it.
+    pub length: Option<i64>,
+    /// Number of variants, where it is known without reading positions.
+    pub variants: Option<u64>,
+}
+
+/// A named population.
+#[derive(Debug, Clone, Serialize)]
+pub struct PopulationReport {
+    /// The name, as functions take it.
+    pub name: String,
+    /// Number of samples.
+    pub samples: usize,
+    /// Number of copies N: samples × ploidy.
+    pub copies: u64,
+    /// The samples' ids in store order.
+    pub sample_ids: Vec<String>,
+}
+
+/// An array. Where its metadata cannot be understood everything but name, backend and reason is unknown.
+#[derive(Debug, Clone, Serialize)]
+pub struct ArrayReport {
+    /// The array's name.
+    pub name: String,
+    /// The dimensions' names; `None` where the store gives none.
+    pub dimensions: Option<Vec<String>>,
+    /// Elements in each dimension.
+    pub shape: Option<Vec<u64>>,
+    /// Elements of a chunk in each dimension.
+    pub chunks: Option<Vec<u64>>,
+    /// The type of an element.
+    pub dtype: Option<String>,
+    /// How a chunk is encoded, in order: each codec with its parameters.
+    pub codecs: Option<Vec<String>>,
+    /// Bytes of the stored chunks; `None` where the place cannot be listed, or it was not asked for.
+    pub stored_bytes: Option<u64>,
+    /// Bytes of the decoded elements; `None` for text of variable length.
+    pub decoded_bytes: Option<u64>,
+    /// What decodes it: `host`, or `none` if nothing can.
+    pub backend: String,
+    /// Why that is so.
+    pub reason: String,
+}
+
+impl StoreReport {
+    /// Collects everything, the stored sizes of arrays included.
+    pub async fn of(table: &VczTable) -> Self {
+        let dataset = table.dataset();
+        let store = dataset.store();
+        let of_genotypes = |axis: usize| store.array("call_genotype").and_then(|array| array.shape.get(axis).copied());
+        Self {
+            location: store.location().to_string(),
+            zarr_format: match store.format() {
+                ZarrFormat::V2 => 2,
+                ZarrFormat::V3 => 3,
+            },
+            vcf_zarr_version: store.version().to_string(),
+            source: store.attributes().get("source").and_then(Value::as_str).map(str::to_string),
+            variants: dataset.n_variants(),
+            samples: dataset.sample_ids().len(),
+            ploidy: of_genotypes(2).and_then(|ploidy| usize::try_from(ploidy).ok()),
+            alleles: store.array("variant_allele").and_then(|array| array.shape.get(1).copied()),
+            warnings: store.warnings().to_vec(),
+            contigs: contigs(dataset),
+            populations: populations(table),
+            sample_ids: dataset.sample_ids().to_vec(),
+            arrays: arrays(store, true).await,
+        }
+    }
+}
+
+/// The contigs in the store's order. Variants are counted where zones are known: from the region index, or because an
+/// earlier query has read the positions.
+pub fn contigs(dataset: &Dataset) -> Vec<ContigReport> {
+    let names = &dataset.names().contigs;
+    let counts = dataset.known_zones().map(|zones| {
+        let mut counts = vec![0u64; names.len()];
+        for zone in &zones.zones {
+            if let Some(count) = counts.get_mut(zone.contig) {
+                *count += zone.rows.end - zone.rows.start;
+            }
+        }
+        counts
+    });
+    let lengths = dataset.contig_lengths();
+    let report = |(index, name): (usize, &String)| ContigReport {
+        name: name.clone(),
+        index,
+        // Writers put 0 or -1 where the header gives no length.
+        length: lengths.and_then(|lengths| lengths.get(index).copied()).filter(|&length| length > 0),
+        variants: counts.as_ref().and_then(|counts| counts.get(index).copied()),
+    };
+    names.iter().enumerate().map(report).collect()
+}
+
+/// The named populations in the order of their file.
+pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
+    let context = table.context();
+    let ids = context.sample_ids();
+    let report = |(name, samples): (&str, &Arc<SampleSet>)| PopulationReport {
+        name: name.to_string(),
+        samples: samples.len(),
+        copies: context.copies(samples),
+        sample_ids: samples.iter().filter_map(|at| ids.get(at as usize).cloned()).collect(),
+    };
+    context.populations().iter().map(report).collect()
+}
+
+/// The arrays by name, those whose metadata cannot be understood included. Stored sizes are looked up only if asked for.
+pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
+    let known: Vec<Arc<ArrayMeta>> = store.arrays().cloned().collect();
+    let known = futures::stream::iter(known).map(|array| async move {
+        // A size that cannot be had is unknown; it is no reason to hide the rest.
+        let stored = if stored_bytes { store.stored_bytes(&array).await.ok().flatten() } else { None };
+        array_report(&array, stored)
+    });
+    let mut reports: Vec<ArrayReport> = known.buffered(CONCURRENT_LISTINGS).collect().await;
+    reports.extend(store.unreadable().iter().map(|(name, reason)| ArrayReport {
+        name: name.clone(),
+        dimensions: None,
+        shape: None,
+        chunks: None,
+        dtype: None,
+        codecs: None,
+        stored_bytes: None,
+        decoded_bytes: None,
+        backend: "none".to_string(),
+        reason: reason.clone(),
+    }));
+    reports.sort_by(|a, b| a.name.cmp(&b.name));
+    reports
+}
+
+fn array_report(array: &ArrayMeta, stored_bytes: Option<u64>) -> ArrayReport {
+    let (backend, reason) = backend_of(array);
+    let element = array.element.size().map(|size| size as u64);
+    ArrayReport {
+        name: array.name.clone(),
+        dimensions: (!array.dimensions.is_empty()).then(|| array.dimensions.clone()),
+        shape: Some(array.shape.clone()),
+        chunks: Some(array.chunks.clone()),
+        dtype: Some(array.element.to_string()),
+        codecs: Some(array.codecs.iter().map(describe_codec).collect()),
+        stored_bytes,
+        decoded_bytes: element.and_then(|size| array.n_elements()?.checked_mul(size)),
+        backend: backend.to_string(),
+        reason,
+    }
+}
+
+/// Which engine decodes an array, and why.
+fn backend_of(array: &ArrayMeta) -> (&'static str, String) {
+    match CodecChain::try_new(array) {
+        Ok(_) => ("host", "this build has no GPU engine".to_string()),
+        Err(reason) => ("none", reason),
+    }
+}
+
+/// A codec with its parameters on one line: `blosc(blocksize=0, clevel=7, cname=zstd, shuffle=bitshuffle)`.
+fn describe_codec(codec: &CodecSpec) -> String {
+    describe_parts(&codec.name, &codec.configuration)
+}
+
+fn describe_parts(name: &str, configuration: &Map<String, Value>) -> String {
+    if configuration.is_empty() {
+        return name.to_string();
+    }
+    let parameter = |(key, value): (&String, &Value)| match (name, key.as_str(), value.as_i64()) {
+        // v2 numbers what v3 names.
+        ("blosc", "shuffle", Some(0)) => "shuffle=noshuffle".to_string(),
+        ("blosc", "shuffle", Some(1)) => "shuffle=shuffle".to_string(),
+        ("blosc", "shuffle", Some(2)) => "shuffle=bitshuffle".to_string(),
+        ("blosc", "shuffle", Some(-1)) => "shuffle=auto".to_string(),
+        _ => format!("{key}={}", describe_value(value)),
+    };
+    let parameters: Vec<String> = configuration.iter().map(parameter).collect();
+    format!("{name}({})", parameters.join(", "))
+}
+
+/// A parameter's value; the codecs inside a shard are shown like those outside.
+fn describe_value(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(describe_value).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(object) => match object.get("name").and_then(Value::as_str) {
+            Some(name) => {
+                let none = Map::new();
+                let configuration = object.get("configuration").and_then(Value::as_object).unwrap_or(&none);
+                describe_parts(name, configuration)
+            }
+            None => value.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn codec(name: &str, configuration: Value) -> CodecSpec {
+        CodecSpec { name: name.to_string(), configuration: configuration.as_object().cloned().unwrap_or_default() }
+    }
+
+    #[test]
+    fn codecs_on_one_line() {
+        assert_eq!(describe_codec(&CodecSpec::named("crc32c")), "crc32c");
+        let blosc = codec("blosc", json!({"cname": "zstd", "clevel": 7, "shuffle": 2, "blocksize": 0}));
+        assert_eq!(describe_codec(&blosc), "blosc(blocksize=0, clevel=7, cname=zstd, shuffle=bitshuffle)");
+        let shard = codec(
+            "sharding_indexed",
+            json!({
+                "chunk_shape": [10, 5],
+                "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+            }),
+        );
+        assert_eq!(
+            describe_codec(&shard),
+            "sharding_indexed(chunk_shape=[10, 5], codecs=[bytes(endian=little), crc32c])"
+        );
+    }
+}
