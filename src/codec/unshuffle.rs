@@ -255,6 +255,7 @@ fn byte_planes_of<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::noise;
     use super::*;
     use proptest::prelude::*;
 
@@ -284,18 +285,6 @@ mod tests {
             }
         }
         out
-    }
-
-    fn noise(len: usize, seed: u64) -> Vec<u8> {
-        let mut state = seed | 1;
-        (0..len)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state as u8
-            })
-            .collect()
     }
 
     proptest! {
