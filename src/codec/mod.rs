@@ -21,6 +21,8 @@ mod sharding;
 mod testing;
 mod transpose;
 mod unshuffle;
+#[cfg(target_arch = "x86_64")]
+mod unshuffle_avx2;
 mod vlen_utf8;
 mod zstd;
 pub mod zstd_frame;
