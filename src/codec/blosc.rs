@@ -467,7 +467,7 @@ pub fn decompress_block(
     let block = buffer.slice(dst.len());
     let result = if shuffle == Shuffle::Bit && header.typesize == 1 {
         decompress_block_planes(header, src, i, block, scratch).map(|planes| {
-            unshuffle::bits_of_planes(planes.n_planes(), block, dst);
+            unshuffle::bits_of_planes(used_planes(&planes, block), block, dst);
         })
     } else {
         decompress_block_raw(header, src, i, block, scratch).map(|()| match shuffle {
@@ -543,6 +543,20 @@ pub fn decompress_block_planes(
     }
     decompress_block_raw(header, src, i, dst, scratch)?;
     Ok(block)
+}
+
+/// Planes of a decompressed block up to the last that is not all zero. Looking costs far less than un-shuffling zeros.
+fn used_planes(planes: &PlaneBlock, block: &[u8]) -> usize {
+    let is_zero = |k: usize| {
+        let plane = block.get(k * planes.plane_len..(k + 1) * planes.plane_len);
+        plane.is_some_and(|plane| {
+            plane
+                .chunks(64)
+                .all(|bytes| bytes.iter().fold(0, |all, byte| all | byte) == 0)
+        })
+    };
+    let n = planes.n_planes();
+    (0..n).rev().find(|k| !is_zero(*k)).map_or(0, |k| k + 1)
 }
 
 /// Decompresses one split into `dst`, which has its decoded length.

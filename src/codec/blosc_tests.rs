@@ -1,60 +1,9 @@
 //! Tests of the Blosc reader against c-blosc itself.
 
-use std::ffi::{CString, c_int, c_void};
-
 use proptest::prelude::*;
 
+use super::super::testing::{Form, c_compress, c_decompress};
 use super::*;
-
-/// How c-blosc is asked to compress.
-#[derive(Debug, Clone)]
-struct Form {
-    compressor: &'static str,
-    shuffle: c_int,
-    level: c_int,
-    typesize: usize,
-    blocksize: usize,
-}
-
-fn c_compress(data: &[u8], form: &Form) -> Vec<u8> {
-    let name = CString::new(form.compressor).unwrap();
-    let mut out = vec![0u8; data.len() + HEADER_LEN];
-    // SAFETY: both buffers are valid for the lengths given, and the name ends in a zero byte.
-    #[allow(unsafe_code)]
-    let written = unsafe {
-        blosc_src::blosc_compress_ctx(
-            form.level,
-            form.shuffle,
-            form.typesize,
-            data.len(),
-            data.as_ptr().cast::<c_void>(),
-            out.as_mut_ptr().cast::<c_void>(),
-            out.len(),
-            name.as_ptr(),
-            form.blocksize,
-            1,
-        )
-    };
-    assert!(written > 0, "{form:?}");
-    out.truncate(written as usize);
-    out
-}
-
-/// c-blosc's own decoding. It trusts the encoded size in the header, so the container must be as long as it says.
-fn c_decompress(src: &[u8], len: usize) -> Option<Vec<u8>> {
-    let mut nbytes = 0usize;
-    let mut out = vec![0x55u8; len];
-    // SAFETY: the container was checked to be as long as its header says; `out` is valid for `len` bytes.
-    #[allow(unsafe_code)]
-    let written = unsafe {
-        let cbuffer = src.as_ptr().cast::<c_void>();
-        if blosc_src::blosc_cbuffer_validate(cbuffer, src.len(), &raw mut nbytes) != 0 {
-            return None;
-        }
-        blosc_src::blosc_decompress_ctx(cbuffer, out.as_mut_ptr().cast::<c_void>(), len, 1)
-    };
-    (written == len as c_int && nbytes == len).then_some(out)
-}
 
 fn form() -> impl Strategy<Value = Form> {
     (

@@ -6,8 +6,31 @@
 
 pub mod blosc;
 mod blosclz;
+mod bytes_codec;
+mod chain;
+mod checksum;
+mod chunk_data;
+mod deflate;
+mod endian;
+mod fixed_text;
+mod lz4;
 mod scratch;
+mod shard_index;
+mod sharding;
+#[cfg(test)]
+mod testing;
+mod transpose;
 mod unshuffle;
+#[cfg(target_arch = "x86_64")]
+mod unshuffle_avx2;
+mod vlen_utf8;
+mod zstd;
 pub mod zstd_frame;
 
+pub use bytes_codec::BytesCodec;
+pub use chain::{CodecChain, Serializer};
+pub use chunk_data::{ChunkData, StringChunk};
 pub use scratch::Scratch;
+pub use shard_index::{IndexLocation, ShardIndex};
+pub use sharding::Sharding;
+pub use transpose::Transpose;

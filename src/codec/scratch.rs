@@ -4,8 +4,8 @@
 
 use std::fmt;
 
+use ::zstd::zstd_safe::{DCtx, get_error_name};
 use flate2::{Decompress, FlushDecompress, Status};
-use zstd::zstd_safe::{DCtx, get_error_name};
 
 /// Reusable buffers and decompression contexts, one per thread. It keeps the largest block and the largest
 /// intermediate buffer that it has seen; [`Scratch::retained_bytes`] says how much that is.
@@ -19,12 +19,15 @@ pub struct Scratch {
     pub(super) frame: Vec<u8>,
     /// Elements before they are transposed or turned into strings.
     pub(super) elements: GrowBuffer,
+    /// An inner chunk of a shard, before it is copied to its place.
+    pub(super) inner: GrowBuffer,
 }
 
 impl Scratch {
     /// Bytes held by the buffers (the contexts, some 150 KB, are not included).
     pub fn retained_bytes(&self) -> usize {
-        self.block.0.capacity() + self.frame.capacity() + self.elements.0.capacity()
+        let buffers = [&self.block.0, &self.frame, &self.elements.0, &self.inner.0];
+        buffers.iter().map(|buffer| buffer.capacity()).sum()
     }
 
     /// Decompresses zstd frames into `dst`; the number of bytes written. Fails if they do not fit.

@@ -6,8 +6,11 @@
 //! define what happens at the ends: bytes after the last whole element stay where they are, and a block whose number
 //! of elements is not a multiple of eight is not bit-shuffled at all.
 //!
-//! The kernels are plain integer code in lanes of `u64`, compiled twice on x86-64: for the baseline and for AVX2,
-//! chosen at run time.
+//! The kernels are plain integer code, that of byte shuffle compiled twice on x86-64: for the baseline and for AVX2, chosen
+//! at run time. Bit rows have kernels of their own for AVX2, in `unshuffle_avx2`.
+
+#[cfg(target_arch = "x86_64")]
+use super::unshuffle_avx2;
 
 /// Elements per step of the wide kernel: four lanes of eight bytes of each bit row.
 const STEP: usize = 256;
@@ -66,18 +69,7 @@ pub(super) fn bits_of_planes(n_planes: usize, planes: &[u8], dst: &mut [u8]) {
     debug_assert!(planes.len() >= n_planes.min(8) * stride);
     match n_planes {
         0 => dst.fill(0),
-        1 => {
-            for (out, a) in dst.chunks_exact_mut(8).zip(&planes[..stride]) {
-                out.copy_from_slice(&SPREAD[usize::from(*a)].to_le_bytes());
-            }
-        }
-        2 => {
-            let (first, second) = planes[..2 * stride].split_at(stride);
-            for ((out, a), b) in dst.chunks_exact_mut(8).zip(first).zip(second) {
-                let word = SPREAD[usize::from(*a)] | SPREAD[usize::from(*b)] << 1;
-                out.copy_from_slice(&word.to_le_bytes());
-            }
-        }
+        1 | 2 => few_planes(n_planes, planes, dst),
         _ => {
             // Rows that are not there are read as this one.
             let mut rows = [&[][..]; 8];
@@ -91,6 +83,31 @@ pub(super) fn bits_of_planes(n_planes: usize, planes: &[u8], dst: &mut [u8]) {
             }
             rows_to_bytes(&rows, dst);
         }
+    }
+}
+
+/// One or two bit rows to bytes; these are what biallelic genotypes without missing calls have.
+fn few_planes(n_planes: usize, planes: &[u8], dst: &mut [u8]) {
+    let stride = dst.len() / 8;
+    let (first, second) = (&planes[..stride], &planes[stride..n_planes * stride]);
+    #[cfg(target_arch = "x86_64")]
+    let done = if unshuffle_avx2::usable() {
+        // SAFETY: the processor has AVX2, which is all that the function asks for.
+        #[allow(unsafe_code)]
+        unsafe {
+            unshuffle_avx2::few_planes(first, second, dst)
+        }
+    } else {
+        0
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let done = 0;
+    for (i, out) in dst.chunks_exact_mut(8).enumerate().skip(done) {
+        let mut word = SPREAD[usize::from(first[i])];
+        if n_planes > 1 {
+            word |= SPREAD[usize::from(second[i])] << 1;
+        }
+        out.copy_from_slice(&word.to_le_bytes());
     }
 }
 
@@ -122,25 +139,17 @@ fn bit_rows(rows: &[u8], stride: usize, skip: usize, out: &mut [u8]) {
 /// Eight bit rows of equal length to eight times as many bytes.
 fn rows_to_bytes(rows: &[&[u8]; 8], out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") {
+    if unshuffle_avx2::usable() {
         // SAFETY: the processor has AVX2, which is all that the function asks for.
         #[allow(unsafe_code)]
-        return unsafe { rows_to_bytes_avx2(rows, out) };
+        let done = unsafe { unshuffle_avx2::rows_to_bytes(rows, out) };
+        return groups_to_bytes(rows, done, out);
     }
     rows_to_bytes_generic(rows, out);
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn rows_to_bytes_avx2(rows: &[&[u8]; 8], out: &mut [u8]) {
-    rows_to_bytes_generic(rows, out);
-}
-
-#[inline(always)]
 fn rows_to_bytes_generic(rows: &[&[u8]; 8], out: &mut [u8]) {
-    let wide = out.len() / STEP;
-    let (head, tail) = out.split_at_mut(wide * STEP);
-    for (t, step) in head.as_chunks_mut::<STEP>().0.iter_mut().enumerate() {
+    for (t, step) in out.as_chunks_mut::<STEP>().0.iter_mut().enumerate() {
         let mut w = [[0u64; 4]; 8];
         for (row, lanes) in rows.iter().zip(&mut w) {
             let bytes = &row[t * 32..t * 32 + 32];
@@ -155,10 +164,15 @@ fn rows_to_bytes_generic(rows: &[&[u8]; 8], out: &mut [u8]) {
             }
         }
     }
-    for (i, group) in tail.chunks_exact_mut(8).enumerate() {
+    groups_to_bytes(rows, out.len() / STEP * STEP / 8, out);
+}
+
+/// The groups of eight elements from `first` on, one at a time.
+fn groups_to_bytes(rows: &[&[u8]; 8], first: usize, out: &mut [u8]) {
+    for (i, group) in out.chunks_exact_mut(8).enumerate().skip(first) {
         let mut word = 0u64;
         for (k, row) in rows.iter().enumerate() {
-            word |= u64::from(row[wide * 32 + i]) << (8 * k);
+            word |= u64::from(row[i]) << (8 * k);
         }
         group.copy_from_slice(&transpose_bits(word).to_le_bytes());
     }
@@ -205,7 +219,7 @@ fn transpose_bits(mut x: u64) -> u64 {
 /// Byte planes to elements; both slices hold the same whole number of elements.
 fn byte_planes(typesize: usize, planes: &[u8], out: &mut [u8]) {
     #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") {
+    if unshuffle_avx2::usable() {
         // SAFETY: the processor has AVX2, which is all that the function asks for.
         #[allow(unsafe_code)]
         return unsafe { byte_planes_avx2(typesize, planes, out) };
@@ -221,30 +235,65 @@ fn byte_planes_avx2(typesize: usize, planes: &[u8], out: &mut [u8]) {
 
 #[inline(always)]
 fn byte_planes_generic(typesize: usize, planes: &[u8], out: &mut [u8]) {
+    let n = out.len() / typesize;
     match typesize {
-        2 => byte_planes_of::<2>(planes, out),
-        4 => byte_planes_of::<4>(planes, out),
-        8 => byte_planes_of::<8>(planes, out),
-        16 => byte_planes_of::<16>(planes, out),
+        2 => byte_planes_of::<2>(planes, n, out),
+        4 => byte_planes_of::<4>(planes, n, out),
+        8 => byte_planes_of::<8>(planes, n, out),
         _ => {
-            let n = out.len() / typesize;
-            for (i, element) in out.chunks_exact_mut(typesize).enumerate() {
-                for (j, byte) in element.iter_mut().enumerate() {
-                    *byte = planes[j * n + i];
+            // Eight, four, two or one byte of each element at a time, through a tile where they lie side by side.
+            let mut tile = [0u8; 8 * STEP];
+            for (start, elements) in (0..n).step_by(STEP).zip(out.chunks_mut(STEP * typesize)) {
+                let mut j = 0;
+                while j < typesize {
+                    let part = &planes[j * n + start..];
+                    let count = elements.len() / typesize;
+                    j += match typesize - j {
+                        8.. => {
+                            byte_planes_of::<8>(part, n, &mut tile[..8 * count]);
+                            scatter::<8>(&tile, typesize, j, elements)
+                        }
+                        4.. => {
+                            byte_planes_of::<4>(part, n, &mut tile[..4 * count]);
+                            scatter::<4>(&tile, typesize, j, elements)
+                        }
+                        2.. => {
+                            byte_planes_of::<2>(part, n, &mut tile[..2 * count]);
+                            scatter::<2>(&tile, typesize, j, elements)
+                        }
+                        _ => scatter::<1>(part, typesize, j, elements),
+                    };
                 }
             }
         }
     }
 }
 
-/// For sizes known when compiling, which the compiler turns into vector code.
+/// Copies parts of `SIZE` bytes to position `at` of each element; returns `SIZE`.
 #[inline(always)]
-fn byte_planes_of<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
+fn scatter<const SIZE: usize>(
+    parts: &[u8],
+    typesize: usize,
+    at: usize,
+    elements: &mut [u8],
+) -> usize {
+    for (element, part) in elements
+        .chunks_exact_mut(typesize)
+        .zip(parts.as_chunks::<SIZE>().0)
+    {
+        element[at..at + SIZE].copy_from_slice(part);
+    }
+    SIZE
+}
+
+/// Byte planes `stride` bytes apart to elements of a size known when compiling, which the compiler turns into vector code.
+#[inline(always)]
+fn byte_planes_of<const SIZE: usize>(planes: &[u8], stride: usize, out: &mut [u8]) {
     let (elements, _) = out.as_chunks_mut::<SIZE>();
     let n = elements.len();
     let mut rows = [&[][..]; SIZE];
     for (j, row) in rows.iter_mut().enumerate() {
-        *row = &planes[j * n..(j + 1) * n];
+        *row = &planes[j * stride..j * stride + n];
     }
     for (i, element) in elements.iter_mut().enumerate() {
         for j in 0..SIZE {
@@ -255,6 +304,7 @@ fn byte_planes_of<const SIZE: usize>(planes: &[u8], out: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::noise;
     use super::*;
     use proptest::prelude::*;
 
@@ -284,18 +334,6 @@ mod tests {
             }
         }
         out
-    }
-
-    fn noise(len: usize, seed: u64) -> Vec<u8> {
-        let mut state = seed | 1;
-        (0..len)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                state as u8
-            })
-            .collect()
     }
 
     proptest! {

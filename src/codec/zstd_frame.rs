@@ -367,8 +367,8 @@ fn short(what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::zstd::zstd_safe::{CCtx, CParameter};
     use proptest::prelude::*;
-    use zstd::zstd_safe::{CCtx, CParameter};
 
     struct Form {
         content_size: bool,
@@ -387,7 +387,7 @@ mod tests {
         context
             .set_parameter(CParameter::ChecksumFlag(form.checksum))
             .unwrap();
-        let mut out = Vec::with_capacity(zstd::zstd_safe::compress_bound(data.len()));
+        let mut out = Vec::with_capacity(::zstd::zstd_safe::compress_bound(data.len()));
         context.compress2(&mut out, data).unwrap();
         out
     }

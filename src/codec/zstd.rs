@@ -1,0 +1,56 @@
+//! The `zstd` codec: one or more Zstandard frames, with or without content size and checksum.
+
+use super::Scratch;
+use super::deflate::growing as read_growing;
+use super::zstd_frame::{FrameSummary, decompress_prefix};
+
+/// No zstd block decodes to more than this.
+const BLOCK_MAX: u64 = 128 * 1024;
+
+/// Decompresses into `dst`, which must be the decoded length.
+pub(super) fn exact(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<(), String> {
+    decompress_prefix(src, dst, dst.len(), scratch).map(|_| ())
+}
+
+/// Decompresses at most `limit` bytes.
+pub(super) fn growing(src: &[u8], limit: usize, scratch: &mut Scratch) -> Result<Vec<u8>, String> {
+    // A frame says how much it holds. That is believed as far as its blocks can hold it.
+    if let Ok(summary) = FrameSummary::parse(src) {
+        let blocks: usize = summary.blocks.iter().sum();
+        let can_hold = (blocks as u64).saturating_mul(BLOCK_MAX).min(limit as u64);
+        let len = summary.header.content_size.filter(|len| *len <= can_hold);
+        if let (Some(Ok(len)), true) = (len.map(usize::try_from), summary.len == src.len()) {
+            let mut out = vec![0; len];
+            exact(src, &mut out, scratch)?;
+            return Ok(out);
+        }
+    }
+    let decoder =
+        ::zstd::stream::read::Decoder::with_buffer(src).map_err(|e| format!("zstd: {e}"))?;
+    read_growing("zstd", decoder, limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_and_without_content_size() {
+        let data = b"AT,ATT,A,*".repeat(30_000);
+        let known = ::zstd::bulk::compress(&data, 3).unwrap();
+        let unknown = ::zstd::stream::encode_all(&data[..], 3).unwrap();
+        let two = [known.clone(), unknown.clone()].concat();
+        let mut scratch = Scratch::default();
+        for (src, n) in [(known, 1), (unknown, 1), (two, 2)] {
+            let mut out = vec![0; n * data.len()];
+            exact(&src, &mut out, &mut scratch).unwrap();
+            assert_eq!(out, data.repeat(n));
+            assert_eq!(growing(&src, out.len(), &mut scratch).unwrap(), out);
+            assert!(growing(&src, out.len() - 1, &mut scratch).is_err());
+            assert!(exact(&src, &mut out[1..], &mut scratch).is_err());
+            assert!(growing(&src[..src.len() - 1], out.len(), &mut scratch).is_err());
+        }
+        assert!(growing(&[], 10, &mut scratch).is_err());
+        assert!(exact(&[], &mut [0], &mut scratch).is_err());
+    }
+}
