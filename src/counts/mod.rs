@@ -1,11 +1,18 @@
 //! Genotypes to allele and genotype counts: sample sets, the request, the reference implementation and the fast host one.
 
+mod bytes;
+mod counter;
+mod lanes;
+mod masks;
 mod near_names;
+mod planes;
 mod populations;
 pub mod reference;
 mod request;
+mod rows;
 mod sample_set;
 
+pub use counter::{CountScratch, Counter};
 pub use near_names::near_names;
 pub use populations::Populations;
 pub use request::{
@@ -13,3 +20,6 @@ pub use request::{
     HOM_REF, MISSING,
 };
 pub use sample_set::{SampleIndex, SampleSet};
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,11 @@ pub struct SampleSet {
 }
 
 impl SampleSet {
+    /// No samples. SQL never gets one: an empty list is an error.
+    pub const EMPTY: Self = Self {
+        indices: Vec::new(),
+    };
+
     /// The set of these samples, in any order; duplicates count once.
     pub fn new(mut indices: Vec<u32>) -> Self {
         indices.sort_unstable();

@@ -1,0 +1,226 @@
+//! Counting on the bit-planes of bit-shuffled Blosc blocks, without un-shuffling them: the path of default VCZ stores.
+//!
+//! A decompressed block of one-byte codes is eight planes, one bit of every code each, eight codes to a byte. Rows straddle
+//! bytes and blocks, so codes are found by their index in the chunk: a block holds codes `[block start, block end)`, and a row
+//! starts at some bit of some byte of each plane, or in an earlier block. Biallelic rows without missing calls have bits in
+//! plane 0 only; and since such blocks end in zeros, which the codec does not even decode, the other planes are known to be
+//! empty without a look. Blocks that are not bit-shuffled (the last, if its length is odd; whole containers) hold plain codes,
+//! which [`bytes`](super::bytes) counts block by block.
+
+use super::bytes::{Codes, Width, count_codes};
+use super::lanes::{Job, Lanes, Level, STRIP};
+use super::reference::bad_code;
+use super::rows::{BadCode, Place, Tally, count_plane0, count_strip};
+use crate::codec::Scratch;
+use crate::codec::blosc::{self, BloscHeader};
+
+/// Whether the blocks of this container can be counted one by one: one-byte elements, and every block starts at a multiple of
+/// eight codes.
+pub(super) fn is_countable(header: &BloscHeader) -> bool {
+    header.typesize() == 1
+        && (header.memcpyed() || header.n_blocks() <= 1 || header.blocksize().is_multiple_of(8))
+}
+
+/// Counts a whole container of one-byte codes into rows that were counted as all reference before. `row_copies` codes are
+/// stored per row, `rows` rows exist.
+///
+/// # Errors
+/// A block that does not decode, or a wanted code of K or more.
+pub(super) fn count_container(
+    level: Level,
+    tally: &mut Tally,
+    header: &BloscHeader,
+    container: &[u8],
+    row_copies: usize,
+    rows: usize,
+    buffers: (&mut Vec<u8>, &mut Scratch, &mut Vec<u8>),
+) -> Result<(), String> {
+    let (block, codec, narrow) = buffers;
+    let wanted = rows.saturating_mul(row_copies);
+    if header.memcpyed() {
+        let bytes = container.get(blosc::HEADER_LEN..).unwrap_or(&[]);
+        return count_codes(
+            level,
+            tally,
+            Codes {
+                bytes,
+                width: Width::One,
+                first: 0,
+                row_copies,
+                rows,
+            },
+            narrow,
+        );
+    }
+    if block.len() < header.blocksize() + STRIP {
+        // Room for whole strips past the end; a fresh allocation, because nothing in it is needed any more.
+        *block = vec![0; header.blocksize() + STRIP];
+    }
+    for i in 0..header.n_blocks() {
+        let first = header.block_range(i).start;
+        if first >= wanted {
+            break; // only padding rows are left
+        }
+        let found = blosc::decompress_block_planes(header, container, i, block, codec)?;
+        if found.bit_planes {
+            level
+                .run(CountBlock {
+                    tally: &mut *tally,
+                    block,
+                    n_planes: found.n_planes(),
+                    plane_len: found.plane_len,
+                    first,
+                    row_copies,
+                    rows,
+                })
+                .map_err(|bad| {
+                    let sample = tally.masks.first_sample + bad.copy / tally.masks.ploidy;
+                    bad_code(bad.row, sample, bad.code.into(), tally.n_alleles)
+                })?;
+        } else {
+            // A plain block's zero tail was not written either.
+            let tail = block.get_mut(found.decoded..found.len).unwrap_or_default();
+            tail.fill(0);
+            let bytes = block.get(..found.len).unwrap_or(&[]);
+            count_codes(
+                level,
+                tally,
+                Codes {
+                    bytes,
+                    width: Width::One,
+                    first,
+                    row_copies,
+                    rows,
+                },
+                narrow,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// One bit-shuffled block.
+struct CountBlock<'a, 't> {
+    tally: &'a mut Tally<'t>,
+    /// The planes from plane 0 on, then anything: whole strips can be read past the end of the last plane.
+    block: &'a [u8],
+    /// Planes that were decoded; the others are zero.
+    n_planes: usize,
+    /// Bytes of one plane.
+    plane_len: usize,
+    /// Index, in the chunk, of the block's first code; a multiple of 8.
+    first: usize,
+    row_copies: usize,
+    rows: usize,
+}
+
+impl Job for CountBlock<'_, '_> {
+    type Output = Result<(), BadCode>;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) -> Result<(), BadCode> {
+        let Self {
+            tally,
+            block,
+            n_planes,
+            plane_len,
+            first,
+            row_copies,
+            rows,
+        } = self;
+        if row_copies == 0 || plane_len == 0 {
+            return Ok(());
+        }
+        let masks = tally.masks;
+        // From the start of each plane to the end of the block, so that whole strips can be loaded; nothing for planes that
+        // have no bit, which need no look at their rows.
+        let mut plane = [&[] as &[u8]; 8];
+        for (k, plane) in plane.iter_mut().enumerate().take(n_planes) {
+            let bytes = block.get(k * plane_len..).unwrap_or(&[]);
+            if k == 0 || !is_zero(l, bytes.get(..plane_len).unwrap_or(bytes)) {
+                *plane = bytes;
+            }
+        }
+        let others = plane.iter().skip(1).any(|plane| !plane.is_empty());
+        let plane0_counts = tally.n_alleles >= 2;
+
+        let rows = first / row_copies..(first + plane_len * 8).div_ceil(row_copies).min(rows);
+        for row in rows {
+            // The row's first copy is bit `phase` of byte `skew` of a plane, counted from the block's first byte; both can be
+            // before it. Bytes of the masks count from there.
+            let start = row * row_copies;
+            let (phase, skipped, skew) = if start >= first {
+                ((start - first) % 8, 0, (start - first) / 8)
+            } else {
+                let before = (first - start).div_ceil(8);
+                (before * 8 - (first - start), before, 0)
+            };
+            let mask_len = (masks.copies() + phase).div_ceil(8);
+            let len = mask_len
+                .saturating_sub(skipped)
+                .min(plane_len.saturating_sub(skew));
+            if len == 0 {
+                continue; // the block holds only padding of this row
+            }
+            let at = Place {
+                row,
+                phase,
+                byte: skipped,
+            };
+            if plane0_counts && (!others || rest_is_zero(l, &plane, skew, len)) {
+                count_plane0(l, tally, at, from(plane[0], skew), len);
+                continue;
+            }
+            let mut done = 0;
+            while done < len {
+                let n = (len - done).min(STRIP);
+                let strips = plane.map(|plane| l.load(from(plane, skew + done), n));
+                let at = Place {
+                    byte: skipped + done,
+                    ..at
+                };
+                count_strip(l, tally, at, &strips)?;
+                done += n;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A plane from byte `start` on; nothing of a plane that is left out, which loads as zeros.
+#[inline(always)]
+fn from(plane: &[u8], start: usize) -> &[u8] {
+    plane.get(start..).unwrap_or(&[])
+}
+
+/// Whether no plane but the lowest has a bit in these bytes. Bits of neighbouring rows in the first and last byte count too,
+/// which only costs time.
+#[inline(always)]
+fn rest_is_zero<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -> bool {
+    let mut done = 0;
+    while done < len {
+        let n = (len - done).min(STRIP);
+        let mut any = l.zero();
+        for plane in planes.iter().skip(1) {
+            if !plane.is_empty() {
+                any = l.or(any, l.load(from(plane, start + done), n));
+            }
+        }
+        if !l.is_zero(any) {
+            return false;
+        }
+        done += n;
+    }
+    true
+}
+
+/// Whether a plane has no bit.
+#[inline(always)]
+fn is_zero<L: Lanes>(l: L, plane: &[u8]) -> bool {
+    plane.chunks(8 * STRIP).all(|bytes| {
+        let any = bytes
+            .chunks(STRIP)
+            .fold(l.zero(), |any, strip| l.or(any, l.load(strip, STRIP)));
+        l.is_zero(any)
+    })
+}

@@ -1,0 +1,353 @@
+//! The counting core: strips of the eight bit-planes of a row to counts of every wanted set.
+//!
+//! Both fast paths end here: [`planes`](super::planes) reads strips straight from bit-shuffled blocks,
+//! [`bytes`](super::bytes) makes them from decoded codes. Invariant: each row was first counted as all reference
+//! ([`Tally::add_all_reference`]), so that a strip only moves the copies that are something else, and a row may come in
+//! several pieces. Bits of a code: planes 0 to 6 are its value if plane 7 is clear; plane 7 means not called, and of those
+//! 0xFE (-2) means no such copy.
+
+use super::lanes::{Lanes, STRIP};
+use super::masks::{ChunkMasks, Slot, UNION};
+use super::request::{ChunkCounts, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
+
+/// The first bit of each pair: the first copies of diploid calls.
+const FIRSTS: u8 = 0x55;
+
+/// Where the counts of one sample chunk go.
+pub(super) struct Tally<'a> {
+    pub(super) masks: &'a ChunkMasks,
+    /// K.
+    pub(super) n_alleles: usize,
+    pub(super) out: &'a mut ChunkCounts,
+}
+
+/// A place in a row: the bit of a byte at which the row starts, and the byte of the row's masks.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) row: usize,
+    pub(super) phase: usize,
+    pub(super) byte: usize,
+}
+
+/// A wanted copy has a code of K or more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BadCode {
+    pub(super) row: usize,
+    /// Index of the copy in the row.
+    pub(super) copy: usize,
+    /// The low byte of the code.
+    pub(super) code: u8,
+}
+
+impl Tally<'_> {
+    /// Counts every row as all reference.
+    pub(super) fn add_all_reference(&mut self, rows: usize) {
+        let ploidy = self.masks.ploidy;
+        let homozygous = if ploidy == 1 { HAPLOID } else { HOM_REF };
+        self.add_uniform(rows, Some(0), homozygous);
+    }
+
+    /// Counts every copy of every row as allele `allele` (`None`: not called), every call as `class`.
+    pub(super) fn add_uniform(&mut self, rows: usize, allele: Option<usize>, class: usize) {
+        for slot in &self.masks.alleles {
+            let (copies, column) = (
+                slot.samples * self.masks.ploidy,
+                self.out.alleles.get_mut(slot.column),
+            );
+            if let (Some(allele), Some(column)) = (allele, column) {
+                add_to_rows(column, self.n_alleles, allele, rows, copies as i32);
+            }
+        }
+        for slot in &self.masks.genotypes {
+            if let Some(column) = self.out.genotypes.get_mut(slot.column) {
+                add_to_rows(column, GENOTYPE_CLASSES, class, rows, slot.samples as i32);
+            }
+        }
+    }
+
+    /// Moves copies of one row from the reference to `allele`, or to none.
+    #[inline(always)]
+    pub(super) fn move_alleles(
+        &mut self,
+        slot: &Slot,
+        row: usize,
+        allele: Option<usize>,
+        copies: i32,
+    ) {
+        if let Some(column) = self.out.alleles.get_mut(slot.column)
+            && let Some(counts) = column.get_mut(row * self.n_alleles..(row + 1) * self.n_alleles)
+        {
+            if let Some(count) = counts.first_mut() {
+                *count -= copies;
+            }
+            if let Some(count) = allele.and_then(|allele| counts.get_mut(allele)) {
+                *count += copies;
+            }
+        }
+    }
+
+    /// The classes of one row of a set.
+    #[inline(always)]
+    pub(super) fn classes(
+        &mut self,
+        slot: &Slot,
+        row: usize,
+    ) -> Option<&mut [i32; GENOTYPE_CLASSES]> {
+        let column = self.out.genotypes.get_mut(slot.column)?;
+        column.as_chunks_mut().0.get_mut(row)
+    }
+}
+
+fn add_to_rows(column: &mut [i32], width: usize, class: usize, rows: usize, n: i32) {
+    for counts in column.chunks_exact_mut(width).take(rows) {
+        if let Some(count) = counts.get_mut(class) {
+            *count += n;
+        }
+    }
+}
+
+/// Counts a piece of a row in which every code is 0 or 1: `plane` starts with the piece's `len` bytes of plane 0, which belong
+/// to the bytes from `at.byte` on of the masks. K is at least 2.
+#[inline(always)]
+pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: &[u8], len: usize) {
+    let masks = tally.masks;
+    for slot in &masks.alleles {
+        let (mut done, stop) = overlap(masks, at, slot, len);
+        let mut counters = l.zero();
+        if masks.is_whole(at.phase, slot.mask) {
+            while done < stop {
+                let bits = l.load(rest(plane, done), stop - done);
+                counters = l.add(counters, l.counters(bits));
+                done += STRIP;
+            }
+        } else {
+            let mask = rest(masks.bits(at.phase, slot.mask), at.byte);
+            while done < stop {
+                let bits = l.load(rest(plane, done), stop - done);
+                let bits = l.and(bits, l.load(rest(mask, done), STRIP));
+                counters = l.add(counters, l.counters(bits));
+                done += STRIP;
+            }
+        }
+        tally.move_alleles(slot, at.row, Some(1), l.sum(counters) as i32);
+    }
+    if masks.ploidy == 2 {
+        let firsts = l.splat(FIRSTS);
+        for slot in &masks.genotypes {
+            let (mut done, stop) = overlap(masks, at, slot, len);
+            let mask = rest(masks.bits(at.phase, slot.mask), at.byte);
+            let (mut hets, mut homs) = (l.zero(), l.zero());
+            while done < stop {
+                let first = l.load(rest(plane, done), stop - done);
+                let second = l.seconds(first);
+                let wanted = l.and(l.load(rest(mask, done), STRIP), firsts);
+                hets = l.add(hets, l.counters(l.and(l.xor(first, second), wanted)));
+                homs = l.add(homs, l.counters(l.and(l.and(first, second), wanted)));
+                done += STRIP;
+            }
+            let (het, hom_alt) = (l.sum(hets) as i32, l.sum(homs) as i32);
+            if let Some(classes) = tally.classes(slot, at.row) {
+                classes[HOM_REF] -= het + hom_alt;
+                classes[HET] += het;
+                classes[HOM_ALT] += hom_alt;
+            }
+        }
+    }
+}
+
+/// The bytes of a piece of `len` bytes that a slot's samples are in; the start is a whole number of strips, so that masks are
+/// read in whole strips.
+#[inline(always)]
+fn overlap(masks: &ChunkMasks, at: Place, slot: &Slot, len: usize) -> (usize, usize) {
+    let span = masks.span(at.phase, slot.mask);
+    (
+        span.start.saturating_sub(at.byte) / STRIP * STRIP,
+        span.end.saturating_sub(at.byte).min(len),
+    )
+}
+
+#[inline(always)]
+fn rest(bytes: &[u8], from: usize) -> &[u8] {
+    bytes.get(from..).unwrap_or(&[])
+}
+
+/// Counts one strip in which every code is 0 or 1, as [`count_plane0`] does; K is at least 2.
+#[inline(always)]
+pub(super) fn count_low_strip<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: L::Strip) {
+    let masks = tally.masks;
+    for slot in &masks.alleles {
+        if let Some(mask) = mask_strip(l, masks, at, slot) {
+            let n = l.count(l.and(plane, mask));
+            tally.move_alleles(slot, at.row, Some(1), n);
+        }
+    }
+    if masks.ploidy == 2 {
+        let second = l.seconds(plane);
+        let firsts = l.splat(FIRSTS);
+        let hets = l.and(l.xor(plane, second), firsts);
+        let homs = l.and(l.and(plane, second), firsts);
+        for slot in &masks.genotypes {
+            if let Some(mask) = mask_strip(l, masks, at, slot) {
+                let (het, hom_alt) = (l.count(l.and(hets, mask)), l.count(l.and(homs, mask)));
+                if let Some(classes) = tally.classes(slot, at.row) {
+                    classes[HOM_REF] -= het + hom_alt;
+                    classes[HET] += het;
+                    classes[HOM_ALT] += hom_alt;
+                }
+            }
+        }
+    }
+}
+
+/// Counts one strip of any codes; `planes` are zero past the piece of the row.
+#[inline(always)]
+pub(super) fn count_strip<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: Place,
+    planes: &[L::Strip; 8],
+) -> Result<(), BadCode> {
+    let masks = tally.masks;
+    let wanted = l.load(
+        masks.bits(at.phase, UNION).get(at.byte..).unwrap_or(&[]),
+        STRIP,
+    );
+    let negative = l.and(planes[7], wanted);
+    let has_negative = !l.is_zero(negative);
+    let called = l.and_not(wanted, negative);
+    // The planes of the wanted, called copies, and which of them are not empty.
+    let mut values = [l.zero(); 7];
+    let mut live = 0u8;
+    for (k, (value, plane)) in values.iter_mut().zip(planes).enumerate() {
+        *value = l.and(*plane, called);
+        live |= u8::from(!l.is_zero(*value)) << k;
+    }
+
+    if has_negative {
+        for slot in &masks.alleles {
+            if let Some(mask) = mask_strip(l, masks, at, slot) {
+                let n = l.count(l.and(negative, mask));
+                tally.move_alleles(slot, at.row, None, n);
+            }
+        }
+    }
+    if !masks.alleles.is_empty() || usize::from(live) >= tally.n_alleles {
+        // Every code that these planes can spell, ascending: the subsets of `live`.
+        let mut code = 0u8;
+        loop {
+            code = code.wrapping_sub(live) & live;
+            if code == 0 {
+                break;
+            }
+            let mut copies = called;
+            for (k, value) in values.iter().enumerate() {
+                if code >> k & 1 == 1 {
+                    copies = l.and(copies, *value);
+                } else if live >> k & 1 == 1 {
+                    copies = l.and_not(copies, *value);
+                }
+            }
+            if l.is_zero(copies) {
+                continue;
+            }
+            if usize::from(code) >= tally.n_alleles {
+                return Err(bad_code(at, &l.store(copies), code));
+            }
+            for slot in &masks.alleles {
+                if let Some(mask) = mask_strip(l, masks, at, slot) {
+                    let n = l.count(l.and(copies, mask));
+                    tally.move_alleles(slot, at.row, Some(code.into()), n);
+                }
+            }
+        }
+    }
+
+    match masks.ploidy {
+        _ if masks.genotypes.is_empty() => {}
+        1 if has_negative => {
+            for slot in &masks.genotypes {
+                if let Some(mask) = mask_strip(l, masks, at, slot) {
+                    let n = l.count(l.and(negative, mask));
+                    if let Some(classes) = tally.classes(slot, at.row) {
+                        classes[HAPLOID] -= n;
+                        classes[MISSING] += n;
+                    }
+                }
+            }
+        }
+        2 => count_pairs(l, tally, at, planes, &values, negative),
+        _ => {} // a ploidy of 3 and more is classed copy by copy, see `bytes`
+    }
+    Ok(())
+}
+
+/// Genotype classes of diploid calls: the two copies of a call are neighbouring bits of one byte.
+#[inline(always)]
+fn count_pairs<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: Place,
+    planes: &[L::Strip; 8],
+    values: &[L::Strip; 7],
+    negative: L::Strip,
+) {
+    let masks = tally.masks;
+    let firsts = l.splat(FIRSTS);
+    let (mut differ, mut alt) = (l.zero(), l.zero());
+    for value in values {
+        differ = l.or(differ, l.xor(*value, l.seconds(*value)));
+        alt = l.or(alt, l.or(*value, l.seconds(*value)));
+    }
+    let none = l.or(negative, l.seconds(negative));
+    let hets = l.and(l.and_not(differ, none), firsts);
+    let homs = l.and(l.and_not(l.and_not(alt, differ), none), firsts);
+    // -2 is 0xFE: every plane but the lowest.
+    let mut fill = l.and_not(negative, planes[0]);
+    for plane in &planes[1..7] {
+        fill = l.and(fill, *plane);
+    }
+    let one_copy = l.or(
+        l.and_not(fill, l.seconds(negative)),
+        l.and_not(l.seconds(fill), negative),
+    );
+    let haploids = l.and(one_copy, firsts);
+    let missings = l.and(l.and_not(none, one_copy), firsts);
+    for slot in &masks.genotypes {
+        if let Some(mask) = mask_strip(l, masks, at, slot) {
+            let [het, hom_alt, haploid, missing] =
+                [hets, homs, haploids, missings].map(|calls| l.count(l.and(calls, mask)));
+            if let Some(classes) = tally.classes(slot, at.row) {
+                classes[HOM_REF] -= het + hom_alt + haploid + missing;
+                classes[HET] += het;
+                classes[HOM_ALT] += hom_alt;
+                classes[HAPLOID] += haploid;
+                classes[MISSING] += missing;
+            }
+        }
+    }
+}
+
+/// The strip of a slot's mask at `at`, if the set has samples there.
+#[inline(always)]
+fn mask_strip<L: Lanes>(l: L, masks: &ChunkMasks, at: Place, slot: &Slot) -> Option<L::Strip> {
+    let span = masks.span(at.phase, slot.mask);
+    if span.start >= at.byte + STRIP || span.end <= at.byte {
+        return None;
+    }
+    let mask = masks.bits(at.phase, slot.mask).get(at.byte..)?;
+    Some(l.load(mask, STRIP))
+}
+
+#[cold]
+fn bad_code(at: Place, copies: &[u8; STRIP], code: u8) -> BadCode {
+    let first = copies
+        .iter()
+        .zip(at.byte..)
+        .find(|(bits, _)| **bits != 0)
+        .map_or(0, |(bits, byte)| byte * 8 + bits.trailing_zeros() as usize);
+    BadCode {
+        row: at.row,
+        copy: first.saturating_sub(at.phase),
+        code,
+    }
+}

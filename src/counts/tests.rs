@@ -1,0 +1,460 @@
+//! Every path against the plain implementation: bytes and bit-planes, on every instruction set of the host.
+
+use std::ffi::{CString, c_int, c_void};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::lanes::Level;
+use super::*;
+use crate::codec::CodecChain;
+use crate::store::{ArrayMeta, ElementType};
+
+/// What a row of genotypes looks like: each has its own path.
+#[derive(Debug, Clone, Copy)]
+enum RowKind {
+    Reference,
+    Biallelic,
+    Multiallelic,
+    Missing,
+    MixedPloidy,
+    Anything,
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    n_samples: usize,
+    ploidy: usize,
+    n_alleles: usize,
+    rows: usize,
+    chunk_samples: usize,
+    chunk_rows: usize,
+    /// A code of K somewhere.
+    bad: bool,
+    dtype: &'static str,
+    kinds: Vec<RowKind>,
+    alleles: Vec<Arc<SampleSet>>,
+    genotypes: Vec<Arc<SampleSet>>,
+    compressor: &'static str,
+    shuffle: c_int,
+    level: c_int,
+    typesize: usize,
+    blocksize: usize,
+    seed: u64,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let kind = prop::sample::select(vec![
+        RowKind::Reference,
+        RowKind::Biallelic,
+        RowKind::Biallelic,
+        RowKind::Multiallelic,
+        RowKind::Missing,
+        RowKind::MixedPloidy,
+        RowKind::Anything,
+    ]);
+    let shape = (
+        prop_oneof![1usize..40, 30usize..400],
+        prop::sample::select(vec![1usize, 2, 2, 2, 3, 4, 5]),
+        prop::sample::select(vec![1usize, 2, 2, 3, 4, 7, 64, 126, 127, 128, 200]),
+        1usize..50,
+        prop_oneof![Just(7usize), 1usize..50, Just(1000)],
+        0usize..4,
+        prop::bool::weighted(0.1),
+        prop::sample::select(vec!["|i1", "|i1", "|i1", "<i2", "<i4", "<i8", ">i2"]),
+    );
+    let form = (
+        prop::sample::select(vec![
+            "blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd", "zstd",
+        ]),
+        prop::sample::select(vec![0, 1, 2, 2, 2]),
+        0..=9,
+        prop::sample::select(vec![1usize, 1, 1, 2, 3]),
+        prop::sample::select(vec![0usize, 0, 128, 136, 160, 1000, 1001, 4096, 10_000]),
+    );
+    (shape, form, prop::collection::vec(kind, 1..6), any::<u64>()).prop_flat_map(
+        |(shape, form, kinds, seed)| {
+            let (n_samples, ploidy, n_alleles, rows, chunk_samples, more_rows, bad, dtype) = shape;
+            let (compressor, shuffle, level, typesize, blocksize) = form;
+            let one = prop_oneof![
+                Just(SampleSet::all(n_samples as u32)),
+                prop::collection::vec(0..n_samples as u32, 1..12).prop_map(SampleSet::new),
+                (0..n_samples as u32, 1..n_samples as u32 + 1).prop_map(move |(from, n)| {
+                    SampleSet::new((from..(from + n).min(n_samples as u32)).collect())
+                }),
+            ];
+            let sets = || prop::collection::vec(one.clone().prop_map(Arc::new), 0..4);
+            (sets(), sets()).prop_map(move |(alleles, genotypes)| Case {
+                n_samples,
+                ploidy,
+                n_alleles,
+                rows,
+                // Few chunks, so that cases stay small.
+                chunk_samples: chunk_samples.max(n_samples / 12),
+                chunk_rows: rows + more_rows,
+                bad,
+                dtype,
+                kinds: kinds.clone(),
+                alleles,
+                genotypes,
+                compressor,
+                shuffle,
+                level,
+                typesize,
+                blocksize,
+                seed,
+            })
+        },
+    )
+}
+
+/// xorshift64*
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % n
+    }
+}
+
+impl Case {
+    fn request(&self) -> CountRequest {
+        CountRequest {
+            alleles: self.alleles.clone(),
+            genotypes: self.genotypes.clone(),
+            n_alleles: self.n_alleles,
+            n_samples: self.n_samples,
+            ploidy: self.ploidy,
+        }
+    }
+
+    /// Largest code of the element type that is below K.
+    fn max_code(&self) -> u64 {
+        let widest = if self.dtype.ends_with('1') {
+            127
+        } else {
+            30_000
+        };
+        (self.n_alleles as u64 - 1).min(widest)
+    }
+
+    fn codes(&self) -> Vec<i64> {
+        let mut noise = Noise(self.seed | 1);
+        let top = self.max_code();
+        let mut codes = Vec::new();
+        for row in 0..self.rows {
+            let kind = self.kinds[row % self.kinds.len()];
+            for _ in 0..self.n_samples {
+                let lost = noise.below(8) == 0;
+                let haploid = noise.below(4) == 0;
+                for copy in 0..self.ploidy {
+                    let alt = (noise.below(4) == 0) as u64;
+                    codes.push(match kind {
+                        RowKind::Reference => 0,
+                        RowKind::Biallelic => alt.min(top) as i64,
+                        RowKind::Multiallelic => (alt * noise.below(top + 1)) as i64,
+                        RowKind::Missing if lost => -1,
+                        RowKind::Missing => alt.min(top) as i64,
+                        RowKind::MixedPloidy if haploid && copy > 0 => -2,
+                        RowKind::MixedPloidy if lost => -1,
+                        RowKind::MixedPloidy => alt.min(top) as i64,
+                        RowKind::Anything => noise.below(top + 6) as i64 - 5,
+                    });
+                }
+            }
+        }
+        if self.bad && self.n_alleles <= 127 {
+            let at = noise.below(codes.len() as u64) as usize;
+            codes[at] = self.n_alleles as i64;
+        }
+        codes
+    }
+
+    fn encode(&self, codes: impl Iterator<Item = i64>) -> Vec<u8> {
+        match self.dtype {
+            "|i1" => codes.map(|c| c as i8 as u8).collect(),
+            "<i2" => codes.flat_map(|c| (c as i16).to_le_bytes()).collect(),
+            ">i2" => codes.flat_map(|c| (c as i16).to_be_bytes()).collect(),
+            "<i4" => codes.flat_map(|c| (c as i32).to_le_bytes()).collect(),
+            "<i8" => codes.flat_map(|c| c.to_le_bytes()).collect(),
+            other => unreachable!("{other}"),
+        }
+    }
+
+    /// One chunk with padding that must not be read: codes that are too large, and negative ones.
+    fn chunk(&self, codes: &[i64], chunk: usize) -> Vec<u8> {
+        let mut padded = Vec::new();
+        for row in 0..self.chunk_rows {
+            for s in chunk * self.chunk_samples..(chunk + 1) * self.chunk_samples {
+                for copy in 0..self.ploidy {
+                    let inside = row < self.rows && s < self.n_samples;
+                    padded.push(if inside {
+                        codes[(row * self.n_samples + s) * self.ploidy + copy]
+                    } else {
+                        [127, -2, 0, -1][(row + s + copy) % 4]
+                    });
+                }
+            }
+        }
+        c_blosc(&self.encode(padded.into_iter()), self)
+    }
+
+    fn array(&self) -> ArrayMeta {
+        let zarray = json!({
+            "zarr_format": 2, "shape": [self.rows, self.n_samples, self.ploidy],
+            "chunks": [self.chunk_rows, self.chunk_samples, self.ploidy],
+            "dtype": self.dtype, "fill_value": null, "order": "C", "filters": null,
+            "compressor": {"id": "blosc", "cname": self.compressor, "clevel": self.level,
+                           "shuffle": self.shuffle, "blocksize": self.blocksize},
+        });
+        ArrayMeta::from_v2("call_genotype", &zarray, None).unwrap()
+    }
+
+    /// Counts through encoded chunks.
+    fn by_chunks(&self, level: Level, codes: &[i64]) -> Result<ChunkCounts, String> {
+        let array = self.array();
+        let chain = CodecChain::try_new(&array).unwrap();
+        let counter = Counter::with_level(self.request(), self.chunk_samples, level)?;
+        let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+        out.reset(counter.request(), self.rows)?;
+        for &chunk in counter.wanted_sample_chunks() {
+            let encoded = self.chunk(codes, chunk);
+            counter.add_chunk(
+                &chain,
+                &array,
+                Some(&encoded),
+                chunk,
+                self.rows,
+                &mut out,
+                &mut scratch,
+            )?;
+        }
+        Ok(out)
+    }
+
+    /// Counts a decoded matrix.
+    fn by_matrix(&self, level: Level, codes: &[i64]) -> Result<ChunkCounts, String> {
+        let (elements, element): (Vec<u8>, _) = match self.dtype {
+            "|i1" => (
+                codes.iter().map(|&c| c as i8 as u8).collect(),
+                ElementType::Int8,
+            ),
+            "<i2" | ">i2" => (
+                codes
+                    .iter()
+                    .flat_map(|&c| (c as i16).to_ne_bytes())
+                    .collect(),
+                ElementType::Int16,
+            ),
+            "<i4" => (
+                codes
+                    .iter()
+                    .flat_map(|&c| (c as i32).to_ne_bytes())
+                    .collect(),
+                ElementType::Int32,
+            ),
+            _ => (
+                codes.iter().flat_map(|&c| c.to_ne_bytes()).collect(),
+                ElementType::Int64,
+            ),
+        };
+        let counter = Counter::with_level(self.request(), self.chunk_samples, level)?;
+        let mut out = ChunkCounts::default();
+        out.reset(counter.request(), self.rows)?;
+        counter.add_dense(&elements, element, self.rows, &mut out)?;
+        Ok(out)
+    }
+}
+
+fn c_blosc(data: &[u8], case: &Case) -> Vec<u8> {
+    let name = CString::new(case.compressor).unwrap();
+    let mut out = vec![0u8; data.len() + 16];
+    // SAFETY: both buffers are valid for the lengths given, and the name ends in a zero byte.
+    #[allow(unsafe_code)]
+    let written = unsafe {
+        blosc_src::blosc_compress_ctx(
+            case.level,
+            case.shuffle,
+            case.typesize,
+            data.len(),
+            data.as_ptr().cast::<c_void>(),
+            out.as_mut_ptr().cast::<c_void>(),
+            out.len(),
+            name.as_ptr(),
+            case.blocksize,
+            1,
+        )
+    };
+    assert!(written > 0);
+    out.truncate(written as usize);
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #[test]
+    fn every_path_equals_the_reference(case in case()) {
+        let codes = case.codes();
+        let expected = reference::count(&case.request(), &codes, case.rows);
+        for level in Level::available() {
+            for (path, found) in [
+                ("chunks", case.by_chunks(level, &codes)),
+                ("matrix", case.by_matrix(level, &codes)),
+            ] {
+                match (&found, &expected) {
+                    // There is at most one bad code, so the messages are the same.
+                    (Ok(found), Ok(expected)) => prop_assert_eq!(found, expected, "{} {:?}", path, level),
+                    (Err(found), Err(expected)) => prop_assert_eq!(found, expected, "{} {:?}", path, level),
+                    _ => prop_assert!(false, "{path} {level:?}: {found:?}, expected {expected:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_never_panic(case in case(), damage in prop::collection::vec((any::<u16>(), any::<u8>()), 1..6), cut in any::<u16>()) {
+        let codes = case.codes();
+        let array = case.array();
+        let chain = CodecChain::try_new(&array).unwrap();
+        let counter = Counter::try_new(case.request(), case.chunk_samples).unwrap();
+        let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+        for &chunk in counter.wanted_sample_chunks().iter().take(2) {
+            let mut encoded = case.chunk(&codes, chunk);
+            for (at, byte) in &damage {
+                let at = *at as usize % encoded.len();
+                encoded[at] = *byte;
+            }
+            if cut % 2 == 0 {
+                encoded.truncate(cut as usize % (encoded.len() + 1));
+            }
+            out.reset(counter.request(), case.rows).unwrap();
+            let _ = counter.add_chunk(&chain, &array, Some(&encoded), chunk, case.rows, &mut out, &mut scratch);
+        }
+    }
+}
+
+/// A small store with a given fill value and padded ploidy.
+fn small_array(fill: i64, dtype: &str, ploidy: usize) -> ArrayMeta {
+    let zarray = json!({
+        "zarr_format": 2, "shape": [3, 5, ploidy], "chunks": [4, 2, 2], "dtype": dtype,
+        "fill_value": fill, "order": "C", "filters": null, "compressor": null,
+    });
+    ArrayMeta::from_v2("call_genotype", &zarray, None).unwrap()
+}
+
+#[test]
+fn absent_chunks_are_counted_from_the_fill_value() {
+    for ploidy in [1, 2] {
+        for (fill, dtype) in [
+            (0, "|i1"),
+            (-1, "|i1"),
+            (-2, "<i2"),
+            (1, "<i4"),
+            (2, "|i1"),
+            (3, "<i2"),
+        ] {
+            let request = CountRequest {
+                alleles: vec![
+                    Arc::new(SampleSet::all(5)),
+                    Arc::new(SampleSet::new(vec![4])),
+                ],
+                genotypes: vec![Arc::new(SampleSet::new(vec![0, 4]))],
+                n_alleles: 3,
+                n_samples: 5,
+                ploidy,
+            };
+            let array = small_array(fill, dtype, ploidy);
+            let chain = CodecChain::try_new(&array).unwrap();
+            let counter = Counter::try_new(request.clone(), 2).unwrap();
+            assert_eq!(counter.wanted_sample_chunks(), [0, 1, 2]);
+            let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+            out.reset(&request, 3).unwrap();
+            let found = (0..3).try_for_each(|chunk| {
+                counter.add_chunk(&chain, &array, None, chunk, 3, &mut out, &mut scratch)
+            });
+            let expected = reference::count(&request, &vec![fill; 3 * 5 * ploidy], 3);
+            match expected {
+                Ok(expected) => assert_eq!((found, &out), (Ok(()), &expected), "{fill} {ploidy}"),
+                Err(message) => assert!(found.unwrap_err().ends_with(&message), "{fill}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_are_stored_with_more_copies_are_counted_without_them() {
+    // Ploidy 1 in chunks of 2 copies: every second code is padding.
+    let array = small_array(0, "|i1", 1);
+    let chain = CodecChain::try_new(&array).unwrap();
+    let request = CountRequest {
+        alleles: vec![Arc::new(SampleSet::all(5))],
+        genotypes: vec![Arc::new(SampleSet::all(5))],
+        n_alleles: 2,
+        n_samples: 5,
+        ploidy: 1,
+    };
+    let counter = Counter::try_new(request, 2).unwrap();
+    let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+    out.reset(counter.request(), 3).unwrap();
+    let row = [1u8, 99, 0xff, 99];
+    counter
+        .add_chunk(
+            &chain,
+            &array,
+            Some(&row.repeat(4)),
+            1,
+            3,
+            &mut out,
+            &mut scratch,
+        )
+        .unwrap();
+    assert_eq!(out.alleles, [vec![0, 1, 0, 1, 0, 1]]);
+    assert_eq!(out.genotypes, [[0, 0, 0, 1, 1].repeat(3)]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let request = CountRequest {
+        alleles: vec![Arc::new(SampleSet::all(5))],
+        genotypes: vec![],
+        n_alleles: 2,
+        n_samples: 5,
+        ploidy: 2,
+    };
+    assert!(Counter::try_new(request.clone(), 0).is_err());
+    let counter = Counter::try_new(request.clone(), 2).unwrap();
+    let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+    let array = small_array(0, "|i1", 2);
+    let chain = CodecChain::try_new(&array).unwrap();
+    let mut add = |array: &ArrayMeta, chunk, rows, out: &mut ChunkCounts| {
+        counter.add_chunk(&chain, array, None, chunk, rows, out, &mut scratch)
+    };
+    assert!(add(&array, 0, 3, &mut out).unwrap_err().contains("reset"));
+    out.reset(&request, 9).unwrap();
+    assert!(
+        add(&array, 3, 3, &mut out)
+            .unwrap_err()
+            .contains("sample chunk 3")
+    );
+    assert!(add(&array, 0, 5, &mut out).unwrap_err().contains("5 rows"));
+    assert!(
+        add(&small_array(0, "|u1", 2), 0, 3, &mut out)
+            .unwrap_err()
+            .contains("uint8")
+    );
+    assert!(
+        add(&small_array(0, "|i1", 1), 0, 3, &mut out)
+            .unwrap_err()
+            .contains("found shape")
+    );
+    assert!(
+        counter
+            .add_dense(&[0; 9], ElementType::Int8, 1, &mut out)
+            .unwrap_err()
+            .contains("found 9 bytes")
+    );
+}
