@@ -2,3 +2,4 @@
 pub mod counts_arg;
 pub mod mask;
 pub mod numeric;
+pub mod scalar;
