@@ -36,7 +36,9 @@ impl Form {
 
 /// Whether `data_type` is that of `call_genotype`: for each sample, the codes of its copies.
 pub(crate) fn is_genotypes(data_type: &DataType) -> bool {
-    let DataType::FixedSizeList(sample, _) = data_type else { return false };
+    let DataType::FixedSizeList(sample, _) = data_type else {
+        return false;
+    };
     matches!(sample.data_type(), DataType::FixedSizeList(copy, _) if copy.data_type().is_integer())
 }
 
@@ -84,7 +86,11 @@ pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
         return plan_err!("{name} needs arguments: {usage}");
     };
     let form = if is_genotypes(first) {
-        let named = rest.iter().take(D::COUNTS).take_while(|other| is_population(other)).count();
+        let named = rest
+            .iter()
+            .take(D::COUNTS)
+            .take_while(|other| is_population(other))
+            .count();
         if D::COUNTS == 2 && named < 2 {
             return plan_err!(
                 "{name} compares two populations, so call_genotype must be followed by two (each \
@@ -123,9 +129,10 @@ pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
             );
         }
     }
-    if let Some(missing) = D::NUMBERS.get(numbers.len()).filter(|_| {
-        numbers.len() + D::OPTIONAL < D::NUMBERS.len()
-    }) {
+    if let Some(missing) = D::NUMBERS
+        .get(numbers.len())
+        .filter(|_| numbers.len() + D::OPTIONAL < D::NUMBERS.len())
+    {
         return plan_err!("{name}: {missing} is missing: {usage}");
     }
     Ok(form)
@@ -138,7 +145,13 @@ pub(crate) fn coerce<D: Definition>(types: &[DataType]) -> Result<Vec<DataType>>
     Ok(types
         .iter()
         .enumerate()
-        .map(|(at, other)| if at < numbers_at { other.clone() } else { DataType::Int64 })
+        .map(|(at, other)| {
+            if at < numbers_at {
+                other.clone()
+            } else {
+                DataType::Int64
+            }
+        })
         .collect())
 }
 

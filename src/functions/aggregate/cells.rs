@@ -33,8 +33,10 @@ pub(crate) trait SiteCells: Debug + Send + Sync + 'static {
     fn is_valid(&self, cell: Self::Key) -> bool;
     /// The values of groups, one row each.
     fn evaluate(&mut self, groups: &[Histogram<Self::Key>]) -> Result<ArrayRef>;
-    /// Fails where the result for this many groups would be too large.
-    fn check_groups(&self, groups: usize) -> Result<()>;
+    /// Fails, before any row is looked at, where this many groups are too many.
+    fn check_groups(&self, _groups: usize) -> Result<()> {
+        Ok(())
+    }
     /// Bytes on the heap, of the tables kept.
     fn heap_size(&self) -> usize {
         0
@@ -64,7 +66,11 @@ impl<K: Key> Saver<K> {
     fn new(rows: usize, cells: usize) -> Self {
         let mut offsets = Vec::with_capacity(rows + 1);
         offsets.push(0);
-        Self { offsets, cells: Vec::with_capacity(cells), counts: Vec::with_capacity(cells) }
+        Self {
+            offsets,
+            cells: Vec::with_capacity(cells),
+            counts: Vec::with_capacity(cells),
+        }
     }
 
     fn push(&mut self, cell: K, count: i64) {
@@ -91,9 +97,13 @@ impl<K: Key> Saver<K> {
             Arc::new(ListArray::new(field, offsets.clone(), values, None))
         };
         let word = |at| UInt64Array::from_iter_values(self.cells.iter().map(|cell| cell.word(at)));
-        let mut columns: Vec<ArrayRef> =
-            (0..K::WORDS).map(|at| list(DataType::UInt64, Arc::new(word(at)))).collect();
-        columns.push(list(DataType::Int64, Arc::new(Int64Array::from(self.counts))));
+        let mut columns: Vec<ArrayRef> = (0..K::WORDS)
+            .map(|at| list(DataType::UInt64, Arc::new(word(at))))
+            .collect();
+        columns.push(list(
+            DataType::Int64,
+            Arc::new(Int64Array::from(self.counts)),
+        ));
         columns
     }
 }
@@ -125,7 +135,9 @@ impl<T: SiteCells> Statistic for CellsOf<T> {
     fn state_columns() -> Vec<(String, DataType)> {
         let list = |item| DataType::List(Arc::new(Field::new_list_field(item, true)));
         let words = (0..T::Key::WORDS).map(|i| (format!("cell{i}"), list(DataType::UInt64)));
-        words.chain([("sites".to_string(), list(DataType::Int64))]).collect()
+        words
+            .chain([("sites".to_string(), list(DataType::Int64))])
+            .collect()
     }
 
     fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>> {
@@ -220,7 +232,8 @@ impl<T: SiteCells> Statistic for CellsOf<T> {
     ) -> Result<Vec<ArrayRef>> {
         let mut saver = Saver::new(input.len(), input.len());
         for row in 0..input.len() {
-            if kept(row) && !input.is_null(row)
+            if kept(row)
+                && !input.is_null(row)
                 && let Some(cell) = self.0.cell(input, row)?
             {
                 saver.push(cell, 1);

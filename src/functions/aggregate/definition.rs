@@ -128,16 +128,16 @@ impl Call {
 
 /// Starts a function's documentation.
 pub(crate) fn document(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
-    let section = DocSection { include: true, label: "Population genetics", description: None };
+    let section = DocSection {
+        include: true,
+        label: "Population genetics",
+        description: None,
+    };
     Documentation::builder(section, description, syntax).with_sql_example(example)
 }
 
 /// Documents the counts argument of a function that takes one.
-pub(crate) fn document_one(
-    description: &str,
-    syntax: &str,
-    example: &str,
-) -> DocumentationBuilder {
+pub(crate) fn document_one(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
     document(description, syntax, example).with_argument(
         "ac",
         "Allele counts of a site (a list of integers; NULL is skipped), as allele_counts gives \
@@ -146,16 +146,15 @@ pub(crate) fn document_one(
 }
 
 /// Documents the counts arguments of a function that takes two.
-pub(crate) fn document_two(
-    description: &str,
-    syntax: &str,
-    example: &str,
-) -> DocumentationBuilder {
+pub(crate) fn document_two(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
     document(description, syntax, example)
         .with_argument(
             "ac1",
             "Allele counts of a site in the first population (a list of integers; NULL is \
              skipped); or, in place of both counts, call_genotype and then two populations.",
         )
-        .with_argument("ac2", "Allele counts of the same site in the second population.")
+        .with_argument(
+            "ac2",
+            "Allele counts of the same site in the second population.",
+        )
 }

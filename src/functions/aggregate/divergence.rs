@@ -25,7 +25,10 @@ impl SiteSums<1, 0> for Divergence {
     #[inline]
     fn site(sites: &Pair<'_>, row: usize) -> Option<Site<1, 0>> {
         let term = site_divergence(sites.0.row(row), sites.1.row(row))?;
-        Some(Site { terms: [term], counts: [] })
+        Some(Site {
+            terms: [term],
+            counts: [],
+        })
     }
 
     fn finish(&self, sums: &Sums<1, 0>) -> Option<f64> {
@@ -61,5 +64,24 @@ impl Definition for Divergence {
         .with_related_udf("diversity")
         .with_related_udf("fst_hudson")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, counts};
+
+    #[test]
+    fn by_hand() {
+        // 1 - (3·1 + 1·1)/(4·2) = 1/2; no allele in common: 1; no calls in the second: no site.
+        let first = counts(&[Some(vec![3, 1]), Some(vec![2]), Some(vec![2]), None]);
+        let second = counts(&[
+            Some(vec![1, 1]),
+            Some(vec![0, 2]),
+            Some(vec![0]),
+            Some(vec![1]),
+        ]);
+        let call = Call::new("divergence", &[None, None], &[]).unwrap();
+        assert_eq!(call.value(&[first, second]).unwrap(), 1.5.into());
     }
 }

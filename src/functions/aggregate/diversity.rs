@@ -25,7 +25,10 @@ impl SiteSums<1, 0> for Diversity {
 
     #[inline]
     fn site(sites: &CountsView<'_>, row: usize) -> Option<Site<1, 0>> {
-        site_diversity(sites.row(row)).map(|term| Site { terms: [term], counts: [] })
+        site_diversity(sites.row(row)).map(|term| Site {
+            terms: [term],
+            counts: [],
+        })
     }
 
     fn finish(&self, sums: &Sums<1, 0>) -> Option<f64> {
@@ -61,5 +64,25 @@ impl Definition for Diversity {
         .with_related_udf("theta_w")
         .with_related_udf("divergence")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, counts};
+
+    #[test]
+    fn by_hand() {
+        // 1 - (3·2)/(4·3) = 1/2; three alleles 1 - 2/(4·3) = 5/6; one copy: no site.
+        let column = counts(&[
+            Some(vec![3, 1]),
+            Some(vec![2, 1, 1]),
+            Some(vec![1, 0]),
+            None,
+            Some(vec![]),
+        ]);
+        let call = Call::new("diversity", &[None], &[]).unwrap();
+        let value = call.value(&[column]).unwrap();
+        assert_eq!(value, (0.5 + 5.0 / 6.0).into());
     }
 }

@@ -131,7 +131,9 @@ impl Statistic for Exact {
     }
 
     fn evaluate(&mut self, states: &[LazySum]) -> Result<ArrayRef> {
-        let sums = states.iter().map(|state| state.0.as_ref().map_or(0.0, Sum::to_f64));
+        let sums = states
+            .iter()
+            .map(|state| state.0.as_ref().map_or(0.0, Sum::to_f64));
         Ok(Arc::new(Float64Array::from_iter_values(sums)))
     }
 }
@@ -156,7 +158,10 @@ impl ExactSum {
         )
         .with_argument("x", "Any number; it is cast to Float64.")
         .build();
-        Self { signature: Signature::user_defined(Volatility::Immutable), documentation }
+        Self {
+            signature: Signature::user_defined(Volatility::Immutable),
+            documentation,
+        }
     }
 
     fn check(args: &AccumulatorArgs) -> Result<()> {
@@ -246,5 +251,32 @@ impl AggregateUDFImpl for ExactSum {
 
     fn documentation(&self) -> Option<&Documentation> {
         Some(&self.documentation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::aggregate::harness::Call;
+
+    fn sum(numbers: &[Option<f64>]) -> ScalarValue {
+        let call = Call::on(
+            "exact_sum",
+            vec![Field::new("x", DataType::Float64, true)],
+            &[],
+        );
+        call.unwrap()
+            .value(&[Arc::new(Float64Array::from(numbers.to_vec()))])
+            .unwrap()
+    }
+
+    #[test]
+    fn rounds_once() {
+        assert_eq!(
+            sum(&[Some(1e300), Some(1.0), None, Some(-1e300)]),
+            1.0.into()
+        );
+        assert_eq!(sum(&[Some(0.1); 10]), 1.0.into());
+        assert_eq!(sum(&[None]), 0.0.into());
     }
 }

@@ -26,7 +26,10 @@ impl SiteSums<2, 0> for FstHudson {
     #[inline]
     fn site(sites: &Pair<'_>, row: usize) -> Option<Site<2, 0>> {
         let (numerator, denominator) = fst_hudson_terms(sites.0.row(row), sites.1.row(row))?;
-        Some(Site { terms: [numerator, denominator], counts: [] })
+        Some(Site {
+            terms: [numerator, denominator],
+            counts: [],
+        })
     }
 
     fn finish(&self, sums: &Sums<2, 0>) -> Option<f64> {
@@ -60,5 +63,34 @@ impl Definition for FstHudson {
         .with_related_udf("divergence")
         .with_related_udf("diversity")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, sites};
+
+    #[test]
+    fn by_hand() {
+        // Fixed for different alleles: 1 over 1. Alike: (1/2 - 2/3) over 1/2. The third has n1 = 1.
+        let first = sites(&[[4, 0], [2, 2], [1, 0]]);
+        let second = sites(&[[0, 4], [2, 2], [0, 4]]);
+        let call = Call::new("fst_hudson", &[None, None], &[]).unwrap();
+        let value = call.value(&[first, second]).unwrap();
+        let datafusion::common::ScalarValue::Float64(Some(value)) = value else {
+            panic!()
+        };
+        assert!((value - (1.0 - 1.0 / 6.0) / 1.5).abs() < 1e-15);
+    }
+
+    #[test]
+    fn no_divergence_is_null() {
+        let fixed = sites(&[[4, 0], [4, 0]]);
+        let call = Call::new("fst_hudson", &[None, None], &[]).unwrap();
+        assert!(
+            call.value(&[std::sync::Arc::clone(&fixed), fixed])
+                .unwrap()
+                .is_null()
+        );
     }
 }

@@ -23,8 +23,14 @@ fn item_field(values: &ArrayRef) -> FieldRef {
 
 /// Cells of `groups` grids of `rows` × `columns`, if that is below `limit`.
 pub(crate) fn cells_within(limit: u64, rows: u64, columns: u64, groups: usize) -> Option<usize> {
-    let cells = rows.checked_mul(columns)?.checked_mul(u64::try_from(groups).ok()?)?;
-    if cells > limit { None } else { usize::try_from(cells).ok() }
+    let cells = rows
+        .checked_mul(columns)?
+        .checked_mul(u64::try_from(groups).ok()?)?;
+    if cells > limit {
+        None
+    } else {
+        usize::try_from(cells).ok()
+    }
 }
 
 /// `len` zeros, or an error where there is no memory for them.
@@ -47,7 +53,12 @@ fn lists(groups: usize, length: usize, values: ArrayRef) -> Result<ArrayRef> {
         }
     }
     let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
-    Ok(Arc::new(ListArray::try_new(item_field(&values), offsets, values, None)?))
+    Ok(Arc::new(ListArray::try_new(
+        item_field(&values),
+        offsets,
+        values,
+        None,
+    )?))
 }
 
 /// `values`, `groups` × `bins` of them in this order, as `List(T)`.
@@ -94,7 +105,9 @@ pub(crate) fn fold_spectrum(spectrum: &[f64], folded: &mut [f64]) {
 pub(crate) fn fold_grid(grid: &mut [f64], columns: usize) {
     let cells = grid.len();
     let last = cells / columns.max(1) + columns;
-    let Some(total) = last.checked_sub(2) else { return };
+    let Some(total) = last.checked_sub(2) else {
+        return;
+    };
     // Cell k has its mirror at cells − 1 − k, so each pair is met once; the middle of an odd grid is its own mirror.
     let (front, back) = grid.split_at_mut(cells / 2);
     for (k, (one, mirror)) in front.iter_mut().zip(back.iter_mut().rev()).enumerate() {
@@ -148,7 +161,16 @@ mod tests {
 
     #[test]
     fn folding_a_grid() {
-        for (rows, columns) in [(3, 3), (3, 5), (2, 4), (3, 4), (1, 4), (5, 1), (1, 1), (2, 2)] {
+        for (rows, columns) in [
+            (3, 3),
+            (3, 5),
+            (2, 4),
+            (3, 4),
+            (1, 4),
+            (5, 1),
+            (1, 1),
+            (2, 2),
+        ] {
             let mut grid: Vec<f64> = (0..rows * columns).map(|k| (k * k + 1) as f64).collect();
             let expected = fold_plainly(&grid, columns);
             fold_grid(&mut grid, columns);

@@ -14,7 +14,9 @@ use hashbrown::hash_map::Entry;
 use super::statistic::State;
 
 /// What tells cells apart. The order of keys is the order in which cells are evaluated.
-pub(crate) trait Key: Copy + Debug + Default + Eq + Hash + Ord + Send + Sync + 'static {
+pub(crate) trait Key:
+    Copy + Debug + Default + Eq + Hash + Ord + Send + Sync + 'static
+{
     /// How many 64-bit words hold a key.
     const WORDS: usize;
     /// Word `at` of the key, the most significant first.
@@ -52,7 +54,11 @@ impl Key for u128 {
     const WORDS: usize = 2;
 
     fn word(self, at: usize) -> u64 {
-        if at == 0 { (self >> 64) as u64 } else { self as u64 }
+        if at == 0 {
+            (self >> 64) as u64
+        } else {
+            self as u64
+        }
     }
 
     fn push(self, word: u64) -> Self {

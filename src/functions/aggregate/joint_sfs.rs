@@ -50,7 +50,9 @@ fn too_large(function: &str, copies: [u64; 2], groups: usize) -> String {
 }
 
 fn plan(function: &str, copies: &[Copies]) -> Result<()> {
-    copies.iter().try_for_each(|copies| copies.plan(function, INSTEAD))?;
+    copies
+        .iter()
+        .try_for_each(|copies| copies.plan(function, INSTEAD))?;
     if let [Copies::Known(copies1), Copies::Known(copies2)] = *copies
         && cells([copies1, copies2], 1).is_none()
     {
@@ -70,7 +72,13 @@ impl JointSpectrum {
         }
         // Within the limit, so both fit.
         let [rows, columns] = copies.map(|copies| copies as usize + 1);
-        Ok(Self { function, copies, folded, rows, columns })
+        Ok(Self {
+            function,
+            copies,
+            folded,
+            rows,
+            columns,
+        })
     }
 
     /// Puts the cells of `groups` onto `grids`.
@@ -99,7 +107,9 @@ impl SiteCells for JointSpectrum {
         let [copies1, copies2] = self.copies;
         let derived1 = complete(self.function, copies1, sites.0.row(row))?;
         let derived2 = complete(self.function, copies2, sites.1.row(row))?;
-        Ok(derived1.zip(derived2).map(|(d1, d2)| d1 * (copies2 + 1) + d2))
+        Ok(derived1
+            .zip(derived2)
+            .map(|(d1, d2)| d1 * (copies2 + 1) + d2))
     }
 
     fn domain(&self) -> usize {
@@ -126,7 +136,9 @@ impl SiteCells for JointSpectrum {
         }
         let mut values: Vec<f64> = zeros(cells)?;
         self.fill(groups, &mut values, |sites| sites as f64);
-        values.chunks_exact_mut(self.domain()).for_each(|grid| fold_grid(grid, self.columns));
+        values
+            .chunks_exact_mut(self.domain())
+            .for_each(|grid| fold_grid(grid, self.columns));
         grids::<Float64Type>(groups.len(), self.rows, self.columns, values)
     }
 }
@@ -192,5 +204,37 @@ impl Definition for JointSfsFolded {
         .with_related_udf("joint_sfs")
         .with_related_udf("project_joint_sfs_folded")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, floats, integers, sites};
+
+    #[test]
+    fn by_hand() {
+        // N1 = 2, N2 = 1: a grid of 3 x 2.
+        let first = sites(&[[2, 0], [1, 1], [0, 2], [0, 2], [1, 0]]);
+        let second = sites(&[[0, 1], [1, 0], [0, 1], [1, 0], [1, 0]]);
+        let columns = [first, second];
+        let call = Call::new("joint_sfs", &[Some(2), Some(1)], &[]).unwrap();
+        assert_eq!(integers(&call.value(&columns).unwrap()), [0, 1, 1, 0, 1, 1]);
+        // Over half of 3: (2, 0) joins (0, 1), (2, 1) joins (0, 0), (1, 1) would join (1, 0).
+        let call = Call::new("joint_sfs_folded", &[Some(2), Some(1)], &[]).unwrap();
+        assert_eq!(
+            floats(&call.value(&columns).unwrap()),
+            [1.0, 2.0, 1.0, 0.0, 0.0, 0.0]
+        );
+    }
+
+    #[test]
+    fn ties_are_split() {
+        // N1 = N2 = 1: (0, 1) and (1, 0) are at half, and each other's mirror.
+        let columns = [
+            sites(&[[1, 0], [1, 0], [1, 0]]),
+            sites(&[[0, 1], [0, 1], [0, 1]]),
+        ];
+        let call = Call::new("joint_sfs_folded", &[Some(1), Some(1)], &[]).unwrap();
+        assert_eq!(floats(&call.value(&columns).unwrap()), [0.0, 1.5, 1.5, 0.0]);
     }
 }

@@ -7,8 +7,8 @@
 //! Invariant: states are integers until a value is asked for, so the result has the same bits in whatever order,
 //! batches and partitions the rows come, and after rows were taken out again.
 
-mod diversity;
 mod divergence;
+mod diversity;
 mod exact_sum;
 mod fst_hudson;
 mod joint_sfs;

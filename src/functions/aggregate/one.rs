@@ -15,13 +15,19 @@ pub(crate) struct One<S: Statistic> {
 
 impl<S: Statistic> One<S> {
     pub(crate) fn new(statistic: S) -> Self {
-        Self { statistic, state: S::State::default() }
+        Self {
+            statistic,
+            state: S::State::default(),
+        }
     }
 }
 
 /// The only row of each of `columns`.
 fn scalars(columns: &[ArrayRef]) -> Result<Vec<ScalarValue>> {
-    columns.iter().map(|column| ScalarValue::try_from_array(column, 0)).collect()
+    columns
+        .iter()
+        .map(|column| ScalarValue::try_from_array(column, 0))
+        .collect()
 }
 
 impl<S: Statistic> Accumulator for One<S> {

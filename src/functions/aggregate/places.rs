@@ -44,7 +44,10 @@ pub(crate) fn projectable(
     }
     match (u32::try_from(n), u32::try_from(d)) {
         (Ok(n), Ok(d)) => Ok(Some((n, d))),
-        _ => exec_err!("{function}: a site has {n} called copies, more than {}", u32::MAX),
+        _ => exec_err!(
+            "{function}: a site has {n} called copies, more than {}",
+            u32::MAX
+        ),
     }
 }
 
@@ -81,7 +84,10 @@ mod tests {
         assert_eq!(complete("sfs", 4, &[3, 0]).unwrap(), None);
         assert_eq!(complete("sfs", 0, &[]).unwrap(), Some(0));
         let error = complete("sfs", 4, &[3, 2]).unwrap_err().to_string();
-        assert!(error.contains("[3, 2]") && error.contains("5 called copies"), "{error}");
+        assert!(
+            error.contains("[3, 2]") && error.contains("5 called copies"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -40,8 +40,13 @@ impl ProjectedJoint {
             projection_size(function, "m1", m1, copies[0])?,
             projection_size(function, "m2", m2, copies[1])?,
         ];
-        let projected =
-            Self { function, copies, m, folded, projectors: m.map(Projector::new) };
+        let projected = Self {
+            function,
+            copies,
+            m,
+            folded,
+            projectors: m.map(Projector::new),
+        };
         match projected.cells(1) {
             Some(_) => Ok(projected),
             None => exec_err!("{}", projected.too_large(1)),
@@ -68,7 +73,9 @@ impl ProjectedJoint {
         let [first, second] = &mut self.projectors;
         // All cells of one (n1, d1) share the weights of the rows: sum what they put on a row, then spread it once.
         for same_row in cells.chunk_by(|(a, _), (b, _)| a >> 64 == b >> 64) {
-            let Some(&(cell, _)) = same_row.first() else { continue };
+            let Some(&(cell, _)) = same_row.first() else {
+                continue;
+            };
             line.fill(0.0);
             for &(cell, sites) in same_row {
                 let [_, _, n2, d2] = unpack(cell);
@@ -78,7 +85,9 @@ impl ProjectedJoint {
             let (row, weights) = first.weights(n1, d1);
             let rows = grid.chunks_exact_mut(line.len()).skip(row);
             for (out, &weight) in rows.zip(weights) {
-                out.iter_mut().zip(&*line).for_each(|(out, &value)| *out += weight * value);
+                out.iter_mut()
+                    .zip(&*line)
+                    .for_each(|(out, &value)| *out += weight * value);
             }
         }
     }
@@ -113,21 +122,17 @@ impl SiteCells for ProjectedJoint {
         d1 <= n1 && d2 <= n2 && n1 >= self.m[0] && n2 >= self.m[1]
     }
 
-    fn check_groups(&self, groups: usize) -> Result<()> {
-        match self.cells(groups) {
-            Some(_) => Ok(()),
-            None => resources_err!("{}", self.too_large(groups)),
-        }
-    }
-
     fn evaluate(&mut self, groups: &[Histogram<u128>]) -> Result<ArrayRef> {
         let [rows, columns] = [self.projectors[0].bins(), self.projectors[1].bins()];
-        let mut values: Vec<f64> = zeros(groups.len() * rows * columns)?;
+        let Some(cells) = self.cells(groups.len()) else {
+            return resources_err!("{}", self.too_large(groups.len()));
+        };
+        let mut values: Vec<f64> = zeros(cells)?;
         let mut line: Vec<f64> = zeros(columns)?;
-        let mut cells = Vec::new();
+        let mut sorted = Vec::new();
         for (group, grid) in groups.iter().zip(values.chunks_exact_mut(rows * columns)) {
-            group.sorted(&mut cells);
-            self.project(&cells, &mut line, grid);
+            group.sorted(&mut sorted);
+            self.project(&sorted, &mut line, grid);
             if self.folded {
                 fold_grid(grid, columns);
             }
@@ -142,8 +147,14 @@ impl SiteCells for ProjectedJoint {
 
 fn with_sizes(documentation: DocumentationBuilder) -> DocumentationBuilder {
     documentation
-        .with_argument("m1", "Copies of the first population to project to, a constant.")
-        .with_argument("m2", "Copies of the second population to project to, a constant.")
+        .with_argument(
+            "m1",
+            "Copies of the first population to project to, a constant.",
+        )
+        .with_argument(
+            "m2",
+            "Copies of the second population to project to, a constant.",
+        )
 }
 
 impl Definition for ProjectJointSfs {
@@ -197,5 +208,34 @@ impl Definition for ProjectJointSfsFolded {
         ))
         .with_related_udf("project_joint_sfs")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, assert_close, floats, sites};
+
+    #[test]
+    fn by_hand() {
+        // First: n = 4, d = 1 to 1 copy, 3/4 and 1/4. Second: n = 2, d = 1 to 1 copy, 1/2 and 1/2.
+        // The second site, 2 of 2 and 0 of 1, falls into (1, 0); the third has no call in the second population.
+        let columns = [
+            sites(&[[3, 1], [0, 2], [1, 1]]),
+            sites(&[[1, 1], [1, 0], [0, 0]]),
+        ];
+        let value = |name| {
+            let call = Call::new(name, &[None, Some(2)], &[1, 1]).unwrap();
+            floats(&call.value(&columns).unwrap())
+        };
+        assert_close(
+            &value("project_joint_sfs"),
+            &[0.375, 0.375, 1.125, 0.125],
+            1e-15,
+        );
+        assert_close(
+            &value("project_joint_sfs_folded"),
+            &[0.5, 0.75, 0.75, 0.0],
+            1e-15,
+        );
     }
 }

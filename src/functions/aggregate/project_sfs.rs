@@ -36,7 +36,13 @@ impl Projected {
     fn new(function: &'static str, folded: bool, call: &Call) -> Result<Self> {
         let copies = call.copies(0).known();
         let m = projection_size(function, "m", call.required_number(function, 0)?, copies)?;
-        Ok(Self { function, copies, m, folded, projector: Projector::new(m) })
+        Ok(Self {
+            function,
+            copies,
+            m,
+            folded,
+            projector: Projector::new(m),
+        })
     }
 
     /// Bins of the result.
@@ -70,28 +76,24 @@ impl SiteCells for Projected {
         d <= n && n >= self.m
     }
 
-    fn check_groups(&self, groups: usize) -> Result<()> {
-        if cells_within(MAX_SPECTRUM_CELLS, u64::from(self.m) + 1, 1, groups).is_none() {
-            return resources_err!(
-                "{}: the spectra of {groups} groups, {} bins each, would hold more than {} bins; \
-                 project to fewer copies",
-                self.function,
-                self.bins(),
-                MAX_SPECTRUM_CELLS
-            );
-        }
-        Ok(())
-    }
-
     fn evaluate(&mut self, groups: &[Histogram<u64>]) -> Result<ArrayRef> {
         let bins = self.bins();
-        let mut values: Vec<f64> = zeros(groups.len() * bins)?;
+        let Some(cells) = cells_within(MAX_SPECTRUM_CELLS, bins as u64, 1, groups.len()) else {
+            return resources_err!(
+                "{}: the spectra of {} groups, {bins} bins each, would hold more than {} bins; \
+                 project to fewer copies",
+                self.function,
+                groups.len(),
+                MAX_SPECTRUM_CELLS
+            );
+        };
+        let mut values: Vec<f64> = zeros(cells)?;
         let mut whole: Vec<f64> = zeros(self.projector.bins())?;
-        let mut cells = Vec::new();
+        let mut sorted = Vec::new();
         for (group, out) in groups.iter().zip(values.chunks_exact_mut(bins)) {
-            group.sorted(&mut cells);
+            group.sorted(&mut sorted);
             whole.fill(0.0);
-            for &(cell, sites) in &cells {
+            for &(cell, sites) in &sorted {
                 let (n, d) = unpack(cell);
                 self.projector.add(n, d, sites as f64, &mut whole);
             }
@@ -132,7 +134,10 @@ impl Definition for ProjectSfs {
             "project_sfs(ac, m)",
             "SELECT project_sfs(allele_counts(call_genotype, 'YRI'), 20) FROM t",
         )
-        .with_argument("m", "Number of copies to project to, a constant, at least 1.")
+        .with_argument(
+            "m",
+            "Number of copies to project to, a constant, at least 1.",
+        )
         .with_related_udf("sfs")
         .with_related_udf("project_sfs_folded")
         .build()
@@ -160,8 +165,31 @@ impl Definition for ProjectSfsFolded {
             "project_sfs_folded(ac, m)",
             "SELECT project_sfs_folded(allele_counts(call_genotype, 'YRI'), 20) FROM t",
         )
-        .with_argument("m", "Number of copies to project to, a constant, at least 1.")
+        .with_argument(
+            "m",
+            "Number of copies to project to, a constant, at least 1.",
+        )
         .with_related_udf("project_sfs")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, assert_close, floats, sites};
+
+    #[test]
+    fn by_hand() {
+        // n = 4, d = 1 to 2 copies: C(3,2)/C(4,2) = 1/2 and 1/2. n = 3, d = 2: 0, 2/3, 1/3. n = 1 is left out.
+        let column = sites(&[[3, 1], [1, 2], [1, 0]]);
+        let expected = [0.5, 0.5 + 2.0 / 3.0, 1.0 / 3.0];
+        let value = |name, copies| {
+            let call = Call::new(name, &[copies], &[2]).unwrap();
+            floats(&call.value(&[std::sync::Arc::clone(&column)]).unwrap())
+        };
+        assert_close(&value("project_sfs", Some(4)), &expected, 1e-15);
+        assert_close(&value("project_sfs", None), &expected, 1e-15);
+        let folded = [0.5 + 1.0 / 3.0, 0.5 + 2.0 / 3.0];
+        assert_close(&value("project_sfs_folded", Some(4)), &folded, 1e-15);
     }
 }

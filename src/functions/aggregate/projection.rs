@@ -26,7 +26,11 @@ const MAX_BYTES: usize = 32 << 20;
 
 impl Projector {
     pub(crate) fn new(m: u32) -> Self {
-        Self { m, known: HashMap::new(), bytes: 0 }
+        Self {
+            m,
+            known: HashMap::new(),
+            bytes: 0,
+        }
     }
 
     /// Number of bins, m + 1.
@@ -62,7 +66,9 @@ impl Projector {
     pub(crate) fn add(&mut self, n: u32, d: u32, sites: f64, bins: &mut [f64]) {
         let (first, weights) = self.weights(n, d);
         let bins = bins.get_mut(first..).unwrap_or_default();
-        bins.iter_mut().zip(weights).for_each(|(bin, &weight)| *bin += sites * weight);
+        bins.iter_mut()
+            .zip(weights)
+            .for_each(|(bin, &weight)| *bin += sites * weight);
     }
 }
 
@@ -90,7 +96,10 @@ fn hypergeometric(n: u64, d: u64, m: u64) -> Weights {
     let mut values: Vec<f64> = below.into_iter().rev().chain([1.0]).chain(above).collect();
     let total = compensated_sum(&values);
     values.iter_mut().for_each(|weight| *weight /= total);
-    Weights { first, values: values.into() }
+    Weights {
+        first,
+        values: values.into(),
+    }
 }
 
 /// The sum of positive values, to the last place (Neumaier 1974).
@@ -98,7 +107,11 @@ fn compensated_sum(values: &[f64]) -> f64 {
     let (mut sum, mut lost) = (0.0, 0.0);
     for &value in values {
         let next: f64 = sum + value;
-        lost += if sum >= value { (sum - next) + value } else { (value - next) + sum };
+        lost += if sum >= value {
+            (sum - next) + value
+        } else {
+            (value - next) + sum
+        };
         sum = next;
     }
     sum + lost
@@ -111,12 +124,19 @@ mod tests {
     fn weight(n: u32, d: u32, m: u32, j: usize) -> f64 {
         let mut projector = Projector::new(m);
         let (first, weights) = projector.weights(n, d);
-        j.checked_sub(first).and_then(|at| weights.get(at)).copied().unwrap_or(0.0)
+        j.checked_sub(first)
+            .and_then(|at| weights.get(at))
+            .copied()
+            .unwrap_or(0.0)
     }
 
     /// C(n, k), exact for the sizes used here.
     fn choose(n: u128, k: u128) -> u128 {
-        if k > n { 0 } else { (0..k).fold(1, |product, i| product * (n - i) / (i + 1)) }
+        if k > n {
+            0
+        } else {
+            (0..k).fold(1, |product, i| product * (n - i) / (i + 1))
+        }
     }
 
     #[test]
@@ -149,13 +169,22 @@ mod tests {
             (200_000, 100_000, 200, 3, 7.442376923187594e-55),
         ] {
             let found = weight(n, d, m, j);
-            assert!((found / exact - 1.0).abs() < 1e-13, "{n} {d} {m} {j}: {found:e}");
+            assert!(
+                (found / exact - 1.0).abs() < 1e-13,
+                "{n} {d} {m} {j}: {found:e}"
+            );
         }
     }
 
     #[test]
     fn weights_sum_to_one() {
-        for (n, m) in [(10, 10), (5008, 300), (5008, 5000), (200_000, 200), (20_000, 9000)] {
+        for (n, m) in [
+            (10, 10),
+            (5008, 300),
+            (5008, 5000),
+            (200_000, 200),
+            (20_000, 9000),
+        ] {
             for d in [0, 1, 2, n / 3, n / 2, n - 1, n] {
                 let mut projector = Projector::new(m);
                 let (first, weights) = projector.weights(n, d);

@@ -25,7 +25,10 @@ impl SiteSums<0, 1> for SegregatingSites {
 
     #[inline]
     fn site(sites: &CountsView<'_>, row: usize) -> Option<Site<0, 1>> {
-        Some(Site { terms: [], counts: [i64::from(is_segregating(sites.row(row)))] })
+        Some(Site {
+            terms: [],
+            counts: [i64::from(is_segregating(sites.row(row)))],
+        })
     }
 
     fn finish(&self, sums: &Sums<0, 1>) -> Option<i64> {
@@ -59,5 +62,24 @@ impl Definition for SegregatingSites {
         )
         .with_related_udf("theta_w")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, counts};
+
+    #[test]
+    fn by_hand() {
+        let column = counts(&[
+            Some(vec![3, 1]),
+            Some(vec![1, 1, 1]),
+            Some(vec![0, 4]),
+            Some(vec![0, 1, 1]),
+            Some(vec![]),
+            None,
+        ]);
+        let call = Call::new("segregating_sites", &[None], &[]).unwrap();
+        assert_eq!(call.value(&[column]).unwrap(), 3i64.into());
     }
 }

@@ -36,8 +36,13 @@ pub(crate) struct Spectrum {
 fn plan(function: &str, copies: &[Copies]) -> Result<()> {
     for &copies in copies {
         copies.plan(function, INSTEAD)?;
-        if copies.known().is_some_and(|copies| copies >= MAX_SPECTRUM_CELLS) {
-            return plan_err!("{function}: a spectrum of {copies:?} copies is too large. {INSTEAD}");
+        if copies
+            .known()
+            .is_some_and(|copies| copies >= MAX_SPECTRUM_CELLS)
+        {
+            return plan_err!(
+                "{function}: a spectrum of {copies:?} copies is too large. {INSTEAD}"
+            );
         }
     }
     Ok(())
@@ -48,7 +53,12 @@ impl Spectrum {
         let copies = call.copies(0).required(function, INSTEAD)?;
         let bins = if folded { copies / 2 } else { copies }.saturating_add(1);
         match cells_within(MAX_SPECTRUM_CELLS, bins, 1, 1) {
-            Some(bins) => Ok(Self { function, copies, folded, bins }),
+            Some(bins) => Ok(Self {
+                function,
+                copies,
+                folded,
+                bins,
+            }),
             None => exec_err!("{function}: a spectrum of {bins} bins is too large. {INSTEAD}"),
         }
     }
@@ -65,7 +75,13 @@ impl SiteCells for Spectrum {
     #[inline]
     fn cell(&self, sites: &CountsView<'_>, row: usize) -> Result<Option<u64>> {
         let derived = complete(self.function, self.copies, sites.row(row))?;
-        Ok(derived.map(|d| if self.folded { d.min(self.copies - d) } else { d }))
+        Ok(derived.map(|d| {
+            if self.folded {
+                d.min(self.copies - d)
+            } else {
+                d
+            }
+        }))
     }
 
     fn domain(&self) -> usize {
@@ -76,21 +92,19 @@ impl SiteCells for Spectrum {
         bin < self.bins as u64
     }
 
-    fn check_groups(&self, groups: usize) -> Result<()> {
-        if cells_within(MAX_SPECTRUM_CELLS, self.bins as u64, 1, groups).is_none() {
+    fn evaluate(&mut self, groups: &[Histogram<u64>]) -> Result<ArrayRef> {
+        let Some(cells) = cells_within(MAX_SPECTRUM_CELLS, self.bins as u64, 1, groups.len())
+        else {
             return resources_err!(
-                "{}: the spectra of {groups} groups, {} bins each, would hold more than {} bins. \
+                "{}: the spectra of {} groups, {} bins each, would hold more than {} bins. \
                  {INSTEAD}",
                 self.function,
+                groups.len(),
                 self.bins,
                 MAX_SPECTRUM_CELLS
             );
-        }
-        Ok(())
-    }
-
-    fn evaluate(&mut self, groups: &[Histogram<u64>]) -> Result<ArrayRef> {
-        let mut values: Vec<i64> = zeros(groups.len() * self.bins)?;
+        };
+        let mut values: Vec<i64> = zeros(cells)?;
         for (group, bins) in groups.iter().zip(values.chunks_exact_mut(self.bins)) {
             group.for_each(|bin, sites| {
                 // Every bin was checked when it was added.
@@ -163,5 +177,33 @@ impl Definition for SfsFolded {
         .with_related_udf("sfs")
         .with_related_udf("project_sfs_folded")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, counts, integers};
+
+    #[test]
+    fn by_hand() {
+        // N = 4: two complete sites with one derived copy, a triallelic one with three, fixed ones, an incomplete one.
+        let column = counts(&[
+            Some(vec![3, 1, 0]),
+            Some(vec![3, 0, 1]),
+            Some(vec![1, 2, 1]),
+            Some(vec![4, 0, 0]),
+            Some(vec![0, 4, 0]),
+            Some(vec![2, 1, 0]),
+            None,
+        ]);
+        let spectrum = |name| {
+            let call = Call::new(name, &[Some(4)], &[]).unwrap();
+            integers(&call.value(&[std::sync::Arc::clone(&column)]).unwrap())
+        };
+        assert_eq!(spectrum("sfs"), [1, 2, 0, 1, 1]);
+        assert_eq!(spectrum("sfs_folded"), [2, 3, 0]);
+        let odd = Call::new("sfs_folded", &[Some(3)], &[]).unwrap();
+        let column = counts(&[Some(vec![2, 1]), Some(vec![1, 2]), Some(vec![3])]);
+        assert_eq!(integers(&odd.value(&[column]).unwrap()), [1, 2]);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     /// The values of states, one row each. `&mut`: tables may be kept for the next call; the states stay.
     fn evaluate(&mut self, states: &[Self::State]) -> Result<ArrayRef>;
 
-    /// Fails where the result for this many groups would be too large.
+    /// Fails, before any row is looked at, where this many groups are too many.
     fn check_groups(&self, _groups: usize) -> Result<()> {
         Ok(())
     }
@@ -121,8 +121,10 @@ pub(crate) fn one_population(values: &[ArrayRef]) -> Result<CountsView<'_>> {
 
 /// The counts arguments of a function that takes two.
 pub(crate) fn two_populations(values: &[ArrayRef]) -> Result<Pair<'_>> {
-    let pair =
-        Pair(CountsView::try_new(column(values, 0)?)?, CountsView::try_new(column(values, 1)?)?);
+    let pair = Pair(
+        CountsView::try_new(column(values, 0)?)?,
+        CountsView::try_new(column(values, 1)?)?,
+    );
     if pair.0.len() != pair.1.len() {
         return internal_err!("arguments of {} and of {} rows", pair.0.len(), pair.1.len());
     }
@@ -132,6 +134,9 @@ pub(crate) fn two_populations(values: &[ArrayRef]) -> Result<Pair<'_>> {
 /// Argument or state column `at`.
 pub(crate) fn column(values: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
     values.get(at).ok_or_else(|| {
-        internal_datafusion_err!("expected column {at} of an aggregate, found {}", values.len())
+        internal_datafusion_err!(
+            "expected column {at} of an aggregate, found {}",
+            values.len()
+        )
     })
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Int64Array};
 use arrow::array::PrimitiveArray;
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Int64Array};
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
 use datafusion::common::{Result, internal_err};
 
@@ -19,7 +19,10 @@ pub(crate) struct Sums<const F: usize, const C: usize> {
 
 impl<const F: usize, const C: usize> Default for Sums<F, C> {
     fn default() -> Self {
-        Self { terms: [FixedSum::ZERO; F], counts: [0; C] }
+        Self {
+            terms: [FixedSum::ZERO; F],
+            counts: [0; C],
+        }
     }
 }
 
@@ -28,14 +31,26 @@ impl<const F: usize, const C: usize> State for Sums<F, C> {}
 impl<const F: usize, const C: usize> Sums<F, C> {
     #[inline]
     fn add(&mut self, site: Site<F, C>) {
-        self.terms.iter_mut().zip(site.terms).for_each(|(sum, term)| sum.add(term));
-        self.counts.iter_mut().zip(site.counts).for_each(|(sum, count)| *sum += count);
+        self.terms
+            .iter_mut()
+            .zip(site.terms)
+            .for_each(|(sum, term)| sum.add(term));
+        self.counts
+            .iter_mut()
+            .zip(site.counts)
+            .for_each(|(sum, count)| *sum += count);
     }
 
     #[inline]
     fn remove(&mut self, site: Site<F, C>) {
-        self.terms.iter_mut().zip(site.terms).for_each(|(sum, term)| sum.sub(term));
-        self.counts.iter_mut().zip(site.counts).for_each(|(sum, count)| *sum -= count);
+        self.terms
+            .iter_mut()
+            .zip(site.terms)
+            .for_each(|(sum, term)| sum.sub(term));
+        self.counts
+            .iter_mut()
+            .zip(site.counts)
+            .for_each(|(sum, count)| *sum -= count);
     }
 }
 
@@ -48,7 +63,9 @@ pub(crate) struct Site<const F: usize, const C: usize> {
 }
 
 /// A statistic that is a function of [`Sums`].
-pub(crate) trait SiteSums<const F: usize, const C: usize>: std::fmt::Debug + Send + Sync + 'static {
+pub(crate) trait SiteSums<const F: usize, const C: usize>:
+    std::fmt::Debug + Send + Sync + 'static
+{
     /// A batch of arguments, viewed.
     type Input<'a>: Input;
     /// The type of the result.
@@ -79,12 +96,20 @@ fn columns<const F: usize, const C: usize>(
     let mut terms: [Vec<i128>; F] = std::array::from_fn(|_| Vec::with_capacity(states.len()));
     let mut counts: [Vec<i64>; C] = std::array::from_fn(|_| Vec::with_capacity(states.len()));
     for state in states {
-        terms.iter_mut().zip(state.terms).for_each(|(column, sum)| column.push(sum.state()));
-        counts.iter_mut().zip(state.counts).for_each(|(column, count)| column.push(count));
+        terms
+            .iter_mut()
+            .zip(state.terms)
+            .for_each(|(column, sum)| column.push(sum.state()));
+        counts
+            .iter_mut()
+            .zip(state.counts)
+            .for_each(|(column, count)| column.push(count));
     }
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(F + C);
     for column in terms {
-        columns.push(Arc::new(Decimal128Array::from(column).with_precision_and_scale(38, 0)?));
+        columns.push(Arc::new(
+            Decimal128Array::from(column).with_precision_and_scale(38, 0)?,
+        ));
     }
     for column in counts {
         columns.push(Arc::new(Int64Array::from(column)));
@@ -116,7 +141,8 @@ impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, 
     ) -> Result<()> {
         // A local copy: the run accumulates in registers.
         let mut sums = *state;
-        rows.filter_map(|row| T::site(input, row)).for_each(|site| sums.add(site));
+        rows.filter_map(|row| T::site(input, row))
+            .for_each(|site| sums.add(site));
         *state = sums;
         Ok(())
     }
@@ -129,14 +155,17 @@ impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, 
         rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
         let mut sums = *state;
-        rows.filter_map(|row| T::site(input, row)).for_each(|site| sums.remove(site));
+        rows.filter_map(|row| T::site(input, row))
+            .for_each(|site| sums.remove(site));
         *state = sums;
         Ok(())
     }
 
     fn saved(states: &[ArrayRef]) -> Result<SavedSums<'_>> {
-        let mut saved =
-            SavedSums { terms: Vec::with_capacity(F), counts: Vec::with_capacity(C) };
+        let mut saved = SavedSums {
+            terms: Vec::with_capacity(F),
+            counts: Vec::with_capacity(C),
+        };
         for at in 0..F {
             let Some(terms) = column(states, at)?.as_primitive_opt::<Decimal128Type>() else {
                 return internal_err!("state column {at} of a sum must be Decimal128");
@@ -178,7 +207,8 @@ impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, 
     ) -> Result<Vec<ArrayRef>> {
         columns((0..input.len()).map(|row| {
             let mut sums = Sums::default();
-            if kept(row) && !input.is_null(row)
+            if kept(row)
+                && !input.is_null(row)
                 && let Some(site) = T::site(input, row)
             {
                 sums.add(site);

@@ -59,7 +59,9 @@ impl SiteSums<3, 1> for TajimasD {
         if sites < FEWEST_SITES {
             return None;
         }
-        let n = self.n.unwrap_or_else(|| rounded_harmonic_mean(sites, inverses.to_f64()));
+        let n = self
+            .n
+            .unwrap_or_else(|| rounded_harmonic_mean(sites, inverses.to_f64()));
         if n < SMALLEST {
             return None;
         }
@@ -114,13 +116,51 @@ impl Definition for TajimasD {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::ScalarValue;
+
     use super::*;
+    use crate::functions::aggregate::harness::{Call, sites};
+
+    fn tajimas_d<const K: usize>(rows: &[[i32; K]], n: &[i64]) -> Option<f64> {
+        let call = Call::new("tajimas_d", &[None], n).unwrap();
+        match call.value(&[sites(rows)]).unwrap() {
+            ScalarValue::Float64(value) => value,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn by_hand() {
+        // n = 4, three singletons: pi = 3/2, a1 = 11/6, a2 = 49/36, theta = 18/11, e1 = 1/99 (c1 = 5/9 - 6/11),
+        // c2 = 23/54 - 9/11 + 49/121, e2 = c2 / (a1^2 + a2).
+        let c2: f64 = 23.0 / 54.0 - 9.0 / 11.0 + 49.0 / 121.0;
+        let e2 = c2 / (121.0 / 36.0 + 49.0 / 36.0);
+        let e1 = (5.0 / 9.0 - 6.0 / 11.0) * 6.0 / 11.0;
+        let expected = (1.5 - 18.0 / 11.0) / (3.0 * e1 + 6.0 * e2).sqrt();
+        let rows = [[3, 1], [1, 3], [3, 1], [4, 0]];
+        assert!((tajimas_d(&rows, &[]).unwrap() - expected).abs() < 1e-12);
+        assert!((tajimas_d(&rows, &[4]).unwrap() - expected).abs() < 1e-12);
+        assert_ne!(tajimas_d(&rows, &[10]), tajimas_d(&rows, &[4]));
+    }
+
+    #[test]
+    fn too_little_is_null() {
+        assert_eq!(tajimas_d(&[[3, 1], [2, 2]], &[]), None);
+        assert_eq!(tajimas_d(&[[4, 0]; 9], &[]), None);
+        // Every D of 2 or 3 copies would be 0 / 0.
+        assert_eq!(tajimas_d(&[[1, 1]; 9], &[]), None);
+        assert_eq!(tajimas_d(&[[2, 1]; 9], &[]), None);
+        assert_eq!(tajimas_d(&[[3, 1]; 9], &[3]), None);
+    }
 
     #[test]
     fn halves_round_up() {
         // 2 / (1/3 + 1/9) = 4.5.
         assert_eq!(rounded_harmonic_mean(2, 1.0 / 3.0 + 1.0 / 9.0), 5);
-        assert_eq!(rounded_harmonic_mean(2, (1.0 / 3.0 + 1.0 / 9.0) * (1.0 + 1e-15)), 5);
+        assert_eq!(
+            rounded_harmonic_mean(2, (1.0 / 3.0 + 1.0 / 9.0) * (1.0 + 1e-15)),
+            5
+        );
         assert_eq!(rounded_harmonic_mean(3, 3.0 * 0.1), 10);
         assert_eq!(rounded_harmonic_mean(2, 2.0 / 4.49), 4);
     }

@@ -30,7 +30,10 @@ impl SiteSums<1, 0> for ThetaW {
         is_segregating(counts).then(|| {
             // A sum of counts that are not negative.
             let term = inverse_harmonic(allele_number(counts) as u64);
-            Site { terms: [term], counts: [] }
+            Site {
+                terms: [term],
+                counts: [],
+            }
         })
     }
 
@@ -67,5 +70,19 @@ impl Definition for ThetaW {
         .with_related_udf("diversity")
         .with_related_udf("tajimas_d")
         .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, sites};
+
+    #[test]
+    fn by_hand() {
+        // n = 3: 1/1.5; n = 2: 1; the others do not segregate.
+        let column = sites(&[[2, 1, 0], [0, 1, 1], [3, 0, 0], [0, 0, 0]]);
+        let call = Call::new("theta_w", &[None], &[]).unwrap();
+        let found = call.value(&[column]).unwrap();
+        assert_eq!(found, (1.0 + 1.0 / 1.5).into());
     }
 }

@@ -44,7 +44,11 @@ impl<D: Definition> CountsAggregate<D> {
                  allele counts"
             );
         }
-        let types: Vec<_> = args.expr_fields.iter().map(|field| field.data_type()).collect();
+        let types: Vec<_> = args
+            .expr_fields
+            .iter()
+            .map(|field| field.data_type())
+            .collect();
         let form = form::<D>(&types)?;
         if form != Form::Counts {
             return exec_err!(
@@ -111,7 +115,11 @@ impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
                 .collect::<Result<_>>()?;
             D::plan(&copies)?;
         }
-        Ok(Arc::new(Field::new(D::NAME, D::return_type(), self.is_nullable())))
+        Ok(Arc::new(Field::new(
+            D::NAME,
+            D::return_type(),
+            self.is_nullable(),
+        )))
     }
 
     fn is_nullable(&self) -> bool {
@@ -163,7 +171,11 @@ pub(crate) fn state_fields<S: Statistic>(name: &str) -> Vec<FieldRef> {
     let columns = S::state_columns().into_iter();
     columns
         .map(|(column, data_type)| {
-            Arc::new(Field::new(format_state_name(name, &column), data_type, true))
+            Arc::new(Field::new(
+                format_state_name(name, &column),
+                data_type,
+                true,
+            ))
         })
         .collect()
 }
