@@ -32,6 +32,8 @@ mod laws;
 mod one;
 mod places;
 mod projection;
+#[cfg(test)]
+mod queries;
 mod statistic;
 mod sums;
 mod udaf;
