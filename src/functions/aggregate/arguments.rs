@@ -1,0 +1,170 @@
+//! How a call's arguments are laid out: counts and then whole numbers, or `call_genotype` with populations and then whole
+//! numbers ("sugar", which an analyzer rule rewrites into counts before anything runs).
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_plan::PhysicalExpr;
+
+use super::definition::Definition;
+use crate::functions::counts_arg::is_counts_type;
+
+/// Where the counts of a call come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// From arguments of their own.
+    Counts,
+    /// From `call_genotype`; this many populations follow it.
+    Genotypes {
+        /// Number of populations named.
+        populations: usize,
+    },
+}
+
+impl Form {
+    /// Index of the first whole number.
+    pub(crate) fn numbers_at(self, counts: usize) -> usize {
+        match self {
+            Self::Counts => counts,
+            Self::Genotypes { populations } => 1 + populations,
+        }
+    }
+}
+
+/// Whether `data_type` is that of `call_genotype`: for each sample, the codes of its copies.
+pub(crate) fn is_genotypes(data_type: &DataType) -> bool {
+    let DataType::FixedSizeList(sample, _) = data_type else {
+        return false;
+    };
+    matches!(sample.data_type(), DataType::FixedSizeList(copy, _) if copy.data_type().is_integer())
+}
+
+fn is_string(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
+        DataType::Dictionary(_, value) => is_string(value),
+        _ => false,
+    }
+}
+
+/// Whether a population can be of this type: its name, or a list of sample ids. NULL is left to whoever looks it up.
+fn is_population(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _) => is_string(item.data_type()),
+        other => is_string(other),
+    }
+}
+
+/// How a call is to be written.
+fn usage<D: Definition>() -> String {
+    let (counts, populations) = match D::COUNTS {
+        2 => ("ac1, ac2", ", population1, population2"),
+        _ => ("ac", " [, population]"),
+    };
+    let required = D::NUMBERS.len().saturating_sub(D::OPTIONAL);
+    let (required, optional) = D::NUMBERS.split_at(required);
+    let numbers: String = required
+        .iter()
+        .map(|name| format!(", {name}"))
+        .chain(optional.iter().map(|name| format!(" [, {name}]")))
+        .collect();
+    let name = D::NAME;
+    format!("write {name}({counts}{numbers}) or {name}(call_genotype{populations}{numbers})")
+}
+
+/// The layout of a call with arguments of these types; an error says how the call is to be written.
+pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
+    let (name, usage) = (D::NAME, usage::<D>());
+    let Some((first, rest)) = types.split_first() else {
+        return plan_err!("{name} needs arguments: {usage}");
+    };
+    let form = if is_genotypes(first) {
+        let named = rest
+            .iter()
+            .take(D::COUNTS)
+            .take_while(|other| is_population(other))
+            .count();
+        if D::COUNTS == 2 && named < 2 {
+            return plan_err!(
+                "{name} compares two populations, so call_genotype must be followed by two (each \
+                 a name or a list of sample ids): {usage}"
+            );
+        }
+        Form::Genotypes { populations: named }
+    } else {
+        for position in 0..D::COUNTS {
+            match types.get(position) {
+                Some(counts) if is_counts_type(counts) => {}
+                Some(other) => {
+                    return plan_err!(
+                        "{name}: argument {} must be allele counts (a list of integers), found \
+                         {other}: {usage}",
+                        position + 1
+                    );
+                }
+                None => return plan_err!("{name}: argument {} is missing: {usage}", position + 1),
+            }
+        }
+        Form::Counts
+    };
+    let first_number = form.numbers_at(D::COUNTS);
+    let numbers = types.get(first_number..).unwrap_or_default();
+    for (position, data_type) in numbers.iter().enumerate() {
+        let Some(argument) = D::NUMBERS.get(position) else {
+            return plan_err!(
+                "{name}: argument {} ({data_type}) is one too many: {usage}",
+                first_number + position + 1
+            );
+        };
+        if !data_type.is_integer() && !data_type.is_null() {
+            return plan_err!(
+                "{name}: {argument} must be a whole number, found {data_type}: {usage}"
+            );
+        }
+    }
+    if let Some(missing) = D::NUMBERS
+        .get(numbers.len())
+        .filter(|_| numbers.len() + D::OPTIONAL < D::NUMBERS.len())
+    {
+        return plan_err!("{name}: {missing} is missing: {usage}");
+    }
+    Ok(form)
+}
+
+/// The types that the arguments are to be cast to: whole numbers to Int64, the others as they are.
+pub(crate) fn coerce<D: Definition>(types: &[DataType]) -> Result<Vec<DataType>> {
+    let form = form::<D>(&types.iter().collect::<Vec<_>>())?;
+    let numbers_at = form.numbers_at(D::COUNTS);
+    Ok(types
+        .iter()
+        .enumerate()
+        .map(|(at, other)| {
+            if at < numbers_at {
+                other.clone()
+            } else {
+                DataType::Int64
+            }
+        })
+        .collect())
+}
+
+/// The value of a whole number that must be constant.
+pub(crate) fn constant(function: &str, argument: &str, expr: &dyn PhysicalExpr) -> Result<i64> {
+    // Evaluated over no columns: that works for constants, and for constants within casts and arithmetic.
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+    let Ok(ColumnarValue::Scalar(value)) = expr.evaluate(&batch) else {
+        return exec_err!("{function}: {argument} must be a constant whole number, found {expr}");
+    };
+    match value.cast_to(&DataType::Int64) {
+        Ok(ScalarValue::Int64(Some(number))) => Ok(number),
+        _ => exec_err!("{function}: {argument} must be a constant whole number, found {value}"),
+    }
+}

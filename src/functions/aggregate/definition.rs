@@ -1,0 +1,160 @@
+//! What a function's own file says about it; [`CountsAggregate`](super::udaf::CountsAggregate) makes the rest of it.
+
+use std::fmt::Debug;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::{DocSection, Documentation, DocumentationBuilder};
+
+use super::statistic::Statistic;
+use crate::functions::counts_arg::copies_of;
+
+/// An aggregate over allele counts.
+pub(crate) trait Definition: Debug + Send + Sync + 'static {
+    /// What it computes.
+    type Statistic: Statistic;
+    /// Its SQL name.
+    const NAME: &'static str;
+    /// How many counts arguments it takes: 1 or 2.
+    const COUNTS: usize;
+    /// Names of the whole numbers it takes after them.
+    const NUMBERS: &'static [&'static str] = &[];
+    /// How many of these, from the last, may be left out.
+    const OPTIONAL: usize = 0;
+
+    /// The type of its result.
+    fn return_type() -> DataType;
+
+    /// Its value over an empty frame; where that is not NULL, its value never is.
+    fn default_value() -> Result<ScalarValue> {
+        ScalarValue::try_from(&Self::return_type())
+    }
+
+    /// Checks, while planning, what the counts say about their populations' copies.
+    fn plan(_copies: &[Copies]) -> Result<()> {
+        Ok(())
+    }
+
+    /// The statistic for one call.
+    fn statistic(call: &Call) -> Result<Self::Statistic>;
+
+    /// Its documentation.
+    fn documentation() -> Documentation;
+}
+
+/// What a counts argument says about its population's number of copies N.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// Nothing.
+    Unknown,
+    /// That planning has still to find it.
+    Deferred,
+    /// N.
+    Known(u64),
+}
+
+impl Copies {
+    /// What `field` says.
+    pub(crate) fn of(field: &Field) -> Result<Self> {
+        Ok(match copies_of(field)? {
+            None => Self::Unknown,
+            Some(None) => Self::Deferred,
+            Some(Some(copies)) => Self::Known(copies),
+        })
+    }
+
+    /// N, if it is known.
+    pub(crate) fn known(self) -> Option<u64> {
+        match self {
+            Self::Known(copies) => Some(copies),
+            _ => None,
+        }
+    }
+
+    /// Fails while planning where there is nothing to know N from; `instead` names what works without.
+    pub(crate) fn plan(self, function: &str, instead: &str) -> Result<()> {
+        match self {
+            Self::Unknown => plan_err!(
+                "{function} needs the number of copies N of the population, which counts carry \
+                 that come straight from allele_counts(call_genotype [, population]) (or from a \
+                 Parquet file that kept their metadata 'vcz.copies'); these do not. {instead}"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// N, or an error while executing; `instead` names what works without.
+    pub(crate) fn required(self, function: &str, instead: &str) -> Result<u64> {
+        self.plan(function, instead)?;
+        match self.known() {
+            Some(copies) => Ok(copies),
+            None => exec_err!(
+                "{function}: the population is a subquery that was not run while planning, so \
+                 its number of copies N is not known; write the sample ids out as a list. \
+                 {instead}"
+            ),
+        }
+    }
+}
+
+/// The constants of one call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// What each counts argument says about its population.
+    pub(crate) copies: Vec<Copies>,
+    /// The whole numbers given, in order.
+    pub(crate) numbers: Vec<i64>,
+}
+
+impl Call {
+    /// What counts argument `at` says about its population.
+    pub(crate) fn copies(&self, at: usize) -> Copies {
+        self.copies.get(at).copied().unwrap_or(Copies::Unknown)
+    }
+
+    /// Whole number `at`, if given.
+    pub(crate) fn number(&self, at: usize) -> Option<i64> {
+        self.numbers.get(at).copied()
+    }
+
+    /// Whole number `at` of a function that cannot do without; how many there are was checked before.
+    pub(crate) fn required_number(&self, function: &str, at: usize) -> Result<i64> {
+        match self.number(at) {
+            Some(number) => Ok(number),
+            None => exec_err!("{function}: whole number {} is missing", at + 1),
+        }
+    }
+}
+
+/// Starts a function's documentation.
+pub(crate) fn document(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
+    let section = DocSection {
+        include: true,
+        label: "Population genetics",
+        description: None,
+    };
+    Documentation::builder(section, description, syntax).with_sql_example(example)
+}
+
+/// Documents the counts argument of a function that takes one.
+pub(crate) fn document_one(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
+    document(description, syntax, example).with_argument(
+        "ac",
+        "Allele counts of a site (a list of integers; NULL is skipped), as allele_counts gives \
+         them; or call_genotype and then, if not every sample is meant, a population.",
+    )
+}
+
+/// Documents the counts arguments of a function that takes two.
+pub(crate) fn document_two(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
+    document(description, syntax, example)
+        .with_argument(
+            "ac1",
+            "Allele counts of a site in the first population (a list of integers; NULL is \
+             skipped); or, in place of both counts, call_genotype and then two populations.",
+        )
+        .with_argument(
+            "ac2",
+            "Allele counts of the same site in the second population.",
+        )
+}

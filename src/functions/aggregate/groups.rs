@@ -1,0 +1,147 @@
+//! The accumulator of many groups, for GROUP BY.
+//!
+//! Rows of genome windows come in runs of one group; a run is handed to the statistic in one call, which keeps its state
+//! in registers.
+
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+
+use super::statistic::{Input, State, Statistic};
+
+/// All groups of a [`Statistic`].
+#[derive(Debug)]
+pub(crate) struct Groups<S: Statistic> {
+    statistic: S,
+    states: Vec<S::State>,
+    /// Σ of the states' heap sizes, kept up to date because `size` is asked for after every batch.
+    heap: usize,
+}
+
+impl<S: Statistic> Groups<S> {
+    pub(crate) fn new(statistic: S) -> Self {
+        Self {
+            statistic,
+            states: Vec::new(),
+            heap: 0,
+        }
+    }
+
+    fn grow(&mut self, groups: usize) -> Result<()> {
+        if groups > self.states.len() {
+            self.statistic.check_groups(groups)?;
+            let before = self.states.len();
+            self.states.resize_with(groups, S::State::default);
+            self.heap += self.states[before..]
+                .iter()
+                .map(State::heap_size)
+                .sum::<usize>();
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, emit_to: EmitTo) -> Vec<S::State> {
+        let states = emit_to.take_needed(&mut self.states);
+        self.heap = self.states.iter().map(State::heap_size).sum();
+        states
+    }
+}
+
+/// Whether `filter` lets `row` pass; NULL does not pass.
+#[inline]
+fn passes(filter: &BooleanArray, row: usize) -> bool {
+    filter.is_valid(row) && filter.value(row)
+}
+
+impl<S: Statistic> GroupsAccumulator for Groups<S> {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        opt_filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.grow(total_num_groups)?;
+        let input = S::input(values)?;
+        if input.len() != group_indices.len() {
+            return internal_err!(
+                "{} rows, {} group indices",
+                input.len(),
+                group_indices.len()
+            );
+        }
+        let mut start = 0;
+        for run in group_indices.chunk_by(|a, b| a == b) {
+            let rows = start..start + run.len();
+            start = rows.end;
+            let Some(state) = run.first().and_then(|&group| self.states.get_mut(group)) else {
+                return internal_err!("a group index is not below {total_num_groups}");
+            };
+            let before = state.heap_size();
+            let rows = rows.filter(|&row| !input.is_null(row));
+            match opt_filter {
+                None => self.statistic.add(state, &input, rows)?,
+                Some(filter) => {
+                    self.statistic
+                        .add(state, &input, rows.filter(|&row| passes(filter, row)))?;
+                }
+            }
+            self.heap = self.heap - before + state.heap_size();
+        }
+        Ok(())
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.grow(total_num_groups)?;
+        let saved = S::saved(values)?;
+        if values
+            .iter()
+            .any(|column| column.len() != group_indices.len())
+        {
+            return internal_err!("states and {} group indices differ", group_indices.len());
+        }
+        for (row, &group) in group_indices.iter().enumerate() {
+            let Some(state) = self.states.get_mut(group) else {
+                return internal_err!("group {group} is not below {total_num_groups}");
+            };
+            let before = state.heap_size();
+            self.statistic.merge(state, &saved, row)?;
+            self.heap = self.heap - before + state.heap_size();
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        let states = self.take(emit_to);
+        self.statistic.evaluate(&states)
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        let states = self.take(emit_to);
+        self.statistic.save(&states)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        let input = S::input(values)?;
+        match opt_filter {
+            None => self.statistic.save_rows(&input, |_| true),
+            Some(filter) => self.statistic.save_rows(&input, |row| passes(filter, row)),
+        }
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+            + self.states.capacity() * size_of::<S::State>()
+            + self.heap
+            + self.statistic.heap_size()
+    }
+}

@@ -1,0 +1,331 @@
+//! For tests: an aggregate as DataFusion calls it, and the check that all ways of computing it give the same bits.
+
+use std::sync::Arc;
+
+use arrow::array::UInt32Array;
+use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray};
+use arrow::compute::{concat, take};
+use arrow::datatypes::{DataType, Field, Int32Type, Schema};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{AggregateUDF, EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion::physical_expr::expressions::{Column, lit};
+use datafusion::physical_plan::PhysicalExpr;
+
+use crate::functions::counts_arg::{COPIES_DEFERRED, COPIES_KEY};
+
+/// The counts of one population at one site, or NULL.
+pub(super) type Counts = Option<Vec<i32>>;
+
+/// The aggregate of that name.
+pub(super) fn udaf(name: &str) -> AggregateUDF {
+    super::all()
+        .into_iter()
+        .find(|udaf| udaf.name() == name)
+        .unwrap()
+}
+
+/// A call of an aggregate, planned.
+pub(super) struct Call(AggregateFunctionExpr);
+
+impl Call {
+    /// A call on columns of these fields, and then constants.
+    pub(super) fn on(name: &str, fields: Vec<Field>, constants: &[i64]) -> Result<Self> {
+        let columns = fields.iter().enumerate();
+        let mut args: Vec<Arc<dyn PhysicalExpr>> = columns
+            .map(|(at, field)| Arc::new(Column::new(field.name(), at)) as _)
+            .collect();
+        args.extend(constants.iter().map(|&constant| lit(constant)));
+        AggregateExprBuilder::new(Arc::new(udaf(name)), args)
+            .schema(Arc::new(Schema::new(fields)))
+            .alias("x")
+            .build()
+            .map(Self)
+    }
+
+    /// A call on counts whose populations have these many copies, and then constants.
+    pub(super) fn new(name: &str, copies: &[Option<u64>], constants: &[i64]) -> Result<Self> {
+        let fields = copies.iter().enumerate().map(|(at, copies)| {
+            let copies = copies.map(|copies| copies.to_string());
+            counts_field(&format!("ac{at}"), copies.as_deref())
+        });
+        Self::on(name, fields.collect(), constants)
+    }
+
+    /// The aggregate over all rows.
+    pub(super) fn value(&self, columns: &[ArrayRef]) -> Result<ScalarValue> {
+        let mut one = self.0.create_accumulator()?;
+        one.update_batch(columns)?;
+        one.evaluate()
+    }
+
+    /// The aggregate over `count` groups without rows.
+    pub(super) fn groups(&self, count: usize) -> Result<ArrayRef> {
+        let nothing = vec![counts(&[]); self.0.expressions().len()];
+        let mut groups = self.0.create_groups_accumulator()?;
+        groups.update_batch(&nothing, &[], None, count)?;
+        groups.evaluate(EmitTo::All)
+    }
+
+    /// The groups, `count` of them, each with one row of `column`, as yet without their check of the total size.
+    pub(super) fn filled(
+        &self,
+        column: &ArrayRef,
+        count: usize,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        let mut groups = self.0.create_groups_accumulator()?;
+        let indices: Vec<usize> = (0..count).collect();
+        groups.update_batch(&[Arc::clone(column)], &indices, None, count)?;
+        Ok(groups)
+    }
+
+    /// The aggregate over an empty frame.
+    pub(super) fn default_value(&self) -> ScalarValue {
+        self.0.default_value(self.0.field().data_type()).unwrap()
+    }
+}
+
+/// A field of counts, with its metadata as text.
+pub(super) fn counts_field(name: &str, copies: Option<&str>) -> Field {
+    let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+    let field = Field::new(name, DataType::List(item), true);
+    let metadata = copies.map(|copies| (COPIES_KEY.to_string(), copies.to_string()));
+    field.with_metadata(metadata.into_iter().collect())
+}
+
+/// What a field says whose population is not known yet.
+pub(super) const DEFERRED: &str = COPIES_DEFERRED;
+
+/// A column of counts.
+pub(super) fn counts(rows: &[Counts]) -> ArrayRef {
+    let rows = rows
+        .iter()
+        .map(|row| row.as_ref().map(|row| row.iter().copied().map(Some)));
+    Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows))
+}
+
+/// A column of counts, none of them NULL.
+pub(super) fn sites<const K: usize>(rows: &[[i32; K]]) -> ArrayRef {
+    counts(
+        &rows
+            .iter()
+            .map(|row| Some(row.to_vec()))
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// The integers of a `List(Int64)` or the like, flattened.
+pub(super) fn integers(value: &ScalarValue) -> Vec<i64> {
+    flatten(value)
+        .as_any()
+        .downcast_ref::<Int64Array>()
+        .unwrap()
+        .values()
+        .to_vec()
+}
+
+/// The numbers of a `List(Float64)` or the like, flattened.
+pub(super) fn floats(value: &ScalarValue) -> Vec<f64> {
+    flatten(value)
+        .as_any()
+        .downcast_ref::<Float64Array>()
+        .unwrap()
+        .values()
+        .to_vec()
+}
+
+fn flatten(value: &ScalarValue) -> ArrayRef {
+    let mut array = value.to_array().unwrap();
+    while let Some(list) = array.as_any().downcast_ref::<ListArray>() {
+        array = Arc::clone(list.values());
+    }
+    array
+}
+
+/// Asserts that two lists of numbers agree to `tolerance`.
+pub(super) fn assert_close(found: &[f64], expected: &[f64], tolerance: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(
+            (found - expected).abs() <= tolerance,
+            "found {found}, expected {expected}"
+        );
+    }
+}
+
+/// Some rows of columns.
+fn rows(columns: &[ArrayRef], rows: &[usize]) -> Vec<ArrayRef> {
+    let rows: UInt32Array = rows.iter().map(|&row| Some(row as u32)).collect();
+    columns
+        .iter()
+        .map(|column| take(column, &rows, None).unwrap())
+        .collect()
+}
+
+fn slice(columns: &[ArrayRef], rows: std::ops::Range<usize>) -> Vec<ArrayRef> {
+    columns
+        .iter()
+        .map(|column| column.slice(rows.start, rows.len()))
+        .collect()
+}
+
+/// A value with its bits: the shortest decimal that reads back as the same double, and the sign of zero.
+fn bits(value: &ScalarValue) -> String {
+    format!("{value:?}")
+}
+
+/// How rows are dealt out, for [`assert_all_ways_agree`].
+#[derive(Clone, Debug)]
+pub(super) struct Deal {
+    /// The group of each row.
+    pub(super) groups: Vec<usize>,
+    /// What the filter says of each row.
+    pub(super) filter: Vec<Option<bool>>,
+    /// Where rows are cut in two.
+    pub(super) cut: usize,
+}
+
+/// Asserts that one accumulator, the accumulator of groups, two phases, states made row by row, and sliding frames give
+/// the same bits.
+pub(super) fn assert_all_ways_agree(call: &Call, columns: &[ArrayRef], deal: &Deal) {
+    let count = columns[0].len();
+    let cut = deal.cut.min(count);
+    sliding(call, columns, cut);
+    two_phases(call, columns, cut);
+    groups(call, columns, deal, cut);
+}
+
+fn sliding(call: &Call, columns: &[ArrayRef], cut: usize) {
+    let count = columns[0].len();
+    let mut frame = call.0.create_sliding_accumulator().unwrap();
+    frame.update_batch(&slice(columns, 0..cut)).unwrap();
+    for row in cut..count {
+        frame.update_batch(&slice(columns, row..row + 1)).unwrap();
+    }
+    let all = bits(&call.value(columns).unwrap());
+    assert_eq!(bits(&frame.evaluate().unwrap()), all, "growing frame");
+    assert_eq!(bits(&frame.evaluate().unwrap()), all, "evaluated twice");
+    frame.retract_batch(&slice(columns, 0..cut)).unwrap();
+    let rest = call.value(&slice(columns, cut..count)).unwrap();
+    assert_eq!(
+        bits(&frame.evaluate().unwrap()),
+        bits(&rest),
+        "sliding frame"
+    );
+    for row in cut..count {
+        frame.retract_batch(&slice(columns, row..row + 1)).unwrap();
+    }
+    let none = call.value(&slice(columns, 0..0)).unwrap();
+    assert_eq!(
+        bits(&frame.evaluate().unwrap()),
+        bits(&none),
+        "emptied frame"
+    );
+    assert!(frame.size() > 0);
+}
+
+fn two_phases(call: &Call, columns: &[ArrayRef], cut: usize) {
+    let count = columns[0].len();
+    let mut merged = call.0.create_accumulator().unwrap();
+    for part in [cut..count, 0..0, 0..cut] {
+        let mut one = call.0.create_accumulator().unwrap();
+        one.update_batch(&slice(columns, part)).unwrap();
+        let state = one.state().unwrap();
+        let fields = call.0.state_fields().unwrap();
+        assert_eq!(state.len(), fields.len());
+        for (value, field) in state.iter().zip(&fields) {
+            assert_eq!(value.data_type(), *field.data_type(), "{}", field.name());
+        }
+        let state: Vec<_> = state
+            .iter()
+            .map(|value| value.to_array().unwrap())
+            .collect();
+        merged.merge_batch(&state).unwrap();
+    }
+    let all = call.value(columns).unwrap();
+    assert_eq!(bits(&merged.evaluate().unwrap()), bits(&all), "two phases");
+}
+
+fn groups(call: &Call, columns: &[ArrayRef], deal: &Deal, cut: usize) {
+    let count = columns[0].len();
+    let total = deal.groups.iter().max().map_or(1, |most| most + 2);
+    let expected: Vec<String> = (0..total)
+        .map(|group| {
+            let chosen: Vec<usize> = (0..count)
+                .filter(|&row| deal.groups[row] == group && deal.filter[row] == Some(true))
+                .collect();
+            bits(&call.value(&rows(columns, &chosen)).unwrap())
+        })
+        .collect();
+    let filter = BooleanArray::from(deal.filter.clone());
+    let check = |values: &ArrayRef, expected: &[String], way: &str| {
+        let found: Vec<String> = (0..values.len())
+            .map(|row| bits(&ScalarValue::try_from_array(values, row).unwrap()))
+            .collect();
+        assert_eq!(found, expected, "{way}");
+        assert_eq!(values.data_type(), call.0.field().data_type());
+    };
+    let filled = || {
+        let mut groups = call.0.create_groups_accumulator().unwrap();
+        for part in [0..cut, cut..count] {
+            let filter = filter.slice(part.start, part.len());
+            let indices = &deal.groups[part.clone()];
+            groups
+                .update_batch(&slice(columns, part), indices, Some(&filter), total)
+                .unwrap();
+        }
+        groups
+    };
+    check(
+        &filled().evaluate(EmitTo::All).unwrap(),
+        &expected,
+        "groups",
+    );
+
+    let mut emitted = filled();
+    let size = emitted.size();
+    assert!(size > 0);
+    check(
+        &emitted.evaluate(EmitTo::First(1)).unwrap(),
+        &expected[..1],
+        "the first group",
+    );
+    check(
+        &emitted.evaluate(EmitTo::All).unwrap(),
+        &expected[1..],
+        "the other groups",
+    );
+
+    // A partial phase that emits early, and one that gives up grouping; merged in the other order.
+    let mut partial = call.0.create_groups_accumulator().unwrap();
+    let first = filter.slice(0, cut);
+    partial
+        .update_batch(
+            &slice(columns, 0..cut),
+            &deal.groups[..cut],
+            Some(&first),
+            total,
+        )
+        .unwrap();
+    let early = partial.state(EmitTo::First(1)).unwrap();
+    let late = partial.state(EmitTo::All).unwrap();
+    let both: Vec<ArrayRef> = early
+        .iter()
+        .zip(&late)
+        .map(|(a, b)| concat(&[a, b]).unwrap())
+        .collect();
+    let second = filter.slice(cut, count - cut);
+    let by_row = partial
+        .convert_to_state(&slice(columns, cut..count), Some(&second))
+        .unwrap();
+    let mut last = call.0.create_groups_accumulator().unwrap();
+    last.merge_batch(&by_row, &deal.groups[cut..], total)
+        .unwrap();
+    last.merge_batch(&both, &(0..total).collect::<Vec<_>>(), total)
+        .unwrap();
+    check(
+        &last.evaluate(EmitTo::All).unwrap(),
+        &expected,
+        "two phases of groups",
+    );
+}

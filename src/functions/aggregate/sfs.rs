@@ -1,0 +1,209 @@
+//! `sfs(ac)` and `sfs_folded(ac)`: the site frequency spectrum of the sites where every copy is called.
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{Result, exec_err, plan_err, resources_err};
+use datafusion::logical_expr::Documentation;
+
+use super::cells::{CellsOf, SiteCells};
+use super::definition::{Call, Copies, Definition, document_one};
+use super::grid::{MAX_SPECTRUM_CELLS, cells_within, list_of, spectra, zeros};
+use super::histogram::Histogram;
+use super::places::complete;
+use super::statistic::one_population;
+use crate::functions::counts_arg::CountsView;
+
+/// `sfs`.
+#[derive(Debug)]
+pub(crate) struct Sfs;
+/// `sfs_folded`.
+#[derive(Debug)]
+pub(crate) struct SfsFolded;
+
+/// What to use where there is no N.
+const INSTEAD: &str = "Use project_sfs(ac, m), or count sites with GROUP BY derived_count(ac), \
+                       allele_number(ac).";
+
+/// The spectrum of one population, folded or not.
+#[derive(Debug)]
+pub(crate) struct Spectrum {
+    function: &'static str,
+    copies: u64,
+    folded: bool,
+    bins: usize,
+}
+
+fn plan(function: &str, copies: &[Copies]) -> Result<()> {
+    for &copies in copies {
+        copies.plan(function, INSTEAD)?;
+        if copies
+            .known()
+            .is_some_and(|copies| copies >= MAX_SPECTRUM_CELLS)
+        {
+            return plan_err!(
+                "{function}: a spectrum of {copies:?} copies is too large. {INSTEAD}"
+            );
+        }
+    }
+    Ok(())
+}
+
+impl Spectrum {
+    fn new(function: &'static str, folded: bool, call: &Call) -> Result<Self> {
+        let copies = call.copies(0).required(function, INSTEAD)?;
+        let bins = if folded { copies / 2 } else { copies }.saturating_add(1);
+        match cells_within(MAX_SPECTRUM_CELLS, bins, 1, 1) {
+            Some(bins) => Ok(Self {
+                function,
+                copies,
+                folded,
+                bins,
+            }),
+            None => exec_err!("{function}: a spectrum of {bins} bins is too large. {INSTEAD}"),
+        }
+    }
+}
+
+impl SiteCells for Spectrum {
+    type Key = u64;
+    type Input<'a> = CountsView<'a>;
+
+    fn input(values: &[ArrayRef]) -> Result<CountsView<'_>> {
+        one_population(values)
+    }
+
+    #[inline]
+    fn cell(&self, sites: &CountsView<'_>, row: usize) -> Result<Option<u64>> {
+        let derived = complete(self.function, self.copies, sites.row(row))?;
+        Ok(derived.map(|d| {
+            if self.folded {
+                d.min(self.copies - d)
+            } else {
+                d
+            }
+        }))
+    }
+
+    fn domain(&self) -> usize {
+        self.bins
+    }
+
+    fn is_valid(&self, bin: u64) -> bool {
+        bin < self.bins as u64
+    }
+
+    fn evaluate(&mut self, groups: &[Histogram<u64>]) -> Result<ArrayRef> {
+        let Some(cells) = cells_within(MAX_SPECTRUM_CELLS, self.bins as u64, 1, groups.len())
+        else {
+            return resources_err!(
+                "{}: the spectra of {} groups, {} bins each, would hold more than {} bins. \
+                 {INSTEAD}",
+                self.function,
+                groups.len(),
+                self.bins,
+                MAX_SPECTRUM_CELLS
+            );
+        };
+        let mut values: Vec<i64> = zeros(cells)?;
+        for (group, bins) in groups.iter().zip(values.chunks_exact_mut(self.bins)) {
+            group.for_each(|bin, sites| {
+                // Every bin was checked when it was added.
+                if let Some(count) = bins.get_mut(bin as usize) {
+                    *count = sites;
+                }
+            });
+        }
+        spectra::<Int64Type>(groups.len(), self.bins, values)
+    }
+}
+
+impl Definition for Sfs {
+    type Statistic = CellsOf<Spectrum>;
+    const NAME: &'static str = "sfs";
+    const COUNTS: usize = 1;
+
+    fn return_type() -> DataType {
+        list_of(DataType::Int64)
+    }
+
+    fn plan(copies: &[Copies]) -> Result<()> {
+        plan(Self::NAME, copies)
+    }
+
+    fn statistic(call: &Call) -> Result<Self::Statistic> {
+        Ok(CellsOf(Spectrum::new(Self::NAME, false, call)?))
+    }
+
+    fn documentation() -> Documentation {
+        document_one(
+            "The site frequency spectrum: N + 1 bins, where N is the population's number of \
+             copies, and bin d counts the sites where d copies are not the reference allele (or, \
+             after polarize, not the ancestral one). Only complete sites count, those with all N \
+             copies called; bins 0 and N, the sites that do not vary, are included. For sites \
+             with missing calls see project_sfs.",
+            "sfs(ac)",
+            "SELECT sfs(allele_counts(call_genotype, 'YRI')) FROM t",
+        )
+        .with_related_udf("sfs_folded")
+        .with_related_udf("project_sfs")
+        .build()
+    }
+}
+
+impl Definition for SfsFolded {
+    type Statistic = CellsOf<Spectrum>;
+    const NAME: &'static str = "sfs_folded";
+    const COUNTS: usize = 1;
+
+    fn return_type() -> DataType {
+        list_of(DataType::Int64)
+    }
+
+    fn plan(copies: &[Copies]) -> Result<()> {
+        plan(Self::NAME, copies)
+    }
+
+    fn statistic(call: &Call) -> Result<Self::Statistic> {
+        Ok(CellsOf(Spectrum::new(Self::NAME, true, call)?))
+    }
+
+    fn documentation() -> Documentation {
+        document_one(
+            "The folded site frequency spectrum: floor(N / 2) + 1 bins, where bin min(d, N - d) \
+             counts the sites with d of N copies derived. Otherwise as sfs.",
+            "sfs_folded(ac)",
+            "SELECT sfs_folded(allele_counts(call_genotype, 'YRI')) FROM t",
+        )
+        .with_related_udf("sfs")
+        .with_related_udf("project_sfs_folded")
+        .build()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::functions::aggregate::harness::{Call, counts, integers};
+
+    #[test]
+    fn by_hand() {
+        // N = 4: two complete sites with one derived copy, a triallelic one with three, fixed ones, an incomplete one.
+        let column = counts(&[
+            Some(vec![3, 1, 0]),
+            Some(vec![3, 0, 1]),
+            Some(vec![1, 2, 1]),
+            Some(vec![4, 0, 0]),
+            Some(vec![0, 4, 0]),
+            Some(vec![2, 1, 0]),
+            None,
+        ]);
+        let spectrum = |name| {
+            let call = Call::new(name, &[Some(4)], &[]).unwrap();
+            integers(&call.value(&[std::sync::Arc::clone(&column)]).unwrap())
+        };
+        assert_eq!(spectrum("sfs"), [1, 2, 0, 1, 1]);
+        assert_eq!(spectrum("sfs_folded"), [2, 3, 0]);
+        let odd = Call::new("sfs_folded", &[Some(3)], &[]).unwrap();
+        let column = counts(&[Some(vec![2, 1]), Some(vec![1, 2]), Some(vec![3])]);
+        assert_eq!(integers(&odd.value(&[column]).unwrap()), [1, 2]);
+    }
+}

@@ -1,0 +1,142 @@
+//! What an aggregate over sites is: rows enter a state, states merge, a state becomes a value.
+//!
+//! [`Statistic`] is all that a function has to say; [`One`](super::one::One) and [`Groups`](super::groups::Groups) turn it
+//! into DataFusion's accumulators. Every state is made of integers, so the order in which rows are added, taken out and
+//! merged never shows in the result.
+
+use std::fmt::Debug;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, internal_datafusion_err, internal_err};
+
+use crate::functions::counts_arg::CountsView;
+
+/// One batch of an aggregate's arguments.
+pub(crate) trait Input {
+    /// Number of rows.
+    fn len(&self) -> usize;
+    /// Whether an argument is NULL at `row`, so that every aggregate skips it.
+    fn is_null(&self, row: usize) -> bool;
+}
+
+/// What one group holds.
+pub(crate) trait State: Debug + Default + Send + Sync + 'static {
+    /// Bytes on the heap.
+    fn heap_size(&self) -> usize {
+        0
+    }
+}
+
+/// A statistic over sites.
+pub(crate) trait Statistic: Debug + Send + Sync + 'static {
+    /// What one group holds.
+    type State: State;
+    /// A batch of arguments, viewed.
+    type Input<'a>: Input;
+    /// A batch of saved states, viewed.
+    type Saved<'a>;
+
+    /// Names and types of the columns that a state is saved in.
+    fn state_columns() -> Vec<(String, DataType)>;
+
+    /// Views a batch of arguments; `values` may end in columns of constants, which are ignored.
+    fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>>;
+
+    /// Adds the sites of `rows`, none of them NULL.
+    fn add(
+        &self,
+        state: &mut Self::State,
+        input: &Self::Input<'_>,
+        rows: impl Iterator<Item = usize>,
+    ) -> Result<()>;
+
+    /// Takes the sites of `rows` out again, none of them NULL, all of them added before.
+    fn remove(
+        &self,
+        state: &mut Self::State,
+        input: &Self::Input<'_>,
+        rows: impl Iterator<Item = usize>,
+    ) -> Result<()>;
+
+    /// Views a batch of saved states.
+    fn saved(states: &[ArrayRef]) -> Result<Self::Saved<'_>>;
+
+    /// Adds the saved state of `row`.
+    fn merge(&self, state: &mut Self::State, saved: &Self::Saved<'_>, row: usize) -> Result<()>;
+
+    /// Saves states, one row each.
+    fn save(&self, states: &[Self::State]) -> Result<Vec<ArrayRef>>;
+
+    /// Saves what each row of a batch adds, one row each; rows that are NULL or not `kept` add nothing.
+    fn save_rows(
+        &self,
+        input: &Self::Input<'_>,
+        kept: impl Fn(usize) -> bool,
+    ) -> Result<Vec<ArrayRef>>;
+
+    /// The values of states, one row each. `&mut`: tables may be kept for the next call; the states stay.
+    fn evaluate(&mut self, states: &[Self::State]) -> Result<ArrayRef>;
+
+    /// Fails, before any row is looked at, where this many groups are too many.
+    fn check_groups(&self, _groups: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Bytes on the heap, of the tables kept.
+    fn heap_size(&self) -> usize {
+        0
+    }
+}
+
+impl Input for CountsView<'_> {
+    fn len(&self) -> usize {
+        CountsView::len(self)
+    }
+
+    #[inline]
+    fn is_null(&self, row: usize) -> bool {
+        CountsView::is_null(self, row)
+    }
+}
+
+/// The counts of two populations; a site that is NULL in either is skipped.
+pub(crate) struct Pair<'a>(pub(crate) CountsView<'a>, pub(crate) CountsView<'a>);
+
+impl Input for Pair<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row) || self.1.is_null(row)
+    }
+}
+
+/// The counts argument of a function that takes one.
+pub(crate) fn one_population(values: &[ArrayRef]) -> Result<CountsView<'_>> {
+    CountsView::try_new(column(values, 0)?)
+}
+
+/// The counts arguments of a function that takes two.
+pub(crate) fn two_populations(values: &[ArrayRef]) -> Result<Pair<'_>> {
+    let pair = Pair(
+        CountsView::try_new(column(values, 0)?)?,
+        CountsView::try_new(column(values, 1)?)?,
+    );
+    if pair.0.len() != pair.1.len() {
+        return internal_err!("arguments of {} and of {} rows", pair.0.len(), pair.1.len());
+    }
+    Ok(pair)
+}
+
+/// Argument or state column `at`.
+pub(crate) fn column(values: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
+    values.get(at).ok_or_else(|| {
+        internal_datafusion_err!(
+            "expected column {at} of an aggregate, found {}",
+            values.len()
+        )
+    })
+}

@@ -1,0 +1,225 @@
+//! Statistics that are sums of per-site terms: fixed-point sums and integer counts, of fixed number.
+
+use std::sync::Arc;
+
+use arrow::array::PrimitiveArray;
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Int64Array};
+use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
+use datafusion::common::{Result, internal_err};
+
+use super::statistic::{Input, State, Statistic, column};
+use crate::functions::numeric::FixedSum;
+
+/// Σ of `F` kinds of terms in [−1, 1], and `C` counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Sums<const F: usize, const C: usize> {
+    pub(crate) terms: [FixedSum; F],
+    pub(crate) counts: [i64; C],
+}
+
+impl<const F: usize, const C: usize> Default for Sums<F, C> {
+    fn default() -> Self {
+        Self {
+            terms: [FixedSum::ZERO; F],
+            counts: [0; C],
+        }
+    }
+}
+
+impl<const F: usize, const C: usize> State for Sums<F, C> {}
+
+impl<const F: usize, const C: usize> Sums<F, C> {
+    #[inline]
+    fn add(&mut self, site: Site<F, C>) {
+        self.terms
+            .iter_mut()
+            .zip(site.terms)
+            .for_each(|(sum, term)| sum.add(term));
+        self.counts
+            .iter_mut()
+            .zip(site.counts)
+            .for_each(|(sum, count)| *sum += count);
+    }
+
+    #[inline]
+    fn remove(&mut self, site: Site<F, C>) {
+        self.terms
+            .iter_mut()
+            .zip(site.terms)
+            .for_each(|(sum, term)| sum.sub(term));
+        self.counts
+            .iter_mut()
+            .zip(site.counts)
+            .for_each(|(sum, count)| *sum -= count);
+    }
+}
+
+/// What one site adds.
+pub(crate) struct Site<const F: usize, const C: usize> {
+    /// Terms, each in [−1, 1].
+    pub(crate) terms: [f64; F],
+    /// Counts.
+    pub(crate) counts: [i64; C],
+}
+
+/// A statistic that is a function of [`Sums`].
+pub(crate) trait SiteSums<const F: usize, const C: usize>:
+    std::fmt::Debug + Send + Sync + 'static
+{
+    /// A batch of arguments, viewed.
+    type Input<'a>: Input;
+    /// The type of the result.
+    type Output: ArrowPrimitiveType;
+
+    /// Views a batch of arguments.
+    fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>>;
+    /// What the site of `row` adds, if anything.
+    fn site(input: &Self::Input<'_>, row: usize) -> Option<Site<F, C>>;
+    /// The result; `None` is NULL.
+    fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as ArrowPrimitiveType>::Native>;
+}
+
+/// The [`Statistic`] of a [`SiteSums`].
+#[derive(Debug)]
+pub(crate) struct SumsOf<T, const F: usize, const C: usize>(pub(crate) T);
+
+/// Saved sums, viewed.
+pub(crate) struct SavedSums<'a> {
+    terms: Vec<&'a Decimal128Array>,
+    counts: Vec<&'a Int64Array>,
+}
+
+/// Columns that hold the saved states: the sums of terms, then the counts.
+fn columns<const F: usize, const C: usize>(
+    states: impl ExactSizeIterator<Item = Sums<F, C>>,
+) -> Result<Vec<ArrayRef>> {
+    let mut terms: [Vec<i128>; F] = std::array::from_fn(|_| Vec::with_capacity(states.len()));
+    let mut counts: [Vec<i64>; C] = std::array::from_fn(|_| Vec::with_capacity(states.len()));
+    for state in states {
+        terms
+            .iter_mut()
+            .zip(state.terms)
+            .for_each(|(column, sum)| column.push(sum.state()));
+        counts
+            .iter_mut()
+            .zip(state.counts)
+            .for_each(|(column, count)| column.push(count));
+    }
+    let mut columns: Vec<ArrayRef> = Vec::with_capacity(F + C);
+    for column in terms {
+        columns.push(Arc::new(
+            Decimal128Array::from(column).with_precision_and_scale(38, 0)?,
+        ));
+    }
+    for column in counts {
+        columns.push(Arc::new(Int64Array::from(column)));
+    }
+    Ok(columns)
+}
+
+impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, F, C> {
+    type State = Sums<F, C>;
+    type Input<'a> = T::Input<'a>;
+    type Saved<'a> = SavedSums<'a>;
+
+    fn state_columns() -> Vec<(String, DataType)> {
+        let terms = (0..F).map(|i| (format!("sum{i}"), DataType::Decimal128(38, 0)));
+        let counts = (0..C).map(|i| (format!("count{i}"), DataType::Int64));
+        terms.chain(counts).collect()
+    }
+
+    fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>> {
+        T::input(values)
+    }
+
+    #[inline]
+    fn add(
+        &self,
+        state: &mut Sums<F, C>,
+        input: &T::Input<'_>,
+        rows: impl Iterator<Item = usize>,
+    ) -> Result<()> {
+        // A local copy: the run accumulates in registers.
+        let mut sums = *state;
+        rows.filter_map(|row| T::site(input, row))
+            .for_each(|site| sums.add(site));
+        *state = sums;
+        Ok(())
+    }
+
+    #[inline]
+    fn remove(
+        &self,
+        state: &mut Sums<F, C>,
+        input: &T::Input<'_>,
+        rows: impl Iterator<Item = usize>,
+    ) -> Result<()> {
+        let mut sums = *state;
+        rows.filter_map(|row| T::site(input, row))
+            .for_each(|site| sums.remove(site));
+        *state = sums;
+        Ok(())
+    }
+
+    fn saved(states: &[ArrayRef]) -> Result<SavedSums<'_>> {
+        let mut saved = SavedSums {
+            terms: Vec::with_capacity(F),
+            counts: Vec::with_capacity(C),
+        };
+        for at in 0..F {
+            let Some(terms) = column(states, at)?.as_primitive_opt::<Decimal128Type>() else {
+                return internal_err!("state column {at} of a sum must be Decimal128");
+            };
+            saved.terms.push(terms);
+        }
+        for at in F..F + C {
+            let Some(counts) = column(states, at)?.as_primitive_opt::<Int64Type>() else {
+                return internal_err!("state column {at} of a sum must be Int64");
+            };
+            saved.counts.push(counts);
+        }
+        Ok(saved)
+    }
+
+    #[inline]
+    fn merge(&self, state: &mut Sums<F, C>, saved: &SavedSums<'_>, row: usize) -> Result<()> {
+        for (sum, column) in state.terms.iter_mut().zip(&saved.terms) {
+            if column.is_valid(row) {
+                sum.merge(FixedSum::from_state(column.value(row)));
+            }
+        }
+        for (sum, column) in state.counts.iter_mut().zip(&saved.counts) {
+            if column.is_valid(row) {
+                *sum = sum.wrapping_add(column.value(row));
+            }
+        }
+        Ok(())
+    }
+
+    fn save(&self, states: &[Sums<F, C>]) -> Result<Vec<ArrayRef>> {
+        columns(states.iter().copied())
+    }
+
+    fn save_rows(
+        &self,
+        input: &T::Input<'_>,
+        kept: impl Fn(usize) -> bool,
+    ) -> Result<Vec<ArrayRef>> {
+        columns((0..input.len()).map(|row| {
+            let mut sums = Sums::default();
+            if kept(row)
+                && !input.is_null(row)
+                && let Some(site) = T::site(input, row)
+            {
+                sums.add(site);
+            }
+            sums
+        }))
+    }
+
+    fn evaluate(&mut self, states: &[Sums<F, C>]) -> Result<ArrayRef> {
+        let values: PrimitiveArray<T::Output> =
+            states.iter().map(|sums| self.0.finish(sums)).collect();
+        Ok(Arc::new(values))
+    }
+}

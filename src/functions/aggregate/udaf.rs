@@ -1,0 +1,181 @@
+//! The DataFusion side of every aggregate over counts: signature, planning checks, accumulators.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
+    Volatility,
+};
+
+use super::arguments::{Form, coerce, constant, form};
+use super::definition::{Call, Copies, Definition};
+use super::groups::Groups;
+use super::one::One;
+use super::statistic::Statistic;
+
+/// The aggregate that a [`Definition`] defines.
+#[derive(Debug)]
+pub(crate) struct CountsAggregate<D> {
+    signature: Signature,
+    documentation: Documentation,
+    definition: std::marker::PhantomData<fn() -> D>,
+}
+
+impl<D: Definition> CountsAggregate<D> {
+    pub(crate) fn new() -> Self {
+        Self {
+            signature: Signature::user_defined(Volatility::Immutable),
+            documentation: D::documentation(),
+            definition: std::marker::PhantomData,
+        }
+    }
+
+    /// The statistic of one call, with its constants read.
+    fn statistic(args: &AccumulatorArgs) -> Result<D::Statistic> {
+        let name = D::NAME;
+        if args.is_distinct {
+            return exec_err!(
+                "{name} does not take DISTINCT: it would drop sites that happen to have the same \
+                 allele counts"
+            );
+        }
+        let types: Vec<_> = args
+            .expr_fields
+            .iter()
+            .map(|field| field.data_type())
+            .collect();
+        let form = form::<D>(&types)?;
+        if form != Form::Counts {
+            return exec_err!(
+                "{name}: call_genotype was not turned into allele counts before execution, as \
+                 the sessions of this crate do; write {name}(allele_counts(call_genotype, …), …)"
+            );
+        }
+        let copies = args
+            .expr_fields
+            .iter()
+            .take(D::COUNTS)
+            .map(|field| Copies::of(field))
+            .collect::<Result<_>>()?;
+        let numbers = args
+            .exprs
+            .iter()
+            .skip(D::COUNTS)
+            .zip(D::NUMBERS)
+            .map(|(expr, argument)| constant(name, argument, expr.as_ref()))
+            .collect::<Result<_>>()?;
+        D::statistic(&Call { copies, numbers })
+    }
+}
+
+impl<D: Definition> PartialEq for CountsAggregate<D> {
+    /// The type says it all.
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl<D: Definition> Eq for CountsAggregate<D> {}
+
+impl<D: Definition> Hash for CountsAggregate<D> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        D::NAME.hash(state);
+    }
+}
+
+impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
+    fn name(&self) -> &str {
+        D::NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        coerce::<D>(arg_types)
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(D::return_type())
+    }
+
+    fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
+        let types: Vec<_> = arg_fields.iter().map(|field| field.data_type()).collect();
+        if form::<D>(&types)? == Form::Counts {
+            let copies: Vec<_> = arg_fields
+                .iter()
+                .take(D::COUNTS)
+                .map(|field| Copies::of(field))
+                .collect::<Result<_>>()?;
+            D::plan(&copies)?;
+        }
+        Ok(Arc::new(Field::new(
+            D::NAME,
+            D::return_type(),
+            self.is_nullable(),
+        )))
+    }
+
+    fn is_nullable(&self) -> bool {
+        D::default_value().map_or(true, |value| value.is_null())
+    }
+
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        let value = D::default_value()?;
+        if value.data_type() != *data_type {
+            return plan_err!("{} gives {}, not {data_type}", D::NAME, value.data_type());
+        }
+        Ok(value)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(One::new(Self::statistic(&args)?)))
+    }
+
+    fn groups_accumulator_supported(&self, _args: AccumulatorArgs) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Groups::new(Self::statistic(&args)?)))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        Ok(state_fields::<D::Statistic>(args.name))
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&self.documentation)
+    }
+}
+
+/// The fields of a statistic's state.
+pub(crate) fn state_fields<S: Statistic>(name: &str) -> Vec<FieldRef> {
+    let columns = S::state_columns().into_iter();
+    columns
+        .map(|(column, data_type)| {
+            Arc::new(Field::new(
+                format_state_name(name, &column),
+                data_type,
+                true,
+            ))
+        })
+        .collect()
+}
