@@ -12,7 +12,7 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_plan::collect;
 
 use super::mask::Mask;
-use super::scalar::{AccessibleBases, IsAccessible, accessible_bases, is_accessible};
+use super::scalar::{AccessibleBases, IsAccessible, bound_accessible_bases, bound_is_accessible};
 use crate::scan::read_file;
 
 /// Whether `function` takes a mask that is not bound yet.
@@ -24,7 +24,7 @@ pub fn needs_mask(function: &ScalarUDF) -> bool {
 
 /// The form of `function` that looks sites up in `mask`.
 pub fn bind_mask(function: &ScalarUDF, mask: Arc<Mask>) -> ScalarUDF {
-    if function.inner().is::<IsAccessible>() { is_accessible::bound(mask) } else { accessible_bases::bound(mask) }
+    if function.inner().is::<IsAccessible>() { bound_is_accessible(mask) } else { bound_accessible_bases(mask) }
 }
 
 /// Reads the mask `name`: a registered table of that name, else a BED file at that location.

@@ -44,7 +44,6 @@ pub struct Dataset {
     contig_lengths: Option<Vec<i64>>,
     /// From the region index, or worked out from the positions when first needed.
     zones: OnceCell<Option<Arc<Zones>>>,
-    region_index: RegionIndexMode,
 }
 
 impl Dataset {
@@ -69,7 +68,6 @@ impl Dataset {
             sample_ids: samples.unwrap_or_default(),
             contig_lengths,
             zones: OnceCell::new(),
-            region_index,
         };
         if region_index == RegionIndexMode::Use
             && let Some(index) = dataset.read_region_index().await?

@@ -281,7 +281,7 @@ pub fn evaluate(call: &GenotypeCall, genotypes: &ArrayRef, context: &GenotypeCon
     let n_samples = request.n_samples;
     let counter = Counter::try_new(request, n_samples.max(1)).map_err(failed)?;
     let mut counts = ChunkCounts::default();
-    counts.reset(counter.request(), rows);
+    counts.reset(counter.request(), rows).map_err(failed)?;
     counter.add_dense(codes, element, rows, &mut counts).map_err(failed)?;
     match call {
         GenotypeCall::AlleleCounts(_) => allele_counts_array(&counts.alleles[0], n_alleles, nulls),

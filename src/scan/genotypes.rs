@@ -163,7 +163,9 @@ impl GenotypeReader {
         let kept = chunk_bytes.saturating_mul(self.selected_chunks.len().max(1));
         let memory = self.memory.take(kept.saturating_add(counts_bytes))?;
         let _timer = self.metrics.count_time.timer();
-        self.counts.reset(self.counter.request(), rows);
+        self.counts
+            .reset(self.counter.request(), rows)
+            .map_err(|reason| dataset.chunk_error(array, &chunk_index(chunk, &[0, 0]), reason))?;
         let mut selected = vec![None; array.grid_shape()[1] as usize];
         for (trailing, encoded) in &parts {
             let sample_chunk = trailing[0] as usize;

@@ -33,6 +33,11 @@ impl Default for AccessibleBases {
 }
 
 impl AccessibleBases {
+    /// Whether a mask is bound.
+    pub fn is_bound(&self) -> bool {
+        self.mask.is_bound()
+    }
+
     /// The function to register: it plans, but fails when it is run before a mask is bound.
     pub fn new() -> Self {
         Self {

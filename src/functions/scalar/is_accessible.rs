@@ -32,6 +32,11 @@ impl Default for IsAccessible {
 }
 
 impl IsAccessible {
+    /// Whether a mask is bound.
+    pub fn is_bound(&self) -> bool {
+        self.mask.is_bound()
+    }
+
     /// The function to register: it plans, but fails when it is run before a mask is bound.
     pub fn new() -> Self {
         Self {

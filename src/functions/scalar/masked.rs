@@ -26,6 +26,11 @@ impl Bound {
         Self(Some(mask))
     }
 
+    /// Whether there is a mask.
+    pub(super) fn is_bound(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The mask.
     ///
     /// # Errors
