@@ -152,8 +152,9 @@ fn errors_in_sql_end_badly() {
 
 #[test]
 fn sql_from_standard_input() {
-    let mut child = vcz().args(["sql", "-q", "--format", "csv", "-f", "/dev/stdin"]);
-    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command = vcz();
+    command.args(["sql", "-q", "--format", "csv", "-f", "/dev/stdin"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"SELECT 1 AS a;\n").unwrap();
     assert_eq!(ok(child.wait_with_output().unwrap()), "a\n1\n");
 }
