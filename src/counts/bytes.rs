@@ -129,7 +129,12 @@ pub(super) fn count_codes(
         codes,
         narrow,
     })?;
-    if tally.masks.ploidy > 2 && !tally.masks.genotypes.is_empty() {
+    if tally.masks.ploidy > 2
+        && tally
+            .masks
+            .unshifted()
+            .is_some_and(|masks| !masks.genotypes.is_empty())
+    {
         count_one_by_one(tally, codes, false)?;
     }
     Ok(())
@@ -179,16 +184,16 @@ impl Job for CountRows<'_, '_> {
             }
             // The piece's first copy comes at a whole byte of the masks of this phase.
             let phase = first_copy.wrapping_neg() % 8;
-            if !masks.has_phase(phase) {
+            let Some(at_phase) = masks.at_phase(phase) else {
                 return Err(format!(
-                    "a piece of row {row} starts at copy {first_copy}, not at a multiple of 8 codes"
+                    "a piece of row {row} starts at copy {first_copy}, which is not a whole number of bytes of bit-planes"
                 ));
-            }
+            };
             let first_byte = (first_copy + phase) / 8;
             for (strip, bytes) in bytes.chunks(STRIP_COPIES).enumerate() {
                 let at = Place {
                     row,
-                    phase,
+                    masks: at_phase,
                     byte: first_byte + strip * (STRIP_COPIES / 8),
                 };
                 let (plane, others) = l.low_plane(bytes);
@@ -213,6 +218,9 @@ impl Job for CountRows<'_, '_> {
 fn count_one_by_one(tally: &mut Tally, codes: Codes, with_alleles: bool) -> Result<(), String> {
     let (masks, k) = (tally.masks, tally.n_alleles);
     let ploidy = masks.ploidy;
+    let Some(slots) = masks.unshifted() else {
+        return Ok(());
+    };
     let reference = if ploidy == 1 { HAPLOID } else { HOM_REF };
     for row in touched_rows(&codes) {
         let (_, piece) = row_piece(&codes, masks.copies(), row);
@@ -228,16 +236,16 @@ fn count_one_by_one(tally: &mut Tally, codes: Codes, with_alleles: bool) -> Resu
             Err(_) => Ok(None),
         };
         if with_alleles {
-            for slot in &masks.alleles {
-                for sample in masks.local_samples(slot.mask) {
+            for slot in &slots.alleles {
+                for sample in masks.local_samples(slot) {
                     for code in call(sample).filter(|&code| code != 0) {
                         tally.move_alleles(slot, row, check(sample, code)?, 1);
                     }
                 }
             }
         }
-        for slot in &masks.genotypes {
-            for sample in masks.local_samples(slot.mask) {
+        for slot in &slots.genotypes {
+            for sample in masks.local_samples(slot) {
                 let (mut first, mut copies, mut missing, mut differ) = (None, 0, false, false);
                 for code in call(sample).filter(|&code| code != FILL_CODE) {
                     missing |= check(sample, code)?.is_none();

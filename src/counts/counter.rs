@@ -138,7 +138,7 @@ impl Counter {
         let row_copies = shape.chunk_samples * shape.ploidy;
 
         // Classes of more than two copies need whole calls, which blocks may cut.
-        let in_blocks = masks.genotypes.is_empty() || shape.ploidy <= 2;
+        let in_blocks = self.request.genotypes.is_empty() || shape.ploidy <= 2;
         if width == Width::One
             && stored_ploidy == shape.ploidy
             && in_blocks
@@ -156,7 +156,7 @@ impl Counter {
             if planes::is_countable(&header) {
                 let buffers = (&mut scratch.block, &mut scratch.codec, &mut scratch.narrow);
                 return planes::count_container(
-                    self.level, &mut tally, &header, encoded, row_copies, rows, buffers,
+                    self.level, &mut tally, &header, encoded, rows, buffers,
                 );
             }
         }

@@ -467,6 +467,10 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn load(self, src: &[u8], n: usize) -> __m512i {
+        if let (true, Some(whole)) = (n >= STRIP, src.first_chunk::<STRIP>()) {
+            // SAFETY: 64 bytes are there.
+            return unsafe { _mm512_loadu_si512(whole.as_ptr().cast()) };
+        }
         let n = n.min(src.len()).min(STRIP) as u32;
         let keep = u64::MAX.checked_shr(STRIP as u32 - n).unwrap_or(0);
         // SAFETY: the first `n` bytes are there, and a masked load touches no others.
