@@ -5,10 +5,10 @@
 //! codes are first narrowed to a byte, which keeps their meaning for K up to 127; larger K, and classes of calls with more
 //! than two copies, go code by code.
 
-use super::lanes::{Job, Lanes, Level, STRIP_COPIES};
+use super::lanes::{Job, Lanes, Level, STRIP, STRIP_COPIES};
 use super::reference::bad_code;
 use super::request::{FILL_CODE, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
-use super::rows::{Place, Tally, count_low_strip, count_strip};
+use super::rows::{Place, Tally, count_low_strip, count_plane0, count_strip};
 use crate::store::ElementType;
 
 /// Widest K that one-byte codes can tell apart.
@@ -26,6 +26,21 @@ pub(super) struct Codes<'a> {
     pub(super) row_copies: usize,
     /// Rows of the chunk that exist.
     pub(super) rows: usize,
+}
+
+/// Buffers for one row, kept between calls.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// Codes of one byte.
+    narrow: Vec<u8>,
+    /// Plane 0.
+    low: Vec<u8>,
+}
+
+impl Buffers {
+    pub(super) fn retained_bytes(&self) -> usize {
+        self.narrow.capacity() + self.low.capacity()
+    }
 }
 
 /// Bytes of a code.
@@ -116,7 +131,7 @@ pub(super) fn count_codes(
     level: Level,
     tally: &mut Tally,
     codes: Codes,
-    narrow: &mut Vec<u8>,
+    buffers: &mut Buffers,
 ) -> Result<(), String> {
     if codes.row_copies == 0 {
         return Ok(());
@@ -127,7 +142,7 @@ pub(super) fn count_codes(
     level.run(CountRows {
         tally: &mut *tally,
         codes,
-        narrow,
+        buffers,
     })?;
     if tally.masks.ploidy > 2
         && tally
@@ -160,7 +175,7 @@ fn touched_rows(codes: &Codes) -> std::ops::Range<usize> {
 struct CountRows<'a, 't> {
     tally: &'a mut Tally<'t>,
     codes: Codes<'a>,
-    narrow: &'a mut Vec<u8>,
+    buffers: &'a mut Buffers,
 }
 
 impl Job for CountRows<'_, '_> {
@@ -171,7 +186,7 @@ impl Job for CountRows<'_, '_> {
         let Self {
             tally,
             codes,
-            narrow,
+            buffers: Buffers { narrow, low },
         } = self;
         let masks = tally.masks;
         let only_reference_and_one = tally.n_alleles >= 2;
@@ -190,11 +205,28 @@ impl Job for CountRows<'_, '_> {
                 ));
             };
             let first_byte = (first_copy + phase) / 8;
+            let start = Place {
+                row,
+                masks: at_phase,
+                byte: first_byte,
+            };
+            if only_reference_and_one && bytes.len() > STRIP_COPIES {
+                // A long row without other codes is summed up once for each set, not once for each strip.
+                low.clear();
+                let clean = bytes.chunks(STRIP_COPIES).all(|bytes| {
+                    let (plane, others) = l.low_plane(bytes);
+                    low.extend_from_slice(&l.store(plane));
+                    !others
+                });
+                if clean {
+                    count_plane0(l, tally, start, low, bytes.len().div_ceil(8));
+                    continue;
+                }
+            }
             for (strip, bytes) in bytes.chunks(STRIP_COPIES).enumerate() {
                 let at = Place {
-                    row,
-                    masks: at_phase,
-                    byte: first_byte + strip * (STRIP_COPIES / 8),
+                    byte: first_byte + strip * STRIP,
+                    ..start
                 };
                 let (plane, others) = l.low_plane(bytes);
                 if !others && only_reference_and_one {

@@ -7,7 +7,7 @@
 //! empty without a look. Blocks that are not bit-shuffled (the last, if its length is odd; whole containers) hold plain codes,
 //! which [`bytes`](super::bytes) counts block by block.
 
-use super::bytes::{Codes, Width, count_codes};
+use super::bytes::{Buffers, Codes, Width, count_codes};
 use super::lanes::{Job, Lanes, Level, STRIP};
 use super::reference::bad_code;
 use super::rows::{BadCode, Place, Tally, count_plane0, count_strip};
@@ -32,9 +32,9 @@ pub(super) fn count_container(
     header: &BloscHeader,
     container: &[u8],
     rows: usize,
-    buffers: (&mut Vec<u8>, &mut Scratch, &mut Vec<u8>),
+    buffers: (&mut Vec<u8>, &mut Scratch, &mut Buffers),
 ) -> Result<(), String> {
-    let (block, codec, narrow) = buffers;
+    let (block, codec, row_buffers) = buffers;
     let row_copies = tally.masks.row_copies;
     let wanted = rows.saturating_mul(row_copies);
     if header.memcpyed() {
@@ -49,7 +49,7 @@ pub(super) fn count_container(
                 row_copies,
                 rows,
             },
-            narrow,
+            row_buffers,
         );
     }
     if block.len() < header.blocksize() + STRIP {
@@ -91,7 +91,7 @@ pub(super) fn count_container(
                     row_copies,
                     rows,
                 },
-                narrow,
+                row_buffers,
             )?;
         }
     }
@@ -176,7 +176,10 @@ impl Job for CountBlock<'_, '_> {
             let mut done = 0;
             while done < len {
                 let n = (len - done).min(STRIP);
-                let strips = plane.map(|plane| l.load(from(plane, skew + done), n));
+                let mut strips = [l.zero(); 8];
+                for (strip, plane) in strips.iter_mut().zip(plane) {
+                    *strip = l.load(from(plane, skew + done), n);
+                }
                 let at = Place {
                     byte: skipped + done,
                     ..at

@@ -200,14 +200,6 @@ pub(super) fn count_strip<L: Lanes>(
     let negative = l.and(planes[7], wanted);
     let has_negative = !l.is_zero(negative);
     let called = l.and_not(wanted, negative);
-    // The planes of the wanted, called copies, and which of them are not empty.
-    let mut values = [l.zero(); 7];
-    let mut live = 0u8;
-    for (k, (value, plane)) in values.iter_mut().zip(planes).enumerate() {
-        *value = l.and(*plane, called);
-        live |= u8::from(!l.is_zero(*value)) << k;
-    }
-
     if has_negative {
         for slot in &at.masks.alleles {
             if let Some(mask) = mask_strip(l, at, slot) {
@@ -216,35 +208,26 @@ pub(super) fn count_strip<L: Lanes>(
             }
         }
     }
-    if !at.masks.alleles.is_empty() || usize::from(live) >= tally.n_alleles {
-        // Every code that these planes can spell, ascending: the subsets of `live`.
-        let mut code = 0u8;
-        loop {
-            code = code.wrapping_sub(live) & live;
-            if code == 0 {
-                break;
-            }
-            let mut copies = called;
-            for (k, value) in values.iter().enumerate() {
-                if code >> k & 1 == 1 {
-                    copies = l.and(copies, *value);
-                } else if live >> k & 1 == 1 {
-                    copies = l.and_not(copies, *value);
-                }
-            }
-            if l.is_zero(copies) {
-                continue;
-            }
-            if usize::from(code) >= tally.n_alleles {
-                return Err(bad_code(at, &l.store(copies), code));
-            }
-            for slot in &at.masks.alleles {
-                if let Some(mask) = mask_strip(l, at, slot) {
-                    let n = l.count(l.and(copies, mask));
-                    tally.move_alleles(slot, at.row, Some(code.into()), n);
-                }
+
+    // The planes of the wanted, called copies. Most often only the lowest has a bit.
+    let mut values = [l.zero(); 7];
+    for (value, plane) in values.iter_mut().zip(planes) {
+        *value = l.and(*plane, called);
+    }
+    let high = values
+        .iter()
+        .skip(1)
+        .fold(l.zero(), |high, value| l.or(high, *value));
+    let low_only = l.is_zero(high) && tally.n_alleles >= 2;
+    if low_only {
+        for slot in &at.masks.alleles {
+            if let Some(mask) = mask_strip(l, at, slot) {
+                let n = l.count(l.and(values[0], mask));
+                tally.move_alleles(slot, at.row, Some(1), n);
             }
         }
+    } else {
+        count_values(l, tally, at, called, &values)?;
     }
 
     match tally.masks.ploidy {
@@ -260,10 +243,57 @@ pub(super) fn count_strip<L: Lanes>(
                 }
             }
         }
+        2 if low_only => count_pairs(l, tally, at, planes, &values[..1], negative),
         2 => count_pairs(l, tally, at, planes, &values, negative),
         _ => {} // a ploidy of 3 and more is classed copy by copy, see `bytes`
     }
     Ok(())
+}
+
+/// Counts the alleles of one strip with any codes; `values` are the planes of the `called` copies.
+#[inline(always)]
+fn count_values<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: Place,
+    called: L::Strip,
+    values: &[L::Strip; 7],
+) -> Result<(), BadCode> {
+    let mut live = 0u8;
+    for (k, value) in values.iter().enumerate() {
+        live |= u8::from(!l.is_zero(*value)) << k;
+    }
+    if at.masks.alleles.is_empty() && usize::from(live) < tally.n_alleles {
+        return Ok(());
+    }
+    // Every code that these planes can spell, ascending: the subsets of `live`.
+    let mut code = 0u8;
+    loop {
+        code = code.wrapping_sub(live) & live;
+        if code == 0 {
+            return Ok(());
+        }
+        let mut copies = called;
+        for (k, value) in values.iter().enumerate() {
+            if code >> k & 1 == 1 {
+                copies = l.and(copies, *value);
+            } else if live >> k & 1 == 1 {
+                copies = l.and_not(copies, *value);
+            }
+        }
+        if l.is_zero(copies) {
+            continue;
+        }
+        if usize::from(code) >= tally.n_alleles {
+            return Err(bad_code(at, &l.store(copies), code));
+        }
+        for slot in &at.masks.alleles {
+            if let Some(mask) = mask_strip(l, at, slot) {
+                let n = l.count(l.and(copies, mask));
+                tally.move_alleles(slot, at.row, Some(code.into()), n);
+            }
+        }
+    }
 }
 
 /// Genotype classes of diploid calls: the two copies of a call are neighbouring bits of one byte.
@@ -273,7 +303,7 @@ fn count_pairs<L: Lanes>(
     tally: &mut Tally,
     at: Place,
     planes: &[L::Strip; 8],
-    values: &[L::Strip; 7],
+    values: &[L::Strip],
     negative: L::Strip,
 ) {
     let firsts = l.splat(FIRSTS);
@@ -298,8 +328,11 @@ fn count_pairs<L: Lanes>(
     let missings = l.and(l.and_not(none, one_copy), firsts);
     for slot in &at.masks.genotypes {
         if let Some(mask) = mask_strip(l, at, slot) {
-            let [het, hom_alt, haploid, missing] =
-                [hets, homs, haploids, missings].map(|calls| l.count(l.and(calls, mask)));
+            let (het, hom_alt) = (l.count(l.and(hets, mask)), l.count(l.and(homs, mask)));
+            let (haploid, missing) = (
+                l.count(l.and(haploids, mask)),
+                l.count(l.and(missings, mask)),
+            );
             if let Some(classes) = tally.classes(slot, at.row) {
                 classes[HOM_REF] -= het + hom_alt + haploid + missing;
                 classes[HET] += het;
@@ -315,8 +348,11 @@ fn count_pairs<L: Lanes>(
 /// it is combined with are zero there.
 #[inline(always)]
 fn mask_strip<L: Lanes>(l: L, at: Place, slot: &Slot) -> Option<L::Strip> {
-    let here = slot.span.start < at.byte + STRIP && at.byte < slot.span.end;
-    here.then(|| l.load(at.masks.mask(slot, at.byte), STRIP))
+    if slot.span.start < at.byte + STRIP && at.byte < slot.span.end {
+        Some(l.load(at.masks.mask(slot, at.byte), STRIP))
+    } else {
+        None
+    }
 }
 
 #[cold]
