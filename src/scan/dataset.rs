@@ -158,14 +158,16 @@ impl Dataset {
                 .iter()
                 .for_each(|zone| see(zone.contig, zone.max)),
             None => {
-                if let Some((contigs, positions)) = self.read_sites().await? {
+                let each = |_: u64, contigs: &[i64], positions: &[i64]| {
                     let contigs = contigs
                         .iter()
                         .map(|&contig| usize::try_from(contig).unwrap_or(usize::MAX));
                     contigs
                         .zip(positions)
-                        .for_each(|(contig, position)| see(contig, position));
-                }
+                        .for_each(|(contig, &position)| see(contig, position));
+                    true
+                };
+                self.each_site_chunk(each).await?;
             }
         }
         let lengths = self.contig_lengths();
@@ -252,65 +254,72 @@ impl Dataset {
 
     /// Works out the zones from `variant_contig` and `variant_position`.
     async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
-        let Some((contigs, positions)) = self.read_sites().await? else {
-            return Ok(None);
-        };
-        let position = self
-            .columns
-            .iter()
-            .find(|column| column.kind == ColumnKind::Position);
-        let chunk = position.map_or(1, |column| {
-            usize::try_from(column.array.chunks[0])
-                .unwrap_or(usize::MAX)
-                .max(1)
-        });
         let mut zones = Vec::new();
-        for (at, (contigs, positions)) in contigs
-            .chunks(chunk)
-            .zip(positions.chunks(chunk))
-            .enumerate()
-        {
-            let found = Zones::of_rows((at * chunk) as u64, contigs, positions);
-            if found.len() > MAX_ZONES_PER_CHUNK {
-                return Ok(None);
-            }
+        let mut useful = true;
+        let see = |first: u64, contigs: &[i64], positions: &[i64]| {
+            let found = Zones::of_rows(first, contigs, positions);
+            useful = found.len() <= MAX_ZONES_PER_CHUNK;
             zones.extend(found);
-        }
-        Ok(Some(Arc::new(Zones {
-            zones,
-            from_index: false,
-        })))
+            useful
+        };
+        let there = self.each_site_chunk(see).await?;
+        Ok((there && useful).then(|| {
+            Arc::new(Zones {
+                zones,
+                from_index: false,
+            })
+        }))
     }
 
-    /// All contig indices and positions.
-    async fn read_sites(&self) -> Result<Option<(Vec<i64>, Vec<i64>)>> {
+    /// Gives `see` the first variant, contig indices and positions of each chunk of positions, until it returns false. No
+    /// more than a chunk of each array is held. False where the store lacks one of the arrays.
+    async fn each_site_chunk(
+        &self,
+        mut see: impl FnMut(u64, &[i64], &[i64]) -> bool + Send,
+    ) -> Result<bool> {
         let find = |kind| self.columns.iter().position(|column| column.kind == kind);
         let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position))
         else {
-            return Ok(None);
+            return Ok(false);
         };
-        Ok(Some((
-            self.read_site_integers(contig).await?,
-            self.read_site_integers(position).await?,
-        )))
+        let chunks = |column: usize| self.columns[column].array.grid_shape()[0];
+        let mut scratch = Scratch::default();
+        let (mut contigs, mut used, mut next, mut first) = (Vec::new(), 0, 0, 0);
+        for chunk in 0..chunks(position) {
+            let positions = self.read_site_chunk(position, chunk, &mut scratch).await?;
+            while contigs.len() - used < positions.len() && next < chunks(contig) {
+                contigs.drain(..used);
+                used = 0;
+                contigs.extend(self.read_site_chunk(contig, next, &mut scratch).await?);
+                next += 1;
+            }
+            let rows = positions.len().min(contigs.len() - used);
+            if !see(first, &contigs[used..used + rows], &positions[..rows]) {
+                break;
+            }
+            used += rows;
+            first += rows as u64;
+        }
+        Ok(true)
     }
 
-    async fn read_site_integers(&self, column: usize) -> Result<Vec<i64>> {
+    async fn read_site_chunk(
+        &self,
+        column: usize,
+        chunk: u64,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<i64>> {
         let array = &self.columns[column].array;
         let chain = self.chain(column)?;
-        let mut scratch = Scratch::default();
-        let mut all = Vec::new();
-        for chunk in 0..array.grid_shape()[0] {
-            let bytes = self.store.chunk(array, &[chunk]).await?;
-            let dense = assemble(array, chain, chunk, &[(vec![], bytes)], &mut scratch)
-                .map_err(|(index, reason)| self.chunk_error(array, &index, reason))?;
-            let rows = array.chunk_extent(&[chunk])[0] as usize;
-            if let Dense::Fixed(buffer) = dense {
-                let values = integers(&array.element, &buffer, 0..rows);
-                all.extend(values.map_err(|reason| self.chunk_error(array, &[chunk], reason))?);
-            }
+        let bytes = self.store.chunk(array, &[chunk]).await?;
+        let dense = assemble(array, chain, chunk, &[(vec![], bytes)], scratch)
+            .map_err(|(index, reason)| self.chunk_error(array, &index, reason))?;
+        let rows = array.chunk_extent(&[chunk])[0] as usize;
+        match dense {
+            Dense::Fixed(buffer) => integers(&array.element, &buffer, 0..rows)
+                .map_err(|reason| self.chunk_error(array, &[chunk], reason)),
+            Dense::Strings(_) => Err(self.array_error(array, "expected integers, found strings".to_string())),
         }
-        Ok(all)
     }
 }
 
