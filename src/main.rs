@@ -6,7 +6,6 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    datafusion_vcz::cli::run().await
+fn main() -> ExitCode {
+    datafusion_vcz::cli::main()
 }

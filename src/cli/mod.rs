@@ -34,14 +34,24 @@ enum Command {
     Inspect(inspect::InspectArgs),
 }
 
-/// Runs `vcz` with the arguments of this process.
-pub async fn run() -> ExitCode {
+/// Runs `vcz` with the arguments of this process. The runtime is made here, so that the program itself is a few lines and
+/// nothing asynchronous is compiled twice.
+pub fn main() -> ExitCode {
     let cli = Cli::parse();
     start_log();
-    let result = match cli.command {
-        Command::Sql(args) => sql::run(args).await,
-        Command::Inspect(args) => inspect::run(args).await,
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("Error: cannot start threads: {error}");
+            return ExitCode::FAILURE;
+        }
     };
+    let result = runtime.block_on(async {
+        match cli.command {
+            Command::Sql(args) => sql::run(args).await,
+            Command::Inspect(args) => inspect::run(args).await,
+        }
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

@@ -321,7 +321,7 @@ impl Sharding {
         scratch: &mut Scratch,
     ) -> Result<(), String> {
         match piece {
-            None => self.inner.fill_into(dst),
+            None => self.inner.fill.fill(dst),
             Some(piece) => self
                 .inner
                 .fixed_into(piece, dst, scratch)
@@ -337,7 +337,7 @@ impl Sharding {
         bands: usize,
         scratch: &mut Scratch,
     ) -> Result<StringChunk, String> {
-        let absent = self.inner.fill_strings()?;
+        let absent = self.inner.fill.strings(self.inner.elements())?;
         let chunks = pieces
             .iter()
             .enumerate()

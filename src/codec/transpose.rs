@@ -275,7 +275,10 @@ mod tests {
             json!(null),
             json!([0, 1, 1]),
         ] {
-            assert!(transpose(&[order.clone()], 2).is_err(), "{order}");
+            assert!(
+                transpose(std::slice::from_ref(&order), 2).is_err(),
+                "{order}"
+            );
         }
         assert!(
             transpose(&[json!([1, 0]), json!([1, 0])], 2)

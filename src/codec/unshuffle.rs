@@ -196,10 +196,11 @@ fn transpose(w: &mut [[u64; 4]; 8]) {
 fn exchange(w: &mut [[u64; 4]; 8], distance: usize, shift: u32, mask: u64) {
     for k in 0..8 {
         if k & distance == 0 {
-            for l in 0..4 {
-                let t = ((w[k][l] >> shift) ^ w[k | distance][l]) & mask;
-                w[k | distance][l] ^= t;
-                w[k][l] ^= t << shift;
+            let (first, second) = w.split_at_mut(k | distance);
+            for (a, b) in first[k].iter_mut().zip(&mut second[0]) {
+                let t = ((*a >> shift) ^ *b) & mask;
+                *b ^= t;
+                *a ^= t << shift;
             }
         }
     }
@@ -311,7 +312,7 @@ mod tests {
     /// Straight from the definition.
     fn bits_by_definition(typesize: usize, src: &[u8]) -> Vec<u8> {
         let n = src.len() / typesize;
-        if n == 0 || n % 8 != 0 {
+        if n == 0 || !n.is_multiple_of(8) {
             return src.to_vec();
         }
         let mut out = src.to_vec();

@@ -1,10 +1,10 @@
 //! How every function on counts reads its argument: any list of integers, strided over the child buffer without
 //! ever building a per-row array. Sits under all of `functions`.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, FieldRef, Int32Type};
 use datafusion::common::{Result, exec_err, plan_err};
 
@@ -43,42 +43,44 @@ enum Layout<'a> {
 
 /// Allele counts of a batch: row `i` is a slice of the child buffer.
 pub struct CountsView<'a> {
-    values: Cow<'a, [i32]>,
+    values: ScalarBuffer<i32>,
     layout: Layout<'a>,
     nulls: Option<NullBuffer>,
     len: usize,
 }
 
 impl<'a> CountsView<'a> {
-    /// Views `array`, any list of integers. Int32 children (what `allele_counts` gives) are borrowed; other widths are
-    /// cast once. A value that does not fit Int32, or is NULL or negative, is an error.
+    /// Views `array`, any list of integers. Int32 children (what `allele_counts` gives) are shared; other widths are
+    /// cast once, and only the rows of this array, which may be a small slice of a large one. A value that does not fit Int32, or is NULL or negative, is an error.
     pub fn try_new(array: &'a ArrayRef) -> Result<Self> {
         let len = array.len();
         let (child, layout) = match array.data_type() {
             DataType::FixedSizeList(_, width) => {
                 let list = array.as_fixed_size_list();
-                (list.values(), Layout::Fixed(*width as usize))
+                (Arc::clone(list.values()), Layout::Fixed(*width as usize))
             }
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
-                (list.values(), Layout::Offsets32(list.value_offsets()))
+                let (first, last) = (list.value_offsets()[0] as usize, list.value_offsets()[len] as usize);
+                (list.values().slice(first, last - first), Layout::Offsets32(list.value_offsets()))
             }
             DataType::LargeList(_) => {
                 let list = array.as_list::<i64>();
-                (list.values(), Layout::Offsets64(list.value_offsets()))
+                let (first, last) = (list.value_offsets()[0] as usize, list.value_offsets()[len] as usize);
+                (list.values().slice(first, last - first), Layout::Offsets64(list.value_offsets()))
             }
             DataType::Null => {
                 let nulls = Some(NullBuffer::new_null(len));
-                return Ok(Self { values: Cow::Borrowed(&[]), layout: Layout::AllNull, nulls, len });
+                return Ok(Self { values: ScalarBuffer::default(), layout: Layout::AllNull, nulls, len });
             }
             other => return exec_err!("allele counts must be a list of integers, found {other}"),
         };
-        let values: Cow<'a, [i32]> = match child.data_type() {
-            DataType::Int32 => Cow::Borrowed(child.as_primitive::<Int32Type>().values().as_ref()),
+        let values = match child.data_type() {
+            DataType::Int32 => child.as_primitive::<Int32Type>().values().clone(),
             data_type if data_type.is_integer() => {
                 let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
-                let cast = arrow::compute::cast_with_options(child, &DataType::Int32, &options)?;
-                Cow::Owned(cast.as_primitive::<Int32Type>().values().to_vec())
+                let cast = arrow::compute::cast_with_options(&child, &DataType::Int32, &options)?;
+                cast.as_primitive::<Int32Type>().values().clone()
             }
             other => return exec_err!("allele counts must be a list of integers, found a list of {other}"),
         };
@@ -125,8 +127,8 @@ impl<'a> CountsView<'a> {
     fn range(&self, row: usize) -> std::ops::Range<usize> {
         match self.layout {
             Layout::Fixed(width) => row * width..(row + 1) * width,
-            Layout::Offsets32(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
-            Layout::Offsets64(offsets) => offsets[row] as usize..offsets[row + 1] as usize,
+            Layout::Offsets32(offsets) => (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize,
+            Layout::Offsets64(offsets) => (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize,
             Layout::AllNull => 0..0,
         }
     }

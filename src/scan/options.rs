@@ -229,7 +229,8 @@ impl ExtensionOptions for TableOptions {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        match key {
+        // DataFusion's table options hand over the whole key.
+        match key.strip_prefix("vcz.").unwrap_or(key) {
             "populations" => self.populations = Some(value.to_string()),
             "region_index" => {
                 self.region_index = match value.to_ascii_lowercase().as_str() {

@@ -20,6 +20,7 @@ use futures::stream;
 use super::genotypes::GenotypeReader;
 use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
+use super::progress::ScanProgress;
 use super::reader::ColumnReader;
 use super::site_filter::SiteFilter;
 use super::source::{Input, VczSource};
@@ -72,6 +73,7 @@ struct Batches {
     remaining: Option<usize>,
     projector: Option<Projector>,
     metrics: ScanMetrics,
+    progress: ScanProgress,
 }
 
 impl Batches {
@@ -148,6 +150,7 @@ impl Batches {
             call_of_input,
             projector,
             metrics,
+            progress: ScanProgress::start(ranges.iter().map(|range| range.end - range.start).sum()),
         })
     }
 
@@ -189,7 +192,9 @@ impl Batches {
 
     fn advance(&mut self, to: u64) {
         if let Some(front) = self.ranges.front_mut() {
-            front.start = to.min(front.end);
+            let to = to.min(front.end);
+            self.progress.advance(to.saturating_sub(front.start));
+            front.start = to;
         }
     }
 

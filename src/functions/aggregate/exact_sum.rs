@@ -166,7 +166,9 @@ impl ExactSum {
 
     fn check(args: &AccumulatorArgs) -> Result<()> {
         if args.is_distinct {
-            return exec_err!("exact_sum does not take DISTINCT; select distinct rows first");
+            return exec_err!(
+                "exact_sum does not take DISTINCT; select the distinct rows in a subquery"
+            );
         }
         Ok(())
     }

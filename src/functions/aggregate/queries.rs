@@ -218,7 +218,7 @@ async fn errors_say_what_to_do() {
         ),
         ("SELECT project_sfs(a, 'YRI') FROM t", &["whole number"]),
         ("SELECT diversity(position) FROM t", &["list of integers"]),
-        ("SELECT diversity(DISTINCT a) FROM t", &["DISTINCT"]),
+        ("SELECT diversity(DISTINCT a), sfs(a) FROM t", &["DISTINCT"]),
     ] {
         let error = run(&context, sql).await.unwrap_err().to_string();
         for part in parts {

@@ -40,8 +40,8 @@ impl<D: Definition> CountsAggregate<D> {
         let name = D::NAME;
         if args.is_distinct {
             return exec_err!(
-                "{name} does not take DISTINCT: it would drop sites that happen to have the same \
-                 allele counts"
+                "{name}(DISTINCT …) would drop sites that happen to have the same allele counts; \
+                 leave DISTINCT out, or select the distinct rows in a subquery"
             );
         }
         let types: Vec<_> = args

@@ -23,6 +23,14 @@ impl FixedSum {
             (-1.0..=1.0).contains(&term),
             "a term must lie in [-1, 1]: {term}"
         );
+        // Most terms are multiples of 2^-90: mantissa · 2^(exponent - 1075) · 2^90 is a shift to the left.
+        let bits = term.to_bits();
+        let exponent = (bits >> 52) & 0x7ff;
+        if (985..=1023).contains(&exponent) {
+            let mantissa = (bits & ((1 << 52) - 1)) | (1 << 52);
+            let size = i128::from(mantissa) << (exponent - 985);
+            return if term.is_sign_negative() { -size } else { size };
+        }
         // The product is exact (a power of two); the cast truncates, and maps NaN to 0.
         (term * SCALE) as i128
     }
@@ -115,6 +123,18 @@ mod tests {
         assert_eq!(once, each);
         once.add_times(1.0 / 7.0, -1000);
         assert_eq!(once, FixedSum::ZERO);
+    }
+
+    #[test]
+    fn the_shortcut_is_the_definition() {
+        let mut term = 1.0;
+        while term > 1e-40 {
+            for term in [term, -term, term * 0.7, -term / 3.0] {
+                assert_eq!(FixedSum::quantise(term), (term * SCALE) as i128, "{term}");
+            }
+            term /= 2.0;
+        }
+        assert_eq!(FixedSum::quantise(0.0), 0);
     }
 
     #[test]

@@ -15,14 +15,8 @@ pub struct Pairs {
 
 impl Pairs {
     /// `differences / comparisons`, in [0, 1]; `None` where nothing is compared.
-    #[inline]
     pub fn ratio(self) -> Option<f64> {
-        if self.comparisons == 0 {
-            return None;
-        }
-        // The conversion of 64 bits is one instruction, that of 128 a call; both round correctly, so they agree.
-        let as_f64 = |n: u128| u64::try_from(n).map_or_else(|_| n as f64, |n| n as f64);
-        Some(as_f64(self.differences) / as_f64(self.comparisons))
+        (self.comparisons > 0).then(|| self.differences as f64 / self.comparisons as f64)
     }
 }
 
@@ -32,9 +26,42 @@ fn widen(count: i32) -> u64 {
     u64::from(count as u32)
 }
 
+/// Largest n whose square, and whose products with another such n, fit 64 bits.
+const SMALL: u64 = u32::MAX as u64;
+
+/// n and Σ a_i², the latter modulo 2⁶⁴ (exact where n is [`SMALL`]).
 #[inline]
-fn total(row: &[i32]) -> u64 {
-    row.iter().map(|&count| widen(count)).sum()
+fn moments(row: &[i32]) -> (u64, u64) {
+    let add = |(n, squares): (u64, u64), count: i32| {
+        let count = widen(count);
+        (n + count, squares.wrapping_add(count * count))
+    };
+    // Spelled out for the usual numbers of alleles: a loop over so few is mostly overhead.
+    match *row {
+        [a, b] => add(add((0, 0), a), b),
+        [a, b, c] => add(add(add((0, 0), a), b), c),
+        [a, b, c, d] => add(add(add(add((0, 0), a), b), c), d),
+        _ => row.iter().copied().fold((0, 0), add),
+    }
+}
+
+/// n1, n2 and Σ a1_i a2_i, the latter modulo 2⁶⁴ (exact where n1 and n2 are [`SMALL`]).
+#[inline]
+fn cross_moments(row1: &[i32], row2: &[i32]) -> (u64, u64, u64) {
+    let mut sums = (0, 0, 0u64);
+    for (&a1, &a2) in row1.iter().zip(row2) {
+        let (a1, a2) = (widen(a1), widen(a2));
+        sums = (sums.0 + a1, sums.1 + a2, sums.2.wrapping_add(a1 * a2));
+    }
+    // The longer row's other alleles meet zeros.
+    let rest = |row: &[i32], of: &[i32]| row.get(of.len()..).map_or(0, |rest| moments(rest).0);
+    (sums.0 + rest(row1, row2), sums.1 + rest(row2, row1), sums.2)
+}
+
+/// `differences / comparisons`; `None` where nothing is compared.
+#[inline]
+fn ratio(differences: u64, comparisons: u64) -> Option<f64> {
+    (comparisons > 0).then(|| differences as f64 / comparisons as f64)
 }
 
 /// Number of called copies, n = Σ a_i.
@@ -65,20 +92,23 @@ pub fn is_segregating(row: &[i32]) -> bool {
 /// (Nei and Li 1979; the pair counts of pixy, Korunes and Samuk 2021).
 #[inline]
 pub fn within(row: &[i32]) -> Pairs {
-    let n = total(row);
-    // C(n, 2) − Σ C(a, 2) = (n² − Σ a²) / 2, since Σ a = n.
-    if n <= u64::from(u32::MAX) {
-        let squares: u64 = row.iter().map(|&count| widen(count) * widen(count)).sum();
-        let square = n * n;
-        return Pairs {
-            differences: u128::from((square - squares) / 2),
-            comparisons: u128::from((square - n) / 2),
-        };
+    let (n, squares) = moments(row);
+    if n > SMALL {
+        return large_within(row);
     }
-    let n = u128::from(n);
+    // C(n, 2) − Σ C(a, 2) = (n² − Σ a²) / 2, since Σ a = n.
+    Pairs {
+        differences: u128::from((n * n - squares) / 2),
+        comparisons: u128::from((n * n - n) / 2),
+    }
+}
+
+#[cold]
+fn large_within(row: &[i32]) -> Pairs {
+    let n = u128::from(moments(row).0);
     let squares: u128 = row
         .iter()
-        .map(|&count| u128::from(widen(count) * widen(count)))
+        .map(|&count| u128::from(widen(count)).pow(2))
         .sum();
     Pairs {
         differences: (n * n - squares) / 2,
@@ -89,22 +119,24 @@ pub fn within(row: &[i32]) -> Pairs {
 /// Pairs of copies, one from each population: n1 n2 compared, n1 n2 − Σ a1_i a2_i of them different.
 #[inline]
 pub fn between(row1: &[i32], row2: &[i32]) -> Pairs {
-    let (n1, n2) = (total(row1), total(row2));
-    let comparisons = u128::from(n1) * u128::from(n2);
-    // Every product is a part of n1 n2, so 64 bits hold the sum where they hold n1 n2.
-    let same = if comparisons <= u128::from(u64::MAX) {
-        u128::from(
-            row1.iter()
-                .zip(row2)
-                .map(|(&a1, &a2)| widen(a1) * widen(a2))
-                .sum::<u64>(),
-        )
-    } else {
-        row1.iter()
-            .zip(row2)
-            .map(|(&a1, &a2)| u128::from(widen(a1) * widen(a2)))
-            .sum()
-    };
+    let (n1, n2, same) = cross_moments(row1, row2);
+    if n1.max(n2) > SMALL {
+        return large_between(row1, row2);
+    }
+    Pairs {
+        differences: u128::from(n1 * n2 - same),
+        comparisons: u128::from(n1 * n2),
+    }
+}
+
+#[cold]
+fn large_between(row1: &[i32], row2: &[i32]) -> Pairs {
+    let comparisons = u128::from(moments(row1).0) * u128::from(moments(row2).0);
+    let same: u128 = row1
+        .iter()
+        .zip(row2)
+        .map(|(&a1, &a2)| u128::from(widen(a1)) * u128::from(widen(a2)))
+        .sum();
     Pairs {
         differences: comparisons - same,
         comparisons,
@@ -115,13 +147,21 @@ pub fn between(row1: &[i32], row2: &[i32]) -> Pairs {
 /// Nei and Li 1979; all alleles count, they are not collapsed to two.
 #[inline]
 pub fn site_diversity(row: &[i32]) -> Option<f64> {
-    within(row).ratio()
+    let (n, squares) = moments(row);
+    if n > SMALL {
+        return large_within(row).ratio();
+    }
+    ratio((n * n - squares) / 2, (n * n - n) / 2)
 }
 
 /// Divergence of one site between two populations, 1 − Σ a1_i a2_i / (n1 n2), in [0, 1]; `None` where n1 n2 = 0.
 #[inline]
 pub fn site_divergence(row1: &[i32], row2: &[i32]) -> Option<f64> {
-    between(row1, row2).ratio()
+    let (n1, n2, same) = cross_moments(row1, row2);
+    if n1.max(n2) > SMALL {
+        return large_between(row1, row2).ratio();
+    }
+    ratio(n1 * n2 - same, n1 * n2)
 }
 
 /// Hudson's FST of one site as numerator b − (w1 + w2)/2 in [−1, 1] and denominator b in [0, 1], where b is
@@ -224,6 +264,32 @@ mod tests {
             }
         );
         assert!((site_diversity(&row).unwrap() - 2.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn shortcuts_agree_with_the_exact_pairs() {
+        let rows: [&[i32]; 8] = [
+            &[],
+            &[3],
+            &[3, 1],
+            &[0, 2, 5],
+            &[1, 2, 3, 4],
+            &[9, 0, 0, 0, 7],
+            &[i32::MAX; 2],
+            &[i32::MAX; 3],
+        ];
+        for row1 in rows {
+            assert_eq!(site_diversity(row1), within(row1).ratio());
+            assert_eq!(within(row1), large_within(row1), "{row1:?}");
+            for row2 in rows {
+                assert_eq!(site_divergence(row1, row2), between(row1, row2).ratio());
+                assert_eq!(
+                    between(row1, row2),
+                    large_between(row1, row2),
+                    "{row1:?} {row2:?}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn positions(from: i64) -> Value {
         Some(from),
         Some(from + 7),
         None,
-        Some(from + 100),
+        Some(from + 70),
         Some(from + 23),
         Some(from + 24),
     ])

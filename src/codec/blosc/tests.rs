@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::Scratch;
 use super::super::testing::{Form, c_compress, c_decompress};
 use super::*;
 
@@ -129,7 +130,7 @@ proptest! {
             let len = src.len() as u32;
             src[0] = 2;
             src[1] = 1;
-            src[2] = flags & !FLAG_RESERVED;
+            src[2] = flags & !0x08;
             src[4..8].copy_from_slice(&(nbytes as u32).to_le_bytes());
             src[8..12].copy_from_slice(&(nbytes as u32 / 2 + 1).to_le_bytes());
             src[12..16].copy_from_slice(&len.to_le_bytes());

@@ -1,0 +1,207 @@
+//! Decompression of Blosc containers and of single blocks, with and without un-shuffling.
+//!
+//! [`decompress_block_planes`] is for counting on bit-planes: it leaves a block bit-shuffled and does not even write the
+//! zeros that most blocks of genotypes end in.
+
+use super::super::{Scratch, blosclz, unshuffle, zstd_frame};
+use super::header::{BloscHeader, Compressor, Shuffle, Split};
+
+/// A block left as the compressor wrote it, for counting on bit-planes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaneBlock {
+    /// Decoded bytes of the block.
+    pub len: usize,
+    /// Bytes at the start of the output that were written. The rest of the block is zero, and was **not** written. In
+    /// a bit-shuffled block this is a whole number of planes, or all of the block.
+    pub decoded: usize,
+    /// Whether the block is bit-shuffled; otherwise it holds plain (or byte-shuffled, see
+    /// [`BloscHeader::block_shuffle`]) elements.
+    pub bit_planes: bool,
+    /// Bytes of one bit-plane, an eighth of the number of elements; 0 where the block is not bit-shuffled.
+    pub plane_len: usize,
+}
+
+impl PlaneBlock {
+    /// Number of planes that were written and may hold bits; all the others are zero. 0 where the block is not
+    /// bit-shuffled.
+    pub fn n_planes(&self) -> usize {
+        self.decoded.checked_div(self.plane_len).unwrap_or(0)
+    }
+}
+
+/// Decompresses a whole container, un-shuffled, into `dst`. The container must hold exactly `expected_len` bytes, and
+/// so must `dst`.
+pub fn decompress(
+    src: &[u8],
+    expected_len: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    let header = BloscHeader::parse(src)?;
+    if header.nbytes() != expected_len || dst.len() != expected_len {
+        return Err(format!(
+            "blosc: the container holds {} bytes, expected {expected_len} (room for {})",
+            header.nbytes(),
+            dst.len()
+        ));
+    }
+    for i in 0..header.n_blocks() {
+        let block = dst.get_mut(header.block_range(i)).unwrap_or_default();
+        decompress_block(&header, src, i, block, scratch)?;
+    }
+    Ok(())
+}
+
+/// Decompresses and un-shuffles block `i` into the first `header.block_len(i)` bytes of `dst`.
+pub fn decompress_block(
+    header: &BloscHeader,
+    src: &[u8],
+    i: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    let shuffle = header.block_shuffle(i);
+    if shuffle == Shuffle::None {
+        return decompress_block_raw(header, src, i, dst, scratch);
+    }
+    let dst = room(header, i, dst)?;
+    // Taken out, so that the decompression contexts can be used while it is written.
+    let mut buffer = std::mem::take(&mut scratch.block);
+    let block = buffer.slice(dst.len());
+    let result = if shuffle == Shuffle::Bit && header.typesize() == 1 {
+        decompress_block_planes(header, src, i, block, scratch).map(|planes| {
+            unshuffle::bits_of_planes(used_planes(&planes, block), block, dst);
+        })
+    } else {
+        decompress_block_raw(header, src, i, block, scratch).map(|()| match shuffle {
+            Shuffle::Bit => unshuffle::bits(header.typesize(), block, dst),
+            _ => unshuffle::bytes(header.typesize(), block, dst),
+        })
+    };
+    scratch.block = buffer;
+    result
+}
+
+/// Decompresses block `i` into the first `header.block_len(i)` bytes of `dst`, still shuffled as
+/// [`BloscHeader::block_shuffle`] says.
+pub fn decompress_block_raw(
+    header: &BloscHeader,
+    src: &[u8],
+    i: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    let mut rest = room(header, i, dst)?;
+    for split in header.splits(src, i)? {
+        let split = split?;
+        let Some((to, tail)) = std::mem::take(&mut rest).split_at_mut_checked(split.len) else {
+            return Err(format!(
+                "blosc: block {i}: its splits are longer than the block"
+            ));
+        };
+        decompress_split(header.compressor(), &split, to, scratch)
+            .map_err(|e| format!("blosc: block {i}: {e}"))?;
+        rest = tail;
+    }
+    Ok(())
+}
+
+/// Decompresses block `i`, still shuffled, into the start of `dst`, which has room for `header.block_len(i)` bytes;
+/// where the block's zstd frame ends in zeros, these are left out.
+pub fn decompress_block_planes(
+    header: &BloscHeader,
+    src: &[u8],
+    i: usize,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<PlaneBlock, String> {
+    let dst = room(header, i, dst)?;
+    let len = dst.len();
+    let bit_planes = header.block_shuffle(i) == Shuffle::Bit;
+    let plane_len = if bit_planes {
+        len / header.typesize() / 8
+    } else {
+        0
+    };
+    let mut block = PlaneBlock {
+        len,
+        decoded: len,
+        bit_planes,
+        plane_len,
+    };
+    if header.compressor() == Compressor::Zstd
+        && header.n_splits(i) == 1
+        && let Some(split) = header.splits(src, i)?.next().transpose()?
+        && !split.stored
+    {
+        let prefix = zstd_frame::decompress_prefix(split.payload, dst, 0, scratch)
+            .map_err(|e| format!("blosc: block {i}: {e}"))?;
+        let whole = prefix.zero_from.checked_next_multiple_of(plane_len.max(1));
+        block.decoded = whole.unwrap_or(len).min(len);
+        dst.get_mut(prefix.valid..block.decoded)
+            .unwrap_or_default()
+            .fill(0);
+        return Ok(block);
+    }
+    decompress_block_raw(header, src, i, dst, scratch)?;
+    Ok(block)
+}
+
+/// Planes of a decompressed block up to the last that is not all zero. Looking costs far less than un-shuffling zeros.
+fn used_planes(planes: &PlaneBlock, block: &[u8]) -> usize {
+    let is_zero = |k: usize| {
+        let plane = block.get(k * planes.plane_len..(k + 1) * planes.plane_len);
+        plane.is_some_and(|plane| {
+            plane
+                .chunks(64)
+                .all(|bytes| bytes.iter().fold(0, |all, byte| all | byte) == 0)
+        })
+    };
+    let n = planes.n_planes();
+    (0..n).rev().find(|k| !is_zero(*k)).map_or(0, |k| k + 1)
+}
+
+/// Decompresses one split into `dst`, which has its decoded length.
+fn decompress_split(
+    compressor: Compressor,
+    split: &Split<'_>,
+    dst: &mut [u8],
+    scratch: &mut Scratch,
+) -> Result<(), String> {
+    if split.stored {
+        dst.copy_from_slice(split.payload);
+        return Ok(());
+    }
+    let written = match compressor {
+        Compressor::Blosclz => blosclz::decompress(split.payload, dst)?,
+        Compressor::Lz4 => {
+            lz4_flex::block::decompress_into(split.payload, dst).map_err(|e| format!("lz4: {e}"))?
+        }
+        Compressor::Snappy => snap::raw::Decoder::new()
+            .decompress(split.payload, dst)
+            .map_err(|e| format!("snappy: {e}"))?,
+        Compressor::Zlib => return scratch.zlib_exact(split.payload, dst),
+        Compressor::Zstd => scratch.zstd(split.payload, dst)?,
+    };
+    if written != dst.len() {
+        return Err(format!(
+            "{}: decoded {written} bytes, expected {}",
+            compressor.name(),
+            dst.len()
+        ));
+    }
+    Ok(())
+}
+
+/// The part of `dst` that block `i` fills.
+fn room<'a>(header: &BloscHeader, i: usize, dst: &'a mut [u8]) -> Result<&'a mut [u8], String> {
+    let (len, room) = (header.block_len(i), dst.len());
+    if len == 0 {
+        return Err(format!(
+            "blosc: there is no block {i}, only {}",
+            header.n_blocks()
+        ));
+    }
+    dst.get_mut(..len)
+        .ok_or_else(|| format!("blosc: block {i} has {len} bytes, the output has room for {room}"))
+}
