@@ -5,10 +5,10 @@
 //! codes are first narrowed to a byte, which keeps their meaning for K up to 127; larger K, and classes of calls with more
 //! than two copies, go code by code.
 
-use super::lanes::{Job, Lanes, Level, STRIP_COPIES};
+use super::lanes::{Job, Lanes, Level, STRIP, STRIP_COPIES};
 use super::reference::bad_code;
 use super::request::{FILL_CODE, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
-use super::rows::{Place, Tally, count_low_strip, count_strip};
+use super::rows::{Place, Tally, count_low_strip, count_plane0, count_strip};
 use crate::store::ElementType;
 
 /// Widest K that one-byte codes can tell apart.
@@ -26,6 +26,21 @@ pub(super) struct Codes<'a> {
     pub(super) row_copies: usize,
     /// Rows of the chunk that exist.
     pub(super) rows: usize,
+}
+
+/// Buffers for one row, kept between calls.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    /// Codes of one byte.
+    narrow: Vec<u8>,
+    /// Plane 0.
+    low: Vec<u8>,
+}
+
+impl Buffers {
+    pub(super) fn retained_bytes(&self) -> usize {
+        self.narrow.capacity() + self.low.capacity()
+    }
 }
 
 /// Bytes of a code.
@@ -116,7 +131,7 @@ pub(super) fn count_codes(
     level: Level,
     tally: &mut Tally,
     codes: Codes,
-    narrow: &mut Vec<u8>,
+    buffers: &mut Buffers,
 ) -> Result<(), String> {
     if codes.row_copies == 0 {
         return Ok(());
@@ -127,9 +142,14 @@ pub(super) fn count_codes(
     level.run(CountRows {
         tally: &mut *tally,
         codes,
-        narrow,
+        buffers,
     })?;
-    if tally.masks.ploidy > 2 && !tally.masks.genotypes.is_empty() {
+    if tally.masks.ploidy > 2
+        && tally
+            .masks
+            .unshifted()
+            .is_some_and(|masks| !masks.genotypes.is_empty())
+    {
         count_one_by_one(tally, codes, false)?;
     }
     Ok(())
@@ -155,7 +175,7 @@ fn touched_rows(codes: &Codes) -> std::ops::Range<usize> {
 struct CountRows<'a, 't> {
     tally: &'a mut Tally<'t>,
     codes: Codes<'a>,
-    narrow: &'a mut Vec<u8>,
+    buffers: &'a mut Buffers,
 }
 
 impl Job for CountRows<'_, '_> {
@@ -166,7 +186,7 @@ impl Job for CountRows<'_, '_> {
         let Self {
             tally,
             codes,
-            narrow,
+            buffers: Buffers { narrow, low },
         } = self;
         let masks = tally.masks;
         let only_reference_and_one = tally.n_alleles >= 2;
@@ -179,17 +199,34 @@ impl Job for CountRows<'_, '_> {
             }
             // The piece's first copy comes at a whole byte of the masks of this phase.
             let phase = first_copy.wrapping_neg() % 8;
-            if !masks.has_phase(phase) {
+            let Some(at_phase) = masks.at_phase(phase) else {
                 return Err(format!(
-                    "a piece of row {row} starts at copy {first_copy}, not at a multiple of 8 codes"
+                    "a piece of row {row} starts at copy {first_copy}, which is not a whole number of bytes of bit-planes"
                 ));
-            }
+            };
             let first_byte = (first_copy + phase) / 8;
+            let start = Place {
+                row,
+                masks: at_phase,
+                byte: first_byte,
+            };
+            if only_reference_and_one && bytes.len() > STRIP_COPIES {
+                // A long row without other codes is summed up once for each set, not once for each strip.
+                low.clear();
+                let clean = bytes.chunks(STRIP_COPIES).all(|bytes| {
+                    let (plane, others) = l.low_plane(bytes);
+                    low.extend_from_slice(&l.store(plane));
+                    !others
+                });
+                if clean {
+                    count_plane0(l, tally, start, low, bytes.len().div_ceil(8));
+                    continue;
+                }
+            }
             for (strip, bytes) in bytes.chunks(STRIP_COPIES).enumerate() {
                 let at = Place {
-                    row,
-                    phase,
-                    byte: first_byte + strip * (STRIP_COPIES / 8),
+                    byte: first_byte + strip * STRIP,
+                    ..start
                 };
                 let (plane, others) = l.low_plane(bytes);
                 if !others && only_reference_and_one {
@@ -213,6 +250,9 @@ impl Job for CountRows<'_, '_> {
 fn count_one_by_one(tally: &mut Tally, codes: Codes, with_alleles: bool) -> Result<(), String> {
     let (masks, k) = (tally.masks, tally.n_alleles);
     let ploidy = masks.ploidy;
+    let Some(slots) = masks.unshifted() else {
+        return Ok(());
+    };
     let reference = if ploidy == 1 { HAPLOID } else { HOM_REF };
     for row in touched_rows(&codes) {
         let (_, piece) = row_piece(&codes, masks.copies(), row);
@@ -228,16 +268,16 @@ fn count_one_by_one(tally: &mut Tally, codes: Codes, with_alleles: bool) -> Resu
             Err(_) => Ok(None),
         };
         if with_alleles {
-            for slot in &masks.alleles {
-                for sample in masks.local_samples(slot.mask) {
+            for slot in &slots.alleles {
+                for sample in masks.local_samples(slot) {
                     for code in call(sample).filter(|&code| code != 0) {
                         tally.move_alleles(slot, row, check(sample, code)?, 1);
                     }
                 }
             }
         }
-        for slot in &masks.genotypes {
-            for sample in masks.local_samples(slot.mask) {
+        for slot in &slots.genotypes {
+            for sample in masks.local_samples(slot) {
                 let (mut first, mut copies, mut missing, mut differ) = (None, 0, false, false);
                 for code in call(sample).filter(|&code| code != FILL_CODE) {
                     missing |= check(sample, code)?.is_none();

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use super::bytes::{Codes, Width, count_codes};
+use super::bytes::{Buffers, Codes, Width, count_codes};
 use super::lanes::Level;
 use super::masks::{ChunkMasks, DistinctSets};
 use super::planes;
@@ -22,13 +22,13 @@ pub struct CountScratch {
     /// For decoding, shared with whoever else decodes on this thread.
     pub codec: Scratch,
     block: Vec<u8>,
-    narrow: Vec<u8>,
+    codes: Buffers,
 }
 
 impl CountScratch {
     /// Bytes that the buffers hold.
     pub fn retained_bytes(&self) -> usize {
-        self.codec.retained_bytes() + self.block.capacity() + self.narrow.capacity()
+        self.codec.retained_bytes() + self.block.capacity() + self.codes.retained_bytes()
     }
 }
 
@@ -138,7 +138,7 @@ impl Counter {
         let row_copies = shape.chunk_samples * shape.ploidy;
 
         // Classes of more than two copies need whole calls, which blocks may cut.
-        let in_blocks = masks.genotypes.is_empty() || shape.ploidy <= 2;
+        let in_blocks = self.request.genotypes.is_empty() || shape.ploidy <= 2;
         if width == Width::One
             && stored_ploidy == shape.ploidy
             && in_blocks
@@ -154,9 +154,9 @@ impl Counter {
                 ));
             }
             if planes::is_countable(&header) {
-                let buffers = (&mut scratch.block, &mut scratch.codec, &mut scratch.narrow);
+                let buffers = (&mut scratch.block, &mut scratch.codec, &mut scratch.codes);
                 return planes::count_container(
-                    self.level, &mut tally, &header, encoded, row_copies, rows, buffers,
+                    self.level, &mut tally, &header, encoded, rows, buffers,
                 );
             }
         }
@@ -189,7 +189,7 @@ impl Counter {
             row_copies,
             rows,
         };
-        count_codes(self.level, &mut tally, codes, &mut scratch.narrow)
+        count_codes(self.level, &mut tally, codes, &mut scratch.codes)
     }
 
     /// Adds the counts of a decoded matrix `[rows, n_samples, ploidy]`, row-major and without padding, to rows `[0, rows)` of
@@ -250,7 +250,7 @@ impl Counter {
             row_copies,
             rows,
         };
-        count_codes(self.level, &mut tally, codes, &mut Vec::new())
+        count_codes(self.level, &mut tally, codes, &mut Buffers::default())
     }
 
     /// The chunk's place in the array, checked against the request, and the copies of a call that are stored (more than the

@@ -12,24 +12,53 @@ use super::lanes::STRIP;
 use super::request::CountRequest;
 use super::sample_set::SampleSet;
 
-/// A requested set's part in one sample chunk; only sets with samples there have a slot.
+/// A requested set's part in one sample chunk, at one phase; only sets with samples there have a slot.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// Index of the set in the request, and so of its column of counts.
     pub(super) column: usize,
-    /// Index of its mask.
-    pub(super) mask: usize,
-    /// Its number of samples in this chunk.
-    pub(super) samples: usize,
+    /// Where its mask starts in [`PhaseMasks::bits`].
+    bits: usize,
+    /// Bytes of the mask, from its start, that hold set bits.
+    pub(super) span: Range<usize>,
+    /// Whether every bit of the span is set, so that the mask can be left out.
+    pub(super) whole: bool,
+    set: usize,
+}
+
+/// The masks for rows that start at one bit of a byte.
+#[derive(Debug)]
+pub(super) struct PhaseMasks {
+    /// The bit at which rows start.
+    pub(super) phase: usize,
+    /// Sets whose alleles are counted.
+    pub(super) alleles: Vec<Slot>,
+    /// Sets whose genotypes are counted.
+    pub(super) genotypes: Vec<Slot>,
+    /// One mask after the other, that of all wanted samples first, and then room to read a whole strip past the end.
+    bits: Vec<u8>,
+}
+
+impl PhaseMasks {
+    /// A slot's mask from byte `byte` on. What follows after the slot's span belongs to other masks.
+    #[inline(always)]
+    pub(super) fn mask(&self, slot: &Slot, byte: usize) -> &[u8] {
+        self.bits.get(slot.bits + byte..).unwrap_or(&[])
+    }
+
+    /// The mask of every wanted sample from byte `byte` on. What follows after the row belongs to other masks.
+    #[inline(always)]
+    pub(super) fn wanted(&self, byte: usize) -> &[u8] {
+        self.bits.get(byte..).unwrap_or(&[])
+    }
 }
 
 #[derive(Debug)]
 struct LocalSet {
     set: Arc<SampleSet>,
+    samples: usize,
     /// First sample, and one past the last, counted from the chunk's first.
     span: Range<usize>,
-    /// Whether the mask can be left out at phase 0: every copy of the row is in, and they are whole bytes.
-    whole: bool,
 }
 
 /// The masks of one sample chunk.
@@ -41,17 +70,13 @@ pub(super) struct ChunkMasks {
     pub(super) samples: usize,
     /// Copies of a call.
     pub(super) ploidy: usize,
-    /// Sets whose alleles are counted.
-    pub(super) alleles: Vec<Slot>,
-    /// Sets whose genotypes are counted.
-    pub(super) genotypes: Vec<Slot>,
+    /// Copies from one row of a bit-plane to the next, padding included.
+    pub(super) row_copies: usize,
+    /// Sets with samples in this chunk.
     sets: Vec<LocalSet>,
-    /// Phases are multiples of this.
+    /// Phases are multiples of this power of two.
     phase_step: usize,
-    /// Bytes of one mask.
-    mask_bytes: usize,
-    /// `[phase][mask][mask_bytes]`
-    bits: Vec<u8>,
+    phases: Vec<PhaseMasks>,
 }
 
 /// The mask of every sample that the request wants.
@@ -125,52 +150,37 @@ impl ChunkMasks {
 
         // Sets without a sample here get no mask.
         let mut sets = Vec::new();
-        let mut mask_of = Vec::with_capacity(distinct.sets.len());
+        let mut local_of = Vec::with_capacity(distinct.sets.len());
         for set in &distinct.sets {
             let here = set.within(start, stop);
-            mask_of.push(match (here.first(), here.last()) {
+            local_of.push(match (here.first(), here.last()) {
                 (Some(&first), Some(&last)) => {
                     sets.push(LocalSet {
                         set: Arc::clone(set),
+                        samples: here.len(),
                         span: (first - start) as usize..(last - start) as usize + 1,
-                        whole: here.len() == samples && copies.is_multiple_of(8),
                     });
-                    Some((sets.len() - 1, here.len()))
+                    Some(sets.len() - 1)
                 }
                 _ => None,
             });
         }
-        if mask_of.first().copied().flatten().is_none() {
+        if local_of.get(UNION).copied().flatten().is_none() {
             return Ok(None);
         }
-        let slots = |columns: &[usize]| -> Vec<Slot> {
-            let slot = |(column, &set): (usize, &usize)| {
-                let (mask, samples) = mask_of.get(set).copied().flatten()?;
-                Some(Slot {
-                    column,
-                    mask,
-                    samples,
-                })
-            };
-            columns.iter().enumerate().filter_map(slot).collect()
-        };
-        let (alleles, genotypes) = (slots(&distinct.alleles), slots(&distinct.genotypes));
 
-        let phase_step = gcd(row_copies, 8);
-        let mask_bytes = copies
-            .checked_add(7)
-            .and_then(|bits| bits.div_ceil(8).checked_next_multiple_of(STRIP))
-            .ok_or_else(too_large)?;
+        let mask_bytes = copies.checked_add(7).ok_or_else(too_large)?.div_ceil(8);
         let total = mask_bytes
             .checked_mul(sets.len())
-            .and_then(|n| n.checked_mul(8 / phase_step))
+            .and_then(|bytes| bytes.checked_add(STRIP))
             .ok_or_else(too_large)?;
-        let mut bits = Vec::new();
-        bits.try_reserve_exact(total).map_err(|_| too_large())?;
-        bits.resize(total, 0u8);
-        let mut masks = bits.chunks_exact_mut(mask_bytes);
+        let phase_step = gcd(row_copies, 8);
+        let mut phases = Vec::new();
         for phase in (0..8).step_by(phase_step) {
-            for (local, mask) in sets.iter().zip(&mut masks) {
+            let mut bits = Vec::new();
+            bits.try_reserve_exact(total).map_err(|_| too_large())?;
+            bits.resize(total, 0u8);
+            for (local, mask) in sets.iter().zip(bits.chunks_exact_mut(mask_bytes)) {
                 for sample in local.set.within(start, stop) {
                     let first = phase + (sample - start) as usize * ploidy;
                     for bit in first..first + ploidy {
@@ -180,17 +190,46 @@ impl ChunkMasks {
                     }
                 }
             }
+            let slot = |(column, &set): (usize, &usize)| {
+                let set = local_of.get(set).copied().flatten()?;
+                let local = sets.get(set)?;
+                let (first, stop) = (
+                    local.span.start * ploidy + phase,
+                    local.span.end * ploidy + phase,
+                );
+                Some(Slot {
+                    column,
+                    bits: set * mask_bytes,
+                    span: first / 8..stop.div_ceil(8),
+                    whole: local.samples == local.span.len() && first % 8 == 0 && stop % 8 == 0,
+                    set,
+                })
+            };
+            phases.push(PhaseMasks {
+                phase,
+                alleles: distinct
+                    .alleles
+                    .iter()
+                    .enumerate()
+                    .filter_map(slot)
+                    .collect(),
+                genotypes: distinct
+                    .genotypes
+                    .iter()
+                    .enumerate()
+                    .filter_map(slot)
+                    .collect(),
+                bits,
+            });
         }
         Ok(Some(Self {
             first_sample,
             samples,
             ploidy,
-            alleles,
-            genotypes,
+            row_copies,
             sets,
             phase_step,
-            mask_bytes,
-            bits,
+            phases,
         }))
     }
 
@@ -199,40 +238,29 @@ impl ChunkMasks {
         self.samples * self.ploidy
     }
 
-    /// Whether rows may start at this bit of a byte.
-    pub(super) fn has_phase(&self, phase: usize) -> bool {
-        phase < 8 && phase.is_multiple_of(self.phase_step)
-    }
-
-    /// The bytes of a mask for rows that start at bit `phase`.
+    /// The masks for rows that start at bit `phase`; none if no row does.
     #[inline(always)]
-    pub(super) fn bits(&self, phase: usize, mask: usize) -> &[u8] {
-        let start = (phase / self.phase_step * self.sets.len() + mask) * self.mask_bytes;
-        self.bits.get(start..start + self.mask_bytes).unwrap_or(&[])
+    pub(super) fn at_phase(&self, phase: usize) -> Option<&PhaseMasks> {
+        // A power of two, so that this is no division.
+        let step = self.phase_step.trailing_zeros();
+        self.phases
+            .get(phase >> step)
+            .filter(|masks| masks.phase == phase)
     }
 
-    /// The bytes of a mask that may hold set bits.
-    #[inline(always)]
-    pub(super) fn span(&self, phase: usize, mask: usize) -> Range<usize> {
-        match self.sets.get(mask) {
-            Some(local) => {
-                let bits =
-                    local.span.start * self.ploidy + phase..local.span.end * self.ploidy + phase;
-                bits.start / 8..bits.end.div_ceil(8)
-            }
-            None => 0..0,
-        }
+    /// The masks for rows that start at a byte, which always are there.
+    pub(super) fn unshifted(&self) -> Option<&PhaseMasks> {
+        self.phases.first()
     }
 
-    /// Whether every byte of the mask's span is all ones.
-    #[inline(always)]
-    pub(super) fn is_whole(&self, phase: usize, mask: usize) -> bool {
-        phase == 0 && self.sets.get(mask).is_some_and(|local| local.whole)
+    /// Number of samples of a slot's set that are in this chunk.
+    pub(super) fn n_samples(&self, slot: &Slot) -> usize {
+        self.sets.get(slot.set).map_or(0, |local| local.samples)
     }
 
-    /// Samples of a mask's set, counted from the chunk's first.
-    pub(super) fn local_samples(&self, mask: usize) -> impl Iterator<Item = usize> + '_ {
-        let here = match self.sets.get(mask) {
+    /// Samples of a slot's set, counted from the chunk's first.
+    pub(super) fn local_samples(&self, slot: &Slot) -> impl Iterator<Item = usize> + '_ {
+        let here = match self.sets.get(slot.set) {
             // Both fit: `new` checked them.
             Some(local) => local.set.within(
                 self.first_sample as u32,
@@ -269,25 +297,26 @@ mod tests {
         assert_eq!(distinct.union().indices(), [0, 1, 5, 6]);
         // Samples 5, 6, 7 of a chunk that is 5 samples wide: rows are 15 copies apart, so all phases occur.
         let masks = ChunkMasks::new(&distinct, 3, 5, 3, 15).unwrap().unwrap();
-        assert_eq!((masks.alleles.len(), masks.genotypes.len()), (1, 1));
-        assert_eq!((masks.alleles[0].column, masks.alleles[0].samples), (0, 2));
-        assert_eq!(masks.alleles[0].mask, masks.genotypes[0].mask);
-        assert_eq!(
-            masks
-                .local_samples(masks.alleles[0].mask)
-                .collect::<Vec<_>>(),
-            [0, 1]
-        );
         for phase in 0..8 {
-            assert!(masks.has_phase(phase));
-            let bits = masks.bits(phase, masks.alleles[0].mask);
-            let word = u32::from_le_bytes(bits[..4].try_into().unwrap());
-            assert_eq!(word, 0b11_1111 << phase);
-            assert_eq!(masks.span(phase, UNION), 0..(6 + phase).div_ceil(8));
+            let at = masks.at_phase(phase).unwrap();
+            assert_eq!((at.alleles.len(), at.genotypes.len()), (1, 1));
+            let slot = &at.alleles[0];
+            assert_eq!(
+                (slot.column, masks.n_samples(slot), slot.whole),
+                (0, 2, false)
+            );
+            assert_eq!(slot.bits, at.genotypes[0].bits);
+            assert_eq!(masks.local_samples(slot).collect::<Vec<_>>(), [0, 1]);
+            assert_eq!(slot.span, 0..(6 + phase).div_ceil(8));
+            for mask in [at.mask(slot, 0), at.wanted(0)] {
+                assert_eq!(
+                    u16::from_le_bytes(mask[..2].try_into().unwrap()),
+                    0b11_1111 << phase
+                );
+            }
         }
         assert!(ChunkMasks::new(&distinct, 3, 7, 1, 15).unwrap().is_none());
         let aligned = ChunkMasks::new(&distinct, 3, 0, 5, 24).unwrap().unwrap();
-        assert!(aligned.has_phase(0) && !aligned.has_phase(4));
-        assert!(!aligned.is_whole(0, UNION));
+        assert!(aligned.at_phase(0).is_some() && aligned.at_phase(4).is_none());
     }
 }

@@ -7,7 +7,7 @@
 //! empty without a look. Blocks that are not bit-shuffled (the last, if its length is odd; whole containers) hold plain codes,
 //! which [`bytes`](super::bytes) counts block by block.
 
-use super::bytes::{Codes, Width, count_codes};
+use super::bytes::{Buffers, Codes, Width, count_codes};
 use super::lanes::{Job, Lanes, Level, STRIP};
 use super::reference::bad_code;
 use super::rows::{BadCode, Place, Tally, count_plane0, count_strip};
@@ -21,8 +21,8 @@ pub(super) fn is_countable(header: &BloscHeader) -> bool {
         && (header.memcpyed() || header.n_blocks() <= 1 || header.blocksize().is_multiple_of(8))
 }
 
-/// Counts a whole container of one-byte codes into rows that were counted as all reference before. `row_copies` codes are
-/// stored per row, `rows` rows exist.
+/// Counts a whole container of one-byte codes into rows that were counted as all reference before. `rows` rows
+/// exist.
 ///
 /// # Errors
 /// A block that does not decode, or a wanted code of K or more.
@@ -31,11 +31,11 @@ pub(super) fn count_container(
     tally: &mut Tally,
     header: &BloscHeader,
     container: &[u8],
-    row_copies: usize,
     rows: usize,
-    buffers: (&mut Vec<u8>, &mut Scratch, &mut Vec<u8>),
+    buffers: (&mut Vec<u8>, &mut Scratch, &mut Buffers),
 ) -> Result<(), String> {
-    let (block, codec, narrow) = buffers;
+    let (block, codec, row_buffers) = buffers;
+    let row_copies = tally.masks.row_copies;
     let wanted = rows.saturating_mul(row_copies);
     if header.memcpyed() {
         let bytes = container.get(blosc::HEADER_LEN..).unwrap_or(&[]);
@@ -49,7 +49,7 @@ pub(super) fn count_container(
                 row_copies,
                 rows,
             },
-            narrow,
+            row_buffers,
         );
     }
     if block.len() < header.blocksize() + STRIP {
@@ -70,7 +70,6 @@ pub(super) fn count_container(
                     n_planes: found.n_planes(),
                     plane_len: found.plane_len,
                     first,
-                    row_copies,
                     rows,
                 })
                 .map_err(|bad| {
@@ -92,7 +91,7 @@ pub(super) fn count_container(
                     row_copies,
                     rows,
                 },
-                narrow,
+                row_buffers,
             )?;
         }
     }
@@ -110,7 +109,7 @@ struct CountBlock<'a, 't> {
     plane_len: usize,
     /// Index, in the chunk, of the block's first code; a multiple of 8.
     first: usize,
-    row_copies: usize,
+    /// Rows of the chunk that exist.
     rows: usize,
 }
 
@@ -125,13 +124,13 @@ impl Job for CountBlock<'_, '_> {
             n_planes,
             plane_len,
             first,
-            row_copies,
             rows,
         } = self;
+        let masks = tally.masks;
+        let row_copies = masks.row_copies;
         if row_copies == 0 || plane_len == 0 {
             return Ok(());
         }
-        let masks = tally.masks;
         // From the start of each plane to the end of the block, so that whole strips can be loaded; nothing for planes that
         // have no bit, which need no look at their rows.
         let mut plane = [&[] as &[u8]; 8];
@@ -162,9 +161,12 @@ impl Job for CountBlock<'_, '_> {
             if len == 0 {
                 continue; // the block holds only padding of this row
             }
+            let Some(at_phase) = masks.at_phase(phase) else {
+                continue; // cannot be: there are masks for every phase of rows that are `row_copies` apart
+            };
             let at = Place {
                 row,
-                phase,
+                masks: at_phase,
                 byte: skipped,
             };
             if plane0_counts && (!others || rest_is_zero(l, &plane, skew, len)) {
@@ -174,7 +176,10 @@ impl Job for CountBlock<'_, '_> {
             let mut done = 0;
             while done < len {
                 let n = (len - done).min(STRIP);
-                let strips = plane.map(|plane| l.load(from(plane, skew + done), n));
+                let mut strips = [l.zero(); 8];
+                for (strip, plane) in strips.iter_mut().zip(plane) {
+                    *strip = l.load(from(plane, skew + done), n);
+                }
                 let at = Place {
                     byte: skipped + done,
                     ..at

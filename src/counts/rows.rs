@@ -7,7 +7,7 @@
 //! 0xFE (-2) means no such copy.
 
 use super::lanes::{Lanes, STRIP};
-use super::masks::{ChunkMasks, Slot, UNION};
+use super::masks::{ChunkMasks, PhaseMasks, Slot};
 use super::request::{ChunkCounts, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
 
 /// The first bit of each pair: the first copies of diploid calls.
@@ -21,11 +21,11 @@ pub(super) struct Tally<'a> {
     pub(super) out: &'a mut ChunkCounts,
 }
 
-/// A place in a row: the bit of a byte at which the row starts, and the byte of the row's masks.
+/// A place in a row: the masks for the bit at which the row starts, and the byte of them.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Place<'a> {
     pub(super) row: usize,
-    pub(super) phase: usize,
+    pub(super) masks: &'a PhaseMasks,
     pub(super) byte: usize,
 }
 
@@ -49,18 +49,19 @@ impl Tally<'_> {
 
     /// Counts every copy of every row as allele `allele` (`None`: not called), every call as `class`.
     pub(super) fn add_uniform(&mut self, rows: usize, allele: Option<usize>, class: usize) {
-        for slot in &self.masks.alleles {
-            let (copies, column) = (
-                slot.samples * self.masks.ploidy,
-                self.out.alleles.get_mut(slot.column),
-            );
-            if let (Some(allele), Some(column)) = (allele, column) {
+        let Some(masks) = self.masks.unshifted() else {
+            return;
+        };
+        for slot in &masks.alleles {
+            let copies = self.masks.n_samples(slot) * self.masks.ploidy;
+            if let (Some(allele), Some(column)) = (allele, self.out.alleles.get_mut(slot.column)) {
                 add_to_rows(column, self.n_alleles, allele, rows, copies as i32);
             }
         }
-        for slot in &self.masks.genotypes {
+        for slot in &masks.genotypes {
+            let samples = self.masks.n_samples(slot);
             if let Some(column) = self.out.genotypes.get_mut(slot.column) {
-                add_to_rows(column, GENOTYPE_CLASSES, class, rows, slot.samples as i32);
+                add_to_rows(column, GENOTYPE_CLASSES, class, rows, samples as i32);
             }
         }
     }
@@ -110,37 +111,42 @@ fn add_to_rows(column: &mut [i32], width: usize, class: usize, rows: usize, n: i
 /// to the bytes from `at.byte` on of the masks. K is at least 2.
 #[inline(always)]
 pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: &[u8], len: usize) {
-    let masks = tally.masks;
-    for slot in &masks.alleles {
-        let (mut done, stop) = overlap(masks, at, slot, len);
+    if len <= STRIP {
+        return count_low_strip(l, tally, at, l.load(plane, len));
+    }
+    // The slot's bytes of the piece.
+    let overlap = |slot: &Slot| {
+        let start = slot.span.start.saturating_sub(at.byte);
+        (start, slot.span.end.saturating_sub(at.byte).min(len))
+    };
+    for slot in &at.masks.alleles {
+        let (mut done, stop) = overlap(slot);
         let mut counters = l.zero();
-        if masks.is_whole(at.phase, slot.mask) {
+        if slot.whole {
             while done < stop {
-                let bits = l.load(rest(plane, done), stop - done);
+                let bits = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
                 counters = l.add(counters, l.counters(bits));
                 done += STRIP;
             }
         } else {
-            let mask = rest(masks.bits(at.phase, slot.mask), at.byte);
             while done < stop {
-                let bits = l.load(rest(plane, done), stop - done);
-                let bits = l.and(bits, l.load(rest(mask, done), STRIP));
-                counters = l.add(counters, l.counters(bits));
+                let bits = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
+                let mask = l.load(at.masks.mask(slot, at.byte + done), STRIP);
+                counters = l.add(counters, l.counters(l.and(bits, mask)));
                 done += STRIP;
             }
         }
         tally.move_alleles(slot, at.row, Some(1), l.sum(counters) as i32);
     }
-    if masks.ploidy == 2 {
+    if tally.masks.ploidy == 2 {
         let firsts = l.splat(FIRSTS);
-        for slot in &masks.genotypes {
-            let (mut done, stop) = overlap(masks, at, slot, len);
-            let mask = rest(masks.bits(at.phase, slot.mask), at.byte);
+        for slot in &at.masks.genotypes {
+            let (mut done, stop) = overlap(slot);
             let (mut hets, mut homs) = (l.zero(), l.zero());
             while done < stop {
-                let first = l.load(rest(plane, done), stop - done);
+                let first = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
                 let second = l.seconds(first);
-                let wanted = l.and(l.load(rest(mask, done), STRIP), firsts);
+                let wanted = l.and(l.load(at.masks.mask(slot, at.byte + done), STRIP), firsts);
                 hets = l.add(hets, l.counters(l.and(l.xor(first, second), wanted)));
                 homs = l.add(homs, l.counters(l.and(l.and(first, second), wanted)));
                 done += STRIP;
@@ -155,39 +161,22 @@ pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: 
     }
 }
 
-/// The bytes of a piece of `len` bytes that a slot's samples are in; the start is a whole number of strips, so that masks are
-/// read in whole strips.
-#[inline(always)]
-fn overlap(masks: &ChunkMasks, at: Place, slot: &Slot, len: usize) -> (usize, usize) {
-    let span = masks.span(at.phase, slot.mask);
-    (
-        span.start.saturating_sub(at.byte) / STRIP * STRIP,
-        span.end.saturating_sub(at.byte).min(len),
-    )
-}
-
-#[inline(always)]
-fn rest(bytes: &[u8], from: usize) -> &[u8] {
-    bytes.get(from..).unwrap_or(&[])
-}
-
 /// Counts one strip in which every code is 0 or 1, as [`count_plane0`] does; K is at least 2.
 #[inline(always)]
 pub(super) fn count_low_strip<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: L::Strip) {
-    let masks = tally.masks;
-    for slot in &masks.alleles {
-        if let Some(mask) = mask_strip(l, masks, at, slot) {
+    for slot in &at.masks.alleles {
+        if let Some(mask) = mask_strip(l, at, slot) {
             let n = l.count(l.and(plane, mask));
             tally.move_alleles(slot, at.row, Some(1), n);
         }
     }
-    if masks.ploidy == 2 {
+    if tally.masks.ploidy == 2 {
         let second = l.seconds(plane);
         let firsts = l.splat(FIRSTS);
         let hets = l.and(l.xor(plane, second), firsts);
         let homs = l.and(l.and(plane, second), firsts);
-        for slot in &masks.genotypes {
-            if let Some(mask) = mask_strip(l, masks, at, slot) {
+        for slot in &at.masks.genotypes {
+            if let Some(mask) = mask_strip(l, at, slot) {
                 let (het, hom_alt) = (l.count(l.and(hets, mask)), l.count(l.and(homs, mask)));
                 if let Some(classes) = tally.classes(slot, at.row) {
                     classes[HOM_REF] -= het + hom_alt;
@@ -207,66 +196,45 @@ pub(super) fn count_strip<L: Lanes>(
     at: Place,
     planes: &[L::Strip; 8],
 ) -> Result<(), BadCode> {
-    let masks = tally.masks;
-    let wanted = l.load(
-        masks.bits(at.phase, UNION).get(at.byte..).unwrap_or(&[]),
-        STRIP,
-    );
+    let wanted = l.load(at.masks.wanted(at.byte), STRIP);
     let negative = l.and(planes[7], wanted);
     let has_negative = !l.is_zero(negative);
     let called = l.and_not(wanted, negative);
-    // The planes of the wanted, called copies, and which of them are not empty.
-    let mut values = [l.zero(); 7];
-    let mut live = 0u8;
-    for (k, (value, plane)) in values.iter_mut().zip(planes).enumerate() {
-        *value = l.and(*plane, called);
-        live |= u8::from(!l.is_zero(*value)) << k;
-    }
-
     if has_negative {
-        for slot in &masks.alleles {
-            if let Some(mask) = mask_strip(l, masks, at, slot) {
+        for slot in &at.masks.alleles {
+            if let Some(mask) = mask_strip(l, at, slot) {
                 let n = l.count(l.and(negative, mask));
                 tally.move_alleles(slot, at.row, None, n);
             }
         }
     }
-    if !masks.alleles.is_empty() || usize::from(live) >= tally.n_alleles {
-        // Every code that these planes can spell, ascending: the subsets of `live`.
-        let mut code = 0u8;
-        loop {
-            code = code.wrapping_sub(live) & live;
-            if code == 0 {
-                break;
-            }
-            let mut copies = called;
-            for (k, value) in values.iter().enumerate() {
-                if code >> k & 1 == 1 {
-                    copies = l.and(copies, *value);
-                } else if live >> k & 1 == 1 {
-                    copies = l.and_not(copies, *value);
-                }
-            }
-            if l.is_zero(copies) {
-                continue;
-            }
-            if usize::from(code) >= tally.n_alleles {
-                return Err(bad_code(at, &l.store(copies), code));
-            }
-            for slot in &masks.alleles {
-                if let Some(mask) = mask_strip(l, masks, at, slot) {
-                    let n = l.count(l.and(copies, mask));
-                    tally.move_alleles(slot, at.row, Some(code.into()), n);
-                }
+
+    // The planes of the wanted, called copies. Most often only the lowest has a bit.
+    let mut values = [l.zero(); 7];
+    for (value, plane) in values.iter_mut().zip(planes) {
+        *value = l.and(*plane, called);
+    }
+    let high = values
+        .iter()
+        .skip(1)
+        .fold(l.zero(), |high, value| l.or(high, *value));
+    let low_only = l.is_zero(high) && tally.n_alleles >= 2;
+    if low_only {
+        for slot in &at.masks.alleles {
+            if let Some(mask) = mask_strip(l, at, slot) {
+                let n = l.count(l.and(values[0], mask));
+                tally.move_alleles(slot, at.row, Some(1), n);
             }
         }
+    } else {
+        count_values(l, tally, at, called, &values)?;
     }
 
-    match masks.ploidy {
-        _ if masks.genotypes.is_empty() => {}
+    match tally.masks.ploidy {
+        _ if at.masks.genotypes.is_empty() => {}
         1 if has_negative => {
-            for slot in &masks.genotypes {
-                if let Some(mask) = mask_strip(l, masks, at, slot) {
+            for slot in &at.masks.genotypes {
+                if let Some(mask) = mask_strip(l, at, slot) {
                     let n = l.count(l.and(negative, mask));
                     if let Some(classes) = tally.classes(slot, at.row) {
                         classes[HAPLOID] -= n;
@@ -275,10 +243,57 @@ pub(super) fn count_strip<L: Lanes>(
                 }
             }
         }
+        2 if low_only => count_pairs(l, tally, at, planes, &values[..1], negative),
         2 => count_pairs(l, tally, at, planes, &values, negative),
         _ => {} // a ploidy of 3 and more is classed copy by copy, see `bytes`
     }
     Ok(())
+}
+
+/// Counts the alleles of one strip with any codes; `values` are the planes of the `called` copies.
+#[inline(always)]
+fn count_values<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: Place,
+    called: L::Strip,
+    values: &[L::Strip; 7],
+) -> Result<(), BadCode> {
+    let mut live = 0u8;
+    for (k, value) in values.iter().enumerate() {
+        live |= u8::from(!l.is_zero(*value)) << k;
+    }
+    if at.masks.alleles.is_empty() && usize::from(live) < tally.n_alleles {
+        return Ok(());
+    }
+    // Every code that these planes can spell, ascending: the subsets of `live`.
+    let mut code = 0u8;
+    loop {
+        code = code.wrapping_sub(live) & live;
+        if code == 0 {
+            return Ok(());
+        }
+        let mut copies = called;
+        for (k, value) in values.iter().enumerate() {
+            if code >> k & 1 == 1 {
+                copies = l.and(copies, *value);
+            } else if live >> k & 1 == 1 {
+                copies = l.and_not(copies, *value);
+            }
+        }
+        if l.is_zero(copies) {
+            continue;
+        }
+        if usize::from(code) >= tally.n_alleles {
+            return Err(bad_code(at, &l.store(copies), code));
+        }
+        for slot in &at.masks.alleles {
+            if let Some(mask) = mask_strip(l, at, slot) {
+                let n = l.count(l.and(copies, mask));
+                tally.move_alleles(slot, at.row, Some(code.into()), n);
+            }
+        }
+    }
 }
 
 /// Genotype classes of diploid calls: the two copies of a call are neighbouring bits of one byte.
@@ -288,10 +303,9 @@ fn count_pairs<L: Lanes>(
     tally: &mut Tally,
     at: Place,
     planes: &[L::Strip; 8],
-    values: &[L::Strip; 7],
+    values: &[L::Strip],
     negative: L::Strip,
 ) {
-    let masks = tally.masks;
     let firsts = l.splat(FIRSTS);
     let (mut differ, mut alt) = (l.zero(), l.zero());
     for value in values {
@@ -312,10 +326,13 @@ fn count_pairs<L: Lanes>(
     );
     let haploids = l.and(one_copy, firsts);
     let missings = l.and(l.and_not(none, one_copy), firsts);
-    for slot in &masks.genotypes {
-        if let Some(mask) = mask_strip(l, masks, at, slot) {
-            let [het, hom_alt, haploid, missing] =
-                [hets, homs, haploids, missings].map(|calls| l.count(l.and(calls, mask)));
+    for slot in &at.masks.genotypes {
+        if let Some(mask) = mask_strip(l, at, slot) {
+            let (het, hom_alt) = (l.count(l.and(hets, mask)), l.count(l.and(homs, mask)));
+            let (haploid, missing) = (
+                l.count(l.and(haploids, mask)),
+                l.count(l.and(missings, mask)),
+            );
             if let Some(classes) = tally.classes(slot, at.row) {
                 classes[HOM_REF] -= het + hom_alt + haploid + missing;
                 classes[HET] += het;
@@ -327,15 +344,15 @@ fn count_pairs<L: Lanes>(
     }
 }
 
-/// The strip of a slot's mask at `at`, if the set has samples there.
+/// The strip of a slot's mask at `at`, if the set has samples there. Bits after the row belong to other masks; the planes that
+/// it is combined with are zero there.
 #[inline(always)]
-fn mask_strip<L: Lanes>(l: L, masks: &ChunkMasks, at: Place, slot: &Slot) -> Option<L::Strip> {
-    let span = masks.span(at.phase, slot.mask);
-    if span.start >= at.byte + STRIP || span.end <= at.byte {
-        return None;
+fn mask_strip<L: Lanes>(l: L, at: Place, slot: &Slot) -> Option<L::Strip> {
+    if slot.span.start < at.byte + STRIP && at.byte < slot.span.end {
+        Some(l.load(at.masks.mask(slot, at.byte), STRIP))
+    } else {
+        None
     }
-    let mask = masks.bits(at.phase, slot.mask).get(at.byte..)?;
-    Some(l.load(mask, STRIP))
 }
 
 #[cold]
@@ -347,7 +364,7 @@ fn bad_code(at: Place, copies: &[u8; STRIP], code: u8) -> BadCode {
         .map_or(0, |(bits, byte)| byte * 8 + bits.trailing_zeros() as usize);
     BadCode {
         row: at.row,
-        copy: first.saturating_sub(at.phase),
+        copy: first.saturating_sub(at.masks.phase),
         code,
     }
 }

@@ -32,6 +32,7 @@ struct Case {
     chunk_rows: usize,
     /// A code of K somewhere.
     bad: bool,
+    /// NumPy's name of the element type.
     dtype: &'static str,
     kinds: Vec<RowKind>,
     alleles: Vec<Arc<SampleSet>>,
@@ -294,25 +295,48 @@ fn c_blosc(data: &[u8], case: &Case) -> Vec<u8> {
     out
 }
 
+/// Every path on every instruction set against the plain implementation.
+fn check(case: &Case) -> Result<(), TestCaseError> {
+    let codes = case.codes();
+    let expected = reference::count(&case.request(), &codes, case.rows);
+    for level in Level::available() {
+        for (path, found) in [
+            ("chunks", case.by_chunks(level, &codes)),
+            ("matrix", case.by_matrix(level, &codes)),
+        ] {
+            match (&found, &expected) {
+                // There is at most one bad code, so the messages are the same.
+                (Ok(found), Ok(expected)) => {
+                    prop_assert_eq!(found, expected, "{} {:?}", path, level)
+                }
+                (Err(found), Err(expected)) => {
+                    prop_assert_eq!(found, expected, "{} {:?}", path, level)
+                }
+                _ => prop_assert!(false, "{path} {level:?}: {found:?}, expected {expected:?}"),
+            }
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
     #[test]
     fn every_path_equals_the_reference(case in case()) {
-        let codes = case.codes();
-        let expected = reference::count(&case.request(), &codes, case.rows);
-        for level in Level::available() {
-            for (path, found) in [
-                ("chunks", case.by_chunks(level, &codes)),
-                ("matrix", case.by_matrix(level, &codes)),
-            ] {
-                match (&found, &expected) {
-                    // There is at most one bad code, so the messages are the same.
-                    (Ok(found), Ok(expected)) => prop_assert_eq!(found, expected, "{} {:?}", path, level),
-                    (Err(found), Err(expected)) => prop_assert_eq!(found, expected, "{} {:?}", path, level),
-                    _ => prop_assert!(false, "{path} {level:?}: {found:?}, expected {expected:?}"),
-                }
-            }
-        }
+        check(&case)?;
+    }
+
+    #[test]
+    fn rows_may_straddle_bytes_and_blocks(
+        case in case(),
+        blocksize in prop::sample::select(vec![128usize, 136, 152, 1000]),
+        compressor in prop::sample::select(vec!["lz4", "zstd"]),
+    ) {
+        // Always bit-planes, and mostly many blocks.
+        let chunk_samples = case.chunk_samples.max(case.n_samples / 2);
+        check(&Case {
+            dtype: "|i1", compressor, shuffle: 2, level: 5, typesize: 1, blocksize, chunk_samples, ..case
+        })?;
     }
 
     #[test]

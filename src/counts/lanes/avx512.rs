@@ -1,0 +1,125 @@
+//! Strips as one AVX-512 register, with its own population count.
+//!
+//! Invariant: a value of [`Avx512`] exists only on a CPU that has the instructions; every `unsafe` here rests on that.
+
+use std::arch::x86_64::*;
+
+use super::avx2::Avx2;
+use super::{Lanes, STRIP};
+
+/// Proof that the CPU has AVX-512 F, BW and VPOPCNTDQ.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::counts) struct Avx512(());
+
+impl Avx512 {
+    pub(super) fn detect() -> Option<Self> {
+        (Avx2::detect().is_some()
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512vpopcntdq"))
+        .then_some(Self(()))
+    }
+}
+
+/// One register. SAFETY of every intrinsic below: `self` proves the instruction sets.
+impl Lanes for Avx512 {
+    type Strip = __m512i;
+
+    #[inline(always)]
+    fn zero(self) -> __m512i {
+        unsafe { _mm512_setzero_si512() }
+    }
+    #[inline(always)]
+    fn splat(self, byte: u8) -> __m512i {
+        unsafe { _mm512_set1_epi8(byte as i8) }
+    }
+    #[inline(always)]
+    fn load(self, src: &[u8], n: usize) -> __m512i {
+        if let (true, Some(whole)) = (n >= STRIP, src.first_chunk::<STRIP>()) {
+            // SAFETY: 64 bytes are there.
+            return unsafe { _mm512_loadu_si512(whole.as_ptr().cast()) };
+        }
+        let n = n.min(src.len()).min(STRIP) as u32;
+        let keep = u64::MAX.checked_shr(STRIP as u32 - n).unwrap_or(0);
+        // SAFETY: the first `n` bytes are there, and a masked load touches no others.
+        unsafe { _mm512_maskz_loadu_epi8(keep, src.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn store(self, a: __m512i) -> [u8; STRIP] {
+        let mut bytes = [0u8; STRIP];
+        // SAFETY: `bytes` is 64 bytes.
+        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), a) };
+        bytes
+    }
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_and_si512(a, b) }
+    }
+    #[inline(always)]
+    fn and_not(self, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_andnot_si512(b, a) }
+    }
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_or_si512(a, b) }
+    }
+    #[inline(always)]
+    fn xor(self, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+    #[inline(always)]
+    fn seconds(self, a: __m512i) -> __m512i {
+        unsafe { _mm512_srli_epi64::<1>(a) }
+    }
+    #[inline(always)]
+    fn is_zero(self, a: __m512i) -> bool {
+        unsafe { _mm512_test_epi64_mask(a, a) == 0 }
+    }
+    #[inline(always)]
+    fn counters(self, a: __m512i) -> __m512i {
+        unsafe { _mm512_popcnt_epi64(a) }
+    }
+    #[inline(always)]
+    fn add(self, a: __m512i, b: __m512i) -> __m512i {
+        unsafe { _mm512_add_epi64(a, b) }
+    }
+    #[inline(always)]
+    fn sum(self, a: __m512i) -> u64 {
+        unsafe { _mm512_reduce_add_epi64(a) as u64 }
+    }
+    #[inline(always)]
+    fn low_plane(self, codes: &[u8]) -> (__m512i, bool) {
+        let mut plane = [0u64; 8];
+        unsafe {
+            let one = _mm512_set1_epi8(1);
+            let mut any = _mm512_setzero_si512();
+            for (word, codes) in plane.iter_mut().zip(codes.chunks(STRIP)) {
+                let x = self.load(codes, STRIP);
+                any = _mm512_or_si512(any, x);
+                *word = _mm512_test_epi8_mask(x, one);
+            }
+            let others = _mm512_test_epi8_mask(any, _mm512_set1_epi8(0xfeu8 as i8));
+            // SAFETY: `plane` is 64 bytes.
+            (_mm512_loadu_si512(plane.as_ptr().cast()), others != 0)
+        }
+    }
+    #[inline(always)]
+    fn planes(self, codes: &[u8]) -> [__m512i; 8] {
+        let mut planes = [[0u64; 8]; 8];
+        for (i, codes) in codes.chunks(STRIP).take(8).enumerate() {
+            let mut x = self.load(codes, STRIP);
+            for plane in planes.iter_mut().rev() {
+                unsafe {
+                    plane[i] = _mm512_movepi8_mask(x);
+                    x = _mm512_add_epi8(x, x); // the next lower bit becomes the sign
+                }
+            }
+        }
+        let mut strips = [self.zero(); 8];
+        for (strip, plane) in strips.iter_mut().zip(&planes) {
+            // SAFETY: every plane is 64 bytes.
+            *strip = unsafe { _mm512_loadu_si512(plane.as_ptr().cast()) };
+        }
+        strips
+    }
+}
