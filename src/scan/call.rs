@@ -164,7 +164,9 @@ pub fn population_counts_array(
         names.push(name);
         copies.push(context.copies(samples) as i64);
     }
-    let names = StringArray::from_iter_values((0..rows).flat_map(|_| names.iter().copied()));
+    // Collected first: from_iter_values panics on iterators that do not know their length.
+    let names: Vec<&str> = (0..rows).flat_map(|_| names.iter().copied()).collect();
+    let names = StringArray::from(names);
     let copies = Int64Array::from_iter_values((0..rows).flat_map(|_| copies.iter().copied()));
     let ac = allele_counts_array(&ac, n_alleles, None)?;
     let fields = population_fields(n_alleles)?;
