@@ -1,6 +1,48 @@
-//! SQL for population genetics: VCF Zarr (VCZ) stores as Apache DataFusion tables.
+//! SQL for population genetics: VCF Zarr (VCZ) stores as Apache DataFusion tables, with site frequency spectra, joint spectra
+//! and windowed diversity as aggregates.
+//!
+//! Two entry points: [`session::register`] adds everything to a `SessionContext` that is there, [`session::context`] makes one.
+//!
+//! ```
+//! use datafusion::common::Result;
+//! use datafusion::prelude::SessionContext;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<()> {
+//! let ctx = SessionContext::new();
+//! datafusion_vcz::session::register(&ctx)?;
+//! ctx.sql(
+//!     "CREATE EXTERNAL TABLE sim STORED AS VCZ LOCATION 'tests/fixtures/sim.vcz.zip' \
+//!      OPTIONS ('vcz.populations' 'tests/fixtures/sim.populations.tsv')",
+//! )
+//! .await?
+//! .collect()
+//! .await?;
+//! let spectrum = ctx.sql("SELECT sfs(call_genotype, 'first') FROM sim").await?.collect().await?;
+//! assert_eq!(spectrum[0].num_rows(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Layers
+//!
+//! Each imports only those above it in this list; a test holds it.
+//!
+//! * [`store`]: a store's metadata and the encoded bytes of its chunks.
+//! * [`codec`]: codec chains as data, decoding on the host.
+//! * [`counts`]: genotypes to allele and genotype counts, on bit-planes where the layout allows.
+//! * [`scan`]: the table: columns, pruning, and the calls on genotypes that a scan computes.
+//! * [`functions`]: the SQL functions, one file each.
+//! * [`session`]: everything registered on a `SessionContext`, and the planning rules.
+//! * [`cli`]: the program `vcz` (feature `cli`).
 #![warn(missing_docs)]
-#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::dbg_macro)]
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::todo,
+    clippy::dbg_macro
+)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 #[cfg(feature = "cli")]

@@ -9,14 +9,20 @@ use clap::Args;
 use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
-use datafusion::execution::memory_pool::{FairSpillPool, GreedyMemoryPool, MemoryPool, TrackConsumersPool};
+use datafusion::execution::memory_pool::{
+    FairSpillPool, GreedyMemoryPool, MemoryPool, TrackConsumersPool,
+};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::ExplainFormat;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_cli::catalog::DynamicObjectStoreCatalog;
-use datafusion_cli::functions::{ListFilesCacheFunc, MetadataCacheFunc, ParquetMetadataFunc, StatisticsCacheFunc};
+use datafusion_cli::functions::{
+    ListFilesCacheFunc, MetadataCacheFunc, ParquetMetadataFunc, StatisticsCacheFunc,
+};
 use datafusion_cli::object_storage::StdinCarriesCommands;
-use datafusion_cli::object_storage::instrumented::{InstrumentedObjectStoreMode, InstrumentedObjectStoreRegistry};
+use datafusion_cli::object_storage::instrumented::{
+    InstrumentedObjectStoreMode, InstrumentedObjectStoreRegistry,
+};
 use datafusion_cli::pool_type::PoolType;
 
 use super::sizes;
@@ -83,11 +89,17 @@ impl Environment {
     /// # Errors
     /// If a `DATAFUSION_…` variable of the environment is invalid, or the temporary folder is unusable.
     pub async fn new(args: &SessionArgs, stdin_is_sql: bool) -> Result<Self> {
-        let stores = InstrumentedObjectStoreRegistry::new().with_profile_mode(args.object_store_profiling);
+        let stores =
+            InstrumentedObjectStoreRegistry::new().with_profile_mode(args.object_store_profiling);
         let stores = Arc::new(stores);
-        let mut runtime = RuntimeEnvBuilder::new().with_object_store_registry(Arc::clone(&stores) as _);
+        let mut runtime =
+            RuntimeEnvBuilder::new().with_object_store_registry(Arc::clone(&stores) as _);
         if let Some(limit) = args.memory_limit {
-            runtime = runtime.with_memory_pool(memory_pool(limit, &args.mem_pool_type, args.top_memory_consumers));
+            runtime = runtime.with_memory_pool(memory_pool(
+                limit,
+                &args.mem_pool_type,
+                args.top_memory_consumers,
+            ));
         }
         if let Some(limit) = args.disk_limit {
             let disk = DiskManagerBuilder::default()
@@ -105,8 +117,14 @@ impl Environment {
         let caches = || Arc::clone(&ctx.runtime_env().cache_manager);
         ctx.register_udtf("parquet_metadata", Arc::new(ParquetMetadataFunc {}));
         ctx.register_udtf("metadata_cache", Arc::new(MetadataCacheFunc::new(caches())));
-        ctx.register_udtf("statistics_cache", Arc::new(StatisticsCacheFunc::new(caches())));
-        ctx.register_udtf("list_files_cache", Arc::new(ListFilesCacheFunc::new(caches())));
+        ctx.register_udtf(
+            "statistics_cache",
+            Arc::new(StatisticsCacheFunc::new(caches())),
+        );
+        ctx.register_udtf(
+            "list_files_cache",
+            Arc::new(ListFilesCacheFunc::new(caches())),
+        );
         Ok(Self { ctx, stores })
     }
 }
@@ -134,15 +152,23 @@ fn config(args: &SessionArgs, stdin_is_sql: bool) -> Result<SessionConfig> {
 fn memory_pool(limit: usize, pool: &PoolType, consumers: usize) -> Arc<dyn MemoryPool> {
     match (pool, NonZeroUsize::new(consumers)) {
         (PoolType::Fair, None) => Arc::new(FairSpillPool::new(limit)),
-        (PoolType::Fair, Some(top)) => Arc::new(TrackConsumersPool::new(FairSpillPool::new(limit), top)),
+        (PoolType::Fair, Some(top)) => {
+            Arc::new(TrackConsumersPool::new(FairSpillPool::new(limit), top))
+        }
         (PoolType::Greedy, None) => Arc::new(GreedyMemoryPool::new(limit)),
-        (PoolType::Greedy, Some(top)) => Arc::new(TrackConsumersPool::new(GreedyMemoryPool::new(limit), top)),
+        (PoolType::Greedy, Some(top)) => {
+            Arc::new(TrackConsumersPool::new(GreedyMemoryPool::new(limit), top))
+        }
     }
 }
 
 fn folder(path: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(path);
-    if path.is_dir() { Ok(path) } else { Err("there is no such folder".to_string()) }
+    if path.is_dir() {
+        Ok(path)
+    } else {
+        Err("there is no such folder".to_string())
+    }
 }
 
 fn positive(number: &str) -> Result<usize, String> {

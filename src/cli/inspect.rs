@@ -53,9 +53,19 @@ pub enum Format {
 pub async fn run(args: InspectArgs) -> Result<(), String> {
     const TABLE: &str = "store";
     let failed = |error| describe(&error);
-    let environment = Environment::new(&SessionArgs::defaults(), false).await.map_err(failed)?;
-    stores::register(&environment, TABLE, &args.store, args.populations.as_deref()).await?;
-    let table = vcz_table(&environment.ctx.state(), TABLE).await.map_err(failed)?;
+    let environment = Environment::new(&SessionArgs::defaults(), false)
+        .await
+        .map_err(failed)?;
+    stores::register(
+        &environment,
+        TABLE,
+        &args.store,
+        args.populations.as_deref(),
+    )
+    .await?;
+    let table = vcz_table(&environment.ctx.state(), TABLE)
+        .await
+        .map_err(failed)?;
     let report = StoreReport::of(&table).await;
     let text = match args.format {
         Format::Json => serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?,
@@ -63,7 +73,9 @@ pub async fn run(args: InspectArgs) -> Result<(), String> {
     };
     match writeln!(io::stdout(), "{}", text.trim_end()) {
         // A pager that was closed has seen enough.
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot print: {error}"))
+        }
         _ => Ok(()),
     }
 }
@@ -84,7 +96,11 @@ fn tables(report: &StoreReport) -> Result<String, ArrowError> {
     for ((backend, reason), names) in backends(&report.arrays) {
         let _ = match backend {
             "none" => writeln!(text, "Not readable: {}: {reason}", names.join(", ")),
-            _ => writeln!(text, "Decoded by {backend}: {} arrays, because {reason}", names.len()),
+            _ => writeln!(
+                text,
+                "Decoded by {backend}: {} arrays, because {reason}",
+                names.len()
+            ),
         };
     }
     for warning in &report.warnings {
@@ -106,25 +122,54 @@ fn summary(report: &StoreReport) -> Result<String, ArrowError> {
         ("written by", known(report.source.clone())),
         ("variants", report.variants.to_string()),
         ("samples", samples),
-        ("ploidy", report.ploidy.map_or("no genotypes".to_string(), |ploidy| ploidy.to_string())),
-        ("alleles", known(report.alleles.map(|alleles| format!("at most {alleles}")))),
+        (
+            "ploidy",
+            report
+                .ploidy
+                .map_or("no genotypes".to_string(), |ploidy| ploidy.to_string()),
+        ),
+        (
+            "alleles",
+            known(report.alleles.map(|alleles| format!("at most {alleles}"))),
+        ),
     ];
-    let (names, values): (Vec<_>, Vec<_>) = facts.into_iter().map(|(name, value)| (name.to_string(), value)).unzip();
+    let (names, values): (Vec<_>, Vec<_>) = facts
+        .into_iter()
+        .map(|(name, value)| (name.to_string(), value))
+        .unzip();
     grid([("", names), (" ", values)])
 }
 
 /// The contigs that have variants, or all of them where that is unknown.
 fn contigs(contigs: &[ContigReport]) -> Result<Option<String>, ArrowError> {
-    let used: Vec<&ContigReport> = contigs.iter().filter(|contig| contig.variants != Some(0)).collect();
+    let used: Vec<&ContigReport> = contigs
+        .iter()
+        .filter(|contig| contig.variants != Some(0))
+        .collect();
     if contigs.is_empty() {
         return Ok(None);
     }
     let shown = used.get(..SHOWN).unwrap_or(&used);
     let number = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_string());
     let mut text = grid([
-        ("contig", shown.iter().map(|contig| contig.name.clone()).collect()),
-        ("length", shown.iter().map(|contig| number(contig.length.map(|n| n.to_string()))).collect()),
-        ("variants", shown.iter().map(|contig| number(contig.variants.map(|n| n.to_string()))).collect()),
+        (
+            "contig",
+            shown.iter().map(|contig| contig.name.clone()).collect(),
+        ),
+        (
+            "length",
+            shown
+                .iter()
+                .map(|contig| number(contig.length.map(|n| n.to_string())))
+                .collect(),
+        ),
+        (
+            "variants",
+            shown
+                .iter()
+                .map(|contig| number(contig.variants.map(|n| n.to_string())))
+                .collect(),
+        ),
     ])?;
     let (more, empty) = (used.len() - shown.len(), contigs.len() - used.len());
     if more > 0 {
@@ -142,10 +187,30 @@ fn populations(report: &StoreReport) -> Result<Option<String>, ArrowError> {
         return Ok(None);
     }
     grid([
-        ("population", all.iter().map(|population| population.name.clone()).collect()),
-        ("samples", all.iter().map(|population| population.samples.to_string()).collect()),
-        ("copies", all.iter().map(|population| population.copies.to_string()).collect()),
-        ("sample ids", all.iter().map(|population| some(&population.sample_ids, SHOWN_SAMPLES)).collect()),
+        (
+            "population",
+            all.iter()
+                .map(|population| population.name.clone())
+                .collect(),
+        ),
+        (
+            "samples",
+            all.iter()
+                .map(|population| population.samples.to_string())
+                .collect(),
+        ),
+        (
+            "copies",
+            all.iter()
+                .map(|population| population.copies.to_string())
+                .collect(),
+        ),
+        (
+            "sample ids",
+            all.iter()
+                .map(|population| some(&population.sample_ids, SHOWN_SAMPLES))
+                .collect(),
+        ),
     ])
     .map(Some)
 }
@@ -156,7 +221,11 @@ fn arrays(arrays: &[ArrayReport]) -> Result<Option<String>, ArrowError> {
         _ => "unknown".to_string(),
     };
     let by = |lengths: &Option<Vec<u64>>| match lengths {
-        Some(lengths) => lengths.iter().map(u64::to_string).collect::<Vec<_>>().join(" × "),
+        Some(lengths) => lengths
+            .iter()
+            .map(u64::to_string)
+            .collect::<Vec<_>>()
+            .join(" × "),
         None => "unknown".to_string(),
     };
     let listed = |items: &Option<Vec<String>>, separator: &str| match items {
@@ -164,15 +233,57 @@ fn arrays(arrays: &[ArrayReport]) -> Result<Option<String>, ArrowError> {
         None => "unknown".to_string(),
     };
     grid([
-        ("array", arrays.iter().map(|array| array.name.clone()).collect()),
-        ("dimensions", arrays.iter().map(|array| listed(&array.dimensions, " × ")).collect()),
-        ("shape", arrays.iter().map(|array| by(&array.shape)).collect()),
-        ("chunks", arrays.iter().map(|array| by(&array.chunks)).collect()),
-        ("type", arrays.iter().map(|array| array.dtype.clone().unwrap_or("unknown".to_string())).collect()),
-        ("codecs", arrays.iter().map(|array| listed(&array.codecs, " → ")).collect()),
-        ("stored", arrays.iter().map(|array| size(array.stored_bytes)).collect()),
-        ("decoded", arrays.iter().map(|array| size(array.decoded_bytes)).collect()),
-        ("backend", arrays.iter().map(|array| array.backend.clone()).collect()),
+        (
+            "array",
+            arrays.iter().map(|array| array.name.clone()).collect(),
+        ),
+        (
+            "dimensions",
+            arrays
+                .iter()
+                .map(|array| listed(&array.dimensions, " × "))
+                .collect(),
+        ),
+        (
+            "shape",
+            arrays.iter().map(|array| by(&array.shape)).collect(),
+        ),
+        (
+            "chunks",
+            arrays.iter().map(|array| by(&array.chunks)).collect(),
+        ),
+        (
+            "type",
+            arrays
+                .iter()
+                .map(|array| array.dtype.clone().unwrap_or("unknown".to_string()))
+                .collect(),
+        ),
+        (
+            "codecs",
+            arrays
+                .iter()
+                .map(|array| listed(&array.codecs, " → "))
+                .collect(),
+        ),
+        (
+            "stored",
+            arrays
+                .iter()
+                .map(|array| size(array.stored_bytes))
+                .collect(),
+        ),
+        (
+            "decoded",
+            arrays
+                .iter()
+                .map(|array| size(array.decoded_bytes))
+                .collect(),
+        ),
+        (
+            "backend",
+            arrays.iter().map(|array| array.backend.clone()).collect(),
+        ),
     ])
     .map(Some)
 }
@@ -181,7 +292,10 @@ fn arrays(arrays: &[ArrayReport]) -> Result<Option<String>, ArrowError> {
 fn backends(arrays: &[ArrayReport]) -> BTreeMap<(&str, &str), Vec<&str>> {
     let mut groups: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for array in arrays {
-        groups.entry((&array.backend, &array.reason)).or_default().push(&array.name);
+        groups
+            .entry((&array.backend, &array.reason))
+            .or_default()
+            .push(&array.name);
     }
     groups
 }
@@ -197,7 +311,12 @@ fn some(items: &[String], most: usize) -> String {
 
 /// Columns of text in Arrow's table format.
 fn grid<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<String, ArrowError> {
-    let column = |(name, values): (&str, Vec<String>)| (name.to_string(), Arc::new(StringArray::from(values)) as ArrayRef);
+    let column = |(name, values): (&str, Vec<String>)| {
+        (
+            name.to_string(),
+            Arc::new(StringArray::from(values)) as ArrayRef,
+        )
+    };
     let batch = RecordBatch::try_from_iter(columns.map(column))?;
     Ok(format!("{}\n", pretty_format_batches(&[batch])?))
 }

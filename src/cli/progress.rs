@@ -17,7 +17,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// Scans that take less than this show no bar.
 const DELAY: Duration = Duration::from_secs(1);
 
-const TEMPLATE: &str = "{bar:40} {percent:>3}%  {human_pos} of {human_len} variants  {elapsed}, {eta} left";
+const TEMPLATE: &str =
+    "{bar:40} {percent:>3}%  {human_pos} of {human_len} variants  {elapsed}, {eta} left";
 
 /// The bar that is on the screen, if there is one.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -28,7 +29,9 @@ pub fn start() {
         return;
     }
     // Without the thread there is no bar, and nothing else is lost.
-    let _ = thread::Builder::new().name("vcz-progress".to_string()).spawn(watch);
+    let _ = thread::Builder::new()
+        .name("vcz-progress".to_string())
+        .spawn(watch);
 }
 
 fn watch() {
@@ -55,7 +58,8 @@ fn draw(since: Instant) {
     }
     let bar = bar.get_or_insert_with(|| {
         let bar = ProgressBar::with_draw_target(Some(now.total), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.with_style(style).with_elapsed(since.elapsed())
     });
     bar.set_length(now.total);

@@ -64,17 +64,27 @@ pub struct SqlArgs {
 pub async fn run(args: SqlArgs) -> Result<(), String> {
     let names = stores::table_names(&args.stores)?;
     // Before the folder changes: these are relative to where the command was typed.
-    let scripts: Vec<(String, String)> = args.file.iter().map(|path| script(path)).collect::<Result<_, _>>()?;
+    let scripts: Vec<(String, String)> = args
+        .file
+        .iter()
+        .map(|path| script(path))
+        .collect::<Result<_, _>>()?;
     let startup = startup_files(args.rc.as_deref())?;
     if let Some(folder) = &args.session.data_path {
-        std::env::set_current_dir(folder).map_err(|error| format!("cannot go to '{}': {error}", folder.display()))?;
+        std::env::set_current_dir(folder)
+            .map_err(|error| format!("cannot go to '{}': {error}", folder.display()))?;
     }
 
     let at_prompt = args.command.is_empty() && args.file.is_empty();
     let stdin_is_sql = at_prompt || args.file.iter().any(|path| is_stdin_location(path));
-    let environment = Environment::new(&args.session, stdin_is_sql).await.map_err(|error| describe(&error))?;
+    let environment = Environment::new(&args.session, stdin_is_sql)
+        .await
+        .map_err(|error| describe(&error))?;
     if at_prompt && !args.quiet {
-        println!("vcz {} (DataFusion CLI {DATAFUSION_CLI_VERSION})", env!("CARGO_PKG_VERSION"));
+        println!(
+            "vcz {} (DataFusion CLI {DATAFUSION_CLI_VERSION})",
+            env!("CARGO_PKG_VERSION")
+        );
     }
     for (name, location) in names.iter().zip(&args.stores) {
         stores::register(&environment, name, location, args.populations.as_deref()).await?;
@@ -96,16 +106,24 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
     let ctx = &environment.ctx;
     if at_prompt {
         if !startup.is_empty() {
-            exec_from_files(ctx, startup, &print).await.map_err(|error| describe(&error))?;
+            exec_from_files(ctx, startup, &print)
+                .await
+                .map_err(|error| describe(&error))?;
         }
-        return exec_from_repl(ctx, &mut print).await.map_err(|error| error.to_string());
+        return exec_from_repl(ctx, &mut print)
+            .await
+            .map_err(|error| error.to_string());
     }
     // `exec_from_files` goes on after an error and ends well; a script is run as one command, which stops and fails.
     for (path, sql) in scripts {
         let failed = |error| format!("'{path}': {}", describe(&error));
-        exec_from_commands(ctx, vec![sql], &print).await.map_err(failed)?;
+        exec_from_commands(ctx, vec![sql], &print)
+            .await
+            .map_err(failed)?;
     }
-    exec_from_commands(ctx, args.command, &print).await.map_err(|error| describe(&error))
+    exec_from_commands(ctx, args.command, &print)
+        .await
+        .map_err(|error| describe(&error))
 }
 
 /// The limit is for people at a table. In the other formats it would silently cut what another program reads: the CLI crate
@@ -119,9 +137,12 @@ fn max_rows(format: PrintFormat, asked: MaxRows) -> MaxRows {
 
 /// The file's path and text; a first line `#!…` is blanked.
 fn script(path: &str) -> Result<(String, String), String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read '{path}': {error}"))?;
+    let text =
+        fs::read_to_string(path).map_err(|error| format!("cannot read '{path}': {error}"))?;
     let sql = match text.strip_prefix("#!") {
-        Some(rest) => rest.find('\n').map_or_else(String::new, |end| rest.split_at(end).1.to_string()),
+        Some(rest) => rest
+            .find('\n')
+            .map_or_else(String::new, |end| rest.split_at(end).1.to_string()),
         None => text,
     };
     Ok((path.to_string(), sql))
@@ -137,8 +158,11 @@ fn startup_files(given: Option<&[String]>) -> Result<Vec<String>, String> {
         }
     };
     let absolute = |path: PathBuf| {
-        let path = std::path::absolute(&path).map_err(|error| format!("'{}': {error}", path.display()))?;
-        path.into_os_string().into_string().map_err(|path| format!("the path {path:?} is not UTF-8"))
+        let path =
+            std::path::absolute(&path).map_err(|error| format!("'{}': {error}", path.display()))?;
+        path.into_os_string()
+            .into_string()
+            .map_err(|path| format!("the path {path:?} is not UTF-8"))
     };
     files.into_iter().map(absolute).collect()
 }
@@ -152,5 +176,9 @@ fn file(path: &str) -> Result<String, String> {
 }
 
 fn not_empty(sql: &str) -> Result<String, String> {
-    if sql.trim().is_empty() { Err("expected a statement".to_string()) } else { Ok(sql.to_string()) }
+    if sql.trim().is_empty() {
+        Err("expected a statement".to_string())
+    } else {
+        Ok(sql.to_string())
+    }
 }

@@ -160,10 +160,17 @@ impl Populations {
     pub fn select(&self, position: &HashMap<u32, u32>) -> Self {
         let mut selected = Self::default();
         for (name, samples) in self.iter() {
-            let kept: Vec<u32> = samples.iter().filter_map(|sample| position.get(&sample).copied()).collect();
+            let kept: Vec<u32> = samples
+                .iter()
+                .filter_map(|sample| position.get(&sample).copied())
+                .collect();
             if !kept.is_empty() {
-                selected.by_name.insert(name.to_string(), selected.sets.len());
-                selected.sets.push((name.to_string(), Arc::new(SampleSet::new(kept))));
+                selected
+                    .by_name
+                    .insert(name.to_string(), selected.sets.len());
+                selected
+                    .sets
+                    .push((name.to_string(), Arc::new(SampleSet::new(kept))));
             }
         }
         selected

@@ -61,30 +61,59 @@ impl<'a> CountsView<'a> {
             }
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
-                let (first, last) = (list.value_offsets()[0] as usize, list.value_offsets()[len] as usize);
-                (list.values().slice(first, last - first), Layout::Offsets32(list.value_offsets()))
+                let (first, last) = (
+                    list.value_offsets()[0] as usize,
+                    list.value_offsets()[len] as usize,
+                );
+                (
+                    list.values().slice(first, last - first),
+                    Layout::Offsets32(list.value_offsets()),
+                )
             }
             DataType::LargeList(_) => {
                 let list = array.as_list::<i64>();
-                let (first, last) = (list.value_offsets()[0] as usize, list.value_offsets()[len] as usize);
-                (list.values().slice(first, last - first), Layout::Offsets64(list.value_offsets()))
+                let (first, last) = (
+                    list.value_offsets()[0] as usize,
+                    list.value_offsets()[len] as usize,
+                );
+                (
+                    list.values().slice(first, last - first),
+                    Layout::Offsets64(list.value_offsets()),
+                )
             }
             DataType::Null => {
                 let nulls = Some(NullBuffer::new_null(len));
-                return Ok(Self { values: ScalarBuffer::default(), layout: Layout::AllNull, nulls, len });
+                return Ok(Self {
+                    values: ScalarBuffer::default(),
+                    layout: Layout::AllNull,
+                    nulls,
+                    len,
+                });
             }
             other => return exec_err!("allele counts must be a list of integers, found {other}"),
         };
         let values = match child.data_type() {
             DataType::Int32 => child.as_primitive::<Int32Type>().values().clone(),
             data_type if data_type.is_integer() => {
-                let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+                let options = arrow::compute::CastOptions {
+                    safe: false,
+                    ..Default::default()
+                };
                 let cast = arrow::compute::cast_with_options(&child, &DataType::Int32, &options)?;
                 cast.as_primitive::<Int32Type>().values().clone()
             }
-            other => return exec_err!("allele counts must be a list of integers, found a list of {other}"),
+            other => {
+                return exec_err!(
+                    "allele counts must be a list of integers, found a list of {other}"
+                );
+            }
         };
-        let view = Self { values, layout, nulls: array.nulls().cloned(), len };
+        let view = Self {
+            values,
+            layout,
+            nulls: array.nulls().cloned(),
+            len,
+        };
         let child_nulls = child.nulls().filter(|nulls| nulls.null_count() > 0);
         if child_nulls.is_some() || view.values.iter().any(|&count| count < 0) {
             view.check_rows(child_nulls)?;
@@ -97,10 +126,15 @@ impl<'a> CountsView<'a> {
         for row in (0..self.len).filter(|&row| !self.is_null(row)) {
             for at in self.range(row) {
                 if child_nulls.is_some_and(|nulls| nulls.is_null(at)) {
-                    return exec_err!("allele counts must not hold NULL; row {row} of the batch does");
+                    return exec_err!(
+                        "allele counts must not hold NULL; row {row} of the batch does"
+                    );
                 }
                 if self.values[at] < 0 {
-                    return exec_err!("allele counts must not be negative; row {row} of the batch holds {}", self.values[at]);
+                    return exec_err!(
+                        "allele counts must not be negative; row {row} of the batch holds {}",
+                        self.values[at]
+                    );
                 }
             }
         }
@@ -127,8 +161,12 @@ impl<'a> CountsView<'a> {
     fn range(&self, row: usize) -> std::ops::Range<usize> {
         match self.layout {
             Layout::Fixed(width) => row * width..(row + 1) * width,
-            Layout::Offsets32(offsets) => (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize,
-            Layout::Offsets64(offsets) => (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize,
+            Layout::Offsets32(offsets) => {
+                (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize
+            }
+            Layout::Offsets64(offsets) => {
+                (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize
+            }
             Layout::AllNull => 0..0,
         }
     }

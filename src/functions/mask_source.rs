@@ -18,13 +18,21 @@ use crate::scan::read_file;
 /// Whether `function` takes a mask that is not bound yet.
 pub fn needs_mask(function: &ScalarUDF) -> bool {
     let inner = function.inner();
-    inner.downcast_ref::<IsAccessible>().is_some_and(|function| !function.is_bound())
-        || inner.downcast_ref::<AccessibleBases>().is_some_and(|function| !function.is_bound())
+    inner
+        .downcast_ref::<IsAccessible>()
+        .is_some_and(|function| !function.is_bound())
+        || inner
+            .downcast_ref::<AccessibleBases>()
+            .is_some_and(|function| !function.is_bound())
 }
 
 /// The form of `function` that looks sites up in `mask`.
 pub fn bind_mask(function: &ScalarUDF, mask: Arc<Mask>) -> ScalarUDF {
-    if function.inner().is::<IsAccessible>() { bound_is_accessible(mask) } else { bound_accessible_bases(mask) }
+    if function.inner().is::<IsAccessible>() {
+        bound_is_accessible(mask)
+    } else {
+        bound_accessible_bases(mask)
+    }
 }
 
 /// Reads the mask `name`: a registered table of that name, else a BED file at that location.
@@ -36,12 +44,17 @@ pub async fn load_mask(session: &dyn Session, name: &str) -> Result<Mask> {
 }
 
 /// The table registered under `name`, taken as it is written and, failing that, as a (qualified) SQL name.
-pub async fn registered(session: &dyn Session, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+pub async fn registered(
+    session: &dyn Session,
+    name: &str,
+) -> Result<Option<Arc<dyn TableProvider>>> {
     let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
         return plan_err!("tables cannot be looked up in this kind of session");
     };
     for reference in [TableReference::bare(name), TableReference::parse_str(name)] {
-        let Ok(schema) = state.schema_for_ref(reference.clone()) else { continue };
+        let Ok(schema) = state.schema_for_ref(reference.clone()) else {
+            continue;
+        };
         if schema.table_exist(reference.table()) {
             return schema.table(reference.table()).await;
         }
@@ -52,7 +65,10 @@ pub async fn registered(session: &dyn Session, name: &str) -> Result<Option<Arc<
 async fn from_table(session: &dyn Session, name: &str, table: &dyn TableProvider) -> Result<Mask> {
     let schema = table.schema();
     let column = |names: &[&str]| {
-        let found = schema.fields().iter().position(|field| names.contains(&field.name().to_lowercase().as_str()));
+        let found = schema
+            .fields()
+            .iter()
+            .position(|field| names.contains(&field.name().to_lowercase().as_str()));
         match found {
             Some(at) => Ok(at),
             None => plan_err!(
@@ -61,29 +77,55 @@ async fn from_table(session: &dyn Session, name: &str, table: &dyn TableProvider
             ),
         }
     };
-    let columns =
-        vec![column(&["contig", "chrom", "chromosome"])?, column(&["start", "chromstart"])?, column(&["end", "stop", "chromend"])?];
+    let columns = vec![
+        column(&["contig", "chrom", "chromosome"])?,
+        column(&["start", "chromstart"])?,
+        column(&["end", "stop", "chromend"])?,
+    ];
     let plan = table.scan(session, Some(&columns), &[], None).await?;
     let batches = collect(plan, session.task_ctx()).await?;
     let mut rows: Vec<(String, i64, i64)> = Vec::new();
     for batch in &batches {
         read_rows(name, batch, &mut rows)?;
     }
-    Ok(Mask::from_rows(name, rows.iter().map(|(contig, start, end)| (contig.as_str(), *start, *end)))?)
+    Ok(Mask::from_rows(
+        name,
+        rows.iter()
+            .map(|(contig, start, end)| (contig.as_str(), *start, *end)),
+    )?)
 }
 
 fn read_rows(name: &str, batch: &RecordBatch, rows: &mut Vec<(String, i64, i64)>) -> Result<()> {
-    let options = arrow::compute::CastOptions { safe: false, ..Default::default() };
+    let options = arrow::compute::CastOptions {
+        safe: false,
+        ..Default::default()
+    };
     let cast = |at: usize, data_type: &DataType| {
         let array = arrow::compute::cast_with_options(batch.column(at), data_type, &options)?;
         if array.null_count() > 0 {
-            return plan_err!("the mask table '{name}' has NULL in its column '{}'", batch.schema().field(at).name());
+            return plan_err!(
+                "the mask table '{name}' has NULL in its column '{}'",
+                batch.schema().field(at).name()
+            );
         }
         Ok(array)
     };
-    let (contigs, starts, ends) = (cast(0, &DataType::Utf8)?, cast(1, &DataType::Int64)?, cast(2, &DataType::Int64)?);
-    let (contigs, starts, ends) =
-        (contigs.as_string::<i32>(), starts.as_primitive::<Int64Type>(), ends.as_primitive::<Int64Type>());
-    rows.extend((0..batch.num_rows()).map(|row| (contigs.value(row).to_string(), starts.value(row), ends.value(row))));
+    let (contigs, starts, ends) = (
+        cast(0, &DataType::Utf8)?,
+        cast(1, &DataType::Int64)?,
+        cast(2, &DataType::Int64)?,
+    );
+    let (contigs, starts, ends) = (
+        contigs.as_string::<i32>(),
+        starts.as_primitive::<Int64Type>(),
+        ends.as_primitive::<Int64Type>(),
+    );
+    rows.extend((0..batch.num_rows()).map(|row| {
+        (
+            contigs.value(row).to_string(),
+            starts.value(row),
+            ends.value(row),
+        )
+    }));
     Ok(())
 }

@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray, Int32Array, Int64Array,
-    ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray, PrimitiveBuilder, StringBuilder, StringViewBuilder,
+    ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
+    Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
+    PrimitiveBuilder, StringBuilder, StringViewBuilder,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
-    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use half::f16;
 
@@ -62,47 +63,104 @@ pub struct Names {
 macro_rules! for_number {
     ($element:expr, $T:ident => $body:expr, _ => $other:expr) => {
         match $element {
-            ElementType::Int8 => { type $T = Int8Type; $body }
-            ElementType::Int16 => { type $T = Int16Type; $body }
-            ElementType::Int32 => { type $T = Int32Type; $body }
-            ElementType::Int64 => { type $T = Int64Type; $body }
-            ElementType::UInt8 => { type $T = UInt8Type; $body }
-            ElementType::UInt16 => { type $T = UInt16Type; $body }
-            ElementType::UInt32 => { type $T = UInt32Type; $body }
-            ElementType::UInt64 => { type $T = UInt64Type; $body }
-            ElementType::Float16 => { type $T = Float16Type; $body }
-            ElementType::Float32 => { type $T = Float32Type; $body }
-            ElementType::Float64 => { type $T = Float64Type; $body }
+            ElementType::Int8 => {
+                type $T = Int8Type;
+                $body
+            }
+            ElementType::Int16 => {
+                type $T = Int16Type;
+                $body
+            }
+            ElementType::Int32 => {
+                type $T = Int32Type;
+                $body
+            }
+            ElementType::Int64 => {
+                type $T = Int64Type;
+                $body
+            }
+            ElementType::UInt8 => {
+                type $T = UInt8Type;
+                $body
+            }
+            ElementType::UInt16 => {
+                type $T = UInt16Type;
+                $body
+            }
+            ElementType::UInt32 => {
+                type $T = UInt32Type;
+                $body
+            }
+            ElementType::UInt64 => {
+                type $T = UInt64Type;
+                $body
+            }
+            ElementType::Float16 => {
+                type $T = Float16Type;
+                $body
+            }
+            ElementType::Float32 => {
+                type $T = Float32Type;
+                $body
+            }
+            ElementType::Float64 => {
+                type $T = Float64Type;
+                $body
+            }
             _ => $other,
         }
     };
 }
 
 /// Rows `rows` of a dense chunk as an array of the column's type. The reason when the values contradict the metadata.
-pub fn to_arrow(spec: &ColumnSpec, dense: &Dense, rows: Range<usize>, names: &Names) -> Result<ArrayRef, String> {
+pub fn to_arrow(
+    spec: &ColumnSpec,
+    dense: &Dense,
+    rows: Range<usize>,
+    names: &Names,
+) -> Result<ArrayRef, String> {
     let per_row = spec.row_elements();
     let elements = rows.start * per_row..rows.end * per_row;
     match (spec.kind, dense) {
-        (ColumnKind::Contig, Dense::Fixed(buffer)) => contig_names(&integers(&spec.array.element, buffer, elements)?, names),
-        (ColumnKind::Position, Dense::Fixed(buffer)) => {
-            positions(&integers(&spec.array.element, buffer, elements)?, &spec.data_type)
+        (ColumnKind::Contig, Dense::Fixed(buffer)) => {
+            contig_names(&integers(&spec.array.element, buffer, elements)?, names)
         }
-        (ColumnKind::Filter, Dense::Fixed(buffer)) => filters(&buffer.as_slice()[elements], per_row, rows.len(), names),
-        (ColumnKind::Scalar, Dense::Fixed(buffer)) => values(&spec.array.element, buffer, elements, Nulls::Missing),
+        (ColumnKind::Position, Dense::Fixed(buffer)) => positions(
+            &integers(&spec.array.element, buffer, elements)?,
+            &spec.data_type,
+        ),
+        (ColumnKind::Filter, Dense::Fixed(buffer)) => {
+            filters(&buffer.as_slice()[elements], per_row, rows.len(), names)
+        }
+        (ColumnKind::Scalar, Dense::Fixed(buffer)) => {
+            values(&spec.array.element, buffer, elements, Nulls::Missing)
+        }
         (ColumnKind::Scalar, Dense::Strings(strings)) => Ok(string_views(strings, elements, false)),
-        (ColumnKind::List, Dense::Fixed(buffer)) => lists(&spec.array.element, buffer, elements, per_row, rows.len()),
-        (ColumnKind::List, Dense::Strings(strings)) => {
-            Ok(string_lists(strings, elements, per_row, rows.len(), spec.array.name == "variant_allele"))
+        (ColumnKind::List, Dense::Fixed(buffer)) => {
+            lists(&spec.array.element, buffer, elements, per_row, rows.len())
         }
-        (ColumnKind::Genotype, Dense::Fixed(buffer)) => {
-            nest(values(&spec.array.element, buffer, elements, Nulls::Never)?, &spec.data_type, rows.len())
-        }
-        (ColumnKind::Nested, Dense::Fixed(buffer)) => {
-            nest(values(&spec.array.element, buffer, elements, Nulls::MissingAndFill)?, &spec.data_type, rows.len())
-        }
-        (ColumnKind::Nested, Dense::Strings(strings)) => {
-            nest(string_views(strings, elements, true), &spec.data_type, rows.len())
-        }
+        (ColumnKind::List, Dense::Strings(strings)) => Ok(string_lists(
+            strings,
+            elements,
+            per_row,
+            rows.len(),
+            spec.array.name == "variant_allele",
+        )),
+        (ColumnKind::Genotype, Dense::Fixed(buffer)) => nest(
+            values(&spec.array.element, buffer, elements, Nulls::Never)?,
+            &spec.data_type,
+            rows.len(),
+        ),
+        (ColumnKind::Nested, Dense::Fixed(buffer)) => nest(
+            values(&spec.array.element, buffer, elements, Nulls::MissingAndFill)?,
+            &spec.data_type,
+            rows.len(),
+        ),
+        (ColumnKind::Nested, Dense::Strings(strings)) => nest(
+            string_views(strings, elements, true),
+            &spec.data_type,
+            rows.len(),
+        ),
         (kind, Dense::Strings(_)) => Err(format!("strings cannot be shown as {kind:?}")),
     }
 }
@@ -115,15 +173,26 @@ enum Nulls {
 }
 
 /// Elements as an Arrow array of their own type, without copying numbers.
-fn values(element: &ElementType, buffer: &Buffer, range: Range<usize>, nulls: Nulls) -> Result<ArrayRef, String> {
+fn values(
+    element: &ElementType,
+    buffer: &Buffer,
+    range: Range<usize>,
+    nulls: Nulls,
+) -> Result<ArrayRef, String> {
     if *element == ElementType::Bool {
         let bytes = &buffer.as_slice()[range];
-        return Ok(Arc::new(BooleanArray::from_iter(bytes.iter().map(|&byte| Some(byte != 0)))));
+        return Ok(Arc::new(BooleanArray::from_iter(
+            bytes.iter().map(|&byte| Some(byte != 0)),
+        )));
     }
     for_number!(element, T => Ok(Arc::new(numbers::<T>(buffer, range, nulls))), _ => Err(format!("{element} is not a number")))
 }
 
-fn numbers<T: ArrowPrimitiveType>(buffer: &Buffer, range: Range<usize>, nulls: Nulls) -> PrimitiveArray<T>
+fn numbers<T: ArrowPrimitiveType>(
+    buffer: &Buffer,
+    range: Range<usize>,
+    nulls: Nulls,
+) -> PrimitiveArray<T>
 where
     T::Native: Codes,
 {
@@ -135,7 +204,9 @@ where
     };
     let validity = values.iter().any(is_null).then(|| {
         let mut builder = NullBufferBuilder::new(values.len());
-        values.iter().for_each(|value| builder.append(!is_null(value)));
+        values
+            .iter()
+            .for_each(|value| builder.append(!is_null(value)));
         builder.finish()
     });
     PrimitiveArray::new(values, validity.flatten())
@@ -146,17 +217,29 @@ fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, S
     let DataType::FixedSizeList(field, size) = data_type else {
         return Ok(flat);
     };
-    let items = rows.checked_mul(*size as usize).ok_or("a batch of this many elements does not fit in memory")?;
+    let items = rows
+        .checked_mul(*size as usize)
+        .ok_or("a batch of this many elements does not fit in memory")?;
     let child = nest(flat, field.data_type(), items)?;
-    let array = FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, child, None, rows);
-    array.map(|array| Arc::new(array) as ArrayRef).map_err(|e| e.to_string())
+    let array =
+        FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, child, None, rows);
+    array
+        .map(|array| Arc::new(array) as ArrayRef)
+        .map_err(|e| e.to_string())
 }
 
 /// Integer elements of any width as Int64.
-pub fn integers(element: &ElementType, buffer: &Buffer, range: Range<usize>) -> Result<Vec<i64>, String> {
+pub fn integers(
+    element: &ElementType,
+    buffer: &Buffer,
+    range: Range<usize>,
+) -> Result<Vec<i64>, String> {
     macro_rules! widen {
         ($native:ty) => {
-            ScalarBuffer::<$native>::new(buffer.clone(), range.start, range.len()).iter().map(|&v| i64::from(v)).collect()
+            ScalarBuffer::<$native>::new(buffer.clone(), range.start, range.len())
+                .iter()
+                .map(|&v| i64::from(v))
+                .collect()
         };
     }
     Ok(match element {
@@ -171,7 +254,10 @@ pub fn integers(element: &ElementType, buffer: &Buffer, range: Range<usize>) -> 
             let values = ScalarBuffer::<u64>::new(buffer.clone(), range.start, range.len());
             let wide: Result<Vec<i64>, String> = values
                 .iter()
-                .map(|&v| i64::try_from(v).map_err(|_| format!("the value {v} does not fit a signed 64-bit integer")))
+                .map(|&v| {
+                    i64::try_from(v)
+                        .map_err(|_| format!("the value {v} does not fit a signed 64-bit integer"))
+                })
                 .collect();
             wide?
         }
@@ -182,9 +268,15 @@ pub fn integers(element: &ElementType, buffer: &Buffer, range: Range<usize>) -> 
 fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
     let mut builder = StringViewBuilder::with_capacity(codes.len());
     for &code in codes {
-        let name = usize::try_from(code).ok().and_then(|at| names.contigs.get(at)).ok_or_else(|| {
-            format!("the contig index {code} is outside contig_id, which has {} contigs", names.contigs.len())
-        })?;
+        let name = usize::try_from(code)
+            .ok()
+            .and_then(|at| names.contigs.get(at))
+            .ok_or_else(|| {
+                format!(
+                    "the contig index {code} is outside contig_id, which has {} contigs",
+                    names.contigs.len()
+                )
+            })?;
         builder.append_value(name);
     }
     Ok(Arc::new(builder.finish()))
@@ -196,19 +288,29 @@ fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {
     }
     let narrow: Result<Vec<i32>, String> = values
         .iter()
-        .map(|&v| i32::try_from(v).map_err(|_| format!("the position {v} does not fit a 32-bit integer")))
+        .map(|&v| {
+            i32::try_from(v).map_err(|_| format!("the position {v} does not fit a 32-bit integer"))
+        })
         .collect();
     Ok(Arc::new(Int32Array::from(narrow?)))
 }
 
 fn filters(bytes: &[u8], per_row: usize, rows: usize, names: &Names) -> Result<ArrayRef, String> {
     if per_row > names.filters.len() {
-        return Err(format!("variant_filter has {per_row} filters, but filter_id names {}", names.filters.len()));
+        return Err(format!(
+            "variant_filter has {per_row} filters, but filter_id names {}",
+            names.filters.len()
+        ));
     }
     let mut builder = ListBuilder::new(StringBuilder::new());
     for row in 0..rows {
         let applies = &bytes[row * per_row..(row + 1) * per_row];
-        for (name, _) in names.filters.iter().zip(applies).filter(|(_, applies)| **applies != 0) {
+        for (name, _) in names
+            .filters
+            .iter()
+            .zip(applies)
+            .filter(|(_, applies)| **applies != 0)
+        {
             builder.values().append_value(name);
         }
         builder.append(true);
@@ -216,20 +318,39 @@ fn filters(bytes: &[u8], per_row: usize, rows: usize, names: &Names) -> Result<A
     Ok(Arc::new(builder.finish()))
 }
 
-fn lists(element: &ElementType, buffer: &Buffer, range: Range<usize>, per_row: usize, rows: usize) -> Result<ArrayRef, String> {
+fn lists(
+    element: &ElementType,
+    buffer: &Buffer,
+    range: Range<usize>,
+    per_row: usize,
+    rows: usize,
+) -> Result<ArrayRef, String> {
     if *element == ElementType::Bool {
         let bytes = &buffer.as_slice()[range];
         let mut bits = BooleanBufferBuilder::new(bytes.len());
         bytes.iter().for_each(|&byte| bits.append(byte != 0));
         let values = BooleanArray::new(bits.finish(), None);
         let offsets = OffsetBuffer::from_repeated_length(per_row, rows);
-        let field = Arc::new(arrow::datatypes::Field::new_list_field(DataType::Boolean, true));
-        return Ok(Arc::new(ListArray::new(field, offsets, Arc::new(values), None)));
+        let field = Arc::new(arrow::datatypes::Field::new_list_field(
+            DataType::Boolean,
+            true,
+        ));
+        return Ok(Arc::new(ListArray::new(
+            field,
+            offsets,
+            Arc::new(values),
+            None,
+        )));
     }
     for_number!(element, T => Ok(number_lists::<T>(buffer, range, per_row, rows)), _ => Err(format!("{element} is not a number")))
 }
 
-fn number_lists<T: ArrowPrimitiveType>(buffer: &Buffer, range: Range<usize>, per_row: usize, rows: usize) -> ArrayRef
+fn number_lists<T: ArrowPrimitiveType>(
+    buffer: &Buffer,
+    range: Range<usize>,
+    per_row: usize,
+    rows: usize,
+) -> ArrayRef
 where
     T::Native: Codes,
 {
@@ -237,9 +358,14 @@ where
     let mut builder = ListBuilder::new(PrimitiveBuilder::<T>::with_capacity(values.len()));
     for row in 0..rows {
         let row = &values[row * per_row..(row + 1) * per_row];
-        let len = row.iter().rposition(|value| !value.is_fill()).map_or(0, |last| last + 1);
+        let len = row
+            .iter()
+            .rposition(|value| !value.is_fill())
+            .map_or(0, |last| last + 1);
         for value in &row[..len] {
-            builder.values().append_option((!value.is_missing() && !value.is_fill()).then_some(*value));
+            builder
+                .values()
+                .append_option((!value.is_missing() && !value.is_fill()).then_some(*value));
         }
         builder.append(true);
     }
@@ -258,11 +384,20 @@ fn string_views(strings: &StringChunk, range: Range<usize>, fill_is_null: bool) 
     Arc::new(builder.finish())
 }
 
-fn string_lists(strings: &StringChunk, range: Range<usize>, per_row: usize, rows: usize, alleles: bool) -> ArrayRef {
+fn string_lists(
+    strings: &StringChunk,
+    range: Range<usize>,
+    per_row: usize,
+    rows: usize,
+    alleles: bool,
+) -> ArrayRef {
     let mut builder = ListBuilder::new(StringBuilder::new());
     for row in 0..rows {
         let first = range.start + row * per_row;
-        let len = (0..per_row).rev().find(|&i| !strings.get(first + i).is_empty()).map_or(0, |last| last + 1);
+        let len = (0..per_row)
+            .rev()
+            .find(|&i| !strings.get(first + i).is_empty())
+            .map_or(0, |last| last + 1);
         for at in first..first + len {
             match strings.get(at) {
                 "." if !alleles => builder.values().append_null(),

@@ -40,18 +40,26 @@ impl GenotypeCall {
                 Field::new(name, allele_counts_type(context.n_alleles()?)?, nullable),
                 Some(context.copies(samples)),
             ),
-            Self::PopulationCounts => {
-                Field::new(name, population_counts_type(context.n_alleles()?)?, nullable)
-            }
+            Self::PopulationCounts => Field::new(
+                name,
+                population_counts_type(context.n_alleles()?)?,
+                nullable,
+            ),
             Self::GenotypeCounts(_) => {
                 Field::new(name, DataType::Struct(genotype_counts_fields()), nullable)
             }
             Self::SelectSamples(samples) => {
                 let DataType::FixedSizeList(copies, _) = genotypes.data_type() else {
-                    return exec_err!("select_samples: expected genotypes, found {}", genotypes.data_type());
+                    return exec_err!(
+                        "select_samples: expected genotypes, found {}",
+                        genotypes.data_type()
+                    );
                 };
-                let data_type = DataType::FixedSizeList(Arc::clone(copies), list_size(samples.len())?);
-                context.subset(samples).mark(Field::new(name, data_type, nullable))
+                let data_type =
+                    DataType::FixedSizeList(Arc::clone(copies), list_size(samples.len())?);
+                context
+                    .subset(samples)
+                    .mark(Field::new(name, data_type, nullable))
             }
         })
     }
@@ -60,9 +68,11 @@ impl GenotypeCall {
     pub fn allele_sets(&self, context: &GenotypeContext) -> Vec<Arc<SampleSet>> {
         match self {
             Self::AlleleCounts(samples) => vec![Arc::clone(samples)],
-            Self::PopulationCounts => {
-                context.populations().iter().map(|(_, samples)| Arc::clone(samples)).collect()
-            }
+            Self::PopulationCounts => context
+                .populations()
+                .iter()
+                .map(|(_, samples)| Arc::clone(samples))
+                .collect(),
             Self::GenotypeCounts(_) | Self::SelectSamples(_) => vec![],
         }
     }
@@ -80,12 +90,21 @@ impl fmt::Display for DisplayCall<'_> {
             GenotypeCall::SelectSamples(samples) => ("select_samples", Some(samples)),
         };
         let Some(samples) = samples else {
-            return write!(f, "{name}({} populations)", self.1.populations().iter().count());
+            return write!(
+                f,
+                "{name}({} populations)",
+                self.1.populations().iter().count()
+            );
         };
         if samples.len() == self.1.sample_ids().len() {
             return write!(f, "{name}(all)");
         }
-        match self.1.populations().iter().find(|(_, known)| *known == samples) {
+        match self
+            .1
+            .populations()
+            .iter()
+            .find(|(_, known)| *known == samples)
+        {
             Some((population, _)) => write!(f, "{name}({population})"),
             None => write!(f, "{name}({} samples)", samples.len()),
         }
@@ -94,7 +113,8 @@ impl fmt::Display for DisplayCall<'_> {
 
 /// A list size as Arrow wants it.
 pub fn list_size(len: usize) -> Result<i32> {
-    i32::try_from(len).or_else(|_| exec_err!("a fixed-size list of {len} elements is more than Arrow can hold"))
+    i32::try_from(len)
+        .or_else(|_| exec_err!("a fixed-size list of {len} elements is more than Arrow can hold"))
 }
 
 fn count_item() -> FieldRef {
@@ -108,7 +128,10 @@ pub fn allele_counts_type(n_alleles: usize) -> Result<DataType> {
 
 /// The fields of `genotype_counts`' struct.
 pub fn genotype_counts_fields() -> Fields {
-    GENOTYPE_CLASSES.iter().map(|name| Field::new(*name, DataType::Int32, false)).collect()
+    GENOTYPE_CLASSES
+        .iter()
+        .map(|name| Field::new(*name, DataType::Int32, false))
+        .collect()
 }
 
 fn population_fields(n_alleles: usize) -> Result<Fields> {
@@ -126,9 +149,18 @@ pub fn population_counts_type(n_alleles: usize) -> Result<DataType> {
 }
 
 /// Row-major `[rows × K]` counts as an Arrow array.
-pub fn allele_counts_array(counts: &[i32], n_alleles: usize, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
+pub fn allele_counts_array(
+    counts: &[i32],
+    n_alleles: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
     let values = Arc::new(Int32Array::new(ScalarBuffer::from(counts.to_vec()), None));
-    Ok(Arc::new(FixedSizeListArray::try_new(count_item(), list_size(n_alleles)?, values, nulls)?))
+    Ok(Arc::new(FixedSizeListArray::try_new(
+        count_item(),
+        list_size(n_alleles)?,
+        values,
+        nulls,
+    )?))
 }
 
 /// Row-major `[rows × 5]` genotype counts as an Arrow struct array.
@@ -141,7 +173,12 @@ pub fn genotype_counts_array(counts: &[i32], nulls: Option<NullBuffer>) -> Resul
         })
         .collect();
     let rows = counts.len() / width;
-    Ok(Arc::new(StructArray::try_new_with_length(genotype_counts_fields(), columns, nulls, rows)?))
+    Ok(Arc::new(StructArray::try_new_with_length(
+        genotype_counts_fields(),
+        columns,
+        nulls,
+        rows,
+    )?))
 }
 
 /// Counts of every named population (each row-major `[rows × K]`) as a list of structs per row.
@@ -159,25 +196,38 @@ pub fn population_counts_array(
             ac.extend_from_slice(&population[row * n_alleles..(row + 1) * n_alleles]);
         }
     }
-    let (mut names, mut copies) = (Vec::with_capacity(counts.len()), Vec::with_capacity(counts.len()));
+    let (mut names, mut copies) = (
+        Vec::with_capacity(counts.len()),
+        Vec::with_capacity(counts.len()),
+    );
     for (name, samples) in context.populations().iter() {
         names.push(name);
         copies.push(context.copies(samples) as i64);
     }
-    // Collected first: from_iter_values panics on iterators that do not know their length.
-    let names: Vec<&str> = (0..rows).flat_map(|_| names.iter().copied()).collect();
-    let names = StringArray::from(names);
-    let copies = Int64Array::from_iter_values((0..rows).flat_map(|_| copies.iter().copied()));
+    let names = StringArray::from(names.repeat(rows));
+    let copies = Int64Array::from(copies.repeat(rows));
     let ac = allele_counts_array(&ac, n_alleles, None)?;
     let fields = population_fields(n_alleles)?;
-    let structs =
-        StructArray::try_new_with_length(fields, vec![Arc::new(names), Arc::new(copies), ac], None, total)?;
+    let structs = StructArray::try_new_with_length(
+        fields,
+        vec![Arc::new(names), Arc::new(copies), ac],
+        None,
+        total,
+    )?;
     let DataType::List(item) = population_counts_type(n_alleles)? else {
         return exec_err!("population_counts must give a list");
     };
     if i32::try_from(total).is_err() {
-        return exec_err!("population_counts: {rows} rows × {} populations overflow one batch; lower datafusion.execution.batch_size", counts.len());
+        return exec_err!(
+            "population_counts: {rows} rows × {} populations overflow one batch; lower datafusion.execution.batch_size",
+            counts.len()
+        );
     }
     let offsets = OffsetBuffer::from_repeated_length(counts.len(), rows);
-    Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(structs), nulls)?))
+    Ok(Arc::new(ListArray::try_new(
+        item,
+        offsets,
+        Arc::new(structs),
+        nulls,
+    )?))
 }

@@ -16,7 +16,8 @@ use crate::error::{Result, VczError};
 /// Field-metadata key under which a genotype column carries its context's id.
 pub const GENOTYPES_KEY: &str = "vcz.genotypes";
 
-static REGISTRY: LazyLock<RwLock<HashMap<String, Weak<GenotypeContext>>>> = LazyLock::new(Default::default);
+static REGISTRY: LazyLock<RwLock<HashMap<String, Weak<GenotypeContext>>>> =
+    LazyLock::new(Default::default);
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// Which samples a call is about, as written in SQL.
@@ -59,9 +60,14 @@ impl GenotypeContext {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed).to_string();
         let mut sample_index = HashMap::with_capacity(sample_ids.len());
         for (name, at) in sample_ids.iter().zip(0u32..) {
-            sample_index.entry(name.clone()).and_modify(|known| *known = None).or_insert(Some(at));
+            sample_index
+                .entry(name.clone())
+                .and_modify(|known| *known = None)
+                .or_insert(Some(at));
         }
-        let everyone = Arc::new(SampleSet::all(u32::try_from(sample_ids.len()).unwrap_or(u32::MAX)));
+        let everyone = Arc::new(SampleSet::all(
+            u32::try_from(sample_ids.len()).unwrap_or(u32::MAX),
+        ));
         let context = Arc::new(Self {
             id: id.clone(),
             store,
@@ -131,7 +137,10 @@ impl GenotypeContext {
                     "store '{}' has no population '{name}', but a sample of that name: write ['{name}'] for one sample",
                     self.store
                 ))),
-                Err(error) => Err(VczError::Invalid(format!("store '{}': {error}", self.store))),
+                Err(error) => Err(VczError::Invalid(format!(
+                    "store '{}': {error}",
+                    self.store
+                ))),
             },
             PopulationArg::Samples(ids) => {
                 if ids.is_empty() {
@@ -173,9 +182,18 @@ impl GenotypeContext {
             return Arc::clone(known);
         }
         let position: HashMap<u32, u32> = samples.iter().zip(0u32..).collect();
-        let sample_ids = samples.iter().filter_map(|at| self.sample_ids.get(at as usize).cloned()).collect();
+        let sample_ids = samples
+            .iter()
+            .filter_map(|at| self.sample_ids.get(at as usize).cloned())
+            .collect();
         let populations = self.populations.select(&position);
-        let subset = Self::register(self.store.clone(), sample_ids, populations, self.n_alleles, self.ploidy);
+        let subset = Self::register(
+            self.store.clone(),
+            sample_ids,
+            populations,
+            self.n_alleles,
+            self.ploidy,
+        );
         subsets.insert(Arc::clone(samples), Arc::clone(&subset));
         subset
     }

@@ -18,7 +18,10 @@ pub fn copies_of(field: &Field) -> Result<Option<Option<u64>>> {
         Some(COPIES_DEFERRED) => Ok(Some(None)),
         Some(text) => match text.parse() {
             Ok(n) => Ok(Some(Some(n))),
-            Err(_) => plan_err!("field '{}': metadata {COPIES_KEY} must be a number, found '{text}'", field.name()),
+            Err(_) => plan_err!(
+                "field '{}': metadata {COPIES_KEY} must be a number, found '{text}'",
+                field.name()
+            ),
         },
     }
 }

@@ -50,15 +50,23 @@ impl Dataset {
     /// Reads what planning needs from an opened store.
     pub async fn open(store: Store, region_index: RegionIndexMode) -> Result<Self> {
         let (n_variants, columns) = columns(&store)?;
-        let chains = columns.iter().map(|column| CodecChain::try_new(&column.array)).collect();
+        let chains = columns
+            .iter()
+            .map(|column| CodecChain::try_new(&column.array))
+            .collect();
         let (samples, contigs, filters, lengths) = futures::try_join!(
             read_strings(&store, "sample_id"),
             names_of(&store, "contig_id", "contigs"),
             names_of(&store, "filter_id", "filters"),
             read_integers(&store, "contig_length"),
         )?;
-        let names = Names { contigs: contigs.unwrap_or_default(), filters: filters.unwrap_or_default() };
-        let contig_lengths = lengths.map(|(lengths, _)| lengths).filter(|lengths| lengths.len() == names.contigs.len());
+        let names = Names {
+            contigs: contigs.unwrap_or_default(),
+            filters: filters.unwrap_or_default(),
+        };
+        let contig_lengths = lengths
+            .map(|(lengths, _)| lengths)
+            .filter(|lengths| lengths.len() == names.contigs.len());
         let mut dataset = Self {
             store,
             n_variants,
@@ -94,12 +102,16 @@ impl Dataset {
 
     /// Position of a column in the table.
     pub fn column_index(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|column| column.array.name == name)
+        self.columns
+            .iter()
+            .position(|column| column.array.name == name)
     }
 
     /// The codec chain of column `index`; an error names the array and the codec that is not supported.
     pub fn chain(&self, index: usize) -> Result<&CodecChain> {
-        self.chains[index].as_ref().map_err(|reason| self.array_error(&self.columns[index].array, reason.clone()))
+        self.chains[index]
+            .as_ref()
+            .map_err(|reason| self.array_error(&self.columns[index].array, reason.clone()))
     }
 
     /// Names of contigs and filters.
@@ -125,22 +137,34 @@ impl Dataset {
     /// The zones, reading all contigs and positions if there is no region index. `None` where contigs alternate so much
     /// that zones are useless.
     pub async fn zones(&self) -> Result<Option<&Arc<Zones>>> {
-        Ok(self.zones.get_or_try_init(|| self.read_zones()).await?.as_ref())
+        Ok(self
+            .zones
+            .get_or_try_init(|| self.read_zones())
+            .await?
+            .as_ref())
     }
 
     /// The contigs that have variants, in order of first appearance, each with its last position.
     pub async fn contig_extents(&self) -> Result<Vec<ContigExtent>> {
         let mut last: Vec<(usize, i64)> = Vec::new();
-        let mut see = |contig: usize, position: i64| match last.iter_mut().find(|(at, _)| *at == contig) {
-            Some((_, highest)) => *highest = position.max(*highest),
-            None => last.push((contig, position)),
-        };
+        let mut see =
+            |contig: usize, position: i64| match last.iter_mut().find(|(at, _)| *at == contig) {
+                Some((_, highest)) => *highest = position.max(*highest),
+                None => last.push((contig, position)),
+            };
         match self.zones().await? {
-            Some(zones) => zones.zones.iter().for_each(|zone| see(zone.contig, zone.max)),
+            Some(zones) => zones
+                .zones
+                .iter()
+                .for_each(|zone| see(zone.contig, zone.max)),
             None => {
                 if let Some((contigs, positions)) = self.read_sites().await? {
-                    let contigs = contigs.iter().map(|&contig| usize::try_from(contig).unwrap_or(usize::MAX));
-                    contigs.zip(positions).for_each(|(contig, position)| see(contig, position));
+                    let contigs = contigs
+                        .iter()
+                        .map(|&contig| usize::try_from(contig).unwrap_or(usize::MAX));
+                    contigs
+                        .zip(positions)
+                        .for_each(|(contig, position)| see(contig, position));
                 }
             }
         }
@@ -148,8 +172,14 @@ impl Dataset {
         let named = |(contig, last_position): (usize, i64)| {
             let name = self.names.contigs.get(contig)?.clone();
             // A length of 0 or less is how a store says that it does not know; one below the last variant is wrong.
-            let length = lengths.map(|lengths| lengths[contig]).filter(|&length| length > 0 && length >= last_position);
-            Some(ContigExtent { name, last_position, length })
+            let length = lengths
+                .map(|lengths| lengths[contig])
+                .filter(|&length| length > 0 && length >= last_position);
+            Some(ContigExtent {
+                name,
+                last_position,
+                length,
+            })
         };
         Ok(last.into_iter().filter_map(named).collect())
     }
@@ -159,7 +189,13 @@ impl Dataset {
         let fields: Vec<Field> = self
             .columns
             .iter()
-            .map(|column| if column.kind == ColumnKind::Genotype { mark(column.field()) } else { column.field() })
+            .map(|column| {
+                if column.kind == ColumnKind::Genotype {
+                    mark(column.field())
+                } else {
+                    column.field()
+                }
+            })
             .collect();
         Arc::new(Schema::new(fields))
     }
@@ -190,39 +226,73 @@ impl Dataset {
         let refuse = |reason: String| VczError::Metadata {
             store: self.store.location().to_string(),
             what: "array 'region_index'".to_string(),
-            reason: format!("{reason}; to read the positions instead, set the table option 'vcz.region_index' to 'ignore'"),
+            reason: format!(
+                "{reason}; to read the positions instead, set the table option 'vcz.region_index' to 'ignore'"
+            ),
         };
         if shape.len() != 2 || shape[1] != 6 {
-            return Err(refuse(format!("expected the shape (rows, 6), found {shape:?}")));
+            return Err(refuse(format!(
+                "expected the shape (rows, 6), found {shape:?}"
+            )));
         }
-        let per_chunk = self.columns.iter().find(|column| column.kind == ColumnKind::Position);
+        let per_chunk = self
+            .columns
+            .iter()
+            .find(|column| column.kind == ColumnKind::Position);
         let per_chunk = per_chunk.map_or(1, |column| column.array.chunks[0]);
-        RegionIndex::try_new(&values, self.n_variants, per_chunk, self.names.contigs.len()).map(Some).map_err(refuse)
+        RegionIndex::try_new(
+            &values,
+            self.n_variants,
+            per_chunk,
+            self.names.contigs.len(),
+        )
+        .map(Some)
+        .map_err(refuse)
     }
 
     /// Works out the zones from `variant_contig` and `variant_position`.
     async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
-        let Some((contigs, positions)) = self.read_sites().await? else { return Ok(None) };
-        let position = self.columns.iter().find(|column| column.kind == ColumnKind::Position);
-        let chunk = position.map_or(1, |column| usize::try_from(column.array.chunks[0]).unwrap_or(usize::MAX).max(1));
+        let Some((contigs, positions)) = self.read_sites().await? else {
+            return Ok(None);
+        };
+        let position = self
+            .columns
+            .iter()
+            .find(|column| column.kind == ColumnKind::Position);
+        let chunk = position.map_or(1, |column| {
+            usize::try_from(column.array.chunks[0])
+                .unwrap_or(usize::MAX)
+                .max(1)
+        });
         let mut zones = Vec::new();
-        for (at, (contigs, positions)) in contigs.chunks(chunk).zip(positions.chunks(chunk)).enumerate() {
+        for (at, (contigs, positions)) in contigs
+            .chunks(chunk)
+            .zip(positions.chunks(chunk))
+            .enumerate()
+        {
             let found = Zones::of_rows((at * chunk) as u64, contigs, positions);
             if found.len() > MAX_ZONES_PER_CHUNK {
                 return Ok(None);
             }
             zones.extend(found);
         }
-        Ok(Some(Arc::new(Zones { zones, from_index: false })))
+        Ok(Some(Arc::new(Zones {
+            zones,
+            from_index: false,
+        })))
     }
 
     /// All contig indices and positions.
     async fn read_sites(&self) -> Result<Option<(Vec<i64>, Vec<i64>)>> {
         let find = |kind| self.columns.iter().position(|column| column.kind == kind);
-        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position)) else {
+        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position))
+        else {
             return Ok(None);
         };
-        Ok(Some((self.read_site_integers(contig).await?, self.read_site_integers(position).await?)))
+        Ok(Some((
+            self.read_site_integers(contig).await?,
+            self.read_site_integers(position).await?,
+        )))
     }
 
     async fn read_site_integers(&self, column: usize) -> Result<Vec<i64>> {
@@ -245,7 +315,10 @@ impl Dataset {
 }
 
 /// Reads a whole small array into dense rows.
-async fn read_whole(store: &Store, name: &str) -> Result<Option<(Arc<ArrayMeta>, Vec<(usize, Dense)>)>> {
+async fn read_whole(
+    store: &Store,
+    name: &str,
+) -> Result<Option<(Arc<ArrayMeta>, Vec<(usize, Dense)>)>> {
     if let Some(reason) = store.unreadable().get(name) {
         return Err(VczError::Metadata {
             store: store.location().to_string(),
@@ -262,12 +335,23 @@ async fn read_whole(store: &Store, name: &str) -> Result<Option<(Arc<ArrayMeta>,
         reason,
     };
     if array.rank() == 0 {
-        return Err(refuse("expected at least one axis, found a single value".to_string()));
+        return Err(refuse(
+            "expected at least one axis, found a single value".to_string(),
+        ));
     }
-    let elements = array.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
+    let elements = array
+        .shape
+        .iter()
+        .try_fold(1u64, |product, &n| product.checked_mul(n));
     let width = array.element.size().unwrap_or(4) as u64;
-    if elements.and_then(|n| n.checked_mul(width)).is_none_or(|bytes| bytes > MAX_WHOLE_ARRAY) {
-        return Err(refuse(format!("its shape {:?} is too large to be read whole", array.shape)));
+    if elements
+        .and_then(|n| n.checked_mul(width))
+        .is_none_or(|bytes| bytes > MAX_WHOLE_ARRAY)
+    {
+        return Err(refuse(format!(
+            "its shape {:?} is too large to be read whole",
+            array.shape
+        )));
     }
     let chain = CodecChain::try_new(&array).map_err(refuse)?;
     let trailing = trailing_chunks(&array);
@@ -276,16 +360,20 @@ async fn read_whole(store: &Store, name: &str) -> Result<Option<(Arc<ArrayMeta>,
     for chunk in 0..array.grid_shape()[0] {
         let mut parts = Vec::with_capacity(trailing.len());
         for at in &trailing {
-            parts.push((at.clone(), store.chunk(&array, &chunk_index(chunk, at)).await?));
+            parts.push((
+                at.clone(),
+                store.chunk(&array, &chunk_index(chunk, at)).await?,
+            ));
         }
-        let dense = assemble(&array, &chain, chunk, &parts, &mut scratch).map_err(|(index, reason)| {
-            VczError::Chunk {
-                store: store.location().to_string(),
-                array: name.to_string(),
-                chunk: array.chunk_label(&index),
-                reason,
-            }
-        })?;
+        let dense =
+            assemble(&array, &chain, chunk, &parts, &mut scratch).map_err(|(index, reason)| {
+                VczError::Chunk {
+                    store: store.location().to_string(),
+                    array: name.to_string(),
+                    chunk: array.chunk_label(&index),
+                    reason,
+                }
+            })?;
         let rows = array.chunk_extent(&chunk_index(chunk, &vec![0; array.rank() - 1]))[0] as usize;
         all.push((rows, dense));
     }
@@ -317,8 +405,17 @@ async fn names_of(store: &Store, array: &str, attribute: &str) -> Result<Option<
     if let Some(names) = read_strings(store, array).await? {
         return Ok(Some(names));
     }
-    let names = store.attributes().get(attribute).and_then(|value| value.as_array());
-    Ok(names.map(|names| names.iter().filter_map(|name| name.as_str()).map(str::to_string).collect()))
+    let names = store
+        .attributes()
+        .get(attribute)
+        .and_then(|value| value.as_array());
+    Ok(names.map(|names| {
+        names
+            .iter()
+            .filter_map(|name| name.as_str())
+            .map(str::to_string)
+            .collect()
+    }))
 }
 
 async fn read_integers(store: &Store, name: &str) -> Result<Option<(Vec<i64>, Vec<u64>)>> {
@@ -329,11 +426,17 @@ async fn read_integers(store: &Store, name: &str) -> Result<Option<(Vec<i64>, Ve
     let mut all = Vec::new();
     for (rows, dense) in &chunks {
         let empty = Buffer::default();
-        let buffer = if let Dense::Fixed(buffer) = dense { buffer } else { &empty };
-        let values = integers(&array.element, buffer, 0..rows * per_row).map_err(|reason| VczError::Metadata {
-            store: store.location().to_string(),
-            what: format!("array '{name}'"),
-            reason,
+        let buffer = if let Dense::Fixed(buffer) = dense {
+            buffer
+        } else {
+            &empty
+        };
+        let values = integers(&array.element, buffer, 0..rows * per_row).map_err(|reason| {
+            VczError::Metadata {
+                store: store.location().to_string(),
+                what: format!("array '{name}'"),
+                reason,
+            }
         })?;
         all.extend(values);
     }

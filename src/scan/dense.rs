@@ -33,7 +33,10 @@ pub fn trailing_chunks(array: &ArrayMeta) -> Vec<Vec<u64>> {
     let grid = array.grid_shape();
     let mut all = vec![vec![]];
     for &n in grid.iter().skip(1) {
-        all = all.into_iter().flat_map(|at| (0..n).map(move |i| [at.as_slice(), &[i]].concat())).collect();
+        all = all
+            .into_iter()
+            .flat_map(|at| (0..n).map(move |i| [at.as_slice(), &[i]].concat()))
+            .collect();
     }
     all
 }
@@ -44,7 +47,11 @@ pub fn chunk_index(variant_chunk: u64, trailing: &[u64]) -> Vec<u64> {
 }
 
 /// Decodes one chunk; an absent one is filled.
-pub fn decode(chain: &CodecChain, encoded: Option<&Bytes>, scratch: &mut Scratch) -> Result<ChunkData, String> {
+pub fn decode(
+    chain: &CodecChain,
+    encoded: Option<&Bytes>,
+    scratch: &mut Scratch,
+) -> Result<ChunkData, String> {
     match encoded {
         Some(bytes) => chain.decode(bytes, scratch),
         None => chain.fill_chunk(),
@@ -59,26 +66,44 @@ pub fn assemble(
     parts: &[EncodedPart],
     scratch: &mut Scratch,
 ) -> Result<Dense, (Vec<u64>, String)> {
-    let at_fault = |trailing: &[u64], reason: String| (chunk_index(variant_chunk, trailing), reason);
+    let at_fault =
+        |trailing: &[u64], reason: String| (chunk_index(variant_chunk, trailing), reason);
     if let [(trailing, encoded)] = parts
         && array.chunks[1..] == array.shape[1..]
     {
-        return match decode(chain, encoded.as_ref(), scratch).map_err(|reason| at_fault(trailing, reason))? {
+        return match decode(chain, encoded.as_ref(), scratch)
+            .map_err(|reason| at_fault(trailing, reason))?
+        {
             ChunkData::Fixed(buffer) => Ok(Dense::Fixed(buffer)),
             ChunkData::Strings(strings) => Ok(Dense::Strings(strings)),
         };
     }
     let rows = array.chunk_extent(&chunk_index(variant_chunk, &vec![0; array.rank() - 1]))[0];
-    let too_large = || at_fault(&[], "the rows of this chunk do not fit in memory".to_string());
-    let shape: Vec<usize> = std::iter::once(rows).chain(array.shape[1..].iter().copied()).map(|n| n as usize).collect();
-    let elements =
-        shape.iter().try_fold(1usize, |product, &n| product.checked_mul(n)).ok_or_else(too_large)?;
+    let too_large = || {
+        at_fault(
+            &[],
+            "the rows of this chunk do not fit in memory".to_string(),
+        )
+    };
+    let shape: Vec<usize> = std::iter::once(rows)
+        .chain(array.shape[1..].iter().copied())
+        .map(|n| n as usize)
+        .collect();
+    let elements = shape
+        .iter()
+        .try_fold(1usize, |product, &n| product.checked_mul(n))
+        .ok_or_else(too_large)?;
     let mut decoded = Vec::with_capacity(parts.len());
     for (trailing, encoded) in parts {
-        let data = decode(chain, encoded.as_ref(), scratch).map_err(|reason| at_fault(trailing, reason))?;
+        let data = decode(chain, encoded.as_ref(), scratch)
+            .map_err(|reason| at_fault(trailing, reason))?;
         decoded.push(data);
     }
-    if let Some(width) = array.element.size().filter(|_| matches!(decoded.first(), Some(ChunkData::Fixed(_)))) {
+    if let Some(width) = array
+        .element
+        .size()
+        .filter(|_| matches!(decoded.first(), Some(ChunkData::Fixed(_))))
+    {
         let bytes = elements.checked_mul(width).ok_or_else(too_large)?;
         let mut out = MutableBuffer::from_len_zeroed(bytes);
         for ((trailing, _), data) in parts.iter().zip(&decoded) {
@@ -100,11 +125,15 @@ pub fn assemble(
             }
         });
     }
-    let mut out = StringChunk { offsets: Vec::with_capacity(elements + 1), data: Vec::new() };
+    let mut out = StringChunk {
+        offsets: Vec::with_capacity(elements + 1),
+        data: Vec::new(),
+    };
     out.offsets.push(0);
     for (part, at) in places {
         if let ChunkData::Strings(strings) = &decoded[part as usize] {
-            out.data.extend_from_slice(strings.get(at as usize).as_bytes());
+            out.data
+                .extend_from_slice(strings.get(at as usize).as_bytes());
         }
         let end = u32::try_from(out.data.len()).map_err(|_| too_large())?;
         out.offsets.push(end);
@@ -122,10 +151,19 @@ fn for_each_run(
     mut copy: impl FnMut(usize, usize, usize),
 ) {
     let chunks: Vec<usize> = array.chunks.iter().map(|&n| n as usize).collect();
-    let extent: Vec<usize> =
-        array.chunk_extent(&chunk_index(variant_chunk, trailing)).into_iter().map(|n| n as usize).collect();
-    let start: Vec<usize> =
-        std::iter::once(0).chain(trailing.iter().zip(&chunks[1..]).map(|(&i, &n)| i as usize * n)).collect();
+    let extent: Vec<usize> = array
+        .chunk_extent(&chunk_index(variant_chunk, trailing))
+        .into_iter()
+        .map(|n| n as usize)
+        .collect();
+    let start: Vec<usize> = std::iter::once(0)
+        .chain(
+            trailing
+                .iter()
+                .zip(&chunks[1..])
+                .map(|(&i, &n)| i as usize * n),
+        )
+        .collect();
     let rank = shape.len();
     // The innermost axis that is not whole in this chunk; everything behind it is contiguous on both sides.
     let mut axis = rank - 1;

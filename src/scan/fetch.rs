@@ -17,6 +17,9 @@ use crate::store::ArrayMeta;
 /// Requests in flight for one variant chunk.
 const CONCURRENT_PARTS: usize = 8;
 
+/// The reading of one variant chunk.
+type ReadTask = SpawnedTask<Result<Vec<EncodedPart>, VczError>>;
+
 /// Reads the wanted parts of an array's variant chunks, in ascending order, a few ahead.
 pub struct ChunkFetcher {
     dataset: Arc<Dataset>,
@@ -24,7 +27,7 @@ pub struct ChunkFetcher {
     parts: Arc<Vec<Vec<u64>>>,
     /// Variant chunks that will be asked for, ascending; some may be skipped.
     upcoming: VecDeque<u64>,
-    pending: VecDeque<(u64, SpawnedTask<Result<Vec<EncodedPart>, VczError>>)>,
+    pending: VecDeque<(u64, ReadTask)>,
     depth: usize,
     metrics: ScanMetrics,
 }
@@ -39,7 +42,15 @@ impl ChunkFetcher {
         depth: usize,
         metrics: ScanMetrics,
     ) -> Self {
-        Self { dataset, array, parts: Arc::new(parts), upcoming, pending: VecDeque::new(), depth, metrics }
+        Self {
+            dataset,
+            array,
+            parts: Arc::new(parts),
+            upcoming,
+            pending: VecDeque::new(),
+            depth,
+            metrics,
+        }
     }
 
     /// The encoded parts of one variant chunk. Chunks before it are forgotten.
@@ -55,17 +66,31 @@ impl ChunkFetcher {
         let parts = match self.pending.pop_front() {
             Some((at, task)) if at == chunk => {
                 self.fill();
-                task.join_unwind().await.map_err(|e| datafusion::common::DataFusionError::ExecutionJoin(Box::new(e)))?
+                task.join_unwind()
+                    .await
+                    .map_err(|e| datafusion::common::DataFusionError::ExecutionJoin(Box::new(e)))?
             }
             other => {
                 self.pending.extend(other);
                 self.fill();
-                read(Arc::clone(&self.dataset), Arc::clone(&self.array), Arc::clone(&self.parts), chunk).await
+                read(
+                    Arc::clone(&self.dataset),
+                    Arc::clone(&self.array),
+                    Arc::clone(&self.parts),
+                    chunk,
+                )
+                .await
             }
         }?;
-        let bytes: usize = parts.iter().filter_map(|(_, bytes)| bytes.as_ref()).map(|bytes| bytes.len()).sum();
+        let bytes: usize = parts
+            .iter()
+            .filter_map(|(_, bytes)| bytes.as_ref())
+            .map(|bytes| bytes.len())
+            .sum();
         self.metrics.bytes_fetched.add(bytes);
-        self.metrics.chunks_read.add(parts.iter().filter(|(_, bytes)| bytes.is_some()).count());
+        self.metrics
+            .chunks_read
+            .add(parts.iter().filter(|(_, bytes)| bytes.is_some()).count());
         Ok(parts)
     }
 
@@ -73,7 +98,12 @@ impl ChunkFetcher {
         while self.pending.len() < self.depth
             && let Some(chunk) = self.upcoming.pop_front()
         {
-            let task = read(Arc::clone(&self.dataset), Arc::clone(&self.array), Arc::clone(&self.parts), chunk);
+            let task = read(
+                Arc::clone(&self.dataset),
+                Arc::clone(&self.array),
+                Arc::clone(&self.parts),
+                chunk,
+            );
             self.pending.push_back((chunk, SpawnedTask::spawn(task)));
         }
     }
@@ -88,7 +118,10 @@ async fn read(
     let (dataset, array) = (&dataset, &array);
     stream::iter(parts.iter().cloned())
         .map(|trailing| async move {
-            let bytes = dataset.store().chunk(array, &chunk_index(chunk, &trailing)).await?;
+            let bytes = dataset
+                .store()
+                .chunk(array, &chunk_index(chunk, &trailing))
+                .await?;
             Ok((trailing, bytes))
         })
         .buffered(CONCURRENT_PARTS)

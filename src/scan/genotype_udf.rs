@@ -9,8 +9,8 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Int8Type, Int16Type, Int32Type, Int64Type};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Documentation, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::call::{
@@ -55,7 +55,11 @@ impl GenotypeFunction {
     }
 
     /// The call on `context`'s genotypes for `population`.
-    pub fn call(self, population: &PopulationArg, context: &GenotypeContext) -> Result<GenotypeCall> {
+    pub fn call(
+        self,
+        population: &PopulationArg,
+        context: &GenotypeContext,
+    ) -> Result<GenotypeCall> {
         let samples = context.resolve(population)?;
         Ok(match self {
             Self::AlleleCounts => GenotypeCall::AlleleCounts(samples),
@@ -90,7 +94,11 @@ impl GenotypeUdf {
     /// The function with its documentation.
     pub fn udf(function: GenotypeFunction, documentation: Documentation) -> ScalarUDF {
         let signature = Signature::user_defined(Volatility::Immutable);
-        ScalarUDF::new_from_impl(Self { function, signature, documentation })
+        ScalarUDF::new_from_impl(Self {
+            function,
+            signature,
+            documentation,
+        })
     }
 
     /// Which function this is.
@@ -114,7 +122,9 @@ pub fn is_population_type(data_type: &DataType) -> bool {
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
-        | DataType::FixedSizeList(item, _) => item.data_type().is_string() || item.data_type().is_null(),
+        | DataType::FixedSizeList(item, _) => {
+            item.data_type().is_string() || item.data_type().is_null()
+        }
         DataType::Dictionary(_, value) => is_population_type(value),
         _ => false,
     }
@@ -147,7 +157,14 @@ pub fn population_of(function: &str, value: &ScalarValue) -> Result<PopulationAr
         return refuse("a list that holds NULL");
     }
     let texts = arrow::compute::cast(&list, &DataType::Utf8)?;
-    Ok(PopulationArg::Samples(texts.as_string::<i32>().iter().flatten().map(str::to_string).collect()))
+    Ok(PopulationArg::Samples(
+        texts
+            .as_string::<i32>()
+            .iter()
+            .flatten()
+            .map(str::to_string)
+            .collect(),
+    ))
 }
 
 fn context_of(function: &str, field: &Field) -> Result<Arc<GenotypeContext>> {
@@ -174,7 +191,10 @@ impl ScalarUDFImpl for GenotypeUdf {
         let name = self.name();
         let (least, most) = (self.function.min_arguments(), self.function.max_arguments());
         if arg_types.len() < least || arg_types.len() > most {
-            return plan_err!("{name} takes {least} to {most} arguments, found {}", arg_types.len());
+            return plan_err!(
+                "{name} takes {least} to {most} arguments, found {}",
+                arg_types.len()
+            );
         }
         if !is_genotype_type(&arg_types[0]) {
             return plan_err!(
@@ -193,7 +213,10 @@ impl ScalarUDFImpl for GenotypeUdf {
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        exec_err!("{}: the type follows from the field, not from types alone", self.name())
+        exec_err!(
+            "{}: the type follows from the field, not from types alone",
+            self.name()
+        )
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
@@ -208,7 +231,11 @@ impl ScalarUDFImpl for GenotypeUdf {
                 let call = self.function.call(&PopulationArg::Everyone, &context)?;
                 let field = call.field(name, genotypes, &context)?;
                 let deferred = matches!(call, GenotypeCall::AlleleCounts(_));
-                return Ok(Arc::new(if deferred { with_copies(field, None) } else { field }));
+                return Ok(Arc::new(if deferred {
+                    with_copies(field, None)
+                } else {
+                    field
+                }));
             }
         };
         let call = self.function.call(&population, &context)?;
@@ -234,9 +261,15 @@ impl ScalarUDFImpl for GenotypeUdf {
     }
 
     fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
-        let on_column =
-            matches!(args.first(), Some(ExpressionPlacement::Column | ExpressionPlacement::MoveTowardsLeafNodes));
-        if on_column && args[1..].iter().all(|arg| *arg == ExpressionPlacement::Literal) {
+        let on_column = matches!(
+            args.first(),
+            Some(ExpressionPlacement::Column | ExpressionPlacement::MoveTowardsLeafNodes)
+        );
+        if on_column
+            && args[1..]
+                .iter()
+                .all(|arg| *arg == ExpressionPlacement::Literal)
+        {
             ExpressionPlacement::MoveTowardsLeafNodes
         } else {
             ExpressionPlacement::KeepInPlace
@@ -249,7 +282,11 @@ impl ScalarUDFImpl for GenotypeUdf {
 }
 
 /// Evaluates a call on a materialised genotype column. NULL rows (from outer joins) give NULL.
-pub fn evaluate(call: &GenotypeCall, genotypes: &ArrayRef, context: &GenotypeContext) -> Result<ArrayRef> {
+pub fn evaluate(
+    call: &GenotypeCall,
+    genotypes: &ArrayRef,
+    context: &GenotypeContext,
+) -> Result<ArrayRef> {
     let Some(calls) = genotypes.as_fixed_size_list_opt() else {
         return exec_err!("expected genotypes, found {}", genotypes.data_type());
     };
@@ -259,7 +296,13 @@ pub fn evaluate(call: &GenotypeCall, genotypes: &ArrayRef, context: &GenotypeCon
     let rows = genotypes.len();
     let nulls = genotypes.nulls().cloned();
     if let GenotypeCall::SelectSamples(samples) = call {
-        return select_samples(calls.value_length() as usize, calls.values(), samples, rows, nulls);
+        return select_samples(
+            calls.value_length() as usize,
+            calls.values(),
+            samples,
+            rows,
+            nulls,
+        );
     }
     let (element, codes) = codes_of(copies.values())?;
     let genotype_sets = match call {
@@ -282,7 +325,9 @@ pub fn evaluate(call: &GenotypeCall, genotypes: &ArrayRef, context: &GenotypeCon
     let counter = Counter::try_new(request, n_samples.max(1)).map_err(failed)?;
     let mut counts = ChunkCounts::default();
     counts.reset(counter.request(), rows).map_err(failed)?;
-    counter.add_dense(codes, element, rows, &mut counts).map_err(failed)?;
+    counter
+        .add_dense(codes, element, rows, &mut counts)
+        .map_err(failed)?;
     match call {
         GenotypeCall::AlleleCounts(_) => allele_counts_array(&counts.alleles[0], n_alleles, nulls),
         GenotypeCall::GenotypeCounts(_) => genotype_counts_array(&counts.genotypes[0], nulls),
@@ -295,10 +340,22 @@ pub fn evaluate(call: &GenotypeCall, genotypes: &ArrayRef, context: &GenotypeCon
 
 fn codes_of(codes: &ArrayRef) -> Result<(ElementType, &[u8])> {
     Ok(match codes.data_type() {
-        DataType::Int8 => (ElementType::Int8, bytemuck::cast_slice(codes.as_primitive::<Int8Type>().values())),
-        DataType::Int16 => (ElementType::Int16, bytemuck::cast_slice(codes.as_primitive::<Int16Type>().values())),
-        DataType::Int32 => (ElementType::Int32, bytemuck::cast_slice(codes.as_primitive::<Int32Type>().values())),
-        DataType::Int64 => (ElementType::Int64, bytemuck::cast_slice(codes.as_primitive::<Int64Type>().values())),
+        DataType::Int8 => (
+            ElementType::Int8,
+            bytemuck::cast_slice(codes.as_primitive::<Int8Type>().values()),
+        ),
+        DataType::Int16 => (
+            ElementType::Int16,
+            bytemuck::cast_slice(codes.as_primitive::<Int16Type>().values()),
+        ),
+        DataType::Int32 => (
+            ElementType::Int32,
+            bytemuck::cast_slice(codes.as_primitive::<Int32Type>().values()),
+        ),
+        DataType::Int64 => (
+            ElementType::Int64,
+            bytemuck::cast_slice(codes.as_primitive::<Int64Type>().values()),
+        ),
         other => return exec_err!("genotype codes must be signed integers, found {other}"),
     })
 }
@@ -311,11 +368,17 @@ fn select_samples(
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
     let indices: Vec<u64> = (0..rows as u64)
-        .flat_map(|row| samples.iter().map(move |sample| row * width as u64 + u64::from(sample)))
+        .flat_map(|row| {
+            samples
+                .iter()
+                .map(move |sample| row * width as u64 + u64::from(sample))
+        })
         .collect();
     let indices = arrow::array::UInt64Array::from(indices);
     let values = arrow::compute::take(calls, &indices, None)?;
     let item = Arc::new(Field::new_list_field(values.data_type().clone(), false));
     let size = super::call::list_size(samples.len())?;
-    Ok(Arc::new(arrow::array::FixedSizeListArray::try_new(item, size, values, nulls)?))
+    Ok(Arc::new(arrow::array::FixedSizeListArray::try_new(
+        item, size, values, nulls,
+    )?))
 }

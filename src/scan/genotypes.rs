@@ -51,7 +51,10 @@ struct Current {
 
 impl GenotypeReader {
     /// A reader of `calls` on column `column` for the row ranges `ranges`.
-    #[expect(clippy::too_many_arguments, reason = "each is a different part of the scan; a struct would only rename them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a different part of the scan; a struct would only rename them"
+    )]
     pub fn try_new(
         dataset: &Arc<Dataset>,
         context: &Arc<GenotypeContext>,
@@ -65,7 +68,10 @@ impl GenotypeReader {
         let array = &dataset.columns()[column].array;
         let refuse = |reason: String| dataset.array_error(array, reason);
         if array.grid_shape()[2] > 1 {
-            let reason = format!("expected the ploidy axis in one chunk to count genotypes, found {} chunks", array.grid_shape()[2]);
+            let reason = format!(
+                "expected the ploidy axis in one chunk to count genotypes, found {} chunks",
+                array.grid_shape()[2]
+            );
             return Err(refuse(reason).into());
         }
         let mut request = CountRequest {
@@ -84,15 +90,20 @@ impl GenotypeReader {
             });
             request.alleles.extend(call.allele_sets(context));
             match call {
-                GenotypeCall::GenotypeCounts(samples) => request.genotypes.push(Arc::clone(samples)),
+                GenotypeCall::GenotypeCounts(samples) => {
+                    request.genotypes.push(Arc::clone(samples))
+                }
                 GenotypeCall::SelectSamples(samples) => selected.push(Arc::clone(samples)),
                 _ => {}
             }
         }
         let chunk_samples = array.chunks[1] as usize;
         let counter = Counter::try_new(request, chunk_samples).map_err(refuse)?;
-        let mut selected_chunks: Vec<usize> =
-            selected.iter().flat_map(|samples| samples.iter()).map(|sample| sample as usize / chunk_samples).collect();
+        let mut selected_chunks: Vec<usize> = selected
+            .iter()
+            .flat_map(|samples| samples.iter())
+            .map(|sample| sample as usize / chunk_samples)
+            .collect();
         selected_chunks.sort_unstable();
         selected_chunks.dedup();
         let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
@@ -101,8 +112,14 @@ impl GenotypeReader {
         wanted.dedup();
         let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
         let upcoming = chunks_of(ranges, array.chunks[0]);
-        let fetcher =
-            ChunkFetcher::new(Arc::clone(dataset), Arc::clone(array), parts, upcoming, prefetch, metrics.clone());
+        let fetcher = ChunkFetcher::new(
+            Arc::clone(dataset),
+            Arc::clone(array),
+            parts,
+            upcoming,
+            prefetch,
+            metrics.clone(),
+        );
         Ok(Self {
             dataset: Arc::clone(dataset),
             context: Arc::clone(context),
@@ -146,7 +163,11 @@ impl GenotypeReader {
     }
 
     async fn load(&mut self, chunk: u64) -> Result<()> {
-        if self.current.as_ref().is_some_and(|current| current.chunk == chunk) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.chunk == chunk)
+        {
             return Ok(());
         }
         self.current = None;
@@ -156,7 +177,10 @@ impl GenotypeReader {
         let parts = self.fetcher.fetch(chunk).await?;
         let rows = array.chunk_extent(&chunk_index(chunk, &[0, 0]))[0] as usize;
         let width = array.element.size().unwrap_or(1);
-        let chunk_bytes = array.chunk_elements().unwrap_or(usize::MAX).saturating_mul(width);
+        let chunk_bytes = array
+            .chunk_elements()
+            .unwrap_or(usize::MAX)
+            .saturating_mul(width);
         let sets = self.counter.request().alleles.len() * self.counter.request().n_alleles
             + self.counter.request().genotypes.len() * super::call::GENOTYPE_CLASSES.len();
         let counts_bytes = rows.saturating_mul(sets).saturating_mul(size_of::<i32>());
@@ -169,29 +193,52 @@ impl GenotypeReader {
         let mut selected = vec![None; array.grid_shape()[1] as usize];
         for (trailing, encoded) in &parts {
             let sample_chunk = trailing[0] as usize;
-            let failed = |reason: String| dataset.chunk_error(array, &chunk_index(chunk, trailing), reason);
-            if self.counter.wanted_sample_chunks().binary_search(&sample_chunk).is_ok() {
+            let failed =
+                |reason: String| dataset.chunk_error(array, &chunk_index(chunk, trailing), reason);
+            if self
+                .counter
+                .wanted_sample_chunks()
+                .binary_search(&sample_chunk)
+                .is_ok()
+            {
                 self.counter
-                    .add_chunk(chain, array, encoded.as_deref(), sample_chunk, rows, &mut self.counts, &mut self.scratch)
+                    .add_chunk(
+                        chain,
+                        array,
+                        encoded.as_deref(),
+                        sample_chunk,
+                        rows,
+                        &mut self.counts,
+                        &mut self.scratch,
+                    )
                     .map_err(failed)?;
             }
             if self.selected_chunks.binary_search(&sample_chunk).is_ok() {
-                let data = decode(chain, encoded.as_ref(), &mut self.decode_scratch).map_err(failed)?;
+                let data =
+                    decode(chain, encoded.as_ref(), &mut self.decode_scratch).map_err(failed)?;
                 let ChunkData::Fixed(buffer) = data else {
-                    return exec_err!("array '{}': genotypes must be integers, found strings", array.name);
+                    return exec_err!(
+                        "array '{}': genotypes must be integers, found strings",
+                        array.name
+                    );
                 };
                 selected[sample_chunk] = Some(buffer);
             }
             self.metrics.bytes_decoded.add(chunk_bytes);
         }
-        self.current = Some(Current { chunk, selected, _memory: memory });
+        self.current = Some(Current {
+            chunk,
+            selected,
+            _memory: memory,
+        });
         Ok(())
     }
 
     fn piece(&self, call: usize, rows: Range<usize>) -> Result<ArrayRef> {
         let n_alleles = self.counter.request().n_alleles;
         let first = self.first_set[call];
-        let alleles = |set: usize| &self.counts.alleles[set][rows.start * n_alleles..rows.end * n_alleles];
+        let alleles =
+            |set: usize| &self.counts.alleles[set][rows.start * n_alleles..rows.end * n_alleles];
         match &self.calls[call] {
             GenotypeCall::AlleleCounts(_) => allele_counts_array(alleles(first), n_alleles, None),
             GenotypeCall::PopulationCounts => {
@@ -201,7 +248,10 @@ impl GenotypeReader {
             }
             GenotypeCall::GenotypeCounts(_) => {
                 let width = super::call::GENOTYPE_CLASSES.len();
-                genotype_counts_array(&self.counts.genotypes[first][rows.start * width..rows.end * width], None)
+                genotype_counts_array(
+                    &self.counts.genotypes[first][rows.start * width..rows.end * width],
+                    None,
+                )
             }
             GenotypeCall::SelectSamples(samples) => self.selected(samples, rows),
         }
@@ -218,9 +268,16 @@ impl GenotypeReader {
         };
         let chunk_samples = spec.array.chunks[1] as usize;
         let width = *ploidy as usize * spec.array.element.size().unwrap_or(1);
-        let total = rows.len().checked_mul(samples.len()).and_then(|n| n.checked_mul(width));
+        let total = rows
+            .len()
+            .checked_mul(samples.len())
+            .and_then(|n| n.checked_mul(width));
         let Some(total) = total else {
-            return exec_err!("select_samples: {} rows of {} samples do not fit in memory", rows.len(), samples.len());
+            return exec_err!(
+                "select_samples: {} rows of {} samples do not fit in memory",
+                rows.len(),
+                samples.len()
+            );
         };
         let Some(current) = &self.current else {
             return exec_err!("select_samples: no chunk is loaded");
@@ -228,7 +285,10 @@ impl GenotypeReader {
         let mut out = MutableBuffer::with_capacity(total);
         for row in rows.clone() {
             for sample in samples.iter() {
-                let (chunk, within) = (sample as usize / chunk_samples, sample as usize % chunk_samples);
+                let (chunk, within) = (
+                    sample as usize / chunk_samples,
+                    sample as usize % chunk_samples,
+                );
                 let Some(Some(decoded)) = current.selected.get(chunk) else {
                     return exec_err!("select_samples: sample chunk {chunk} was not read");
                 };
@@ -238,12 +298,27 @@ impl GenotypeReader {
         }
         let copies = total / spec.array.element.size().unwrap_or(1);
         let codes = arrow::array::make_array(
-            arrow::array::ArrayData::builder(code.data_type().clone()).len(copies).add_buffer(out.into()).build()?,
+            arrow::array::ArrayData::builder(code.data_type().clone())
+                .len(copies)
+                .add_buffer(out.into())
+                .build()?,
         );
         let n_calls = rows.len() * samples.len();
-        let calls = FixedSizeListArray::try_new_with_length(std::sync::Arc::clone(code), *ploidy, codes, None, n_calls)?;
+        let calls = FixedSizeListArray::try_new_with_length(
+            std::sync::Arc::clone(code),
+            *ploidy,
+            codes,
+            None,
+            n_calls,
+        )?;
         let item = Arc::new(Field::new_list_field(call.data_type().clone(), false));
         let size = list_size(samples.len())?;
-        Ok(Arc::new(FixedSizeListArray::try_new_with_length(item, size, Arc::new(calls), None, rows.len())?))
+        Ok(Arc::new(FixedSizeListArray::try_new_with_length(
+            item,
+            size,
+            Arc::new(calls),
+            None,
+            rows.len(),
+        )?))
     }
 }

@@ -19,7 +19,10 @@ impl ScanMemory {
     /// Registers a consumer for `partition`.
     pub fn new(pool: &Arc<dyn MemoryPool>, partition: usize, metrics: ScanMetrics) -> Self {
         let reservation = MemoryConsumer::new(format!("VczScan[{partition}]")).register(pool);
-        Self { reservation: Arc::new(Mutex::new(reservation)), metrics }
+        Self {
+            reservation: Arc::new(Mutex::new(reservation)),
+            metrics,
+        }
     }
 
     /// Takes `bytes` until the result is dropped; ResourcesExhausted when the pool has not that much.
@@ -28,7 +31,10 @@ impl ScanMemory {
         reservation.try_grow(bytes)?;
         self.metrics.memory_reserved.set_max(reservation.size());
         drop(reservation);
-        Ok(Taken { memory: self.clone(), bytes })
+        Ok(Taken {
+            memory: self.clone(),
+            bytes,
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! What a scan measures: shown by EXPLAIN ANALYZE.
 
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory, MetricType, Time,
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory,
+    MetricType, Time,
 };
 
 /// The metrics of one scan partition. Clones share the same counters.
@@ -34,12 +35,18 @@ impl ScanMetrics {
                 .with_category(MetricCategory::Bytes)
                 .counter(name, partition)
         };
-        let time = |name: &'static str| MetricBuilder::new(set).with_type(MetricType::Summary).subset_time(name, partition);
+        let time = |name: &'static str| {
+            MetricBuilder::new(set)
+                .with_type(MetricType::Summary)
+                .subset_time(name, partition)
+        };
         Self {
             baseline: BaselineMetrics::new(set, partition),
             bytes_fetched: bytes("bytes_fetched"),
             bytes_decoded: bytes("bytes_decoded"),
-            chunks_read: MetricBuilder::new(set).with_type(MetricType::Summary).counter("chunks_read", partition),
+            chunks_read: MetricBuilder::new(set)
+                .with_type(MetricType::Summary)
+                .counter("chunks_read", partition),
             memory_reserved: MetricBuilder::new(set)
                 .with_type(MetricType::Summary)
                 .with_category(MetricCategory::Bytes)

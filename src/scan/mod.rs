@@ -40,7 +40,9 @@ mod zones;
 
 pub use context::{GENOTYPES_KEY, GenotypeContext, PopulationArg};
 pub use dataset::Dataset;
-pub use genotype_udf::{GenotypeFunction, GenotypeUdf, is_genotype_type, is_population_type, population_of};
+pub use genotype_udf::{
+    GenotypeFunction, GenotypeUdf, is_genotype_type, is_population_type, population_of,
+};
 pub use open::{Location, locate, open_table, read_file};
 pub use options::{Backend, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
 pub use schema::{ColumnKind, ColumnSpec};

@@ -43,14 +43,26 @@ pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
         let Ok(local) = url.to_file_path() else {
             return plan_err!("'{location}' is not a path on this machine");
         };
-        let path = object_store::path::Path::from_absolute_path(&local).map_err(DataFusionError::from)?;
-        let objects = state.runtime_env().object_store(ObjectStoreUrl::local_filesystem())?;
-        return Ok(Location { objects, path, local: Some(local) });
+        let path =
+            object_store::path::Path::from_absolute_path(&local).map_err(DataFusionError::from)?;
+        let objects = state
+            .runtime_env()
+            .object_store(ObjectStoreUrl::local_filesystem())?;
+        return Ok(Location {
+            objects,
+            path,
+            local: Some(local),
+        });
     }
     let base = ObjectStoreUrl::parse(&url[url::Position::BeforeScheme..url::Position::AfterPort])?;
     let objects = state.runtime_env().object_store(&base)?;
-    let path = object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
-    Ok(Location { objects, path, local: None })
+    let path =
+        object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+    Ok(Location {
+        objects,
+        path,
+        local: None,
+    })
 }
 
 fn file_url(path: &Path) -> Result<Url> {
@@ -69,15 +81,26 @@ pub async fn read_file(state: &dyn Session, location: &str) -> Result<Bytes> {
         key: place.path.to_string(),
         source,
     };
-    let result = place.objects.get(&place.path).await.map_err(|e| failed(Box::new(e)))?;
+    let result = place
+        .objects
+        .get(&place.path)
+        .await
+        .map_err(|e| failed(Box::new(e)))?;
     if result.meta.size > MAX_SIDE_FILE {
-        return plan_err!("'{location}' has {} bytes, more than the {MAX_SIDE_FILE} allowed", result.meta.size);
+        return plan_err!(
+            "'{location}' has {} bytes, more than the {MAX_SIDE_FILE} allowed",
+            result.meta.size
+        );
     }
     Ok(result.bytes().await.map_err(|e| failed(Box::new(e)))?)
 }
 
 /// Opens the store at `location` as a table.
-pub async fn open_table(state: &dyn Session, location: &str, options: &TableOptions) -> Result<VczTable> {
+pub async fn open_table(
+    state: &dyn Session,
+    location: &str,
+    options: &TableOptions,
+) -> Result<VczTable> {
     let place = locate(state, location)?;
     let store = Store::open(place.objects, place.path, location.to_string(), place.local).await?;
     for warning in store.warnings() {
@@ -87,6 +110,8 @@ pub async fn open_table(state: &dyn Session, location: &str, options: &TableOpti
         Some(file) => Some((file.as_str(), read_file(state, file).await?)),
         None => None,
     };
-    let populations = populations.as_ref().map(|(name, text)| (*name, text.as_ref()));
+    let populations = populations
+        .as_ref()
+        .map(|(name, text)| (*name, text.as_ref()));
     Ok(VczTable::open(store, populations, options.region_index).await?)
 }

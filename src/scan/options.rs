@@ -72,11 +72,26 @@ impl Default for VczSettings {
 }
 
 const SETTINGS: [(&str, &str); 5] = [
-    ("backend", "which engine decodes and counts genotypes: 'auto', 'host' or 'gpu'"),
-    ("batch_bytes", "a batch holds at most this many bytes, or one row where a row is wider; e.g. 16MB"),
-    ("prefetch", "how many chunks of each array are fetched ahead; 0 turns it off"),
-    ("gpu_devices", "which GPUs to use: 'all', or device numbers separated by commas"),
-    ("gpu_memory_limit", "most device memory taken on each GPU, e.g. 8GB; 0 leaves the choice to the engine"),
+    (
+        "backend",
+        "which engine decodes and counts genotypes: 'auto', 'host' or 'gpu'",
+    ),
+    (
+        "batch_bytes",
+        "a batch holds at most this many bytes, or one row where a row is wider; e.g. 16MB",
+    ),
+    (
+        "prefetch",
+        "how many chunks of each array are fetched ahead; 0 turns it off",
+    ),
+    (
+        "gpu_devices",
+        "which GPUs to use: 'all', or device numbers separated by commas",
+    ),
+    (
+        "gpu_memory_limit",
+        "most device memory taken on each GPU, e.g. 8GB; 0 leaves the choice to the engine",
+    ),
 ];
 
 impl VczSettings {
@@ -99,7 +114,9 @@ impl VczSettings {
 /// A number of bytes, with an optional unit (`64MB`, `1 GiB`, `1000000`); units are powers of 1024.
 pub fn parse_bytes(key: &str, value: &str) -> Result<u64> {
     let text = value.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kb" | "kib" => 1 << 10,
@@ -108,9 +125,15 @@ pub fn parse_bytes(key: &str, value: &str) -> Result<u64> {
         "t" | "tb" | "tib" => 1 << 40,
         _ => 0,
     };
-    match text[..digits].parse::<u64>().ok().and_then(|n| n.checked_mul(unit)) {
+    match text[..digits]
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(unit))
+    {
         Some(bytes) if unit > 0 => Ok(bytes),
-        _ => config_err!("vcz.{key} must be a number of bytes such as 1000000, 64MB or 8GB, found '{value}'"),
+        _ => config_err!(
+            "vcz.{key} must be a number of bytes such as 1000000, 64MB or 8GB, found '{value}'"
+        ),
     }
 }
 
@@ -139,11 +162,17 @@ impl ExtensionOptions for VczSettings {
             }
             "prefetch" => match value.trim().parse::<usize>() {
                 Ok(n) if n <= 1024 => self.prefetch = n,
-                _ => return config_err!("vcz.prefetch must be a number from 0 to 1024, found '{value}'"),
+                _ => {
+                    return config_err!(
+                        "vcz.prefetch must be a number from 0 to 1024, found '{value}'"
+                    );
+                }
             },
             "gpu_devices" => {
                 let list = value.trim().to_ascii_lowercase();
-                let numbers = list.split(',').all(|part| part.trim().parse::<u32>().is_ok());
+                let numbers = list
+                    .split(',')
+                    .all(|part| part.trim().parse::<u32>().is_ok());
                 if list != "all" && !numbers {
                     return config_err!(
                         "vcz.gpu_devices must be 'all' or device numbers such as '0,1', found '{value}'"
@@ -196,7 +225,10 @@ pub struct TableOptions {
 }
 
 const TABLE_OPTIONS: [(&str, &str); 2] = [
-    ("populations", "a TSV or CSV file with the columns sample_id and population"),
+    (
+        "populations",
+        "a TSV or CSV file with the columns sample_id and population",
+    ),
     ("region_index", "'use' or 'ignore' the store's region_index"),
 ];
 
@@ -208,7 +240,10 @@ impl TableOptions {
         let mut keys: Vec<_> = options.keys().collect();
         keys.sort();
         for key in keys {
-            let name = key.strip_prefix("vcz.").or_else(|| key.strip_prefix("format.")).unwrap_or(key);
+            let name = key
+                .strip_prefix("vcz.")
+                .or_else(|| key.strip_prefix("format."))
+                .unwrap_or(key);
             ExtensionOptions::set(&mut parsed, name, &options[key])?;
         }
         Ok(parsed)
@@ -236,12 +271,20 @@ impl ExtensionOptions for TableOptions {
                 self.region_index = match value.to_ascii_lowercase().as_str() {
                     "use" => RegionIndexMode::Use,
                     "ignore" => RegionIndexMode::Ignore,
-                    _ => return config_err!("option 'vcz.region_index' must be 'use' or 'ignore', found '{value}'"),
+                    _ => {
+                        return config_err!(
+                            "option 'vcz.region_index' must be 'use' or 'ignore', found '{value}'"
+                        );
+                    }
                 }
             }
             _ => {
-                let known = TABLE_OPTIONS.map(|(name, _)| format!("'vcz.{name}'")).join(", ");
-                return config_err!("unknown option '{key}' of a VCZ table; the options are {known}");
+                let known = TABLE_OPTIONS
+                    .map(|(name, _)| format!("'vcz.{name}'"))
+                    .join(", ");
+                return config_err!(
+                    "unknown option '{key}' of a VCZ table; the options are {known}"
+                );
             }
         }
         Ok(())
@@ -254,7 +297,14 @@ impl ExtensionOptions for TableOptions {
                 key: format!("vcz.{key}"),
                 value: match *key {
                     "populations" => self.populations.clone(),
-                    _ => Some(if self.region_index == RegionIndexMode::Use { "use" } else { "ignore" }.to_string()),
+                    _ => Some(
+                        if self.region_index == RegionIndexMode::Use {
+                            "use"
+                        } else {
+                            "ignore"
+                        }
+                        .to_string(),
+                    ),
                 },
                 description,
             })

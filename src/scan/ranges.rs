@@ -45,8 +45,16 @@ pub fn split(ranges: &[Range<u64>], parts: usize, boundary: u64) -> Vec<Vec<Rang
             // Where the current part is full, in rows from the beginning.
             let full = (u128::from(total) * all.len() as u128 / u128::from(parts)) as u64;
             let room = full.saturating_sub(done);
-            let cut = start.saturating_add(room).div_ceil(boundary).saturating_mul(boundary).max(start);
-            let end = if (all.len() as u64) < parts { range.end.min(cut) } else { range.end };
+            let cut = start
+                .saturating_add(room)
+                .div_ceil(boundary)
+                .saturating_mul(boundary)
+                .max(start);
+            let end = if (all.len() as u64) < parts {
+                range.end.min(cut)
+            } else {
+                range.end
+            };
             if end > start {
                 done += end - start;
                 if let Some(part) = all.last_mut() {
@@ -84,16 +92,29 @@ mod tests {
     #[test]
     fn splits_at_boundaries_and_loses_nothing() {
         for parts in 1..9 {
-            for ranges in [vec![0..10_000u64], vec![5..1_999, 3_000..3_001, 7_500..12_345], vec![]] {
+            for ranges in [
+                vec![0..10_000u64],
+                vec![5..1_999, 3_000..3_001, 7_500..12_345],
+                vec![],
+            ] {
                 let split = split(&ranges, parts, 1000);
                 assert!(split.len() <= parts.max(1));
                 assert_eq!(merge(split.concat()), ranges);
                 for pair in split.windows(2) {
                     let (a, b) = (pair[0].last().unwrap().end, pair[1][0].start);
-                    assert!(a / 1000 < b / 1000 || a % 1000 == 0, "{a} and {b} share a chunk");
+                    assert!(
+                        a / 1000 < b / 1000 || a % 1000 == 0,
+                        "{a} and {b} share a chunk"
+                    );
                 }
             }
         }
-        assert_eq!(split(&[0..8000], 4, 1000).iter().map(|p| rows_in(p)).collect::<Vec<_>>(), [2000; 4]);
+        assert_eq!(
+            split(&[0..8000], 4, 1000)
+                .iter()
+                .map(|p| rows_in(p))
+                .collect::<Vec<_>>(),
+            [2000; 4]
+        );
     }
 }

@@ -20,7 +20,9 @@ pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> VecDeque<u64> {
     let mut chunks = VecDeque::new();
     for range in ranges.iter().filter(|range| !range.is_empty()) {
         let (first, last) = (range.start / chunk_rows, (range.end - 1) / chunk_rows);
-        let first = chunks.back().map_or(first, |&done: &u64| first.max(done + 1));
+        let first = chunks
+            .back()
+            .map_or(first, |&done: &u64| first.max(done + 1));
         chunks.extend(first..=last);
     }
     chunks
@@ -56,8 +58,14 @@ impl ColumnReader {
         let array = &dataset.columns()[column].array;
         let upcoming = chunks_of(ranges, array.chunks[0]);
         let parts = trailing_chunks(array);
-        let fetcher =
-            ChunkFetcher::new(Arc::clone(dataset), Arc::clone(array), parts, upcoming, prefetch, metrics.clone());
+        let fetcher = ChunkFetcher::new(
+            Arc::clone(dataset),
+            Arc::clone(array),
+            parts,
+            upcoming,
+            prefetch,
+            metrics.clone(),
+        );
         Self {
             dataset: Arc::clone(dataset),
             column,
@@ -84,7 +92,9 @@ impl ColumnReader {
             if let Some(current) = &self.current {
                 let rows = (row - first) as usize..(end - first) as usize;
                 let piece = to_arrow(spec, &current.dense, rows, dataset.names());
-                pieces.push(piece.map_err(|reason| dataset.chunk_error(&spec.array, &first_index(chunk, &spec.array), reason))?);
+                pieces.push(piece.map_err(|reason| {
+                    dataset.chunk_error(&spec.array, &first_index(chunk, &spec.array), reason)
+                })?);
             }
             row = end;
         }
@@ -92,7 +102,11 @@ impl ColumnReader {
     }
 
     async fn load(&mut self, chunk: u64) -> Result<()> {
-        if self.current.as_ref().is_some_and(|current| current.chunk == chunk) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.chunk == chunk)
+        {
             return Ok(());
         }
         self.current = None;
@@ -105,7 +119,11 @@ impl ColumnReader {
         let dense = assemble(&spec.array, chain, chunk, &parts, &mut self.scratch)
             .map_err(|(index, reason)| self.dataset.chunk_error(&spec.array, &index, reason))?;
         self.metrics.bytes_decoded.add(dense.bytes());
-        self.current = Some(Current { chunk, dense, _memory: memory });
+        self.current = Some(Current {
+            chunk,
+            dense,
+            _memory: memory,
+        });
         Ok(())
     }
 }

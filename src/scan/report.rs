@@ -103,7 +103,11 @@ impl StoreReport {
     pub async fn of(table: &VczTable) -> Self {
         let dataset = table.dataset();
         let store = dataset.store();
-        let of_genotypes = |axis: usize| store.array("call_genotype").and_then(|array| array.shape.get(axis).copied());
+        let of_genotypes = |axis: usize| {
+            store
+                .array("call_genotype")
+                .and_then(|array| array.shape.get(axis).copied())
+        };
         Self {
             location: store.location().to_string(),
             zarr_format: match store.format() {
@@ -111,11 +115,17 @@ impl StoreReport {
                 ZarrFormat::V3 => 3,
             },
             vcf_zarr_version: store.version().to_string(),
-            source: store.attributes().get("source").and_then(Value::as_str).map(str::to_string),
+            source: store
+                .attributes()
+                .get("source")
+                .and_then(Value::as_str)
+                .map(str::to_string),
             variants: dataset.n_variants(),
             samples: dataset.sample_ids().len(),
             ploidy: of_genotypes(2).and_then(|ploidy| usize::try_from(ploidy).ok()),
-            alleles: store.array("variant_allele").and_then(|array| array.shape.get(1).copied()),
+            alleles: store
+                .array("variant_allele")
+                .and_then(|array| array.shape.get(1).copied()),
             warnings: store.warnings().to_vec(),
             contigs: contigs(dataset),
             populations: populations(table),
@@ -143,8 +153,12 @@ pub fn contigs(dataset: &Dataset) -> Vec<ContigReport> {
         name: name.clone(),
         index,
         // Writers put 0 or -1 where the header gives no length.
-        length: lengths.and_then(|lengths| lengths.get(index).copied()).filter(|&length| length > 0),
-        variants: counts.as_ref().and_then(|counts| counts.get(index).copied()),
+        length: lengths
+            .and_then(|lengths| lengths.get(index).copied())
+            .filter(|&length| length > 0),
+        variants: counts
+            .as_ref()
+            .and_then(|counts| counts.get(index).copied()),
     };
     names.iter().enumerate().map(report).collect()
 }
@@ -157,7 +171,10 @@ pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
         name: name.to_string(),
         samples: samples.len(),
         copies: context.copies(samples),
-        sample_ids: samples.iter().filter_map(|at| ids.get(at as usize).cloned()).collect(),
+        sample_ids: samples
+            .iter()
+            .filter_map(|at| ids.get(at as usize).cloned())
+            .collect(),
     };
     context.populations().iter().map(report).collect()
 }
@@ -167,7 +184,11 @@ pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
     let known: Vec<Arc<ArrayMeta>> = store.arrays().cloned().collect();
     let known = futures::stream::iter(known).map(|array| async move {
         // A size that cannot be had is unknown; it is no reason to hide the rest.
-        let stored = if stored_bytes { store.stored_bytes(&array).await.ok().flatten() } else { None };
+        let stored = if stored_bytes {
+            store.stored_bytes(&array).await.ok().flatten()
+        } else {
+            None
+        };
         array_report(&array, stored)
     });
     let mut reports: Vec<ArrayReport> = known.buffered(CONCURRENT_LISTINGS).collect().await;
@@ -244,7 +265,10 @@ fn describe_value(value: &Value) -> String {
         Value::Object(object) => match object.get("name").and_then(Value::as_str) {
             Some(name) => {
                 let none = Map::new();
-                let configuration = object.get("configuration").and_then(Value::as_object).unwrap_or(&none);
+                let configuration = object
+                    .get("configuration")
+                    .and_then(Value::as_object)
+                    .unwrap_or(&none);
                 describe_parts(name, configuration)
             }
             None => value.to_string(),
@@ -259,14 +283,23 @@ mod tests {
     use serde_json::json;
 
     fn codec(name: &str, configuration: Value) -> CodecSpec {
-        CodecSpec { name: name.to_string(), configuration: configuration.as_object().cloned().unwrap_or_default() }
+        CodecSpec {
+            name: name.to_string(),
+            configuration: configuration.as_object().cloned().unwrap_or_default(),
+        }
     }
 
     #[test]
     fn codecs_on_one_line() {
         assert_eq!(describe_codec(&CodecSpec::named("crc32c")), "crc32c");
-        let blosc = codec("blosc", json!({"cname": "zstd", "clevel": 7, "shuffle": 2, "blocksize": 0}));
-        assert_eq!(describe_codec(&blosc), "blosc(blocksize=0, clevel=7, cname=zstd, shuffle=bitshuffle)");
+        let blosc = codec(
+            "blosc",
+            json!({"cname": "zstd", "clevel": 7, "shuffle": 2, "blocksize": 0}),
+        );
+        assert_eq!(
+            describe_codec(&blosc),
+            "blosc(blocksize=0, clevel=7, cname=zstd, shuffle=bitshuffle)"
+        );
         let shard = codec(
             "sharding_indexed",
             json!({

@@ -41,12 +41,15 @@ pub struct ColumnSpec {
 impl ColumnSpec {
     /// Elements of one row: the product of the axes after variants.
     pub fn row_elements(&self) -> usize {
-        self.array.shape[1..].iter().fold(1u64, |product, &len| product.saturating_mul(len)) as usize
+        self.array.shape[1..]
+            .iter()
+            .fold(1u64, |product, &len| product.saturating_mul(len)) as usize
     }
 
     /// Bytes of one decoded row; variable-length strings count 16 bytes each.
     pub fn row_bytes(&self) -> usize {
-        self.row_elements().saturating_mul(self.array.element.size().unwrap_or(16))
+        self.row_elements()
+            .saturating_mul(self.array.element.size().unwrap_or(16))
     }
 
     /// Whether the column is per variant only, so cheap to read when a filter needs it.
@@ -56,7 +59,10 @@ impl ColumnSpec {
 
     /// The Arrow field. Contig, position and genotypes are never NULL.
     pub fn field(&self) -> Field {
-        let nullable = !matches!(self.kind, ColumnKind::Contig | ColumnKind::Position | ColumnKind::Genotype);
+        let nullable = !matches!(
+            self.kind,
+            ColumnKind::Contig | ColumnKind::Position | ColumnKind::Genotype
+        );
         Field::new(&self.array.name, self.data_type.clone(), nullable)
     }
 }
@@ -157,34 +163,61 @@ fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, String> {
         if wanted {
             Ok(())
         } else {
-            Err(format!("expected {what}, found {} with {rank} axes", array.element))
+            Err(format!(
+                "expected {what}, found {} with {rank} axes",
+                array.element
+            ))
         }
     };
     let (kind, data_type) = match array.name.as_str() {
         "variant_contig" => {
-            expect(is_integer(&array.element) && rank == 1, "integers over variants")?;
+            expect(
+                is_integer(&array.element) && rank == 1,
+                "integers over variants",
+            )?;
             (ColumnKind::Contig, DataType::Utf8View)
         }
         "variant_position" => {
-            expect(is_integer(&array.element) && rank == 1, "integers over variants")?;
+            expect(
+                is_integer(&array.element) && rank == 1,
+                "integers over variants",
+            )?;
             let wide = matches!(item, DataType::Int64 | DataType::UInt32 | DataType::UInt64);
-            (ColumnKind::Position, if wide { DataType::Int64 } else { DataType::Int32 })
+            (
+                ColumnKind::Position,
+                if wide {
+                    DataType::Int64
+                } else {
+                    DataType::Int32
+                },
+            )
         }
         "variant_filter" if rank == 2 && item == DataType::Boolean => {
             (ColumnKind::Filter, DataType::new_list(DataType::Utf8, true))
         }
         "call_genotype" => {
-            expect(item.is_signed_integer() && rank == 3, "signed integers over variants, samples and ploidy")?;
+            expect(
+                item.is_signed_integer() && rank == 3,
+                "signed integers over variants, samples and ploidy",
+            )?;
             (ColumnKind::Genotype, nested_type(array, item, false)?)
         }
         _ if rank == 1 => (ColumnKind::Scalar, item),
         name if rank == 2 && !name.starts_with("call_") => {
-            let item = if item == DataType::Utf8View { DataType::Utf8 } else { item };
+            let item = if item == DataType::Utf8View {
+                DataType::Utf8
+            } else {
+                item
+            };
             (ColumnKind::List, DataType::new_list(item, true))
         }
         _ => (ColumnKind::Nested, nested_type(array, item, true)?),
     };
-    Ok(ColumnSpec { array: Arc::clone(array), kind, data_type })
+    Ok(ColumnSpec {
+        array: Arc::clone(array),
+        kind,
+        data_type,
+    })
 }
 
 /// Fixed-size lists around the element, one per axis after variants, outermost first.
@@ -195,7 +228,9 @@ fn nested_type(array: &ArrayMeta, item: DataType, nullable: bool) -> Result<Data
         let size = usize::try_from(len)
             .ok()
             .and_then(|len| list_size(len).ok())
-            .ok_or_else(|| format!("an axis of {len} elements is more than a fixed-size list can hold"))?;
+            .ok_or_else(|| {
+                format!("an axis of {len} elements is more than a fixed-size list can hold")
+            })?;
         data_type = DataType::FixedSizeList(
             Arc::new(Field::new_list_field(data_type, nullable && is_item)),
             size,
@@ -207,13 +242,25 @@ fn nested_type(array: &ArrayMeta, item: DataType, nullable: bool) -> Result<Data
 
 /// Every call array has as many samples as `sample_id`.
 fn check_samples(store: &Store, specs: &[ColumnSpec]) -> Result<(), (String, String)> {
-    let Some(expected) = store.array("sample_id").and_then(|array| array.shape.first().copied()) else {
+    let Some(expected) = store
+        .array("sample_id")
+        .and_then(|array| array.shape.first().copied())
+    else {
         return Ok(());
     };
-    for spec in specs.iter().filter(|spec| spec.array.name.starts_with("call_")) {
+    for spec in specs
+        .iter()
+        .filter(|spec| spec.array.name.starts_with("call_"))
+    {
         if spec.array.shape.get(1) != Some(&expected) && !spec.array.shape.is_empty() {
-            let found = spec.array.shape.get(1).map_or("no".to_string(), |n| n.to_string());
-            let reason = format!("its second axis has {found} samples, but sample_id has {expected}; the store is damaged");
+            let found = spec
+                .array
+                .shape
+                .get(1)
+                .map_or("no".to_string(), |n| n.to_string());
+            let reason = format!(
+                "its second axis has {found} samples, but sample_id has {expected}; the store is damaged"
+            );
             return Err((spec.array.name.clone(), reason));
         }
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::array::Array as _;
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::prep_null_mask_filter;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::{Result, exec_err};
 use datafusion::common::cast::as_boolean_array;
+use datafusion::common::{Result, exec_err};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 
@@ -25,8 +25,11 @@ impl SiteFilter {
         if predicates.is_empty() {
             return Ok(None);
         }
-        let mut columns: Vec<usize> =
-            predicates.iter().flat_map(collect_columns).map(|column| column.index()).collect();
+        let mut columns: Vec<usize> = predicates
+            .iter()
+            .flat_map(collect_columns)
+            .map(|column| column.index())
+            .collect();
         columns.sort_unstable();
         columns.dedup();
         let narrow = Arc::new(schema.project(&columns)?);
@@ -34,7 +37,11 @@ impl SiteFilter {
             .iter()
             .map(|predicate| reassign_expr_columns(Arc::clone(predicate), &narrow))
             .collect::<Result<_>>()?;
-        Ok(Some(Self { predicates, columns, schema: narrow }))
+        Ok(Some(Self {
+            predicates,
+            columns,
+            schema: narrow,
+        }))
     }
 
     /// Table columns that [`Self::select`] needs, in this order.
@@ -50,7 +57,11 @@ impl SiteFilter {
         for predicate in &self.predicates {
             let values = predicate.evaluate(&batch)?.into_array(rows)?;
             let mask = as_boolean_array(&values)?;
-            let mask = if mask.nulls().is_some() { prep_null_mask_filter(mask) } else { mask.clone() };
+            let mask = if mask.nulls().is_some() {
+                prep_null_mask_filter(mask)
+            } else {
+                mask.clone()
+            };
             let both = match selected {
                 Some(before) => arrow::compute::and(&before, &mask)?,
                 None => mask,

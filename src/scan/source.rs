@@ -22,8 +22,8 @@ use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Lite
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
-    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, PhysicalSortExpr,
-    ScalarFunctionExpr,
+    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr,
+    PhysicalSortExpr, ScalarFunctionExpr,
 };
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
@@ -92,7 +92,10 @@ pub struct PartitionGoal {
 
 impl VczSource {
     /// A scan of the table columns `columns`, keeping the rows in `kept`.
-    #[expect(clippy::too_many_arguments, reason = "these are the parts of a scan; a struct would only rename them")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "these are the parts of a scan; a struct would only rename them"
+    )]
     pub fn try_new(
         table: Arc<ScanTable>,
         zones: Option<Arc<Zones>>,
@@ -134,12 +137,20 @@ impl VczSource {
         let rows = rows_in(&self.kept);
         let columns = self.table.dataset.columns();
         let read = self.read_columns();
-        let row_bytes: u64 = read.iter().map(|&column| columns[column].row_bytes() as u64).sum();
+        let row_bytes: u64 = read
+            .iter()
+            .map(|&column| columns[column].row_bytes() as u64)
+            .sum();
         let work = rows.saturating_mul(row_bytes);
         let most = work / (goal.min_bytes as u64).max(1) + 1;
         // A small LIMIT ends in the first chunks; more partitions would only read chunks that nobody wants.
-        let limited = self.filters.is_empty() && self.limit.is_some_and(|limit| (limit as u64) < rows / 2);
-        let parts = if limited { 1 } else { most.min(goal.partitions as u64) as usize };
+        let limited =
+            self.filters.is_empty() && self.limit.is_some_and(|limit| (limit as u64) < rows / 2);
+        let parts = if limited {
+            1
+        } else {
+            most.min(goal.partitions as u64) as usize
+        };
         split(&self.kept, parts, self.heavy_chunk_rows())
     }
 
@@ -153,7 +164,12 @@ impl VczSource {
                 Input::Array(column) => Some(*column),
                 Input::Call(_) => genotype,
             })
-            .chain(self.filters.iter().flat_map(collect_columns).map(|column| column.index()))
+            .chain(
+                self.filters
+                    .iter()
+                    .flat_map(collect_columns)
+                    .map(|column| column.index()),
+            )
             .collect();
         read.sort_unstable();
         read.dedup();
@@ -163,7 +179,10 @@ impl VczSource {
     /// Rows of one chunk of the column that is heaviest to decode.
     pub(super) fn heavy_chunk_rows(&self) -> u64 {
         let columns = self.table.dataset.columns();
-        let heaviest = self.read_columns().into_iter().max_by_key(|&column| columns[column].row_bytes());
+        let heaviest = self
+            .read_columns()
+            .into_iter()
+            .max_by_key(|&column| columns[column].row_bytes());
         heaviest.map_or(1, |column| columns[column].array.chunks[0])
     }
 
@@ -179,7 +198,9 @@ impl VczSource {
                 context.populations().iter().count() * (n_alleles * size_of::<i32>() + 32)
             }
             Input::Call(GenotypeCall::GenotypeCounts(_)) => 5 * size_of::<i32>(),
-            Input::Call(GenotypeCall::SelectSamples(samples)) => samples.len() * context.ploidy() * size_of::<i8>(),
+            Input::Call(GenotypeCall::SelectSamples(samples)) => {
+                samples.len() * context.ploidy() * size_of::<i8>()
+            }
         };
         self.inputs.iter().map(bytes).sum::<usize>().max(1)
     }
@@ -197,7 +218,9 @@ impl VczSource {
         let context = &self.table.context;
         let column = |expr: &Arc<dyn PhysicalExpr>| {
             let column = expr.downcast_ref::<Column>()?;
-            let Some(Input::Array(at)) = self.inputs.get(column.index()) else { return None };
+            let Some(Input::Array(at)) = self.inputs.get(column.index()) else {
+                return None;
+            };
             (self.table.dataset.columns()[*at].kind == ColumnKind::Genotype).then_some(())
         };
         if column(&function.args()[0]).is_some() {
@@ -205,20 +228,29 @@ impl VczSource {
         }
         // Counts of selected samples are counts of those samples: `select_samples` itself need not be computed.
         let inner = self.pushed_call(&function.args()[0])?;
-        let Input::Call(GenotypeCall::SelectSamples(selected)) = inner else { return None };
+        let Input::Call(GenotypeCall::SelectSamples(selected)) = inner else {
+            return None;
+        };
         let subset = context.subset(&selected);
         let indices: Vec<u32> = selected.iter().collect();
         let back = |samples: &SampleSet| {
-            let samples = samples.iter().filter_map(|at| indices.get(at as usize).copied()).collect();
+            let samples = samples
+                .iter()
+                .filter_map(|at| indices.get(at as usize).copied())
+                .collect();
             Arc::new(SampleSet::new(samples))
         };
-        Some(Input::Call(match udf.function().call(&population, &subset).ok()? {
-            GenotypeCall::AlleleCounts(samples) => GenotypeCall::AlleleCounts(back(&samples)),
-            GenotypeCall::GenotypeCounts(samples) => GenotypeCall::GenotypeCounts(back(&samples)),
-            GenotypeCall::SelectSamples(samples) => GenotypeCall::SelectSamples(back(&samples)),
-            // The populations of a subset are others than the table's; leave it to evaluation.
-            GenotypeCall::PopulationCounts => return None,
-        }))
+        Some(Input::Call(
+            match udf.function().call(&population, &subset).ok()? {
+                GenotypeCall::AlleleCounts(samples) => GenotypeCall::AlleleCounts(back(&samples)),
+                GenotypeCall::GenotypeCounts(samples) => {
+                    GenotypeCall::GenotypeCounts(back(&samples))
+                }
+                GenotypeCall::SelectSamples(samples) => GenotypeCall::SelectSamples(back(&samples)),
+                // The populations of a subset are others than the table's; leave it to evaluation.
+                GenotypeCall::PopulationCounts => return None,
+            },
+        ))
     }
 
     /// `projection` over the current output as inputs and a projection over them: each array and call once, nothing unused.
@@ -273,11 +305,17 @@ impl VczSource {
         let over_inputs = self.projection.unproject_expr(expr).ok()?;
         let mut site_level = true;
         let rewritten = over_inputs.transform_down(|expr| {
-            let Some(column) = expr.downcast_ref::<Column>() else { return Ok(Transformed::no(expr)) };
+            let Some(column) = expr.downcast_ref::<Column>() else {
+                return Ok(Transformed::no(expr));
+            };
             match self.inputs.get(column.index()) {
                 Some(Input::Array(at)) if self.table.dataset.columns()[*at].is_site_level() => {
                     let column = Column::new(self.table.schema.field(*at).name(), *at);
-                    Ok(Transformed::new(Arc::new(column) as _, true, TreeNodeRecursion::Jump))
+                    Ok(Transformed::new(
+                        Arc::new(column) as _,
+                        true,
+                        TreeNodeRecursion::Jump,
+                    ))
                 }
                 _ => {
                     site_level = false;
@@ -285,11 +323,16 @@ impl VczSource {
                 }
             }
         });
-        rewritten.ok().filter(|_| site_level).map(|rewritten| rewritten.data)
+        rewritten
+            .ok()
+            .filter(|_| site_level)
+            .map(|rewritten| rewritten.data)
     }
 
     fn order(&self) -> ZoneOrder {
-        let Some(zones) = &self.zones else { return ZoneOrder::None };
+        let Some(zones) = &self.zones else {
+            return ZoneOrder::None;
+        };
         let contigs = &self.table.dataset.names().contigs;
         order_of(self.kept_zones(zones), contigs)
     }
@@ -300,24 +343,37 @@ impl VczSource {
             while at < self.kept.len() && self.kept[at].end <= zone.rows.start {
                 at += 1;
             }
-            self.kept.get(at).is_some_and(|range| range.start < zone.rows.end)
+            self.kept
+                .get(at)
+                .is_some_and(|range| range.start < zone.rows.end)
         })
     }
 
     fn input_of(&self, name: &str) -> Option<usize> {
         let column = self.table.dataset.column_index(name)?;
-        self.inputs.iter().position(|input| *input == Input::Array(column))
+        self.inputs
+            .iter()
+            .position(|input| *input == Input::Array(column))
     }
 
     /// Statistics of the inputs of all partitions, or of one.
     fn input_statistics(&self, partition: Option<usize>) -> Statistics {
         let ranges = match partition {
-            Some(partition) => self.partitions.get(partition).map_or(&[][..], Vec::as_slice),
+            Some(partition) => self
+                .partitions
+                .get(partition)
+                .map_or(&[][..], Vec::as_slice),
             None => &self.kept,
         };
         let exact = self.filters.is_empty();
         let rows = rows_in(ranges) as usize;
-        let precise = |n: usize| if exact { Precision::Exact(n) } else { Precision::Inexact(n) };
+        let precise = |n: usize| {
+            if exact {
+                Precision::Exact(n)
+            } else {
+                Precision::Inexact(n)
+            }
+        };
         let mut columns = vec![ColumnStatistics::new_unknown(); self.inputs.len()];
         for name in ["variant_contig", "variant_position"] {
             if let Some(at) = self.input_of(name) {
@@ -325,10 +381,21 @@ impl VczSource {
             }
         }
         // Minima and maxima are those of whole zones, so they are exact only where whole zones are kept.
-        if let Some(zones) = self.zones.as_ref().filter(|_| partition.is_none() && rows > 0) {
-            let bound = |value: ScalarValue| if exact { Precision::Exact(value) } else { Precision::Inexact(value) };
+        if let Some(zones) = self
+            .zones
+            .as_ref()
+            .filter(|_| partition.is_none() && rows > 0)
+        {
+            let bound = |value: ScalarValue| {
+                if exact {
+                    Precision::Exact(value)
+                } else {
+                    Precision::Inexact(value)
+                }
+            };
             if let Some(at) = self.input_of("variant_position") {
-                let wide = self.input_schema.field(at).data_type() == &arrow::datatypes::DataType::Int64;
+                let wide =
+                    self.input_schema.field(at).data_type() == &arrow::datatypes::DataType::Int64;
                 let scalar = |value: i64| match i32::try_from(value) {
                     Ok(narrow) if !wide => ScalarValue::Int32(Some(narrow)),
                     _ => ScalarValue::Int64(Some(value)),
@@ -342,7 +409,10 @@ impl VczSource {
             }
             if let Some(at) = self.input_of("variant_contig") {
                 let contigs = &self.table.dataset.names().contigs;
-                let names = || self.kept_zones(zones).filter_map(|zone| contigs.get(zone.contig));
+                let names = || {
+                    self.kept_zones(zones)
+                        .filter_map(|zone| contigs.get(zone.contig))
+                };
                 if let (Some(min), Some(max)) = (names().min(), names().max()) {
                     columns[at].min_value = bound(ScalarValue::Utf8View(Some(min.clone())));
                     columns[at].max_value = bound(ScalarValue::Utf8View(Some(max.clone())));
@@ -359,7 +429,11 @@ impl VczSource {
 }
 
 impl DataSource for VczSource {
-    fn open(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn open(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         stream::open(self, partition, &context, &self.metrics)
     }
 
@@ -382,8 +456,18 @@ impl DataSource for VczSource {
         if !calls.is_empty() {
             parts.push(("functions", format!("[{}]", calls.join(", "))));
         }
-        parts.push(("variants", format!("{} of {}", rows_in(&self.kept), dataset.n_variants())));
-        parts.push(("chunks", format!("{} of {}", chunks_in(&self.kept, per_chunk), chunks_in(&all, per_chunk))));
+        parts.push((
+            "variants",
+            format!("{} of {}", rows_in(&self.kept), dataset.n_variants()),
+        ));
+        parts.push((
+            "chunks",
+            format!(
+                "{} of {}",
+                chunks_in(&self.kept, per_chunk),
+                chunks_in(&all, per_chunk)
+            ),
+        ));
         if !self.filters.is_empty() {
             parts.push(("filter", joined(&self.filters)));
         }
@@ -400,12 +484,17 @@ impl DataSource for VczSource {
         parts.push(("backend", "host (this build has no GPU engine)".to_string()));
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                let shown: Vec<String> = parts.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                let shown: Vec<String> = parts
+                    .iter()
+                    .map(|(key, value)| format!("{key}={value}"))
+                    .collect();
                 write!(f, "VczSource: {}", shown.join(", "))
             }
             DisplayFormatType::TreeRender => {
                 writeln!(f, "format=vcz")?;
-                parts.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+                parts
+                    .iter()
+                    .try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
             }
         }
     }
@@ -416,12 +505,18 @@ impl DataSource for VczSource {
         min_size: usize,
         _output_ordering: Option<LexOrdering>,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        let goal = PartitionGoal { partitions: target_partitions, min_bytes: min_size };
+        let goal = PartitionGoal {
+            partitions: target_partitions,
+            min_bytes: min_size,
+        };
         let partitions = self.divide(goal);
         if partitions.len() <= self.partitions.len() {
             return Ok(None);
         }
-        Ok(Some(Arc::new(Self { partitions, ..self.clone() })))
+        Ok(Some(Arc::new(Self {
+            partitions,
+            ..self.clone()
+        })))
     }
 
     fn output_partitioning(&self) -> Partitioning {
@@ -432,10 +527,20 @@ impl DataSource for VczSource {
         let mut properties = EquivalenceProperties::new(Arc::clone(&self.input_schema));
         let order = self.order();
         let sorted_by = |at: usize| {
-            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(self.input_schema.field(at).name(), at));
-            PhysicalSortExpr::new(column, SortOptions { descending: false, nulls_first: false })
+            let column: Arc<dyn PhysicalExpr> =
+                Arc::new(Column::new(self.input_schema.field(at).name(), at));
+            PhysicalSortExpr::new(
+                column,
+                SortOptions {
+                    descending: false,
+                    nulls_first: false,
+                },
+            )
         };
-        let (contig, position) = (self.input_of("variant_contig"), self.input_of("variant_position"));
+        let (contig, position) = (
+            self.input_of("variant_contig"),
+            self.input_of("variant_position"),
+        );
         match (order, contig, position) {
             (ZoneOrder::OneContig, contig, position) => {
                 if let Some(position) = position {
@@ -451,7 +556,9 @@ impl DataSource for VczSource {
             (ZoneOrder::ContigThenPosition, Some(contig), Some(position)) => {
                 properties.add_ordering([sorted_by(contig), sorted_by(position)]);
             }
-            (ZoneOrder::ContigThenPosition, Some(contig), None) => properties.add_ordering([sorted_by(contig)]),
+            (ZoneOrder::ContigThenPosition, Some(contig), None) => {
+                properties.add_ordering([sorted_by(contig)])
+            }
             _ => {}
         }
         match self.projection.projection_mapping(&self.input_schema) {
@@ -461,7 +568,9 @@ impl DataSource for VczSource {
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        let statistics = self.projection.project_statistics(self.input_statistics(partition), &self.schema)?;
+        let statistics = self
+            .projection
+            .project_statistics(self.input_statistics(partition), &self.schema)?;
         Ok(Arc::new(match self.limit {
             Some(_) => statistics.with_fetch(self.limit, 0, 1)?,
             None => statistics,
@@ -469,7 +578,10 @@ impl DataSource for VczSource {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        Some(Arc::new(Self { limit, ..self.clone() }))
+        Some(Arc::new(Self {
+            limit,
+            ..self.clone()
+        }))
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -480,8 +592,14 @@ impl DataSource for VczSource {
         self.metrics.clone()
     }
 
-    fn try_swapping_with_projection(&self, projection: &ProjectionExprs) -> Result<Option<Arc<dyn DataSource>>> {
-        if projection.iter().any(|projected| projected.expr.is_volatile_node()) {
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExprs,
+    ) -> Result<Option<Arc<dyn DataSource>>> {
+        if projection
+            .iter()
+            .any(|projected| projected.expr.is_volatile_node())
+        {
             return Ok(None);
         }
         Ok(Some(Arc::new(self.absorb(projection)?)))
@@ -498,7 +616,9 @@ impl DataSource for VczSource {
             let answer = match self.over_sites(filter) {
                 // Dropping rows below a LIMIT would change which rows are limited.
                 Some(_) if self.limit.is_some() => PushedDown::No,
-                Some(over_sites) if DynamicFilterTracking::classify(&over_sites).contains_dynamic_filter() => {
+                Some(over_sites)
+                    if DynamicFilterTracking::classify(&over_sites).contains_dynamic_filter() =>
+                {
                     source.dynamic.push(over_sites);
                     PushedDown::No
                 }
@@ -510,9 +630,14 @@ impl DataSource for VczSource {
             };
             answers.push(answer);
         }
-        let changed = source.dynamic.len() + source.filters.len() > self.dynamic.len() + self.filters.len();
+        let changed =
+            source.dynamic.len() + source.filters.len() > self.dynamic.len() + self.filters.len();
         let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
-        Ok(if changed { propagation.with_updated_node(Arc::new(source) as _) } else { propagation })
+        Ok(if changed {
+            propagation.with_updated_node(Arc::new(source) as _)
+        } else {
+            propagation
+        })
     }
 
     fn apply_expressions(
@@ -533,9 +658,13 @@ impl VczSource {
     /// Whether the output is more than the inputs in their order.
     pub(super) fn projects(&self) -> bool {
         let plain = |(at, projected): (usize, &ProjectionExpr)| {
-            projected.expr.downcast_ref::<Column>().is_some_and(|column| column.index() == at)
+            projected
+                .expr
+                .downcast_ref::<Column>()
+                .is_some_and(|column| column.index() == at)
         };
-        self.projection.iter().count() != self.inputs.len() || !self.projection.iter().enumerate().all(plain)
+        self.projection.iter().count() != self.inputs.len()
+            || !self.projection.iter().enumerate().all(plain)
     }
 
     /// Fails, with the reason, when a setting asks for what this build cannot do.
@@ -550,5 +679,9 @@ impl VczSource {
 }
 
 fn joined(filters: &[Arc<dyn PhysicalExpr>]) -> String {
-    filters.iter().map(|filter| filter.to_string()).collect::<Vec<_>>().join(" AND ")
+    filters
+        .iter()
+        .map(|filter| filter.to_string())
+        .collect::<Vec<_>>()
+        .join(" AND ")
 }

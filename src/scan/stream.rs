@@ -11,7 +11,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::projection::Projector;
 use datafusion::physical_expr::utils::conjunction;
-use datafusion::physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr};
+use datafusion::physical_expr_common::physical_expr::{
+    snapshot_generation, snapshot_physical_expr,
+};
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -34,7 +36,10 @@ pub fn open(
 ) -> Result<SendableRecordBatchStream> {
     VczSource::check_backend(&source.settings)?;
     let Some(ranges) = source.partitions.get(partition) else {
-        return exec_err!("partition {partition} was asked for, but the scan has {}", source.partitions.len());
+        return exec_err!(
+            "partition {partition} was asked for, but the scan has {}",
+            source.partitions.len()
+        );
     };
     let metrics = ScanMetrics::new(metrics, partition);
     let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
@@ -45,7 +50,10 @@ pub fn open(
         let batch = batches.next().await?;
         Ok(batch.map(|batch| (batch, batches)))
     });
-    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, Box::pin(batches)))))
+    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
+        schema,
+        Box::pin(batches),
+    ))))
 }
 
 /// Pruning by dynamic filters, done again whenever one of them has changed.
@@ -94,7 +102,10 @@ impl Batches {
         });
         let prefetch = source.settings.prefetch;
         let mut readers = HashMap::new();
-        let filter_columns = filter.iter().chain(&dynamic_filter).flat_map(|filter| filter.columns().iter().copied());
+        let filter_columns = filter
+            .iter()
+            .chain(&dynamic_filter)
+            .flat_map(|filter| filter.columns().iter().copied());
         let output_columns = source.inputs.iter().filter_map(|input| match input {
             Input::Array(column) => Some(*column),
             Input::Call(_) => None,
@@ -115,7 +126,10 @@ impl Batches {
                 }
             });
         }
-        let genotypes = match (calls.is_empty(), table.dataset.column_index("call_genotype")) {
+        let genotypes = match (
+            calls.is_empty(),
+            table.dataset.column_index("call_genotype"),
+        ) {
             (true, _) => None,
             (false, None) => return exec_err!("the store has no call_genotype"),
             (false, Some(column)) => Some(GenotypeReader::try_new(
@@ -157,15 +171,22 @@ impl Batches {
     /// The next batch, or `None` at the end.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            let wanted = self.remaining.map_or(self.batch_rows, |left| left.min(self.batch_rows));
+            let wanted = self
+                .remaining
+                .map_or(self.batch_rows, |left| left.min(self.batch_rows));
             if self.pending_rows >= wanted && self.pending_rows > 0 {
                 return self.emit().map(Some);
             }
             if wanted == 0 {
                 self.ranges.clear();
             }
-            let Some(segment) = self.segment((wanted - self.pending_rows.min(wanted)) as u64)? else {
-                return if self.pending_rows > 0 { self.emit().map(Some) } else { Ok(None) };
+            let Some(segment) = self.segment((wanted - self.pending_rows.min(wanted)) as u64)?
+            else {
+                return if self.pending_rows > 0 {
+                    self.emit().map(Some)
+                } else {
+                    Ok(None)
+                };
             };
             self.read(segment).await?;
         }
@@ -174,7 +195,9 @@ impl Batches {
     /// The next rows to look at: at most `rows`, of one chunk of the heaviest column.
     fn segment(&mut self, rows: u64) -> Result<Option<Range<u64>>> {
         loop {
-            let Some(range) = self.ranges.front().cloned() else { return Ok(None) };
+            let Some(range) = self.ranges.front().cloned() else {
+                return Ok(None);
+            };
             if range.is_empty() {
                 self.ranges.pop_front();
                 continue;
@@ -184,7 +207,10 @@ impl Batches {
                 continue;
             }
             let boundary = (range.start / self.boundary + 1).saturating_mul(self.boundary);
-            let end = range.end.min(boundary).min(range.start.saturating_add(rows.max(1)));
+            let end = range
+                .end
+                .min(boundary)
+                .min(range.start.saturating_add(rows.max(1)));
             self.advance(end);
             return Ok(Some(range.start..end));
         }
@@ -200,7 +226,9 @@ impl Batches {
 
     /// Where to go on if dynamic filters rule out the zone of `row`.
     fn skip(&mut self, row: u64) -> Result<Option<u64>> {
-        let (Some(dynamic), Some(zones)) = (&mut self.dynamic, &self.source.zones) else { return Ok(None) };
+        let (Some(dynamic), Some(zones)) = (&mut self.dynamic, &self.source.zones) else {
+            return Ok(None);
+        };
         let generation = snapshot_generation(&dynamic.predicate);
         if dynamic.generation != Some(generation) {
             let snapshot = snapshot_physical_expr(Arc::clone(&dynamic.predicate))?;
@@ -256,14 +284,19 @@ impl Batches {
             }
             None => (0, rows),
         };
-        let mask = mask.map(|mask| mask.slice(from, to - from)).filter(|mask| mask.true_count() < to - from);
+        let mask = mask
+            .map(|mask| mask.slice(from, to - from))
+            .filter(|mask| mask.true_count() < to - from);
         let trimmed = segment.start + from as u64..segment.start + to as u64;
         let mut calls = match &mut self.genotypes {
             Some(genotypes) => genotypes.rows(trimmed.clone()).await?,
             None => vec![],
         };
-        for (input, (pending, call)) in
-            self.source.inputs.iter().zip(self.pending.iter_mut().zip(&self.call_of_input))
+        for (input, (pending, call)) in self
+            .source
+            .inputs
+            .iter()
+            .zip(self.pending.iter_mut().zip(&self.call_of_input))
         {
             let pieces = match (input, call) {
                 (_, Some(call)) => std::mem::take(&mut calls[*call]),
@@ -288,11 +321,17 @@ impl Batches {
     /// Turns the pending pieces into a batch.
     fn emit(&mut self) -> Result<RecordBatch> {
         let timer = self.metrics.baseline.elapsed_compute().timer();
-        let rows = self.remaining.map_or(self.pending_rows, |left| left.min(self.pending_rows));
+        let rows = self
+            .remaining
+            .map_or(self.pending_rows, |left| left.min(self.pending_rows));
         let mut columns = Vec::with_capacity(self.pending.len());
         for pieces in &mut self.pending {
             let array = concat(pieces)?;
-            columns.push(if array.len() > rows { array.slice(0, rows) } else { array });
+            columns.push(if array.len() > rows {
+                array.slice(0, rows)
+            } else {
+                array
+            });
             pieces.clear();
         }
         self.pending_rows = 0;
@@ -300,11 +339,19 @@ impl Batches {
             *left -= rows;
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.source.input_schema), columns, &options)?;
+        let batch = RecordBatch::try_new_with_options(
+            Arc::clone(&self.source.input_schema),
+            columns,
+            &options,
+        )?;
         let batch = match &self.projector {
             Some(projector) => {
                 let columns = projector.project_batch(&batch)?.columns().to_vec();
-                RecordBatch::try_new_with_options(Arc::clone(&self.source.schema), columns, &options)?
+                RecordBatch::try_new_with_options(
+                    Arc::clone(&self.source.schema),
+                    columns,
+                    &options,
+                )?
             }
             None => RecordBatch::try_new_with_options(
                 Arc::clone(&self.source.schema),

@@ -17,8 +17,8 @@ use super::context::GenotypeContext;
 use super::dataset::Dataset;
 use super::options::{RegionIndexMode, VczSettings};
 use super::ranges::merge;
-use super::source::{PartitionGoal, ScanTable, VczSource};
 use super::schema::ColumnKind;
+use super::source::{PartitionGoal, ScanTable, VczSource};
 use crate::counts::Populations;
 use crate::error;
 use crate::store::Store;
@@ -43,9 +43,18 @@ impl VczTable {
             Some((name, text)) => Populations::parse(name, text, dataset.sample_ids())?,
             None => Populations::default(),
         };
-        let find = |name: &str| dataset.columns().iter().find(|column| column.array.name == name);
-        let n_alleles = find("variant_allele").and_then(|column| column.array.shape.get(1)).map(|&k| k as usize);
-        let ploidy = find("call_genotype").and_then(|column| column.array.shape.get(2)).map_or(0, |&p| p as usize);
+        let find = |name: &str| {
+            dataset
+                .columns()
+                .iter()
+                .find(|column| column.array.name == name)
+        };
+        let n_alleles = find("variant_allele")
+            .and_then(|column| column.array.shape.get(1))
+            .map(|&k| k as usize);
+        let ploidy = find("call_genotype")
+            .and_then(|column| column.array.shape.get(2))
+            .map_or(0, |&p| p as usize);
         let context = GenotypeContext::register(
             dataset.store().location().to_string(),
             dataset.sample_ids().to_vec(),
@@ -54,7 +63,13 @@ impl VczTable {
             ploidy,
         );
         let schema = dataset.schema(|field| context.mark(field));
-        Ok(Self { scan: Arc::new(ScanTable { dataset, context, schema }) })
+        Ok(Self {
+            scan: Arc::new(ScanTable {
+                dataset,
+                context,
+                schema,
+            }),
+        })
     }
 
     /// The opened store.
@@ -70,14 +85,21 @@ impl VczTable {
     /// The contigs that are known to have variants, or all contigs where that would have to be read first.
     pub fn contigs_with_variants(&self) -> Vec<String> {
         let names = &self.scan.dataset.names().contigs;
-        let Some(zones) = self.scan.dataset.known_zones() else { return names.clone() };
+        let Some(zones) = self.scan.dataset.known_zones() else {
+            return names.clone();
+        };
         let mut seen = vec![false; names.len()];
         zones.zones.iter().for_each(|zone| {
             if let Some(seen) = seen.get_mut(zone.contig) {
                 *seen = true;
             }
         });
-        names.iter().zip(seen).filter(|(_, seen)| *seen).map(|(name, _)| name.clone()).collect()
+        names
+            .iter()
+            .zip(seen)
+            .filter(|(_, seen)| *seen)
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Whether a filter can be answered exactly inside the scan: it reads per-variant columns only and always gives the same.
@@ -97,7 +119,11 @@ impl VczTable {
 fn is_subquery(expr: &Expr) -> bool {
     matches!(
         expr,
-        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::OuterReferenceColumn(..) | Expr::Placeholder(_)
+        Expr::ScalarSubquery(_)
+            | Expr::InSubquery(_)
+            | Expr::Exists(_)
+            | Expr::OuterReferenceColumn(..)
+            | Expr::Placeholder(_)
     )
 }
 
@@ -111,7 +137,10 @@ impl TableProvider for VczTable {
         TableType::Base
     }
 
-    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
         let answer = |filter: &&Expr| {
             if self.answers(filter) {
                 TableProviderFilterPushDown::Exact
@@ -142,13 +171,31 @@ impl TableProvider for VczTable {
         let columns = projection.unwrap_or(&everything);
         // Positions are read while planning only if a filter could be pruned with them, and only once per table.
         let prunable = filters.iter().flat_map(collect_columns).any(|column| {
-            matches!(dataset.columns()[column.index()].kind, ColumnKind::Contig | ColumnKind::Position)
+            matches!(
+                dataset.columns()[column.index()].kind,
+                ColumnKind::Contig | ColumnKind::Position
+            )
         });
-        let zones = if prunable { dataset.zones().await? } else { dataset.known_zones() };
+        let zones = if prunable {
+            dataset.zones().await?
+        } else {
+            dataset.known_zones()
+        };
         let kept = match zones {
             Some(zones) if !filters.is_empty() => {
-                let keep = zones.prune(&conjunction(filters.clone()), &self.scan.schema, &dataset.names().contigs)?;
-                merge(zones.zones.iter().zip(keep).filter(|(_, keep)| *keep).map(|(zone, _)| zone.rows.clone()))
+                let keep = zones.prune(
+                    &conjunction(filters.clone()),
+                    &self.scan.schema,
+                    &dataset.names().contigs,
+                )?;
+                merge(
+                    zones
+                        .zones
+                        .iter()
+                        .zip(keep)
+                        .filter(|(_, keep)| *keep)
+                        .map(|(zone, _)| zone.rows.clone()),
+                )
             }
             _ => merge(std::iter::once(0..dataset.n_variants())),
         };

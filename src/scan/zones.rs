@@ -52,7 +52,10 @@ impl Zones {
                 sorted: true,
             })
             .collect();
-        Self { zones, from_index: true }
+        Self {
+            zones,
+            from_index: true,
+        }
     }
 
     /// The zones of one chunk of contig codes and positions, starting at variant `first`.
@@ -81,9 +84,15 @@ impl Zones {
     }
 
     /// Which zones a predicate over the table's columns may match.
-    pub fn prune(&self, predicate: &Arc<dyn PhysicalExpr>, schema: &SchemaRef, contigs: &[String]) -> Result<Vec<bool>> {
-        let built =
-            PruningPredicateBuilder::new().with_file_schema(Arc::clone(schema)).try_build(Arc::clone(predicate));
+    pub fn prune(
+        &self,
+        predicate: &Arc<dyn PhysicalExpr>,
+        schema: &SchemaRef,
+        contigs: &[String],
+    ) -> Result<Vec<bool>> {
+        let built = PruningPredicateBuilder::new()
+            .with_file_schema(Arc::clone(schema))
+            .try_build(Arc::clone(predicate));
         // A predicate that cannot be turned into one over minima and maxima keeps everything.
         let Ok(pruning) = built else {
             return Ok(vec![true; self.zones.len()]);
@@ -91,7 +100,11 @@ impl Zones {
         if pruning.always_true() {
             return Ok(vec![true; self.zones.len()]);
         }
-        pruning.prune(&ZoneStatistics { zones: &self.zones, contigs, schema })
+        pruning.prune(&ZoneStatistics {
+            zones: &self.zones,
+            contigs,
+            schema,
+        })
     }
 }
 
@@ -149,14 +162,23 @@ impl ZoneStatistics<'_> {
 
     fn bounds(&self, column: &Column, bound: impl Fn(&Zone) -> i64) -> Option<ArrayRef> {
         match column.name.as_str() {
-            "variant_contig" => {
-                Some(Arc::new(StringViewArray::from_iter(self.zones.iter().map(|zone| self.contig(zone)))))
-            }
-            "variant_position" => match self.schema.field_with_name("variant_position").ok()?.data_type() {
-                DataType::Int32 => {
-                    Some(Arc::new(Int32Array::from_iter(self.zones.iter().map(|zone| i32::try_from(bound(zone)).ok()))))
-                }
-                _ => Some(Arc::new(Int64Array::from_iter_values(self.zones.iter().map(bound)))),
+            "variant_contig" => Some(Arc::new(StringViewArray::from_iter(
+                self.zones.iter().map(|zone| self.contig(zone)),
+            ))),
+            "variant_position" => match self
+                .schema
+                .field_with_name("variant_position")
+                .ok()?
+                .data_type()
+            {
+                DataType::Int32 => Some(Arc::new(Int32Array::from_iter(
+                    self.zones
+                        .iter()
+                        .map(|zone| i32::try_from(bound(zone)).ok()),
+                ))),
+                _ => Some(Arc::new(Int64Array::from_iter_values(
+                    self.zones.iter().map(bound),
+                ))),
             },
             _ => None,
         }
@@ -182,17 +204,28 @@ impl PruningStatistics for ZoneStatistics<'_> {
     }
 
     fn row_counts(&self) -> Option<ArrayRef> {
-        Some(Arc::new(UInt64Array::from_iter_values(self.zones.iter().map(|zone| zone.rows.end - zone.rows.start))))
+        Some(Arc::new(UInt64Array::from_iter_values(
+            self.zones
+                .iter()
+                .map(|zone| zone.rows.end - zone.rows.start),
+        )))
     }
 
     fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
         if column.name != "variant_contig" {
             return None;
         }
-        let names: HashSet<&str> = values.iter().filter_map(|value| value.try_as_str().flatten()).collect();
+        let names: HashSet<&str> = values
+            .iter()
+            .filter_map(|value| value.try_as_str().flatten())
+            .collect();
         let mut known = HashMap::new();
         let matches = self.zones.iter().map(|zone| {
-            Some(*known.entry(zone.contig).or_insert_with(|| self.contig(zone).is_some_and(|name| names.contains(name))))
+            Some(
+                *known
+                    .entry(zone.contig)
+                    .or_insert_with(|| self.contig(zone).is_some_and(|name| names.contains(name))),
+            )
         });
         Some(BooleanArray::from_iter(matches))
     }

@@ -40,7 +40,11 @@ impl OptimizerRule for CarryCalls {
         Some(ApplyOrder::TopDown)
     }
 
-    fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
         match plan {
             LogicalPlan::Window(window) => out_of_over(window, config),
             LogicalPlan::Projection(projection) => match projection.input.as_ref() {
@@ -85,7 +89,10 @@ impl Extracted<'_> {
 
     /// A projection of the calls and of all columns of `input`.
     fn below(self, input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
-        let calls = self.calls.into_iter().map(|(call, alias)| call.alias(alias));
+        let calls = self
+            .calls
+            .into_iter()
+            .map(|(call, alias)| call.alias(alias));
         let columns: Vec<Expr> = input.schema().iter().map(Expr::from).collect();
         let exprs = calls.chain(columns).collect();
         Ok(LogicalPlan::Projection(Projection::try_new(exprs, input)?))
@@ -93,7 +100,10 @@ impl Extracted<'_> {
 }
 
 fn out_of_over(window: Window, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-    let mut extracted = Extracted { calls: vec![], config };
+    let mut extracted = Extracted {
+        calls: vec![],
+        config,
+    };
     let original = Arc::clone(&window.schema);
     let names = NamePreserver::new_for_projection();
     let mut exprs = Vec::with_capacity(window.window_expr.len());
@@ -107,7 +117,9 @@ fn out_of_over(window: Window, config: &dyn OptimizerConfig) -> Result<Transform
     let input = extracted.below(window.input)?;
     let window = LogicalPlan::Window(Window::try_new(exprs, Arc::new(input))?);
     let columns: Vec<Expr> = original.iter().map(Expr::from).collect();
-    Ok(Transformed::yes(LogicalPlanBuilder::from(window).project(columns)?.build()?))
+    Ok(Transformed::yes(
+        LogicalPlanBuilder::from(window).project(columns)?.build()?,
+    ))
 }
 
 fn below_unnest(
@@ -115,7 +127,10 @@ fn below_unnest(
     unnest: Unnest,
     config: &dyn OptimizerConfig,
 ) -> Result<Transformed<LogicalPlan>> {
-    let mut extracted = Extracted { calls: vec![], config };
+    let mut extracted = Extracted {
+        calls: vec![],
+        config,
+    };
     let input_schema = Arc::clone(unnest.input.schema());
     let movable = |call: &Expr| {
         call.column_refs()
@@ -135,5 +150,7 @@ fn below_unnest(
     let unnest = LogicalPlanBuilder::from(input)
         .unnest_columns_with_options(unnest.exec_columns, unnest.options)?
         .build()?;
-    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(unnest))?)))
+    Ok(Transformed::yes(LogicalPlan::Projection(
+        Projection::try_new(exprs, Arc::new(unnest))?,
+    )))
 }

@@ -20,15 +20,26 @@ pub struct VczTableFactory;
 
 #[async_trait]
 impl TableProviderFactory for VczTableFactory {
-    async fn create(&self, state: &dyn Session, cmd: &CreateExternalTable) -> Result<Arc<dyn TableProvider>> {
+    async fn create(
+        &self,
+        state: &dyn Session,
+        cmd: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>> {
         let [location] = cmd.locations.as_slice() else {
-            return plan_err!("a VCZ table has one LOCATION, found {}", cmd.locations.len());
+            return plan_err!(
+                "a VCZ table has one LOCATION, found {}",
+                cmd.locations.len()
+            );
         };
         if !cmd.schema.fields().is_empty() {
-            return plan_err!("a VCZ table takes its columns from the store; leave the column list out");
+            return plan_err!(
+                "a VCZ table takes its columns from the store; leave the column list out"
+            );
         }
         if !cmd.table_partition_cols.is_empty() {
-            return plan_err!("a VCZ table cannot be PARTITIONED BY; predicates on contig and position prune its chunks");
+            return plan_err!(
+                "a VCZ table cannot be PARTITIONED BY; predicates on contig and position prune its chunks"
+            );
         }
         if !cmd.order_exprs.is_empty() {
             return plan_err!("a VCZ table declares its own order; leave WITH ORDER out");

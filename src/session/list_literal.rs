@@ -10,7 +10,11 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult};
 pub struct ListLiteralPlanner;
 
 impl ExprPlanner for ListLiteralPlanner {
-    fn plan_array_literal(&self, exprs: Vec<Expr>, _schema: &DFSchema) -> Result<PlannerResult<Vec<Expr>>> {
+    fn plan_array_literal(
+        &self,
+        exprs: Vec<Expr>,
+        _schema: &DFSchema,
+    ) -> Result<PlannerResult<Vec<Expr>>> {
         Ok(match list_of_strings(&exprs) {
             Some(list) => PlannerResult::Planned(list),
             None => PlannerResult::Original(exprs),
@@ -23,7 +27,9 @@ pub fn list_of_strings(exprs: &[Expr]) -> Option<Expr> {
     let texts: Option<Vec<ScalarValue>> = exprs
         .iter()
         .map(|expr| match expr {
-            Expr::Literal(value, _) => Some(ScalarValue::Utf8(Some(value.try_as_str()??.to_string()))),
+            Expr::Literal(value, _) => {
+                Some(ScalarValue::Utf8(Some(value.try_as_str()??.to_string())))
+            }
             _ => None,
         })
         .collect();

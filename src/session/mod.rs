@@ -35,7 +35,10 @@ pub const FILE_TYPE: &str = "VCZ";
 pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let config = builder.config().get_or_insert_default();
     if config.options().extensions.get::<VczSettings>().is_none() {
-        config.options_mut().extensions.insert(VczSettings::default());
+        config
+            .options_mut()
+            .extensions
+            .insert(VczSettings::default());
     }
     // Counts carry their number of copies in field metadata, which must survive Parquet.
     config.options_mut().execution.parquet.skip_metadata = false;
@@ -76,7 +79,10 @@ pub fn register(ctx: &SessionContext) -> Result<()> {
 /// A session with everything of ours, and identifiers taken as they are written.
 pub fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Result<SessionContext> {
     let config = config.set_bool("datafusion.sql_parser.enable_ident_normalization", false);
-    let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    let builder = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features();
     let ctx = SessionContext::new_with_state(with_vcz(builder).build());
     finish(&ctx);
     Ok(ctx)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -45,7 +45,11 @@ impl QueryPlanner for VczQueryPlanner {
         let plan = resolved.as_ref().unwrap_or(logical_plan);
         match &self.inner {
             Some(inner) => inner.create_physical_plan(plan, session).await,
-            None => DefaultPhysicalPlanner::default().create_physical_plan(plan, session).await,
+            None => {
+                DefaultPhysicalPlanner::default()
+                    .create_physical_plan(plan, session)
+                    .await
+            }
         }
     }
 }
@@ -56,7 +60,9 @@ async fn resolve(plan: &LogicalPlan, session: &dyn Session) -> Result<Option<Log
         LogicalPlan::Explain(explain) => explain.plan.as_ref(),
         other => other,
     };
-    let Some(wanted) = Wanted::find(target)? else { return Ok(None) };
+    let Some(wanted) = Wanted::find(target)? else {
+        return Ok(None);
+    };
     let mut values: HashMap<Subquery, ScalarValue> = HashMap::new();
     for subquery in wanted.subqueries {
         let value = run(&subquery, session).await?;
@@ -122,7 +128,9 @@ impl Wanted {
     }
 
     fn look_at(&mut self, expr: &Expr) -> Result<()> {
-        let Expr::ScalarFunction(call) = expr else { return Ok(()) };
+        let Expr::ScalarFunction(call) = expr else {
+            return Ok(());
+        };
         if let Some(subquery) = population_subquery(call) {
             if !subquery.outer_ref_columns.is_empty() {
                 return plan_err!(
@@ -174,14 +182,19 @@ fn replace(
     values: &HashMap<Subquery, ScalarValue>,
     masks: &HashMap<String, Arc<Mask>>,
 ) -> Result<Transformed<Expr>> {
-    let Expr::ScalarFunction(mut call) = expr else { return Ok(Transformed::no(expr)) };
+    let Expr::ScalarFunction(mut call) = expr else {
+        return Ok(Transformed::no(expr));
+    };
     if let Some(value) = population_subquery(&call).and_then(|subquery| values.get(subquery)) {
         call.args[1] = Expr::Literal(value.clone(), None);
         return Ok(Transformed::yes(Expr::ScalarFunction(call)));
     }
     if needs_mask(&call.func)
         && let Some(Expr::Literal(value, _)) = call.args.last()
-        && let Some(mask) = value.try_as_str().flatten().and_then(|name| masks.get(name))
+        && let Some(mask) = value
+            .try_as_str()
+            .flatten()
+            .and_then(|name| masks.get(name))
     {
         call.func = Arc::new(bind_mask(&call.func, Arc::clone(mask)));
         return Ok(Transformed::yes(Expr::ScalarFunction(call)));
@@ -202,6 +215,6 @@ async fn run(subquery: &Subquery, session: &dyn Session) -> Result<ScalarValue> 
     }
     match batches.iter().find(|batch| batch.num_rows() == 1) {
         Some(batch) => ScalarValue::try_from_array(batch.column(0), 0),
-        None => ScalarValue::try_from(&data_type).map_err(DataFusionError::from),
+        None => ScalarValue::try_from(&data_type),
     }
 }

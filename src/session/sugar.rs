@@ -15,7 +15,9 @@ use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, WindowFunctionDefinition};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, LogicalPlan, ScalarUDF, WindowFunctionDefinition,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::list_literal::list_of_strings;
@@ -30,13 +32,16 @@ pub struct SugarRule {
 
 impl Default for SugarRule {
     fn default() -> Self {
-        Self { allele_counts: Arc::new(allele_counts_udf()) }
+        Self {
+            allele_counts: Arc::new(allele_counts_udf()),
+        }
     }
 }
 
 impl AnalyzerRule for SugarRule {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| self.rewrite_node(node)).map(|transformed| transformed.data)
+        plan.transform_up_with_subqueries(|node| self.rewrite_node(node))
+            .map(|transformed| transformed.data)
     }
 
     fn name(&self) -> &str {
@@ -48,7 +53,10 @@ impl SugarRule {
     fn rewrite_node(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut schema = merge_schema(&node.inputs());
         if let LogicalPlan::TableScan(scan) = &node {
-            schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+            schema.merge(&DFSchema::try_from_qualified_schema(
+                scan.table_name.clone(),
+                &scan.source.schema(),
+            )?);
         }
         let names = NamePreserver::new(&node);
         let rewritten = node.map_expressions(|expr| {
@@ -56,7 +64,11 @@ impl SugarRule {
             let rewritten = expr.transform_up(|expr| self.rewrite(expr, &schema))?;
             Ok(rewritten.update_data(|expr| name.restore(expr)))
         })?;
-        if rewritten.transformed { rewritten.map_data(LogicalPlan::recompute_schema) } else { Ok(rewritten) }
+        if rewritten.transformed {
+            rewritten.map_data(LogicalPlan::recompute_schema)
+        } else {
+            Ok(rewritten)
+        }
     }
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -65,9 +77,13 @@ impl SugarRule {
                 match self.counts_of(func.name(), &params.args, schema)? {
                     Some(args) => {
                         params.args = args;
-                        Ok(Transformed::yes(Expr::AggregateFunction(AggregateFunction { func, params })))
+                        Ok(Transformed::yes(Expr::AggregateFunction(
+                            AggregateFunction { func, params },
+                        )))
                     }
-                    None => Ok(Transformed::no(Expr::AggregateFunction(AggregateFunction { func, params }))),
+                    None => Ok(Transformed::no(Expr::AggregateFunction(
+                        AggregateFunction { func, params },
+                    ))),
                 }
             }
             Expr::WindowFunction(mut window) => {
@@ -96,11 +112,17 @@ impl SugarRule {
 
     /// The arguments on counts that the sugared arguments stand for; `None` if they are not sugar.
     fn counts_of(&self, name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
-        let (Some(arity), Some(genotypes)) = (sugar_arity(name), args.first()) else { return Ok(None) };
+        let (Some(arity), Some(genotypes)) = (sugar_arity(name), args.first()) else {
+            return Ok(None);
+        };
         if !is_genotype_type(&genotypes.get_type(schema)?) {
             return Ok(None);
         }
-        let is_population = |expr: &Expr| Ok::<_, datafusion::common::DataFusionError>(is_population_type(&expr.get_type(schema)?));
+        let is_population = |expr: &Expr| {
+            Ok::<_, datafusion::common::DataFusionError>(is_population_type(
+                &expr.get_type(schema)?,
+            ))
+        };
         let mut given = 0;
         while given < arity && args.len() > 1 + given && is_population(&args[1 + given])? {
             given += 1;
@@ -111,13 +133,22 @@ impl SugarRule {
             );
         }
         let counts = |population: Option<&Expr>| {
-            let population = population.map(|expr| constant_list(expr).unwrap_or_else(|| expr.clone()));
-            let args = std::iter::once(genotypes.clone()).chain(population).collect();
-            Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&self.allele_counts), args))
+            let population =
+                population.map(|expr| constant_list(expr).unwrap_or_else(|| expr.clone()));
+            let args = std::iter::once(genotypes.clone())
+                .chain(population)
+                .collect();
+            Expr::ScalarFunction(ScalarFunction::new_udf(
+                Arc::clone(&self.allele_counts),
+                args,
+            ))
         };
         let mut rewritten: Vec<Expr> = match arity {
             1 => vec![counts(args.get(1).filter(|_| given == 1))],
-            _ => args[1..=given].iter().map(|population| counts(Some(population))).collect(),
+            _ => args[1..=given]
+                .iter()
+                .map(|population| counts(Some(population)))
+                .collect(),
         };
         rewritten.extend(args[1 + given..].iter().cloned());
         Ok(Some(rewritten))
@@ -127,7 +158,9 @@ impl SugarRule {
 /// `make_array('a', 'b')` as a literal list.
 fn constant_list(expr: &Expr) -> Option<Expr> {
     match expr {
-        Expr::ScalarFunction(call) if call.func.name() == "make_array" => list_of_strings(&call.args),
+        Expr::ScalarFunction(call) if call.func.name() == "make_array" => {
+            list_of_strings(&call.args)
+        }
         _ => None,
     }
 }

@@ -26,7 +26,9 @@ fn is_store(location: &str) -> bool {
     let path = Path::new(trimmed);
     !location.contains("://")
         && path.is_dir()
-        && [".zgroup", ".zmetadata", "zarr.json"].iter().any(|document| path.join(document).is_file())
+        && [".zgroup", ".zmetadata", "zarr.json"]
+            .iter()
+            .any(|document| path.join(document).is_file())
 }
 
 #[async_trait]
@@ -36,9 +38,17 @@ impl UrlTableFactory for VczUrlTableFactory {
             return self.inner.try_new(url).await;
         }
         let session = self.inner.session_store().get_session().upgrade();
-        let state = session.and_then(|session| session.read().as_any().downcast_ref::<SessionState>().cloned());
+        let state = session.and_then(|session| {
+            session
+                .read()
+                .as_any()
+                .downcast_ref::<SessionState>()
+                .cloned()
+        });
         let state = state.ok_or_else(|| plan_datafusion_err!("the session is gone"))?;
-        Ok(Some(Arc::new(open_table(&state, url, &TableOptions::default()).await?)))
+        Ok(Some(Arc::new(
+            open_table(&state, url, &TableOptions::default()).await?,
+        )))
     }
 }
 

@@ -27,7 +27,11 @@ fn scan_partitions(plan: &dyn ExecutionPlan) -> usize {
     if children.is_empty() {
         return plan.output_partitioning().partition_count();
     }
-    children.into_iter().map(|child| scan_partitions(child.as_ref())).max().unwrap_or(0)
+    children
+        .into_iter()
+        .map(|child| scan_partitions(child.as_ref()))
+        .max()
+        .unwrap_or(0)
 }
 
 async fn bits(ctx: &SessionContext, sql: &str) -> Bits {
@@ -41,10 +45,24 @@ async fn bits(ctx: &SessionContext, sql: &str) -> Bits {
     };
     let (schema, batches, scanned) = run.await.unwrap_or_else(|error| panic!("{sql}\n{error}"));
     let whole = concat_batches(&schema, &batches).unwrap();
-    let fields = schema.fields().iter().map(|field| SortField::new(field.data_type().clone())).collect();
-    let rows = RowConverter::new(fields).unwrap().convert_columns(whole.columns()).unwrap();
-    let text = pretty_format_batches(&[whole.slice(0, whole.num_rows().min(40))]).unwrap().to_string();
-    Bits { schema, rows: rows.iter().map(|row| row.as_ref().to_vec()).collect(), text, scanned }
+    let fields = schema
+        .fields()
+        .iter()
+        .map(|field| SortField::new(field.data_type().clone()))
+        .collect();
+    let rows = RowConverter::new(fields)
+        .unwrap()
+        .convert_columns(whole.columns())
+        .unwrap();
+    let text = pretty_format_batches(&[whole.slice(0, whole.num_rows().min(40))])
+        .unwrap()
+        .to_string();
+    Bits {
+        schema,
+        rows: rows.iter().map(|row| row.as_ref().to_vec()).collect(),
+        text,
+        scanned,
+    }
 }
 
 /// Statistics of each population and pair, of genotypes and of counts, filtered, in one row.
@@ -85,7 +103,8 @@ fn statistics(m: u32) -> String {
 fn queries(size: u32) -> Vec<(&'static str, String)> {
     let interval = "count(*) AS n, diversity(a) AS pi, theta_w(a) AS w, tajimas_d(a) AS d, divergence(a, b) AS dxy,
                     fst_hudson(a, b) AS fst, sfs(a) AS sfs, joint_sfs(a, b) AS joint, project_sfs(b, 3) AS projected";
-    let counts = "allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b";
+    let counts =
+        "allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b";
     vec![
         ("statistics", statistics(4)),
         (
@@ -170,29 +189,51 @@ async fn same_bits(
             common::create(&ctx, "t", store, Some(populations)).await;
             for (at, (name, sql)) in queries.iter().enumerate() {
                 let found = bits(&ctx, sql).await;
-                assert!(found.scanned <= partitions.max(1), "{name}: {} partitions of {partitions}", found.scanned);
+                assert!(
+                    found.scanned <= partitions.max(1),
+                    "{name}: {} partitions of {partitions}",
+                    found.scanned
+                );
                 most = most.max(found.scanned);
                 let Some(wanted) = wanted.get(at) else {
                     assert!(!found.rows.is_empty(), "{name}: no rows");
                     wanted.push(found);
                     continue;
                 };
-                let place = format!("{}, {name}, {partitions} partitions, batches of {batch}", store.display());
+                let place = format!(
+                    "{}, {name}, {partitions} partitions, batches of {batch}",
+                    store.display()
+                );
                 assert_eq!(found.schema, wanted.schema, "{place}");
-                assert_eq!(found.rows.len(), wanted.rows.len(), "{place}: number of rows");
-                if let Some(row) = (0..found.rows.len()).find(|&row| found.rows[row] != wanted.rows[row]) {
-                    panic!("{place}: row {row} differs\n{}\nexpected\n{}", found.text, wanted.text);
+                assert_eq!(
+                    found.rows.len(),
+                    wanted.rows.len(),
+                    "{place}: number of rows"
+                );
+                if let Some(row) =
+                    (0..found.rows.len()).find(|&row| found.rows[row] != wanted.rows[row])
+                {
+                    panic!(
+                        "{place}: row {row} differs\n{}\nexpected\n{}",
+                        found.text, wanted.text
+                    );
                 }
             }
         }
     }
-    assert!(most > 2, "{}: the scan was never split into more than {most} partitions", store.display());
+    assert!(
+        most > 2,
+        "{}: the scan was never split into more than {most} partitions",
+        store.display()
+    );
 }
 
 async fn fixture(store: &str, size: u32, batches: &[usize]) {
     let folder = common::fixtures();
-    let (zip, populations) =
-        (folder.join(format!("{store}.vcz.zip")), folder.join(format!("{store}.populations.tsv")));
+    let (zip, populations) = (
+        folder.join(format!("{store}.vcz.zip")),
+        folder.join(format!("{store}.populations.tsv")),
+    );
     same_bits(&zip, &populations, &queries(size), &[1, 2, 16], batches).await;
 }
 
@@ -214,7 +255,9 @@ async fn chunks7() {
 /// A million sites: sums long enough for the order of additions to show in doubles.
 #[tokio::test(flavor = "multi_thread")]
 async fn gamb_x() {
-    let Some(folder) = common::shared_data() else { return };
+    let Some(folder) = common::shared_data() else {
+        return;
+    };
     let some = ["statistics", "genome scan", "every population"];
     let mut queries = queries(250_000);
     queries.retain(|(name, _)| some.contains(name));
@@ -228,6 +271,9 @@ async fn gamb_x() {
          WINDOW w AS (ORDER BY variant_position ROWS BETWEEN 500 PRECEDING AND CURRENT ROW) ORDER BY variant_position"
             .to_string(),
     ));
-    let (store, populations) = (folder.join("gambX.vcz.zip"), folder.join("gambX.populations.tsv"));
+    let (store, populations) = (
+        folder.join("gambX.vcz.zip"),
+        folder.join("gambX.populations.tsv"),
+    );
     same_bits(&store, &populations, &queries, &[1, 2, 16], &[8192, 1000]).await;
 }

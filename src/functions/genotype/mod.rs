@@ -12,5 +12,10 @@ pub use allele_counts::udf as allele_counts_udf;
 
 /// All functions on genotypes.
 pub fn all() -> Vec<ScalarUDF> {
-    vec![allele_counts::udf(), population_counts::udf(), genotype_counts::udf(), select_samples::udf()]
+    vec![
+        allele_counts::udf(),
+        population_counts::udf(),
+        genotype_counts::udf(),
+        select_samples::udf(),
+    ]
 }

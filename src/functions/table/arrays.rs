@@ -51,22 +51,37 @@ impl Metadata for Arrays {
         ])
     }
 
-    async fn rows(table: &VczTable, wanted: &(dyn Fn(usize) -> bool + Send + Sync)) -> Result<RecordBatch> {
+    async fn rows(
+        table: &VczTable,
+        wanted: &(dyn Fn(usize) -> bool + Send + Sync),
+    ) -> Result<RecordBatch> {
         let arrays = report::arrays(table.dataset().store(), wanted(STORED_BYTES)).await;
         let bytes = |value: Option<u64>| value.and_then(|bytes| i64::try_from(bytes).ok());
         Ok(RecordBatch::try_new(
             Self::schema(),
             vec![
-                Arc::new(StringArray::from_iter_values(arrays.iter().map(|array| &array.name))),
+                Arc::new(StringArray::from_iter_values(
+                    arrays.iter().map(|array| &array.name),
+                )),
                 columns::string_lists(arrays.iter().map(|array| array.dimensions.as_deref())),
                 columns::size_lists(arrays.iter().map(|array| array.shape.as_deref())),
                 columns::size_lists(arrays.iter().map(|array| array.chunks.as_deref())),
-                Arc::new(StringArray::from_iter(arrays.iter().map(|array| array.dtype.as_deref()))),
+                Arc::new(StringArray::from_iter(
+                    arrays.iter().map(|array| array.dtype.as_deref()),
+                )),
                 columns::string_lists(arrays.iter().map(|array| array.codecs.as_deref())),
-                Arc::new(Int64Array::from_iter(arrays.iter().map(|array| bytes(array.stored_bytes)))),
-                Arc::new(Int64Array::from_iter(arrays.iter().map(|array| bytes(array.decoded_bytes)))),
-                Arc::new(StringArray::from_iter_values(arrays.iter().map(|array| &array.backend))),
-                Arc::new(StringArray::from_iter_values(arrays.iter().map(|array| &array.reason))),
+                Arc::new(Int64Array::from_iter(
+                    arrays.iter().map(|array| bytes(array.stored_bytes)),
+                )),
+                Arc::new(Int64Array::from_iter(
+                    arrays.iter().map(|array| bytes(array.decoded_bytes)),
+                )),
+                Arc::new(StringArray::from_iter_values(
+                    arrays.iter().map(|array| &array.backend),
+                )),
+                Arc::new(StringArray::from_iter_values(
+                    arrays.iter().map(|array| &array.reason),
+                )),
             ],
         )?)
     }

@@ -36,15 +36,26 @@ impl Metadata for Contigs {
         ])
     }
 
-    async fn rows(table: &VczTable, _wanted: &(dyn Fn(usize) -> bool + Send + Sync)) -> Result<RecordBatch> {
+    async fn rows(
+        table: &VczTable,
+        _wanted: &(dyn Fn(usize) -> bool + Send + Sync),
+    ) -> Result<RecordBatch> {
         let contigs = report::contigs(table.dataset());
-        let variants = contigs.iter().map(|contig| contig.variants.and_then(|n| i64::try_from(n).ok()));
+        let variants = contigs
+            .iter()
+            .map(|contig| contig.variants.and_then(|n| i64::try_from(n).ok()));
         Ok(RecordBatch::try_new(
             Self::schema(),
             vec![
-                Arc::new(StringArray::from_iter_values(contigs.iter().map(|contig| &contig.name))),
-                Arc::new(Int64Array::from_iter_values(contigs.iter().map(|contig| contig.index as i64))),
-                Arc::new(Int64Array::from_iter(contigs.iter().map(|contig| contig.length))),
+                Arc::new(StringArray::from_iter_values(
+                    contigs.iter().map(|contig| &contig.name),
+                )),
+                Arc::new(Int64Array::from_iter_values(
+                    contigs.iter().map(|contig| contig.index as i64),
+                )),
+                Arc::new(Int64Array::from_iter(
+                    contigs.iter().map(|contig| contig.length),
+                )),
                 Arc::new(Int64Array::from_iter(variants)),
             ],
         )?)

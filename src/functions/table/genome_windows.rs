@@ -37,7 +37,9 @@ impl Default for GenomeWindows {
             number("window_stop"),
             number("accessible_bases"),
         ];
-        Self { schema: Arc::new(Schema::new(fields)) }
+        Self {
+            schema: Arc::new(Schema::new(fields)),
+        }
     }
 }
 
@@ -51,7 +53,13 @@ impl TableFunctionImpl for GenomeWindows {
         let size = bases(&exprs[1], "size")?;
         let step = exprs.get(2).map_or(Ok(size), |step| bases(step, "step"))?;
         let mask = exprs.get(3).map(|mask| text(mask, "mask")).transpose()?;
-        Ok(Arc::new(Windows { schema: Arc::clone(&self.schema), table, size, step, mask }))
+        Ok(Arc::new(Windows {
+            schema: Arc::clone(&self.schema),
+            table,
+            size,
+            step,
+            mask,
+        }))
     }
 }
 
@@ -67,8 +75,12 @@ fn text(expr: &Expr, what: &str) -> Result<String> {
 
 fn bases(expr: &Expr, what: &str) -> Result<i64> {
     let value = match expr {
-        Expr::Literal(value, _) if value.data_type().is_integer() => value.cast_to(&DataType::Int64)?,
-        other => return plan_err!("{USAGE}: {what} must be a constant number of bases, found {other}"),
+        Expr::Literal(value, _) if value.data_type().is_integer() => {
+            value.cast_to(&DataType::Int64)?
+        }
+        other => {
+            return plan_err!("{USAGE}: {what} must be a constant number of bases, found {other}");
+        }
     };
     match value {
         ScalarValue::Int64(Some(bases)) if bases > 0 => Ok(bases),
@@ -108,20 +120,31 @@ impl TableProvider for Windows {
             .contig_extents()
             .await?
             .into_iter()
-            .map(|extent| Contig { name: extent.name, last: extent.last_position, length: extent.length })
+            .map(|extent| Contig {
+                name: extent.name,
+                last: extent.last_position,
+                length: extent.length,
+            })
             .collect();
         let mask = match &self.mask {
             Some(name) => {
                 let mask = load_mask(state, name).await?;
                 if !contigs.is_empty() {
-                    let names: Vec<&str> = contigs.iter().map(|contig| contig.name.as_str()).collect();
+                    let names: Vec<&str> =
+                        contigs.iter().map(|contig| contig.name.as_str()).collect();
                     mask.check_shares(&names)?;
                 }
                 Some(mask)
             }
             None => None,
         };
-        let grid = Grid { schema: Arc::clone(&self.schema), contigs, mask, size: self.size, step: self.step };
+        let grid = Grid {
+            schema: Arc::clone(&self.schema),
+            contigs,
+            mask,
+            size: self.size,
+            step: self.step,
+        };
         Ok(Arc::new(StreamingTableExec::try_new(
             Arc::clone(&self.schema),
             vec![Arc::new(GridStream(Arc::new(grid)))],
@@ -166,8 +189,16 @@ impl PartitionStream for GridStream {
 
     fn execute(&self, ctx: Arc<TaskContext>) -> SendableRecordBatchStream {
         let batch_size = ctx.session_config().batch_size();
-        let batches = Batches { grid: Arc::clone(&self.0), contig: 0, start: 1, batch_size };
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.0.schema), futures::stream::iter(batches)))
+        let batches = Batches {
+            grid: Arc::clone(&self.0),
+            contig: 0,
+            start: 1,
+            batch_size,
+        };
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.0.schema),
+            futures::stream::iter(batches),
+        ))
     }
 }
 
@@ -185,13 +216,20 @@ impl Iterator for Batches {
     fn next(&mut self) -> Option<Self::Item> {
         let grid = Arc::clone(&self.grid);
         let (mut names, mut starts, mut stops, mut accessible) = (vec![], vec![], vec![], vec![]);
-        while let Some(contig) = grid.contigs.get(self.contig).filter(|_| starts.len() < self.batch_size) {
+        while let Some(contig) = grid
+            .contigs
+            .get(self.contig)
+            .filter(|_| starts.len() < self.batch_size)
+        {
             if self.start > contig.end() {
                 self.contig += 1;
                 self.start = 1;
                 continue;
             }
-            let stop = self.start.saturating_add(grid.size - 1).min(contig.length.unwrap_or(i64::MAX));
+            let stop = self
+                .start
+                .saturating_add(grid.size - 1)
+                .min(contig.length.unwrap_or(i64::MAX));
             names.push(contig.name.as_str());
             starts.push(self.start);
             stops.push(stop);

@@ -28,7 +28,10 @@ pub trait Metadata: Debug + Send + Sync + 'static {
 
     /// The rows, with all columns of [`Metadata::schema`]. A column at an index that `wanted` refuses may be NULL
     /// throughout, if it is nullable and finding it costs something.
-    async fn rows(table: &VczTable, wanted: &(dyn Fn(usize) -> bool + Send + Sync)) -> Result<RecordBatch>;
+    async fn rows(
+        table: &VczTable,
+        wanted: &(dyn Fn(usize) -> bool + Send + Sync),
+    ) -> Result<RecordBatch>;
 }
 
 /// A metadata function as DataFusion registers it.
@@ -45,7 +48,11 @@ impl<M: Metadata> MetadataFunction<M> {
 impl<M: Metadata> TableFunctionImpl for MetadataFunction<M> {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let table = only_table_argument(M::NAME, args.exprs())?;
-        Ok(Arc::new(MetadataTable::<M> { table, schema: M::schema(), function: std::marker::PhantomData }))
+        Ok(Arc::new(MetadataTable::<M> {
+            table,
+            schema: M::schema(),
+            function: std::marker::PhantomData,
+        }))
     }
 }
 
@@ -77,12 +84,17 @@ impl<M: Metadata> TableProvider for MetadataTable<M> {
         let table = vcz_table(state, &self.table)
             .await
             .map_err(|error| error.context(format!("{}('{}')", M::NAME, self.table)))?;
-        let wanted = |column: usize| projection.is_none_or(|projection| projection.contains(&column));
+        let wanted =
+            |column: usize| projection.is_none_or(|projection| projection.contains(&column));
         let mut rows = M::rows(&table, &wanted).await?;
         if let Some(limit) = limit.filter(|&limit| limit < rows.num_rows()) {
             rows = rows.slice(0, limit);
         }
-        let source = MemorySourceConfig::try_new(&[vec![rows]], Arc::clone(&self.schema), projection.cloned())?;
+        let source = MemorySourceConfig::try_new(
+            &[vec![rows]],
+            Arc::clone(&self.schema),
+            projection.cloned(),
+        )?;
         Ok(DataSourceExec::from_data_source(source))
     }
 }
@@ -111,7 +123,9 @@ pub mod columns {
     }
 
     /// Lists of strings; `None` is NULL.
-    pub fn string_lists<'a, S: AsRef<str> + 'a>(rows: impl Iterator<Item = Option<&'a [S]>>) -> ArrayRef {
+    pub fn string_lists<'a, S: AsRef<str> + 'a>(
+        rows: impl Iterator<Item = Option<&'a [S]>>,
+    ) -> ArrayRef {
         let mut builder = ListBuilder::new(StringBuilder::new());
         for row in rows {
             for item in row.unwrap_or_default() {

@@ -36,16 +36,31 @@ impl Metadata for Populations {
         ])
     }
 
-    async fn rows(table: &VczTable, _wanted: &(dyn Fn(usize) -> bool + Send + Sync)) -> Result<RecordBatch> {
+    async fn rows(
+        table: &VczTable,
+        _wanted: &(dyn Fn(usize) -> bool + Send + Sync),
+    ) -> Result<RecordBatch> {
         let populations = report::populations(table);
-        let copies = populations.iter().map(|population| i64::try_from(population.copies).unwrap_or(i64::MAX));
+        let copies = populations
+            .iter()
+            .map(|population| i64::try_from(population.copies).unwrap_or(i64::MAX));
         Ok(RecordBatch::try_new(
             Self::schema(),
             vec![
-                Arc::new(StringArray::from_iter_values(populations.iter().map(|population| &population.name))),
-                Arc::new(Int64Array::from_iter_values(populations.iter().map(|population| population.samples as i64))),
+                Arc::new(StringArray::from_iter_values(
+                    populations.iter().map(|population| &population.name),
+                )),
+                Arc::new(Int64Array::from_iter_values(
+                    populations
+                        .iter()
+                        .map(|population| population.samples as i64),
+                )),
                 Arc::new(Int64Array::from_iter_values(copies)),
-                columns::string_lists(populations.iter().map(|population| Some(population.sample_ids.as_slice()))),
+                columns::string_lists(
+                    populations
+                        .iter()
+                        .map(|population| Some(population.sample_ids.as_slice())),
+                ),
             ],
         )?)
     }

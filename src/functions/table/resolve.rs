@@ -17,7 +17,12 @@ use crate::scan::VczTable;
 ///
 /// # Errors
 /// A planning error that names the function if there is no such argument, or it is NULL or no string.
-pub fn text_argument(function: &str, exprs: &[Expr], position: usize, what: &str) -> Result<String> {
+pub fn text_argument(
+    function: &str,
+    exprs: &[Expr],
+    position: usize,
+    what: &str,
+) -> Result<String> {
     let ordinal = position + 1;
     let found = match exprs.get(position) {
         Some(Expr::Literal(value, _)) => match value.try_as_str() {
@@ -47,7 +52,10 @@ fn describe(value: &ScalarValue) -> String {
 /// A planning error that names the function if there is not exactly one argument, or it is no string.
 pub fn only_table_argument(function: &str, exprs: &[Expr]) -> Result<String> {
     if exprs.len() > 1 {
-        return plan_err!("{function} takes one argument, a table's name or a path, found {}", exprs.len());
+        return plan_err!(
+            "{function} takes one argument, a table's name or a path, found {}",
+            exprs.len()
+        );
     }
     text_argument(function, exprs, 0, "a table's name or a path")
 }
@@ -96,10 +104,16 @@ async fn find(
     must_exist: bool,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
     let defaults = &state.config_options().catalog;
-    let full = reference.clone().resolve(&defaults.default_catalog, &defaults.default_schema);
-    let schema = catalogs.catalog(&full.catalog).and_then(|catalog| catalog.schema(&full.schema));
+    let full = reference
+        .clone()
+        .resolve(&defaults.default_catalog, &defaults.default_schema);
+    let schema = catalogs
+        .catalog(&full.catalog)
+        .and_then(|catalog| catalog.schema(&full.schema));
     match schema {
-        Some(schema) if !must_exist || schema.table_exist(&full.table) => schema.table(&full.table).await,
+        Some(schema) if !must_exist || schema.table_exist(&full.table) => {
+            schema.table(&full.table).await
+        }
         _ => Ok(None),
     }
 }

@@ -34,7 +34,10 @@ impl Metadata for Samples {
         ])
     }
 
-    async fn rows(table: &VczTable, _wanted: &(dyn Fn(usize) -> bool + Send + Sync)) -> Result<RecordBatch> {
+    async fn rows(
+        table: &VczTable,
+        _wanted: &(dyn Fn(usize) -> bool + Send + Sync),
+    ) -> Result<RecordBatch> {
         let context = table.context();
         let ids = context.sample_ids();
         let mut populations: Vec<Vec<&str>> = vec![vec![]; ids.len()];
@@ -45,7 +48,8 @@ impl Metadata for Samples {
                 }
             }
         }
-        let populations = columns::string_lists(populations.iter().map(|names| Some(names.as_slice())));
+        let populations =
+            columns::string_lists(populations.iter().map(|names| Some(names.as_slice())));
         Ok(RecordBatch::try_new(
             Self::schema(),
             vec![

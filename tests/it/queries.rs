@@ -1,0 +1,71 @@
+//! Every query in `sql/` runs as it is, from the top of the repository, and gives rows; what the README shows is checked.
+
+use std::path::Path;
+
+use datafusion::common::ScalarValue;
+
+use crate::common::{plain_session, row, run};
+
+/// The statements of a file: comments cut, split at semicolons.
+fn statements(text: &str) -> Vec<String> {
+    let code: String = text
+        .lines()
+        .map(|line| line.split("--").next().unwrap_or(""))
+        .collect::<Vec<_>>()
+        .join("\n");
+    code.split(';')
+        .map(|statement| statement.trim().to_string())
+        .filter(|statement| !statement.is_empty())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_query_runs() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::env::set_current_dir(top).unwrap();
+    let mut files = 0;
+    for entry in std::fs::read_dir(top.join("sql")).unwrap() {
+        let path = entry.unwrap().path();
+        files += 1;
+        let ctx = plain_session();
+        let statements = statements(&std::fs::read_to_string(&path).unwrap());
+        assert!(statements.len() > 1, "{} has no queries", path.display());
+        for statement in statements {
+            let batches = run(&ctx, &statement).await;
+            let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+            assert!(
+                rows > 0 || statement.starts_with("CREATE"),
+                "{}: no rows from {statement}",
+                path.display()
+            );
+        }
+    }
+    assert!(
+        files >= 4,
+        "expected the queries of sql/, found {files} files"
+    );
+}
+
+/// The quickstart's spectrum is the one that tests/fixtures/expected.json has, so the README can show it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readme_shows_what_the_quickstart_gives() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    std::env::set_current_dir(top).unwrap();
+    let ctx = plain_session();
+    let quickstart = std::fs::read_to_string(top.join("sql/quickstart.sql")).unwrap();
+    run(&ctx, &statements(&quickstart)[0]).await;
+    let spectrum = row(&ctx, "SELECT sfs(call_genotype, 'first') FROM sim").await;
+    let ScalarValue::List(list) = &spectrum[0] else {
+        panic!("not a list")
+    };
+    let values = arrow::compute::cast(&list.value(0), &arrow::datatypes::DataType::Utf8).unwrap();
+    let values: Vec<&str> = arrow::array::AsArray::as_string::<i32>(&values)
+        .iter()
+        .flatten()
+        .collect();
+    let readme = std::fs::read_to_string(top.join("README.md")).unwrap();
+    assert!(
+        readme.contains(&format!("[{}", values[..8].join(", "))),
+        "the README shows another spectrum"
+    );
+}
