@@ -9,8 +9,10 @@
 //! repeats that jackknife in SQL, compares, and takes the spectra's from it too. A bias of less than one standard error is
 //! one that no one could see in such data. In detail:
 //!
-//! * Statistics of pairs of copies (diversity, divergence, FST) and projected spectra are unbiased given the complete data, so only
-//!   the Monte Carlo error of 50 replicates is left (at most a sixth of a standard error): half a standard error is allowed.
+//! * Statistics of pairs of copies (diversity, divergence, FST) are unbiased given the complete data, so only the Monte Carlo error
+//!   of 50 replicates is left (a tenth of a standard error): a quarter of a standard error is allowed.
+//! * Projected spectra are unbiased given the complete data as well, but each bin has a larger Monte Carlo error (up to a fifth),
+//!   and the largest of many is looked at: one standard error.
 //! * theta_w under missing calls is unbiased over neutral data sets, not given one of them: one standard error.
 //! * The data must be able to tell: estimators that take a missing call for the reference allele, or all segregating sites for
 //!   sites of N calls, are further off than that.
@@ -133,7 +135,12 @@ fn distance(at: usize, found: &Values, complete: &Values, errors: &Values) -> f6
 /// The alleles of every site and sample.
 async fn genotypes(ctx: &SessionContext) -> Vec<Vec<i8>> {
     let mut sites = Vec::new();
-    for batch in run(ctx, "SELECT call_genotype FROM missing_data").await {
+    for batch in run(
+        ctx,
+        "SELECT call_genotype FROM missing_data ORDER BY variant_position",
+    )
+    .await
+    {
         let samples = batch.column(0).as_fixed_size_list();
         for site in 0..samples.len() {
             let copies = samples.value(site);
@@ -258,11 +265,10 @@ async fn calls_missing_at_random_do_not_bias() {
                 replicates.iter().any(|values| values[at] != complete[at]),
                 "{name} does not see what is removed"
             );
-            let allowed = if name.starts_with("theta_w") {
-                1.0
-            } else {
-                0.5
-            };
+            let pairs = ["diversity", "divergence", "fst"]
+                .iter()
+                .any(|start| name.starts_with(start));
+            let allowed = if pairs { 0.25 } else { 1.0 };
             let off = distance(at, &found, &complete, &errors);
             assert!(
                 off < allowed,
