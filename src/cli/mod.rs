@@ -38,7 +38,11 @@ enum Command {
 /// nothing asynchronous is compiled twice.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
+    start_log(match &cli.command {
+        Command::Sql(_) => "error,datafusion_vcz=warn",
+        // It prints the store's warnings itself.
+        Command::Inspect(_) => "error",
+    });
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -61,13 +65,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Messages go to standard error; what is odd about a store is shown unless `RUST_LOG` says otherwise.
-fn start_log() {
-    let filter = env_logger::Env::default().default_filter_or("error,datafusion_vcz=warn");
-    env_logger::Builder::from_env(filter)
-        .format_timestamp(None)
-        .format_target(false)
-        .init();
+/// Messages go to standard error: those of `default`, which include what is odd about a store, unless `RUST_LOG` says
+/// otherwise.
+fn start_log(default: &str) {
+    let filter = env_logger::Env::default().default_filter_or(default);
+    env_logger::Builder::from_env(filter).format_timestamp(None).format_target(false).init();
 }
 
 /// An error as people read it: ours without DataFusion's wrapping, its own without a backtrace.
@@ -94,10 +96,7 @@ mod tests {
 
     #[test]
     fn stores_and_commands() {
-        let Command::Sql(args) =
-            parse("vcz sql a.vcz b.vcz.zip -c one -c two --populations p.tsv -q -m 300M")
-                .unwrap()
-                .command
+        let Command::Sql(args) = parse("vcz sql a.vcz b.vcz.zip -c one -c two --populations p.tsv -q -m 300M").unwrap().command
         else {
             panic!("not sql");
         };
@@ -106,9 +105,7 @@ mod tests {
         assert_eq!(args.populations.as_deref(), Some("p.tsv"));
         assert_eq!(args.session.memory_limit, Some(300 << 20));
         // A store may follow a command: each -c takes one.
-        let Command::Sql(args) = parse("vcz sql -c one a.vcz").unwrap().command else {
-            panic!("not sql")
-        };
+        let Command::Sql(args) = parse("vcz sql -c one a.vcz").unwrap().command else { panic!("not sql") };
         assert_eq!((args.stores.len(), args.command.len()), (1, 1));
     }
 

@@ -104,7 +104,7 @@ pub async fn open_table(
     let place = locate(state, location)?;
     let store = Store::open(place.objects, place.path, location.to_string(), place.local).await?;
     for warning in store.warnings() {
-        log::warn!("{warning}");
+        log::warn!("store '{location}': {warning}");
     }
     let populations = match &options.populations {
         Some(file) => Some((file.as_str(), read_file(state, file).await?)),
