@@ -7,12 +7,13 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use datafusion::common::Result;
 
-use super::arrow_column::to_arrow;
+use super::arrow_column::{integers, to_arrow};
 use super::dataset::Dataset;
 use super::dense::{Dense, assemble, trailing_chunks};
 use super::fetch::ChunkFetcher;
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
+use super::schema::ColumnKind;
 use crate::codec::Scratch;
 
 /// The variant chunks of an array that some row ranges (ascending) touch.
@@ -119,12 +120,42 @@ impl ColumnReader {
         let dense = assemble(&spec.array, chain, chunk, &parts, &mut self.scratch)
             .map_err(|(index, reason)| self.dataset.chunk_error(&spec.array, &index, reason))?;
         self.metrics.bytes_decoded.add(dense.bytes());
+        self.check_claims(chunk, &dense).map_err(|reason| {
+            let index = first_index(chunk, &spec.array);
+            self.dataset.chunk_error(&spec.array, &index, reason)
+        })?;
         self.current = Some(Current {
             chunk,
             dense,
             _memory: memory,
         });
         Ok(())
+    }
+
+    /// Holds a chunk of contigs or positions against what the region index claims of its variants: pruning, orderings
+    /// and statistics have relied on that.
+    fn check_claims(&self, chunk: u64, dense: &Dense) -> std::result::Result<(), String> {
+        let spec = &self.dataset.columns()[self.column];
+        let (Some(zones), Dense::Fixed(buffer)) = (self.dataset.known_zones(), dense) else {
+            return Ok(());
+        };
+        if !zones.from_index || !matches!(spec.kind, ColumnKind::Contig | ColumnKind::Position) {
+            return Ok(());
+        }
+        let first = chunk * spec.array.chunks[0];
+        let rows = spec.array.chunk_extent(&[chunk])[0] as usize;
+        let values = integers(&spec.array.element, buffer, 0..rows)?;
+        let borne_out = match spec.kind {
+            // Indices that name no contig have an error of their own.
+            ColumnKind::Contig => zones.check_contigs(first, &values, self.dataset.names().contigs.len()),
+            _ => zones.check_positions(first, &values),
+        };
+        borne_out.map_err(|reason| {
+            format!(
+                "{reason}; to read the positions instead of trusting the index, set the table option \
+                 'vcz.region_index' to 'ignore'"
+            )
+        })
     }
 }
 

@@ -83,6 +83,76 @@ impl Zones {
         zones
     }
 
+    /// The zones that overlap the variants from `first` on that `values` belong to: the zone, its first variant there, its values.
+    fn parts<'a>(
+        &'a self,
+        first: u64,
+        values: &'a [i64],
+    ) -> impl Iterator<Item = (&'a Zone, u64, &'a [i64])> {
+        let end = first.saturating_add(values.len() as u64);
+        let at = self.zones.partition_point(|zone| zone.rows.end <= first);
+        let inside = self.zones[at..].iter().take_while(move |zone| zone.rows.start < end);
+        inside.map(move |zone| {
+            let rows = zone.rows.start.max(first)..zone.rows.end.min(end);
+            let part = &values[(rows.start - first) as usize..(rows.end - first) as usize];
+            (zone, rows.start, part)
+        })
+    }
+
+    /// Whether positions, those of the variants from `first` on, are what the zones say: rising, from `min` to `max`.
+    ///
+    /// # Errors
+    /// The reason, which names a variant that is otherwise.
+    pub fn check_positions(&self, first: u64, positions: &[i64]) -> std::result::Result<(), String> {
+        for (zone, start, part) in self.parts(first, positions) {
+            if let Some(at) = part.windows(2).position(|pair| pair[1] < pair[0]) {
+                let variant = start + at as u64 + 1;
+                return Err(format!(
+                    "variant {variant} is at position {}, before the one ahead of it at {}, but region_index needs \
+                     sorted positions",
+                    part[at + 1],
+                    part[at]
+                ));
+            }
+            let (Some(&low), Some(&high)) = (part.first(), part.last()) else {
+                continue;
+            };
+            let end = start + part.len() as u64;
+            // Statistics take the bounds of whole zones for exact.
+            let low_fits = if start == zone.rows.start { low == zone.min } else { low >= zone.min };
+            let high_fits = if end == zone.rows.end { high == zone.max } else { high <= zone.max };
+            if !low_fits || !high_fits {
+                return Err(format!(
+                    "variants {start} to {} are at positions {low} to {high}, but region_index says {} to {}",
+                    end - 1,
+                    zone.min,
+                    zone.max
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether contig indices, those of the variants from `first` on, are what the zones say. Indices that are none of
+    /// `n_contigs` are left to whoever looks up their names.
+    ///
+    /// # Errors
+    /// The reason, which names a variant that is otherwise.
+    pub fn check_contigs(&self, first: u64, contigs: &[i64], n_contigs: usize) -> std::result::Result<(), String> {
+        for (zone, start, part) in self.parts(first, contigs) {
+            let other = |contig: &i64| usize::try_from(*contig).is_ok_and(|at| at != zone.contig && at < n_contigs);
+            if let Some(at) = part.iter().position(other) {
+                return Err(format!(
+                    "variant {} is on contig {}, but region_index says {}",
+                    start + at as u64,
+                    part[at],
+                    zone.contig
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Which zones a predicate over the table's columns may match.
     pub fn prune(
         &self,

@@ -89,8 +89,8 @@ impl Copies {
         match self.known() {
             Some(copies) => Ok(copies),
             None => exec_err!(
-                "{function}: the population is a subquery that was not run while planning, so \
-                 its number of copies N is not known; write the sample ids out as a list. \
+                "{function}: the population must be constant (a name, a list of sample ids, or a \
+                 subquery that is run while planning); this one's number of copies N is not known. \
                  {instead}"
             ),
         }
