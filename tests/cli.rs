@@ -11,15 +11,24 @@ use serde_json::Value;
 
 /// A file of `tests/fixtures`.
 fn fixture(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
-    assert!(path.exists(), "THE FIXTURE {} IS MISSING: tests/fixtures/make_fixtures.py makes it", path.display());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
+    assert!(
+        path.exists(),
+        "THE FIXTURE {} IS MISSING: tests/fixtures/make_fixtures.py makes it",
+        path.display()
+    );
     path
 }
 
 fn vcz() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vcz"));
     // A home of its own: no start-up file of the person who runs the tests.
-    command.env("HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+        .env("HOME", env!("CARGO_TARGET_TMPDIR"))
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null());
     command
 }
 
@@ -37,21 +46,39 @@ fn stderr(output: &Output) -> String {
 
 /// Standard output of a run that must end well.
 fn ok(output: Output) -> String {
-    assert!(output.status.success(), "exit {:?}\n{}\n{}", output.status.code(), stdout(&output), stderr(&output));
+    assert!(
+        output.status.success(),
+        "exit {:?}\n{}\n{}",
+        output.status.code(),
+        stdout(&output),
+        stderr(&output)
+    );
     stdout(&output)
 }
 
 /// Standard error of a run that must fail in an orderly way.
 fn fails(output: Output) -> String {
     let message = stderr(&output);
-    assert!(matches!(output.status.code(), Some(1 | 2)), "exit {:?}\n{message}", output.status.code());
+    assert!(
+        matches!(output.status.code(), Some(1 | 2)),
+        "exit {:?}\n{message}",
+        output.status.code()
+    );
     assert!(!message.contains("panicked"), "{message}");
     message
 }
 
 fn csv(store: &str, sql: &str) -> String {
     let store = fixture(store);
-    ok(run(["sql", store.to_str().unwrap(), "-q", "--format", "csv", "-c", sql]))
+    ok(run([
+        "sql",
+        store.to_str().unwrap(),
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        sql,
+    ]))
 }
 
 /// A copy of the store `from` of the fixtures at `to` in a folder of its own.
@@ -63,14 +90,39 @@ fn copied(folder: &tempfile::TempDir, from: &str, to: &str) -> String {
 
 #[test]
 fn a_store_is_the_table_of_its_name() {
-    assert_eq!(csv("sim.vcz.zip", "SELECT count(*) AS n FROM sim"), "n\n7402\n");
+    assert_eq!(
+        csv("sim.vcz.zip", "SELECT count(*) AS n FROM sim"),
+        "n\n7402\n"
+    );
     // Identifiers keep their case, with and without quotes.
-    assert_eq!(csv("sim.vcz.zip", "SELECT max(variant_position) AS Last FROM \"sim\""), "Last\n299897\n");
+    assert_eq!(
+        csv(
+            "sim.vcz.zip",
+            "SELECT max(variant_position) AS Last FROM \"sim\""
+        ),
+        "Last\n299897\n"
+    );
     let folder = tempfile::tempdir().unwrap();
     let dotted = copied(&folder, "sim.vcz.zip", "1kg.chr1.vcz.zip");
-    let out = ok(run(["sql", &dotted, "-q", "--format", "csv", "-c", "SELECT count(*) AS n FROM \"1kg.chr1\""]));
+    let out = ok(run([
+        "sql",
+        &dotted,
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        "SELECT count(*) AS n FROM \"1kg.chr1\"",
+    ]));
     assert_eq!(out, "n\n7402\n");
-    let out = ok(run(["sql", &dotted, "-q", "--format", "csv", "-c", "SELECT count(*) AS n FROM vcz_samples('1kg.chr1')"]));
+    let out = ok(run([
+        "sql",
+        &dotted,
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        "SELECT count(*) AS n FROM vcz_samples('1kg.chr1')",
+    ]));
     assert_eq!(out, "n\n30\n");
 }
 
@@ -79,16 +131,32 @@ fn several_stores_and_clashes() {
     let (sim, missing) = (fixture("sim.vcz.zip"), fixture("missing.vcz.zip"));
     let (sim, missing) = (sim.to_str().unwrap(), missing.to_str().unwrap());
     let both = "SELECT (SELECT count(*) FROM vcz_samples('sim')) > 0 AND (SELECT count(*) FROM vcz_samples('missing')) > 0 AS ok";
-    assert_eq!(ok(run(["sql", sim, missing, "-q", "--format", "csv", "-c", both])), "ok\ntrue\n");
+    assert_eq!(
+        ok(run([
+            "sql", sim, missing, "-q", "--format", "csv", "-c", both
+        ])),
+        "ok\ntrue\n"
+    );
     let folder = tempfile::tempdir().unwrap();
     let other = copied(&folder, "missing.vcz.zip", "sim.zip");
     let message = fails(run(["sql", sim, &other, "-c", "SELECT 1"]));
-    assert!(message.contains("would both be the table \"sim\"") && message.contains(&other), "{message}");
+    assert!(
+        message.contains("would both be the table \"sim\"") && message.contains(&other),
+        "{message}"
+    );
     let message = fails(run(["sql", "no/such.vcz", "-c", "SELECT 1"]));
-    assert!(message.contains("there is no store 'no/such.vcz'"), "{message}");
+    assert!(
+        message.contains("there is no store 'no/such.vcz'"),
+        "{message}"
+    );
     let not_a_store = folder.path().join("plain.vcz");
     fs::write(&not_a_store, "hello").unwrap();
-    let message = fails(run(["sql", not_a_store.to_str().unwrap(), "-c", "SELECT 1"]));
+    let message = fails(run([
+        "sql",
+        not_a_store.to_str().unwrap(),
+        "-c",
+        "SELECT 1",
+    ]));
     assert!(message.contains("is not a VCZ store"), "{message}");
 }
 
@@ -97,13 +165,24 @@ fn a_path_in_sql() {
     let sim = fixture("sim.vcz.zip");
     let path = sim.to_str().unwrap();
     let sql = format!("SELECT count(*) AS n FROM '{path}'");
-    assert_eq!(ok(run(["sql", "-q", "--format", "csv", "-c", &sql])), "n\n7402\n");
+    assert_eq!(
+        ok(run(["sql", "-q", "--format", "csv", "-c", &sql])),
+        "n\n7402\n"
+    );
     let sql = format!("SELECT count(*) AS n FROM vcz_contigs('{path}') WHERE variants > 0");
-    assert_eq!(ok(run(["sql", "-q", "--format", "csv", "-c", &sql])), "n\n2\n");
+    assert_eq!(
+        ok(run(["sql", "-q", "--format", "csv", "-c", &sql])),
+        "n\n2\n"
+    );
     // Locations are relative to the data folder.
     let folder = sim.parent().unwrap().to_str().unwrap();
     let sql = "SELECT count(*) AS n FROM 'sim.vcz.zip'";
-    assert_eq!(ok(run(["sql", "-p", folder, "-q", "--format", "csv", "-c", sql])), "n\n7402\n");
+    assert_eq!(
+        ok(run([
+            "sql", "-p", folder, "-q", "--format", "csv", "-c", sql
+        ])),
+        "n\n7402\n"
+    );
 }
 
 #[test]
@@ -111,26 +190,81 @@ fn populations_on_the_command_line() {
     let (sim, tsv) = (fixture("sim.vcz.zip"), fixture("sim.populations.tsv"));
     let (sim, tsv) = (sim.to_str().unwrap(), tsv.to_str().unwrap());
     let sql = "SELECT population, samples, copies, array_length(sample_ids) AS ids FROM vcz_populations('sim')";
-    let out = ok(run(["sql", sim, "--populations", tsv, "-q", "--format", "csv", "-c", sql]));
-    assert_eq!(out, "population,samples,copies,ids\nfirst,16,32,16\nsecond,14,28,14\n");
+    let out = ok(run([
+        "sql",
+        sim,
+        "--populations",
+        tsv,
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        sql,
+    ]));
+    assert_eq!(
+        out,
+        "population,samples,copies,ids\nfirst,16,32,16\nsecond,14,28,14\n"
+    );
     let sql = "SELECT sfs(call_genotype, 'first')[1:3] AS s FROM sim";
-    let out = ok(run(["sql", sim, "--populations", tsv, "-q", "--format", "json", "-c", sql]));
-    assert_eq!(serde_json::from_str::<Value>(&out).unwrap(), serde_json::json!([{"s": [1742, 997, 468]}]));
+    let out = ok(run([
+        "sql",
+        sim,
+        "--populations",
+        tsv,
+        "-q",
+        "--format",
+        "json",
+        "-c",
+        sql,
+    ]));
+    assert_eq!(
+        serde_json::from_str::<Value>(&out).unwrap(),
+        serde_json::json!([{"s": [1742, 997, 468]}])
+    );
 
     let message = fails(run(["sql", "--populations", tsv, "-c", "SELECT 1"]));
     assert!(message.contains("STORE"), "{message}");
-    let message = fails(run(["sql", sim, "--populations", "nowhere.tsv", "-c", "SELECT 1"]));
-    assert!(message.contains("there is no populations file 'nowhere.tsv'"), "{message}");
+    let message = fails(run([
+        "sql",
+        sim,
+        "--populations",
+        "nowhere.tsv",
+        "-c",
+        "SELECT 1",
+    ]));
+    assert!(
+        message.contains("there is no populations file 'nowhere.tsv'"),
+        "{message}"
+    );
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.tsv");
     fs::write(&bad, "sample_id\tpopulation\nnobody\tfirst\n").unwrap();
-    let message = fails(run(["sql", sim, "--populations", bad.to_str().unwrap(), "-c", "SELECT 1"]));
-    assert!(message.contains("line 2") && message.contains("nobody"), "{message}");
+    let message = fails(run([
+        "sql",
+        sim,
+        "--populations",
+        bad.to_str().unwrap(),
+        "-c",
+        "SELECT 1",
+    ]));
+    assert!(
+        message.contains("line 2") && message.contains("nobody"),
+        "{message}"
+    );
 }
 
 #[test]
 fn errors_in_sql_end_badly() {
-    let message = fails(run(["sql", "-q", "-c", "SELECT 1", "-c", "SELECT FROM WHERE", "-c", "SELECT 2"]));
+    let message = fails(run([
+        "sql",
+        "-q",
+        "-c",
+        "SELECT 1",
+        "-c",
+        "SELECT FROM WHERE",
+        "-c",
+        "SELECT 2",
+    ]));
     assert!(message.contains("Error"), "{message}");
     let message = fails(run(["sql", "-c", "SELECT * FROM nothing"]));
     assert!(message.contains("nothing"), "{message}");
@@ -139,13 +273,19 @@ fn errors_in_sql_end_badly() {
     let script = folder.path().join("script.sql");
     fs::write(&script, "#!/usr/bin/env -S vcz sql -f\nSELECT 1 AS a;\n-- a comment; not a statement\nSELECT 'x;y' AS b;\n").unwrap();
     let path = script.to_str().unwrap();
-    assert_eq!(ok(run(["sql", "-q", "--format", "csv", "-f", path])), "a\n1\nb\nx;y\n");
+    assert_eq!(
+        ok(run(["sql", "-q", "--format", "csv", "-f", path])),
+        "a\n1\nb\nx;y\n"
+    );
     fs::write(&script, "SELECT 1 AS a;\nSELECT nothing;\nSELECT 2 AS b;\n").unwrap();
     let output = run(["sql", "-q", "--format", "csv", "-f", path]);
     // What was before the error was run, what is after it was not.
     assert_eq!(stdout(&output), "a\n1\n");
     let message = fails(output);
-    assert!(message.contains("script.sql") && message.contains("nothing"), "{message}");
+    assert!(
+        message.contains("script.sql") && message.contains("nothing"),
+        "{message}"
+    );
     let message = fails(run(["sql", "-f", "no/such.sql"]));
     assert!(message.contains("there is no such file"), "{message}");
 }
@@ -154,22 +294,49 @@ fn errors_in_sql_end_badly() {
 fn sql_from_standard_input() {
     let mut command = vcz();
     command.args(["sql", "-q", "--format", "csv", "-f", "/dev/stdin"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"SELECT 1 AS a;\n").unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"SELECT 1 AS a;\n")
+        .unwrap();
     assert_eq!(ok(child.wait_with_output().unwrap()), "a\n1\n");
 }
 
 #[test]
 fn other_formats_print_every_row() {
-    let out = ok(run(["sql", "-q", "-b", "100", "--format", "csv", "-c", "SELECT * FROM range(1, 1001)"]));
+    let out = ok(run([
+        "sql",
+        "-q",
+        "-b",
+        "100",
+        "--format",
+        "csv",
+        "-c",
+        "SELECT * FROM range(1, 1001)",
+    ]));
     assert_eq!(out.lines().count(), 1001);
-    let out = ok(run(["sql", "--maxrows", "5", "-c", "SELECT * FROM range(1, 1001)"]));
+    let out = ok(run([
+        "sql",
+        "--maxrows",
+        "5",
+        "-c",
+        "SELECT * FROM range(1, 1001)",
+    ]));
     assert!(out.contains("First 5 displayed"), "{out}");
 }
 
 #[test]
 fn settings_of_the_session() {
-    let value = |name: &str| format!("SELECT value FROM information_schema.df_settings WHERE name = '{name}'");
+    let value = |name: &str| {
+        format!("SELECT value FROM information_schema.df_settings WHERE name = '{name}'")
+    };
     for (name, expected) in [
         ("datafusion.sql_parser.enable_ident_normalization", "false"),
         ("datafusion.execution.parquet.skip_metadata", "false"),
@@ -177,13 +344,29 @@ fn settings_of_the_session() {
         ("datafusion.execution.batch_size", "77"),
         ("vcz.backend", "auto"),
     ] {
-        let out = ok(run(["sql", "-q", "-b", "77", "--format", "csv", "-c", &value(name)]));
+        let out = ok(run([
+            "sql",
+            "-q",
+            "-b",
+            "77",
+            "--format",
+            "csv",
+            "-c",
+            &value(name),
+        ]));
         assert_eq!(out, format!("value\n{expected}\n"), "{name}");
     }
     let message = fails(run(["sql", "-c", "SET vcz.nonsense = 1"]));
     assert!(message.contains("vcz.backend"), "{message}");
     let sim = fixture("sim.vcz.zip");
-    let message = fails(run(["sql", sim.to_str().unwrap(), "-m", "1000", "-c", "SELECT sfs(call_genotype) FROM sim"]));
+    let message = fails(run([
+        "sql",
+        sim.to_str().unwrap(),
+        "-m",
+        "1000",
+        "-c",
+        "SELECT sfs(call_genotype) FROM sim",
+    ]));
     assert!(message.contains("Resources exhausted"), "{message}");
 }
 
@@ -192,21 +375,46 @@ fn copies_of_counts_survive_parquet() {
     let folder = tempfile::tempdir().unwrap();
     let sim = fixture("sim.vcz.zip");
     let file = folder.path().join("counts.parquet");
-    let export = format!("COPY (SELECT allele_counts(call_genotype) AS ac FROM sim) TO '{}'", file.display());
+    let export = format!(
+        "COPY (SELECT allele_counts(call_genotype) AS ac FROM sim) TO '{}'",
+        file.display()
+    );
     let query = format!("SELECT sfs(ac)[1:2] AS s FROM '{}'", file.display());
-    let out = ok(run(["sql", sim.to_str().unwrap(), "-q", "--format", "json", "-c", &export, "-c", &query]));
+    let out = ok(run([
+        "sql",
+        sim.to_str().unwrap(),
+        "-q",
+        "--format",
+        "json",
+        "-c",
+        &export,
+        "-c",
+        &query,
+    ]));
     assert!(out.contains("[2,1703]"), "{out}");
 }
 
 #[test]
 fn metadata_functions() {
-    let samples = csv("sim.vcz.zip", "SELECT sample_index, sample_id FROM vcz_samples('sim') LIMIT 2");
+    let samples = csv(
+        "sim.vcz.zip",
+        "SELECT sample_index, sample_id FROM vcz_samples('sim') LIMIT 2",
+    );
     assert_eq!(samples, "sample_index,sample_id\n0,s00\n1,s01\n");
-    let lists = csv("sim.vcz.zip", "SELECT sum(array_length(populations)) AS memberships FROM vcz_samples('sim')");
+    let lists = csv(
+        "sim.vcz.zip",
+        "SELECT sum(array_length(populations)) AS memberships FROM vcz_samples('sim')",
+    );
     assert_eq!(lists, "memberships\n0\n");
-    let contigs = csv("sim.vcz.zip", "SELECT variants, contig FROM vcz_contigs('sim') ORDER BY contig");
+    let contigs = csv(
+        "sim.vcz.zip",
+        "SELECT variants, contig FROM vcz_contigs('sim') ORDER BY contig",
+    );
     assert_eq!(contigs, "variants,contig\n4389,chr1\n3013,chr2\n");
-    let length = csv("sim.vcz.zip", "SELECT sum(length) AS bases FROM vcz_contigs('sim')");
+    let length = csv(
+        "sim.vcz.zip",
+        "SELECT sum(length) AS bases FROM vcz_contigs('sim')",
+    );
     assert_eq!(length, "bases\n575000\n");
     let array = csv(
         "sim.vcz.zip",
@@ -214,10 +422,19 @@ fn metadata_functions() {
          backend, reason FROM vcz_arrays('sim') WHERE name = 'call_genotype'",
     );
     let rows: Vec<&str> = array.lines().collect();
-    assert_eq!(rows[1], "int8,7402,1000,variants,444120,true,host,this build has no GPU engine");
-    assert_eq!(csv("sim.vcz.zip", "SELECT count(*) AS n FROM vcz_arrays('sim')"), "n\n18\n");
+    assert_eq!(
+        rows[1],
+        "int8,7402,1000,variants,444120,true,host,this build has no GPU engine"
+    );
+    assert_eq!(
+        csv("sim.vcz.zip", "SELECT count(*) AS n FROM vcz_arrays('sim')"),
+        "n\n18\n"
+    );
     // No index: the contigs' variants are unknown before the positions were read.
-    let unknown = csv("chunks_differ.vcz.zip", "SELECT DISTINCT variants IS NULL AS unknown FROM vcz_contigs('chunks_differ')");
+    let unknown = csv(
+        "chunks_differ.vcz.zip",
+        "SELECT DISTINCT variants IS NULL AS unknown FROM vcz_contigs('chunks_differ')",
+    );
     assert_eq!(unknown, "unknown\ntrue\n");
 }
 
@@ -227,11 +444,17 @@ fn metadata_functions_refuse() {
     let refused = |sql: &str| fails(run(["sql", sim.to_str().unwrap(), "-c", sql]));
     for (sql, expected) in [
         ("SELECT * FROM vcz_samples('nothing')", "no table 'nothing'"),
-        ("CREATE VIEW v AS SELECT 1 AS a; SELECT * FROM vcz_samples('v')", "'v' is not a VCZ table"),
+        (
+            "CREATE VIEW v AS SELECT 1 AS a; SELECT * FROM vcz_samples('v')",
+            "'v' is not a VCZ table",
+        ),
         ("SELECT * FROM vcz_samples()", "argument 1 must be"),
         ("SELECT * FROM vcz_samples(7)", "argument 1 must be"),
         ("SELECT * FROM vcz_samples(NULL)", "found NULL"),
-        ("SELECT * FROM vcz_samples('sim', 'sim')", "takes one argument"),
+        (
+            "SELECT * FROM vcz_samples('sim', 'sim')",
+            "takes one argument",
+        ),
     ] {
         let message = refused(sql);
         assert!(message.contains(expected), "{sql}\n{message}");
@@ -241,27 +464,64 @@ fn metadata_functions_refuse() {
 #[test]
 fn names_in_metadata_functions() {
     let sim = fixture("sim.vcz.zip");
-    let count = |sql: &str| ok(run(["sql", sim.to_str().unwrap(), "-q", "--format", "csv", "-c", sql]));
-    for name in ["'sim'", "'\"sim\"'", "'public.sim'", "'datafusion.public.sim'", "\"sim\"", "sim"] {
-        assert_eq!(count(&format!("SELECT count(*) AS n FROM vcz_samples({name})")), "n\n30\n", "{name}");
+    let count = |sql: &str| {
+        ok(run([
+            "sql",
+            sim.to_str().unwrap(),
+            "-q",
+            "--format",
+            "csv",
+            "-c",
+            sql,
+        ]))
+    };
+    for name in [
+        "'sim'",
+        "'\"sim\"'",
+        "'public.sim'",
+        "'datafusion.public.sim'",
+        "\"sim\"",
+        "sim",
+    ] {
+        assert_eq!(
+            count(&format!("SELECT count(*) AS n FROM vcz_samples({name})")),
+            "n\n30\n",
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn inspect_as_json() {
     let (sim, tsv) = (fixture("sim.v3.vcz.zip"), fixture("sim.populations.tsv"));
-    let args = ["inspect", sim.to_str().unwrap(), "--format", "json", "--populations", tsv.to_str().unwrap()];
+    let args = [
+        "inspect",
+        sim.to_str().unwrap(),
+        "--format",
+        "json",
+        "--populations",
+        tsv.to_str().unwrap(),
+    ];
     let report: Value = serde_json::from_str(&ok(run(args))).unwrap();
     assert_eq!(report["location"], sim.to_str().unwrap());
-    assert_eq!((&report["zarr_format"], &report["variants"]), (&Value::from(3), &Value::from(7402)));
-    assert_eq!((&report["samples"], &report["ploidy"]), (&Value::from(30), &Value::from(2)));
+    assert_eq!(
+        (&report["zarr_format"], &report["variants"]),
+        (&Value::from(3), &Value::from(7402))
+    );
+    assert_eq!(
+        (&report["samples"], &report["ploidy"]),
+        (&Value::from(30), &Value::from(2))
+    );
     assert!(report["source"].as_str().unwrap().starts_with("bio2zarr"));
     assert_eq!(report["contigs"][0]["name"], "chr1");
     assert_eq!(report["contigs"][1]["variants"], 3013);
     assert_eq!(report["populations"][0]["copies"], 32);
     assert_eq!(report["sample_ids"].as_array().unwrap().len(), 30);
     let arrays = report["arrays"].as_array().unwrap();
-    let genotypes = arrays.iter().find(|array| array["name"] == "call_genotype").unwrap();
+    let genotypes = arrays
+        .iter()
+        .find(|array| array["name"] == "call_genotype")
+        .unwrap();
     assert_eq!(genotypes["shape"], serde_json::json!([7402, 30, 2]));
     assert_eq!(genotypes["decoded_bytes"], 444_120);
     assert_eq!(genotypes["backend"], "host");
@@ -274,17 +534,33 @@ fn inspect_as_json() {
 #[test]
 fn inspect_for_people() {
     let text = ok(run(["inspect", fixture("sim.vcz.zip").to_str().unwrap()]));
-    for expected in ["7402", "chr2", "call_genotype", "variants × samples × ploidy", "blosc(", "this build has no GPU engine"] {
+    for expected in [
+        "7402",
+        "chr2",
+        "call_genotype",
+        "variants × samples × ploidy",
+        "blosc(",
+        "this build has no GPU engine",
+    ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
-    let text = ok(run(["inspect", fixture("bad/unknown_codec_v2.vcz.zip").to_str().unwrap()]));
-    assert!(text.contains("Not readable") && text.contains("none"), "{text}");
+    let text = ok(run([
+        "inspect",
+        fixture("bad/unknown_codec_v2.vcz.zip").to_str().unwrap(),
+    ]));
+    assert!(
+        text.contains("Not readable") && text.contains("none"),
+        "{text}"
+    );
 }
 
 #[test]
 fn inspect_refuses() {
     let message = fails(run(["inspect", "no/such.vcz"]));
-    assert!(message.contains("there is no store 'no/such.vcz'"), "{message}");
+    assert!(
+        message.contains("there is no store 'no/such.vcz'"),
+        "{message}"
+    );
     let folder = tempfile::tempdir().unwrap();
     let message = fails(run(["inspect", folder.path().to_str().unwrap()]));
     assert!(message.contains("is not a VCZ store"), "{message}");

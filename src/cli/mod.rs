@@ -69,7 +69,10 @@ pub fn main() -> ExitCode {
 /// otherwise.
 fn start_log(default: &str) {
     let filter = env_logger::Env::default().default_filter_or(default);
-    env_logger::Builder::from_env(filter).format_timestamp(None).format_target(false).init();
+    env_logger::Builder::from_env(filter)
+        .format_timestamp(None)
+        .format_target(false)
+        .init();
 }
 
 /// An error as people read it: ours without DataFusion's wrapping, its own without a backtrace.
@@ -96,7 +99,10 @@ mod tests {
 
     #[test]
     fn stores_and_commands() {
-        let Command::Sql(args) = parse("vcz sql a.vcz b.vcz.zip -c one -c two --populations p.tsv -q -m 300M").unwrap().command
+        let Command::Sql(args) =
+            parse("vcz sql a.vcz b.vcz.zip -c one -c two --populations p.tsv -q -m 300M")
+                .unwrap()
+                .command
         else {
             panic!("not sql");
         };
@@ -105,7 +111,9 @@ mod tests {
         assert_eq!(args.populations.as_deref(), Some("p.tsv"));
         assert_eq!(args.session.memory_limit, Some(300 << 20));
         // A store may follow a command: each -c takes one.
-        let Command::Sql(args) = parse("vcz sql -c one a.vcz").unwrap().command else { panic!("not sql") };
+        let Command::Sql(args) = parse("vcz sql -c one a.vcz").unwrap().command else {
+            panic!("not sql")
+        };
         assert_eq!((args.stores.len(), args.command.len()), (1, 1));
     }
 

@@ -28,7 +28,9 @@ pub fn start() {
         return;
     }
     // Without the thread there is no bar, and nothing else is lost.
-    let _ = thread::Builder::new().name("vcz-progress".to_string()).spawn(watch);
+    let _ = thread::Builder::new()
+        .name("vcz-progress".to_string())
+        .spawn(watch);
 }
 
 fn watch() {
@@ -55,7 +57,8 @@ fn draw(since: Instant) {
     }
     let bar = bar.get_or_insert_with(|| {
         let bar = ProgressBar::with_draw_target(Some(now.total), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.with_style(style).with_position(now.done)
     });
     bar.set_length(now.total);
@@ -85,9 +88,17 @@ mod tests {
 
     #[test]
     fn time_left() {
-        let progress = |done| progress::Progress { running: 1, done, total: 400, epoch: 1 };
+        let progress = |done| progress::Progress {
+            running: 1,
+            done,
+            total: 400,
+            epoch: 1,
+        };
         assert_eq!(times(progress(0), Duration::from_secs(9)), "9 s");
-        assert_eq!(times(progress(100), Duration::from_secs(10)), "10 s, about 30 s left");
+        assert_eq!(
+            times(progress(100), Duration::from_secs(10)),
+            "10 s, about 30 s left"
+        );
         assert_eq!(times(progress(400), Duration::from_secs(40)), "40 s");
         assert_eq!(times(progress(500), Duration::from_secs(40)), "40 s");
     }

@@ -22,13 +22,25 @@ pub fn table_name(location: &str) -> Result<String, String> {
         None => location,
     };
     let trimmed = path.trim_end_matches(['/', std::path::MAIN_SEPARATOR]);
-    let mut file = trimmed.rsplit(['/', std::path::MAIN_SEPARATOR]).next().unwrap_or(trimmed).to_string();
+    let mut file = trimmed
+        .rsplit(['/', std::path::MAIN_SEPARATOR])
+        .next()
+        .unwrap_or(trimmed)
+        .to_string();
     if !is_url(location) && matches!(file.as_str(), "" | "." | "..") {
         let whole = Path::new(location).canonicalize().ok();
-        file = whole.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("").to_string();
+        file = whole
+            .as_deref()
+            .and_then(Path::file_name)
+            .and_then(|name| name.to_str())
+            .unwrap_or("")
+            .to_string();
     }
     let lower = file.to_ascii_lowercase();
-    let ending = ENDINGS.iter().find(|ending| lower.ends_with(**ending)).map_or(0, |ending| ending.len());
+    let ending = ENDINGS
+        .iter()
+        .find(|ending| lower.ends_with(**ending))
+        .map_or(0, |ending| ending.len());
     file.truncate(file.len() - ending);
     if file.is_empty() {
         return Err(format!(
@@ -50,7 +62,11 @@ pub fn table_names(locations: &[String]) -> Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::with_capacity(locations.len());
     for location in locations {
         let name = table_name(location)?;
-        if let Some((_, other)) = names.iter().zip(locations).find(|(known, _)| **known == name) {
+        if let Some((_, other)) = names
+            .iter()
+            .zip(locations)
+            .find(|(known, _)| **known == name)
+        {
             return Err(format!(
                 "'{other}' and '{location}' would both be the table \"{name}\"; give one of them in SQL instead: \
                  CREATE EXTERNAL TABLE other_name STORED AS VCZ LOCATION '{location}'"
@@ -80,7 +96,11 @@ pub async fn register(
         }
     }
     // Through the CLI's own CREATE EXTERNAL TABLE, which makes object stores for URLs.
-    let mut sql = format!("CREATE EXTERNAL TABLE {} STORED AS VCZ LOCATION {}", quoted(name), literal(location));
+    let mut sql = format!(
+        "CREATE EXTERNAL TABLE {} STORED AS VCZ LOCATION {}",
+        quoted(name),
+        literal(location)
+    );
     if let Some(populations) = populations {
         sql += &format!(" OPTIONS ('vcz.populations' {})", literal(populations));
     }
@@ -91,7 +111,9 @@ pub async fn register(
         color: false,
         instrumented_registry: environment.stores.clone(),
     };
-    exec_from_commands(&environment.ctx, vec![sql], &silent).await.map_err(|error| describe(&error))
+    exec_from_commands(&environment.ctx, vec![sql], &silent)
+        .await
+        .map_err(|error| describe(&error))
 }
 
 /// An identifier as SQL takes it whatever is in it.
@@ -130,10 +152,15 @@ mod tests {
 
     #[test]
     fn clashes() {
-        let names = |locations: &[&str]| table_names(&locations.iter().map(|l| l.to_string()).collect::<Vec<_>>());
+        let names = |locations: &[&str]| {
+            table_names(&locations.iter().map(|l| l.to_string()).collect::<Vec<_>>())
+        };
         assert_eq!(names(&["a.vcz", "b.vcz"]).unwrap(), ["a", "b"]);
         let clash = names(&["x/a.vcz", "b.vcz", "y/a.vcz.zip"]).unwrap_err();
-        assert!(clash.contains("x/a.vcz") && clash.contains("y/a.vcz.zip") && clash.contains("\"a\""), "{clash}");
+        assert!(
+            clash.contains("x/a.vcz") && clash.contains("y/a.vcz.zip") && clash.contains("\"a\""),
+            "{clash}"
+        );
     }
 
     #[test]
