@@ -1,6 +1,7 @@
 //! [`Dataset`]: an opened store with everything that planning needs decoded once: columns and codec chains, sample,
 //! contig and filter names, and the zones. Shared by all scans of a table.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
@@ -11,6 +12,7 @@ use super::arrow_column::{Names, integers};
 use super::dense::{Dense, assemble, chunk_index, trailing_chunks};
 use super::options::RegionIndexMode;
 use super::schema::{ColumnKind, ColumnSpec, columns};
+use super::sites::visit_sites;
 use super::zones::Zones;
 use crate::codec::{CodecChain, Scratch};
 use crate::error::{Result, VczError};
@@ -158,14 +160,13 @@ impl Dataset {
                 .iter()
                 .for_each(|zone| see(zone.contig, zone.max)),
             None => {
-                if let Some((contigs, positions)) = self.read_sites().await? {
-                    let contigs = contigs
-                        .iter()
-                        .map(|&contig| usize::try_from(contig).unwrap_or(usize::MAX));
-                    contigs
-                        .zip(positions)
-                        .for_each(|(contig, position)| see(contig, position));
-                }
+                visit_sites(self, |_, contigs, positions| {
+                    for (&contig, &position) in contigs.iter().zip(positions) {
+                        see(usize::try_from(contig).unwrap_or(usize::MAX), position);
+                    }
+                    ControlFlow::Continue(())
+                })
+                .await?;
             }
         }
         let lengths = self.contig_lengths();
@@ -252,65 +253,25 @@ impl Dataset {
 
     /// Works out the zones from `variant_contig` and `variant_position`.
     async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
-        let Some((contigs, positions)) = self.read_sites().await? else {
-            return Ok(None);
-        };
-        let position = self
-            .columns
-            .iter()
-            .find(|column| column.kind == ColumnKind::Position);
-        let chunk = position.map_or(1, |column| {
-            usize::try_from(column.array.chunks[0])
-                .unwrap_or(usize::MAX)
-                .max(1)
-        });
         let mut zones = Vec::new();
-        for (at, (contigs, positions)) in contigs
-            .chunks(chunk)
-            .zip(positions.chunks(chunk))
-            .enumerate()
-        {
-            let found = Zones::of_rows((at * chunk) as u64, contigs, positions);
-            if found.len() > MAX_ZONES_PER_CHUNK {
-                return Ok(None);
-            }
+        let mut useful = true;
+        visit_sites(self, |first, contigs, positions| {
+            let found = Zones::of_rows(first, contigs, positions);
+            useful = found.len() <= MAX_ZONES_PER_CHUNK;
             zones.extend(found);
-        }
-        Ok(Some(Arc::new(Zones {
-            zones,
-            from_index: false,
-        })))
-    }
-
-    /// All contig indices and positions.
-    async fn read_sites(&self) -> Result<Option<(Vec<i64>, Vec<i64>)>> {
-        let find = |kind| self.columns.iter().position(|column| column.kind == kind);
-        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position))
-        else {
-            return Ok(None);
-        };
-        Ok(Some((
-            self.read_site_integers(contig).await?,
-            self.read_site_integers(position).await?,
-        )))
-    }
-
-    async fn read_site_integers(&self, column: usize) -> Result<Vec<i64>> {
-        let array = &self.columns[column].array;
-        let chain = self.chain(column)?;
-        let mut scratch = Scratch::default();
-        let mut all = Vec::new();
-        for chunk in 0..array.grid_shape()[0] {
-            let bytes = self.store.chunk(array, &[chunk]).await?;
-            let dense = assemble(array, chain, chunk, &[(vec![], bytes)], &mut scratch)
-                .map_err(|(index, reason)| self.chunk_error(array, &index, reason))?;
-            let rows = array.chunk_extent(&[chunk])[0] as usize;
-            if let Dense::Fixed(buffer) = dense {
-                let values = integers(&array.element, &buffer, 0..rows);
-                all.extend(values.map_err(|reason| self.chunk_error(array, &[chunk], reason))?);
+            if useful {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
             }
-        }
-        Ok(all)
+        })
+        .await?;
+        Ok((useful && !zones.is_empty()).then(|| {
+            Arc::new(Zones {
+                zones,
+                from_index: false,
+            })
+        }))
     }
 }
 

@@ -39,6 +39,8 @@ fn to_json(value: &ScalarValue) -> Value {
         ScalarValue::Int64(Some(number)) => json!(number),
         ScalarValue::Int32(Some(number)) => json!(number),
         ScalarValue::UInt64(Some(number)) => json!(number),
+        // What DataFusion makes of a sum of unsigned integers.
+        ScalarValue::Decimal128(Some(number), _, 0) => json!(i64::try_from(*number).unwrap()),
         ScalarValue::Float64(Some(number)) => {
             assert!(number.is_finite(), "{number}");
             json!(number)

@@ -36,7 +36,7 @@ fn code_only(source: &str) -> String {
             block_comment(rest)
         } else if rest[0] == '"' {
             string(rest)
-        } else if rest[0] == 'r' && !after_name || rest.starts_with(&['b', 'r']) && !after_name {
+        } else if !after_name && (rest[0] == 'r' || rest.starts_with(&['b', 'r'])) {
             raw_string(rest)
         } else if rest[0] == '\'' {
             character(rest)
