@@ -1,5 +1,6 @@
 //! Integration tests, in one binary because each one links DataFusion.
 
+mod bad_input;
 mod common;
 mod golden;
 mod laws;
