@@ -396,13 +396,16 @@ fn copies_of_counts_survive_parquet() {
 
 #[test]
 fn metadata_functions() {
-    let samples = csv("sim.vcz.zip", "SELECT * FROM vcz_samples('sim') LIMIT 2");
-    assert_eq!(
-        samples.lines().next(),
-        Some("sample_id,sample_index,populations")
+    let samples = csv(
+        "sim.vcz.zip",
+        "SELECT sample_index, sample_id FROM vcz_samples('sim') LIMIT 2",
     );
-    assert_eq!(samples.lines().count(), 3);
-    assert!(samples.contains("\ns00,0,"), "{samples}");
+    assert_eq!(samples, "sample_index,sample_id\n0,s00\n1,s01\n");
+    let lists = csv(
+        "sim.vcz.zip",
+        "SELECT sum(array_length(populations)) AS memberships FROM vcz_samples('sim')",
+    );
+    assert_eq!(lists, "memberships\n0\n");
     let contigs = csv(
         "sim.vcz.zip",
         "SELECT variants, contig FROM vcz_contigs('sim') ORDER BY contig",

@@ -38,7 +38,11 @@ enum Command {
 /// nothing asynchronous is compiled twice.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log();
+    start_log(match &cli.command {
+        Command::Sql(_) => "error,datafusion_vcz=warn",
+        // It prints the store's warnings itself.
+        Command::Inspect(_) => "error",
+    });
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -61,9 +65,10 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Messages go to standard error; what is odd about a store is shown unless `RUST_LOG` says otherwise.
-fn start_log() {
-    let filter = env_logger::Env::default().default_filter_or("error,datafusion_vcz=warn");
+/// Messages go to standard error: those of `default`, which include what is odd about a store, unless `RUST_LOG` says
+/// otherwise.
+fn start_log(default: &str) {
+    let filter = env_logger::Env::default().default_filter_or(default);
     env_logger::Builder::from_env(filter)
         .format_timestamp(None)
         .format_target(false)

@@ -17,8 +17,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// Scans that take less than this show no bar.
 const DELAY: Duration = Duration::from_secs(1);
 
-const TEMPLATE: &str =
-    "{bar:40} {percent:>3}%  {human_pos} of {human_len} variants  {elapsed}, {eta} left";
+const TEMPLATE: &str = "{bar:40} {percent:>3}%  {human_pos} of {human_len} variants  {msg}";
 
 /// The bar that is on the screen, if there is one.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -60,15 +59,52 @@ fn draw(since: Instant) {
         let bar = ProgressBar::with_draw_target(Some(now.total), ProgressDrawTarget::stderr());
         let style =
             ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.with_style(style).with_elapsed(since.elapsed())
+        bar.with_style(style).with_position(now.done)
     });
     bar.set_length(now.total);
     bar.set_position(now.done.min(now.total));
-    bar.tick();
+    bar.set_message(times(now, since.elapsed()));
+}
+
+/// The time that has passed, and the time that is left if the rest goes as what is done: `12 s, about 30 s left`.
+fn times(now: progress::Progress, passed: Duration) -> String {
+    let passed = passed.as_secs_f64();
+    if now.done == 0 || now.done >= now.total {
+        return format!("{passed:.0} s");
+    }
+    let left = passed * (now.total - now.done) as f64 / now.done as f64;
+    format!("{passed:.0} s, about {left:.0} s left")
 }
 
 fn clear() {
     if let Some(bar) = BAR.lock().take() {
         bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_left() {
+        let progress = |done| progress::Progress {
+            running: 1,
+            done,
+            total: 400,
+            epoch: 1,
+        };
+        assert_eq!(times(progress(0), Duration::from_secs(9)), "9 s");
+        assert_eq!(
+            times(progress(100), Duration::from_secs(10)),
+            "10 s, about 30 s left"
+        );
+        assert_eq!(times(progress(400), Duration::from_secs(40)), "40 s");
+        assert_eq!(times(progress(500), Duration::from_secs(40)), "40 s");
+    }
+
+    #[test]
+    fn the_template_is_valid() {
+        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
     }
 }

@@ -17,12 +17,11 @@ const ENDINGS: [&str; 3] = [".vcz.zip", ".vcz", ".zip"];
 /// # Errors
 /// A message if nothing is left.
 pub fn table_name(location: &str) -> Result<String, String> {
-    let trimmed = if is_url(location) {
-        location.split(['?', '#']).next().unwrap_or(location)
-    } else {
-        location
+    let path = match location.split_once("://") {
+        Some((_, rest)) => rest.split(['?', '#']).next().unwrap_or(rest),
+        None => location,
     };
-    let trimmed = trimmed.trim_end_matches(['/', std::path::MAIN_SEPARATOR]);
+    let trimmed = path.trim_end_matches(['/', std::path::MAIN_SEPARATOR]);
     let mut file = trimmed
         .rsplit(['/', std::path::MAIN_SEPARATOR])
         .next()
@@ -43,7 +42,7 @@ pub fn table_name(location: &str) -> Result<String, String> {
         .find(|ending| lower.ends_with(**ending))
         .map_or(0, |ending| ending.len());
     file.truncate(file.len() - ending);
-    if file.is_empty() || (is_url(location) && trimmed.ends_with("://")) {
+    if file.is_empty() {
         return Err(format!(
             "'{location}' has no name to call a table after; use CREATE EXTERNAL TABLE name STORED AS VCZ LOCATION '{location}'"
         ));

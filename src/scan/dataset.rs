@@ -1,6 +1,7 @@
 //! [`Dataset`]: an opened store with everything that planning needs decoded once: columns and codec chains, sample,
 //! contig and filter names, and the zones. Shared by all scans of a table.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
@@ -11,6 +12,7 @@ use super::arrow_column::{Names, integers};
 use super::dense::{Dense, assemble, chunk_index, trailing_chunks};
 use super::options::RegionIndexMode;
 use super::schema::{ColumnKind, ColumnSpec, columns};
+use super::sites::visit_sites;
 use super::zones::Zones;
 use crate::codec::{CodecChain, Scratch};
 use crate::error::{Result, VczError};
@@ -158,16 +160,13 @@ impl Dataset {
                 .iter()
                 .for_each(|zone| see(zone.contig, zone.max)),
             None => {
-                let each = |_: u64, contigs: &[i64], positions: &[i64]| {
-                    let contigs = contigs
-                        .iter()
-                        .map(|&contig| usize::try_from(contig).unwrap_or(usize::MAX));
-                    contigs
-                        .zip(positions)
-                        .for_each(|(contig, &position)| see(contig, position));
-                    true
-                };
-                self.each_site_chunk(each).await?;
+                visit_sites(self, |_, contigs, positions| {
+                    for (&contig, &position) in contigs.iter().zip(positions) {
+                        see(usize::try_from(contig).unwrap_or(usize::MAX), position);
+                    }
+                    ControlFlow::Continue(())
+                })
+                .await?;
             }
         }
         let lengths = self.contig_lengths();
@@ -256,70 +255,23 @@ impl Dataset {
     async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
         let mut zones = Vec::new();
         let mut useful = true;
-        let see = |first: u64, contigs: &[i64], positions: &[i64]| {
+        visit_sites(self, |first, contigs, positions| {
             let found = Zones::of_rows(first, contigs, positions);
             useful = found.len() <= MAX_ZONES_PER_CHUNK;
             zones.extend(found);
-            useful
-        };
-        let there = self.each_site_chunk(see).await?;
-        Ok((there && useful).then(|| {
+            if useful {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })
+        .await?;
+        Ok((useful && !zones.is_empty()).then(|| {
             Arc::new(Zones {
                 zones,
                 from_index: false,
             })
         }))
-    }
-
-    /// Gives `see` the first variant, contig indices and positions of each chunk of positions, until it returns false. No
-    /// more than a chunk of each array is held. False where the store lacks one of the arrays.
-    async fn each_site_chunk(
-        &self,
-        mut see: impl FnMut(u64, &[i64], &[i64]) -> bool + Send,
-    ) -> Result<bool> {
-        let find = |kind| self.columns.iter().position(|column| column.kind == kind);
-        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position))
-        else {
-            return Ok(false);
-        };
-        let chunks = |column: usize| self.columns[column].array.grid_shape()[0];
-        let mut scratch = Scratch::default();
-        let (mut contigs, mut used, mut next, mut first) = (Vec::new(), 0, 0, 0);
-        for chunk in 0..chunks(position) {
-            let positions = self.read_site_chunk(position, chunk, &mut scratch).await?;
-            while contigs.len() - used < positions.len() && next < chunks(contig) {
-                contigs.drain(..used);
-                used = 0;
-                contigs.extend(self.read_site_chunk(contig, next, &mut scratch).await?);
-                next += 1;
-            }
-            let rows = positions.len().min(contigs.len() - used);
-            if !see(first, &contigs[used..used + rows], &positions[..rows]) {
-                break;
-            }
-            used += rows;
-            first += rows as u64;
-        }
-        Ok(true)
-    }
-
-    async fn read_site_chunk(
-        &self,
-        column: usize,
-        chunk: u64,
-        scratch: &mut Scratch,
-    ) -> Result<Vec<i64>> {
-        let array = &self.columns[column].array;
-        let chain = self.chain(column)?;
-        let bytes = self.store.chunk(array, &[chunk]).await?;
-        let dense = assemble(array, chain, chunk, &[(vec![], bytes)], scratch)
-            .map_err(|(index, reason)| self.chunk_error(array, &index, reason))?;
-        let rows = array.chunk_extent(&[chunk])[0] as usize;
-        match dense {
-            Dense::Fixed(buffer) => integers(&array.element, &buffer, 0..rows)
-                .map_err(|reason| self.chunk_error(array, &[chunk], reason)),
-            Dense::Strings(_) => Err(self.array_error(array, "expected integers, found strings".to_string())),
-        }
     }
 }
 

@@ -17,6 +17,9 @@ use crate::store::ArrayMeta;
 /// Requests in flight for one variant chunk.
 const CONCURRENT_PARTS: usize = 8;
 
+/// The reading of one variant chunk.
+type ReadTask = SpawnedTask<Result<Vec<EncodedPart>, VczError>>;
+
 /// Reads the wanted parts of an array's variant chunks, in ascending order, a few ahead.
 pub struct ChunkFetcher {
     dataset: Arc<Dataset>,
@@ -24,7 +27,7 @@ pub struct ChunkFetcher {
     parts: Arc<Vec<Vec<u64>>>,
     /// Variant chunks that will be asked for, ascending; some may be skipped.
     upcoming: VecDeque<u64>,
-    pending: VecDeque<(u64, SpawnedTask<Result<Vec<EncodedPart>, VczError>>)>,
+    pending: VecDeque<(u64, ReadTask)>,
     depth: usize,
     metrics: ScanMetrics,
 }

@@ -33,6 +33,7 @@ mod reader;
 pub mod report;
 mod schema;
 mod site_filter;
+mod sites;
 mod source;
 mod stream;
 mod table;

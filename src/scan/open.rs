@@ -1,7 +1,7 @@
 //! From a location to a table: local paths and URLs of any object store the session knows, and the small files beside
 //! stores (populations, masks).
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -66,11 +66,29 @@ pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
 }
 
 fn file_url(path: &Path) -> Result<Url> {
-    let absolute = std::path::absolute(path)?;
+    // What is not there is reported by whoever opens it, so only its dots are taken out here.
+    let absolute = match std::fs::canonicalize(path) {
+        Ok(found) => found,
+        Err(_) => without_dots(&std::path::absolute(path)?),
+    };
     match Url::from_file_path(&absolute) {
         Ok(url) => Ok(url),
         Err(()) => plan_err!("'{}' is not a path that can be opened", path.display()),
     }
+}
+
+/// An absolute path without `..`, by its text alone.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            other => clean.push(other),
+        }
+    }
+    clean
 }
 
 /// Reads a small file beside a store.
@@ -104,7 +122,7 @@ pub async fn open_table(
     let place = locate(state, location)?;
     let store = Store::open(place.objects, place.path, location.to_string(), place.local).await?;
     for warning in store.warnings() {
-        log::warn!("{warning}");
+        log::warn!("store '{location}': {warning}");
     }
     let populations = match &options.populations {
         Some(file) => Some((file.as_str(), read_file(state, file).await?)),

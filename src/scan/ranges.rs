@@ -75,6 +75,10 @@ pub fn split(ranges: &[Range<u64>], parts: usize, boundary: u64) -> Vec<Vec<Rang
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::single_range_in_vec_init,
+    reason = "lists of ranges are what is tested"
+)]
 mod tests {
     use super::*;
 

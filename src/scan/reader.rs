@@ -147,7 +147,9 @@ impl ColumnReader {
         let values = integers(&spec.array.element, buffer, 0..rows)?;
         let borne_out = match spec.kind {
             // Indices that name no contig have an error of their own.
-            ColumnKind::Contig => zones.check_contigs(first, &values, self.dataset.names().contigs.len()),
+            ColumnKind::Contig => {
+                zones.check_contigs(first, &values, self.dataset.names().contigs.len())
+            }
             _ => zones.check_positions(first, &values),
         };
         borne_out.map_err(|reason| {

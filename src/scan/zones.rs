@@ -91,7 +91,9 @@ impl Zones {
     ) -> impl Iterator<Item = (&'a Zone, u64, &'a [i64])> {
         let end = first.saturating_add(values.len() as u64);
         let at = self.zones.partition_point(|zone| zone.rows.end <= first);
-        let inside = self.zones[at..].iter().take_while(move |zone| zone.rows.start < end);
+        let inside = self.zones[at..]
+            .iter()
+            .take_while(move |zone| zone.rows.start < end);
         inside.map(move |zone| {
             let rows = zone.rows.start.max(first)..zone.rows.end.min(end);
             let part = &values[(rows.start - first) as usize..(rows.end - first) as usize];
@@ -103,7 +105,11 @@ impl Zones {
     ///
     /// # Errors
     /// The reason, which names a variant that is otherwise.
-    pub fn check_positions(&self, first: u64, positions: &[i64]) -> std::result::Result<(), String> {
+    pub fn check_positions(
+        &self,
+        first: u64,
+        positions: &[i64],
+    ) -> std::result::Result<(), String> {
         for (zone, start, part) in self.parts(first, positions) {
             if let Some(at) = part.windows(2).position(|pair| pair[1] < pair[0]) {
                 let variant = start + at as u64 + 1;
@@ -119,8 +125,16 @@ impl Zones {
             };
             let end = start + part.len() as u64;
             // Statistics take the bounds of whole zones for exact.
-            let low_fits = if start == zone.rows.start { low == zone.min } else { low >= zone.min };
-            let high_fits = if end == zone.rows.end { high == zone.max } else { high <= zone.max };
+            let low_fits = if start == zone.rows.start {
+                low == zone.min
+            } else {
+                low >= zone.min
+            };
+            let high_fits = if end == zone.rows.end {
+                high == zone.max
+            } else {
+                high <= zone.max
+            };
             if !low_fits || !high_fits {
                 return Err(format!(
                     "variants {start} to {} are at positions {low} to {high}, but region_index says {} to {}",
@@ -138,9 +152,16 @@ impl Zones {
     ///
     /// # Errors
     /// The reason, which names a variant that is otherwise.
-    pub fn check_contigs(&self, first: u64, contigs: &[i64], n_contigs: usize) -> std::result::Result<(), String> {
+    pub fn check_contigs(
+        &self,
+        first: u64,
+        contigs: &[i64],
+        n_contigs: usize,
+    ) -> std::result::Result<(), String> {
         for (zone, start, part) in self.parts(first, contigs) {
-            let other = |contig: &i64| usize::try_from(*contig).is_ok_and(|at| at != zone.contig && at < n_contigs);
+            let other = |contig: &i64| {
+                usize::try_from(*contig).is_ok_and(|at| at != zone.contig && at < n_contigs)
+            };
             if let Some(at) = part.iter().position(other) {
                 return Err(format!(
                     "variant {} is on contig {}, but region_index says {}",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -215,6 +215,6 @@ async fn run(subquery: &Subquery, session: &dyn Session) -> Result<ScalarValue> 
     }
     match batches.iter().find(|batch| batch.num_rows() == 1) {
         Some(batch) => ScalarValue::try_from_array(batch.column(0), 0),
-        None => ScalarValue::try_from(&data_type).map_err(DataFusionError::from),
+        None => ScalarValue::try_from(&data_type),
     }
 }

@@ -19,7 +19,9 @@ pub fn shared_data() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    eprintln!("NOT RUN: the real stores of ../shared/data are not here; only the fixtures are tested");
+    eprintln!(
+        "NOT RUN: the real stores of ../shared/data are not here; only the fixtures are tested"
+    );
     None
 }
 
@@ -39,15 +41,23 @@ pub fn plain_session() -> SessionContext {
 
 /// Registers the store at `path` as `table`, with the populations file at `populations`.
 pub async fn create(ctx: &SessionContext, table: &str, path: &Path, populations: Option<&Path>) {
-    let options = populations.map_or(String::new(), |file| format!("OPTIONS ('vcz.populations' '{}')", file.display()));
-    let sql = format!("CREATE EXTERNAL TABLE \"{table}\" STORED AS VCZ LOCATION '{}' {options}", path.display());
+    let options = populations.map_or(String::new(), |file| {
+        format!("OPTIONS ('vcz.populations' '{}')", file.display())
+    });
+    let sql = format!(
+        "CREATE EXTERNAL TABLE \"{table}\" STORED AS VCZ LOCATION '{}' {options}",
+        path.display()
+    );
     run(ctx, &sql).await;
 }
 
 /// Runs a query that must succeed.
 pub async fn run(ctx: &SessionContext, sql: &str) -> Vec<RecordBatch> {
     match ctx.sql(sql).await {
-        Ok(frame) => frame.collect().await.unwrap_or_else(|error| panic!("{sql}\n{error}")),
+        Ok(frame) => frame
+            .collect()
+            .await
+            .unwrap_or_else(|error| panic!("{sql}\n{error}")),
         Err(error) => panic!("{sql}\n{error}"),
     }
 }
@@ -70,7 +80,11 @@ pub async fn row(ctx: &SessionContext, sql: &str) -> Vec<ScalarValue> {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, 1, "expected one row from: {sql}");
     let batch = batches.iter().find(|batch| batch.num_rows() == 1).unwrap();
-    batch.columns().iter().map(|column: &ArrayRef| ScalarValue::try_from_array(column, 0).unwrap()).collect()
+    batch
+        .columns()
+        .iter()
+        .map(|column: &ArrayRef| ScalarValue::try_from_array(column, 0).unwrap())
+        .collect()
 }
 
 /// A folder for this run of the tests, removed by the operating system's cleaning, not by us: tests share it.
@@ -81,7 +95,12 @@ pub fn work_dir() -> &'static Path {
 
 /// Unpacks the store `zip` into a directory `NAME.vcz` under `folder` and gives its path.
 pub fn unpack(zip: &Path, folder: &Path) -> PathBuf {
-    let name = zip.file_name().unwrap().to_str().unwrap().trim_end_matches(".zip");
+    let name = zip
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .trim_end_matches(".zip");
     let target = folder.join(name);
     let bytes = std::fs::read(zip).unwrap();
     for (key, data) in entries(&bytes) {
@@ -97,7 +116,10 @@ pub fn entries(zip: &[u8]) -> Vec<(String, Vec<u8>)> {
     use std::io::Read;
     let u16_at = |at: usize| u16::from_le_bytes(zip[at..at + 2].try_into().unwrap()) as usize;
     let u32_at = |at: usize| u32::from_le_bytes(zip[at..at + 4].try_into().unwrap()) as usize;
-    let end = zip.windows(4).rposition(|window| window == b"PK\x05\x06").expect("a zip");
+    let end = zip
+        .windows(4)
+        .rposition(|window| window == b"PK\x05\x06")
+        .expect("a zip");
     let (count, mut at) = (u16_at(end + 10), u32_at(end + 16));
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
@@ -112,7 +134,9 @@ pub fn entries(zip: &[u8]) -> Vec<(String, Vec<u8>)> {
                 bytes.to_vec()
             } else {
                 let mut inflated = Vec::new();
-                flate2::read::DeflateDecoder::new(bytes).read_to_end(&mut inflated).unwrap();
+                flate2::read::DeflateDecoder::new(bytes)
+                    .read_to_end(&mut inflated)
+                    .unwrap();
                 inflated
             };
             all.push((key, data));

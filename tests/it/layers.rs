@@ -4,7 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 8] = ["error", "store", "codec", "counts", "scan", "functions", "session", "cli"];
+const LAYERS: [&str; 8] = [
+    "error",
+    "store",
+    "codec",
+    "counts",
+    "scan",
+    "functions",
+    "session",
+    "cli",
+];
 
 /// Rust source with comments, documentation and the contents of string and character literals replaced by spaces, so
 /// that what is left is code; lines keep their numbers.
@@ -17,14 +26,17 @@ fn code_only(source: &str) -> String {
     };
     while at < text.len() {
         let rest = &text[at..];
-        let after_name = code.chars().last().is_some_and(|c| c.is_alphanumeric() || c == '_');
+        let after_name = code
+            .chars()
+            .last()
+            .is_some_and(|c| c.is_alphanumeric() || c == '_');
         let length = if rest.starts_with(&['/', '/']) {
             rest.iter().position(|&c| c == '\n').unwrap_or(rest.len())
         } else if rest.starts_with(&['/', '*']) {
             block_comment(rest)
         } else if rest[0] == '"' {
             string(rest)
-        } else if rest[0] == 'r' && !after_name || rest.starts_with(&['b', 'r']) && !after_name {
+        } else if !after_name && (rest[0] == 'r' || rest.starts_with(&['b', 'r'])) {
             raw_string(rest)
         } else if rest[0] == '\'' {
             character(rest)
@@ -82,7 +94,8 @@ fn raw_string(text: &[char]) -> usize {
     }
     let mut at = start + hashes + 1;
     while at < text.len() {
-        let closes = text[at] == '"' && text[at + 1..].iter().take_while(|&&c| c == '#').count() >= hashes;
+        let closes =
+            text[at] == '"' && text[at + 1..].iter().take_while(|&&c| c == '#').count() >= hashes;
         at += 1;
         if closes {
             return at + hashes;
@@ -94,7 +107,11 @@ fn raw_string(text: &[char]) -> usize {
 /// Length of a character literal at the start of `text`, 0 if it is a lifetime.
 fn character(text: &[char]) -> usize {
     match text.get(1) {
-        Some('\\') => text[2..].iter().skip(1).position(|&c| c == '\'').map_or(0, |at| at + 4),
+        Some('\\') => text[2..]
+            .iter()
+            .skip(1)
+            .position(|&c| c == '\'')
+            .map_or(0, |at| at + 4),
         Some(_) if text.get(2) == Some(&'\'') => 3,
         _ => 0,
     }
@@ -104,7 +121,9 @@ fn character(text: &[char]) -> usize {
 fn violations(path: &str, source: &str) -> Vec<String> {
     let layer = path.split('/').next().unwrap().trim_end_matches(".rs");
     let Some(own) = LAYERS.iter().position(|known| *known == layer) else {
-        return vec![format!("{path}: '{layer}' is not a layer; add it to LAYERS where it belongs")];
+        return vec![format!(
+            "{path}: '{layer}' is not a layer; add it to LAYERS where it belongs"
+        )];
     };
     let code = code_only(source);
     let mut found = Vec::new();
@@ -112,7 +131,9 @@ fn violations(path: &str, source: &str) -> Vec<String> {
         let line = code[..at].matches('\n').count() + 1;
         match LAYERS.iter().position(|known| *known == name) {
             Some(other) if other <= own => {}
-            Some(_) => found.push(format!("src/{path}:{line}: {layer} names {name}, a layer above it")),
+            Some(_) => found.push(format!(
+                "src/{path}:{line}: {layer} names {name}, a layer above it"
+            )),
             None => found.push(format!("src/{path}:{line}: crate::{name} is not a layer")),
         }
     }
@@ -147,7 +168,10 @@ fn named_modules(path: &str, code: &str) -> Vec<(usize, String)> {
 /// The first segments of a path or, in braces, of each of several.
 fn first_names(path: &str) -> Vec<String> {
     let name = |text: &str| -> String {
-        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+        text.trim_start()
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect()
     };
     let Some(group) = path.trim_start().strip_prefix('{') else {
         return vec![name(path)];
@@ -189,7 +213,12 @@ fn layers_import_downwards_only() {
     sources(&root, &mut files);
     let (mut found, mut seen, mut imports) = (Vec::new(), Vec::new(), 0);
     for file in files {
-        let path = file.strip_prefix(&root).unwrap().to_str().unwrap().replace('\\', "/");
+        let path = file
+            .strip_prefix(&root)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .replace('\\', "/");
         // The crate's two roots are above all layers.
         if matches!(path.as_str(), "lib.rs" | "main.rs") {
             continue;
@@ -197,13 +226,29 @@ fn layers_import_downwards_only() {
         let source = fs::read_to_string(&file).unwrap();
         imports += named_modules(&path, &code_only(&source)).len();
         found.extend(violations(&path, &source));
-        seen.push(path.split('/').next().unwrap().trim_end_matches(".rs").to_string());
+        seen.push(
+            path.split('/')
+                .next()
+                .unwrap()
+                .trim_end_matches(".rs")
+                .to_string(),
+        );
     }
-    assert!(found.is_empty(), "layers import downwards only:\n{}", found.join("\n"));
+    assert!(
+        found.is_empty(),
+        "layers import downwards only:\n{}",
+        found.join("\n")
+    );
     for layer in LAYERS {
-        assert!(seen.iter().any(|known| known == layer), "no source of the layer '{layer}' was found");
+        assert!(
+            seen.iter().any(|known| known == layer),
+            "no source of the layer '{layer}' was found"
+        );
     }
-    assert!(imports > 100, "the checker has found only {imports} imports, so it does not look where they are");
+    assert!(
+        imports > 100,
+        "the checker has found only {imports} imports, so it does not look where they are"
+    );
 }
 
 #[test]
@@ -211,30 +256,107 @@ fn the_checker_catches_violations() {
     let refused = |path: &str, source: &str, line: usize, layer: &str| {
         let found = violations(path, source);
         assert_eq!(found.len(), 1, "{source}\n{found:?}");
-        assert!(found[0].starts_with(&format!("src/{path}:{line}: ")), "{found:?}");
+        assert!(
+            found[0].starts_with(&format!("src/{path}:{line}: ")),
+            "{found:?}"
+        );
         assert!(found[0].contains(layer), "{found:?}");
     };
-    refused("store/zip.rs", "use std::fs;\nuse crate::codec::Scratch;\n", 2, "codec");
-    refused("codec/decode.rs", "fn f() {\n\n    crate::scan::open();\n}", 3, "scan");
-    refused("scan/table.rs", "use crate::{error::Result, store::{self, Store}, functions::Mask};", 1, "functions");
-    refused("counts/lanes/mod.rs", "pub(in crate::session) fn f() {}", 1, "session");
-    refused("functions/sfs.rs", "use datafusion_vcz::cli::main;", 1, "cli");
-    refused("store/zip.rs", "use super::super::counts::Counter;", 1, "counts");
+    refused(
+        "store/zip.rs",
+        "use std::fs;\nuse crate::codec::Scratch;\n",
+        2,
+        "codec",
+    );
+    refused(
+        "codec/decode.rs",
+        "fn f() {\n\n    crate::scan::open();\n}",
+        3,
+        "scan",
+    );
+    refused(
+        "scan/table.rs",
+        "use crate::{error::Result, store::{self, Store}, functions::Mask};",
+        1,
+        "functions",
+    );
+    refused(
+        "counts/lanes/mod.rs",
+        "pub(in crate::session) fn f() {}",
+        1,
+        "session",
+    );
+    refused(
+        "functions/sfs.rs",
+        "use datafusion_vcz::cli::main;",
+        1,
+        "cli",
+    );
+    refused(
+        "store/zip.rs",
+        "use super::super::counts::Counter;",
+        1,
+        "counts",
+    );
     refused("error.rs", "use crate::store::Store;", 1, "store");
-    refused("scan/table.rs", "macro_rules! m { () => { $crate::session::context() } }", 1, "session");
-    refused("scan/table.rs", "let c = '\"'; use crate::session::context; let d = '\"';", 1, "session");
-    refused("scan/table.rs", "let c = '\\''; let x: &'static str; use crate::cli::main; let d = '\\u{7f}';", 1, "cli");
-    refused("scan/table.rs", "use crate::nowhere::Thing;", 1, "not a layer");
-    assert_eq!(violations("flight/mod.rs", "use crate::scan::Table;").len(), 1, "an unknown layer is refused");
+    refused(
+        "scan/table.rs",
+        "macro_rules! m { () => { $crate::session::context() } }",
+        1,
+        "session",
+    );
+    refused(
+        "scan/table.rs",
+        "let c = '\"'; use crate::session::context; let d = '\"';",
+        1,
+        "session",
+    );
+    refused(
+        "scan/table.rs",
+        "let c = '\\''; let x: &'static str; use crate::cli::main; let d = '\\u{7f}';",
+        1,
+        "cli",
+    );
+    refused(
+        "scan/table.rs",
+        "use crate::nowhere::Thing;",
+        1,
+        "not a layer",
+    );
+    assert_eq!(
+        violations("flight/mod.rs", "use crate::scan::Table;").len(),
+        1,
+        "an unknown layer is refused"
+    );
 }
 
 #[test]
 fn the_checker_lets_pass_what_is_allowed() {
-    let allowed = |path: &str, source: &str| assert_eq!(violations(path, source), Vec::<String>::new(), "{source}");
-    allowed("store/zip.rs", "use crate::error::Result;\nuse crate::store::Store;\nuse super::blob::Blob;");
-    allowed("session/mod.rs", "use crate::{functions, scan::{TableOptions, VczSettings}};");
-    allowed("store/zip.rs", "//! See [`crate::scan`].\n/// crate::cli::main\n// use crate::scan::open;\n/* use crate::cli; /* crate::cli */ */");
-    allowed("error.rs", "const S: &str = \"crate::scan\"; const R: &str = r#\"use crate::cli \" x\"#; const B: &[u8] = br\"crate::cli\";");
-    allowed("codec/blosc/decode.rs", "use super::super::Scratch; use other_krate::cli::main; use a::crate_name::scan;");
-    allowed("counts/lanes/mod.rs", "use super::counts::Rows; mod tests { use super::super::masks::Mask; }");
+    let allowed = |path: &str, source: &str| {
+        assert_eq!(violations(path, source), Vec::<String>::new(), "{source}")
+    };
+    allowed(
+        "store/zip.rs",
+        "use crate::error::Result;\nuse crate::store::Store;\nuse super::blob::Blob;",
+    );
+    allowed(
+        "session/mod.rs",
+        "use crate::{functions, scan::{TableOptions, VczSettings}};",
+    );
+    allowed(
+        "store/zip.rs",
+        "//! See [`crate::scan`].\n/// crate::cli::main\n// use crate::scan::open;\n/* use crate::cli; /* crate::cli */ */",
+    );
+    allowed(
+        "error.rs",
+        "const S: &str = \"crate::scan\"; const R: &str = r#\"use crate::cli \" x\"#; const B: &[u8] = br\"crate::cli\";",
+    );
+    allowed(
+        "codec/blosc/decode.rs",
+        "use super::super::Scratch; use other_krate::cli::main; use a::crate_name::scan;",
+    );
+    allowed(
+        "counts/lanes/mod.rs",
+        "use super::counts::Rows; mod tests { use super::super::masks::Mask; }",
+    );
 }

@@ -13,7 +13,10 @@ use crate::common::{create, entries, fixtures, row, run, shared_data, work_dir};
 
 /// A session whose queries may take `bytes` of memory together.
 fn bounded(bytes: usize) -> SessionContext {
-    let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0).build().unwrap();
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_limit(bytes, 1.0)
+        .build()
+        .unwrap();
     let config = SessionConfig::new().with_target_partitions(4);
     datafusion_vcz::session::context(config, Arc::new(runtime)).unwrap()
 }
@@ -21,8 +24,16 @@ fn bounded(bytes: usize) -> SessionContext {
 /// The largest store at hand, a populations file, and bytes that cannot hold one of its decoded genotype chunks.
 fn largest_store() -> (PathBuf, PathBuf, usize) {
     match shared_data() {
-        Some(folder) => (folder.join("gambX.vcz.zip"), folder.join("gambX.populations.tsv"), 150_000),
-        None => (fixtures().join("sim.vcz.zip"), fixtures().join("sim.populations.tsv"), 40_000),
+        Some(folder) => (
+            folder.join("gambX.vcz.zip"),
+            folder.join("gambX.populations.tsv"),
+            150_000,
+        ),
+        None => (
+            fixtures().join("sim.vcz.zip"),
+            fixtures().join("sim.populations.tsv"),
+            40_000,
+        ),
     }
 }
 
@@ -52,17 +63,31 @@ async fn spectra_and_scans_fit_in_300_mb_and_show_what_they_reserve() {
     create(&free, "t", &store, Some(&populations)).await;
     let sfs = row(&ctx, SFS).await;
     assert_eq!(sfs, row(&free, SFS).await, "a limit changes the answer");
-    let rows = |batches: Vec<arrow::array::RecordBatch>| batches.iter().map(|batch| batch.num_rows()).sum::<usize>();
+    let rows = |batches: Vec<arrow::array::RecordBatch>| {
+        batches.iter().map(|batch| batch.num_rows()).sum::<usize>()
+    };
     let windows = rows(run(&ctx, SCAN).await);
     assert!(windows > 10);
     assert_eq!(windows, rows(run(&free, SCAN).await));
     for sql in [SFS, SCAN] {
         let plan = run(&ctx, &format!("EXPLAIN ANALYZE {sql}")).await;
         let plan = pretty_format_batches(&plan).unwrap().to_string();
-        let at = plan.find("memory_reserved=").unwrap_or_else(|| panic!("no reservation in\n{plan}"));
+        let at = plan
+            .find("memory_reserved=")
+            .unwrap_or_else(|| panic!("no reservation in\n{plan}"));
         let reserved = &plan[at + "memory_reserved=".len()..];
-        assert!(reserved.starts_with(|c: char| ('1'..='9').contains(&c)), "nothing reserved in\n{plan}");
-        for metric in ["bytes_fetched=", "bytes_decoded=", "chunks_read=", "fetch_time=", "decode_time=", "count_time="] {
+        assert!(
+            reserved.starts_with(|c: char| ('1'..='9').contains(&c)),
+            "nothing reserved in\n{plan}"
+        );
+        for metric in [
+            "bytes_fetched=",
+            "bytes_decoded=",
+            "chunks_read=",
+            "fetch_time=",
+            "decode_time=",
+            "count_time=",
+        ] {
             assert!(plan.contains(metric), "no {metric} in\n{plan}");
         }
     }
@@ -80,7 +105,10 @@ async fn a_pool_below_one_chunk_is_an_error_that_names_the_scan() {
             Err(error) => Err(error),
         };
         let error = failed.expect_err("more memory than the pool has");
-        assert!(matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)), "{sql}\n{error}");
+        assert!(
+            matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
+            "{sql}\n{error}"
+        );
         assert!(error.to_string().contains("VczScan"), "{sql}\n{error}");
         // What needs no chunk of genotypes still works, so nothing was kept.
         assert_eq!(run(&ctx, "SELECT count(*) FROM t").await.len(), 1);
@@ -101,25 +129,48 @@ fn lengthened(source: &Path, name: &str, chunks: u64) -> PathBuf {
         fs::write(path, bytes).unwrap();
     };
     for (key, bytes) in &objects {
-        if key == ".zgroup" || key == ".zattrs" || key.starts_with("sample_id/") || key.starts_with("contig_id/") {
+        if key == ".zgroup"
+            || key == ".zattrs"
+            || key.starts_with("sample_id/")
+            || key.starts_with("contig_id/")
+        {
             put(key, bytes);
         }
     }
-    for array in ["variant_contig", "variant_position", "variant_allele", "call_genotype"] {
-        let object = |key: &str| objects.iter().find(|(known, _)| known == key).map(|(_, bytes)| bytes);
+    for array in [
+        "variant_contig",
+        "variant_position",
+        "variant_allele",
+        "call_genotype",
+    ] {
+        let object = |key: &str| {
+            objects
+                .iter()
+                .find(|(known, _)| known == key)
+                .map(|(_, bytes)| bytes)
+        };
         let metadata = object(&format!("{array}/.zarray")).unwrap();
         let mut metadata: serde_json::Value = serde_json::from_slice(metadata).unwrap();
-        let (rows, chunk) = (metadata["shape"][0].as_u64().unwrap(), metadata["chunks"][0].as_u64().unwrap());
+        let (rows, chunk) = (
+            metadata["shape"][0].as_u64().unwrap(),
+            metadata["chunks"][0].as_u64().unwrap(),
+        );
         metadata["shape"][0] = (chunks * chunk).into();
         put(&format!("{array}/.zarray"), metadata.to_string().as_bytes());
-        put(&format!("{array}/.zattrs"), object(&format!("{array}/.zattrs")).unwrap());
+        put(
+            &format!("{array}/.zattrs"),
+            object(&format!("{array}/.zattrs")).unwrap(),
+        );
         let rest = ".0".repeat(metadata["shape"].as_array().unwrap().len() - 1);
         // The last chunk is padded, so it is none to repeat; nor need more than 100 be.
         let whole = (rows / chunk).min(100);
         let prefix = format!("{array}/");
         let mut links = 0;
         for (key, bytes) in objects.iter().filter(|(key, _)| key.starts_with(&prefix)) {
-            let Some(index) = key[prefix.len()..].strip_suffix(rest.as_str()).and_then(|at| at.parse::<u64>().ok()) else {
+            let Some(index) = key[prefix.len()..]
+                .strip_suffix(rest.as_str())
+                .and_then(|at| at.parse::<u64>().ok())
+            else {
                 continue;
             };
             if index >= whole {
@@ -132,7 +183,10 @@ fn lengthened(source: &Path, name: &str, chunks: u64) -> PathBuf {
                 links += 1;
             }
         }
-        assert!(links == chunks || array == "variant_contig", "{array} has {links} chunks of {chunks}");
+        assert!(
+            links == chunks || array == "variant_contig",
+            "{array} has {links} chunks of {chunks}"
+        );
     }
     target
 }
@@ -149,7 +203,10 @@ fn peak_of(store: &Path, sql: &str) -> (String, u64) {
         .args(["-c", "SET datafusion.execution.target_partitions = 2"])
         .args(["-c", sql])
         // Fills the pipe, so that the program waits here, with all that came before behind it.
-        .args(["-c", "SELECT value AS waiting FROM generate_series(1, 300000)"])
+        .args([
+            "-c",
+            "SELECT value AS waiting FROM generate_series(1, 300000)",
+        ])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -166,7 +223,10 @@ fn peak_of(store: &Path, sql: &str) -> (String, u64) {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(waiting, "{sql} did not answer: {answer}");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("VmHWM");
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .expect("VmHWM");
     (answer, peak.trim().trim_end_matches(" kB").parse().unwrap())
 }
 
@@ -181,7 +241,14 @@ fn peak_memory_does_not_grow_with_the_length_of_a_store() {
     const CHUNKS: u64 = 200;
     let short = lengthened(&source, "short.vcz", CHUNKS);
     let long = lengthened(&source, "long.vcz", 8 * CHUNKS);
-    let number = |answer: &str| answer.lines().nth(1).expect("an answer").parse::<u64>().unwrap();
+    let number = |answer: &str| {
+        answer
+            .lines()
+            .nth(1)
+            .expect("an answer")
+            .parse::<u64>()
+            .unwrap()
+    };
     for sql in [
         "SELECT sum(n) FROM (SELECT unnest(sfs(call_genotype)) AS n FROM \"TABLE\")",
         "SELECT sum(s) FROM (SELECT genome_bin(variant_position, 10000), segregating_sites(call_genotype) AS s, \
@@ -197,9 +264,18 @@ fn peak_memory_does_not_grow_with_the_length_of_a_store() {
         };
         let (short_answer, short_peak) = measure(&short, "short");
         let (long_answer, long_peak) = measure(&long, "long");
-        eprintln!("{short_peak} kB resident for {CHUNKS} chunks, {long_peak} kB for {}: {sql}", 8 * CHUNKS);
-        assert!(long_peak * 10 <= short_peak * 11, "from {short_peak} to {long_peak} kB: {sql}");
+        eprintln!(
+            "{short_peak} kB resident for {CHUNKS} chunks, {long_peak} kB for {}: {sql}",
+            8 * CHUNKS
+        );
+        assert!(
+            long_peak * 10 <= short_peak * 11,
+            "from {short_peak} to {long_peak} kB: {sql}"
+        );
         assert!(short_answer > 0 || sql.contains("WHERE"), "{sql}");
-        assert!(long_answer >= 7 * short_answer, "{long_answer} is not about eight times {short_answer}: {sql}");
+        assert!(
+            long_answer >= 7 * short_answer,
+            "{long_answer} is not about eight times {short_answer}: {sql}"
+        );
     }
 }

@@ -8,8 +8,15 @@ use crate::common::{plain_session, row, run};
 
 /// The statements of a file: comments cut, split at semicolons.
 fn statements(text: &str) -> Vec<String> {
-    let code: String = text.lines().map(|line| line.split("--").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
-    code.split(';').map(|statement| statement.trim().to_string()).filter(|statement| !statement.is_empty()).collect()
+    let code: String = text
+        .lines()
+        .map(|line| line.split("--").next().unwrap_or(""))
+        .collect::<Vec<_>>()
+        .join("\n");
+    code.split(';')
+        .map(|statement| statement.trim().to_string())
+        .filter(|statement| !statement.is_empty())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,10 +33,17 @@ async fn every_query_runs() {
         for statement in statements {
             let batches = run(&ctx, &statement).await;
             let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
-            assert!(rows > 0 || statement.starts_with("CREATE"), "{}: no rows from {statement}", path.display());
+            assert!(
+                rows > 0 || statement.starts_with("CREATE"),
+                "{}: no rows from {statement}",
+                path.display()
+            );
         }
     }
-    assert!(files >= 4, "expected the queries of sql/, found {files} files");
+    assert!(
+        files >= 4,
+        "expected the queries of sql/, found {files} files"
+    );
 }
 
 /// The quickstart's spectrum is the one that tests/fixtures/expected.json has, so the README can show it.
@@ -41,9 +55,17 @@ async fn the_readme_shows_what_the_quickstart_gives() {
     let quickstart = std::fs::read_to_string(top.join("sql/quickstart.sql")).unwrap();
     run(&ctx, &statements(&quickstart)[0]).await;
     let spectrum = row(&ctx, "SELECT sfs(call_genotype, 'first') FROM sim").await;
-    let ScalarValue::List(list) = &spectrum[0] else { panic!("not a list") };
+    let ScalarValue::List(list) = &spectrum[0] else {
+        panic!("not a list")
+    };
     let values = arrow::compute::cast(&list.value(0), &arrow::datatypes::DataType::Utf8).unwrap();
-    let values: Vec<&str> = arrow::array::AsArray::as_string::<i32>(&values).iter().flatten().collect();
+    let values: Vec<&str> = arrow::array::AsArray::as_string::<i32>(&values)
+        .iter()
+        .flatten()
+        .collect();
     let readme = std::fs::read_to_string(top.join("README.md")).unwrap();
-    assert!(readme.contains(&format!("[{}", values[..8].join(", "))), "the README shows another spectrum");
+    assert!(
+        readme.contains(&format!("[{}", values[..8].join(", "))),
+        "the README shows another spectrum"
+    );
 }

@@ -21,6 +21,7 @@ impl Session {
         // Plans are pinned for two partitions, whatever the machine.
         let config = SessionConfig::new()
             .with_target_partitions(2)
+            .with_information_schema(true)
             .set_str("datafusion.explain.format", "indent")
             .set_bool("datafusion.explain.physical_plan_only", true);
         Self(datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default())).unwrap())
@@ -40,10 +41,18 @@ fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, DataFusionError> {
     let options = FormatOptions::default().with_null("NULL");
     let mut all = Vec::new();
     for batch in batches {
-        let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+        let columns = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column, &options));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         for row in 0..batch.num_rows() {
-            all.push(columns.iter().map(|column| shown(column.value(row).try_to_string())).collect::<Result<_, _>>()?);
+            all.push(
+                columns
+                    .iter()
+                    .map(|column| shown(column.value(row).try_to_string()))
+                    .collect::<Result<_, _>>()?,
+            );
         }
     }
     Ok(all)
@@ -52,7 +61,11 @@ fn rows(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, DataFusionError> {
 /// An empty string would vanish from the file, so it is written out; plans have one line each.
 fn shown(value: Result<String, arrow::error::ArrowError>) -> Result<String, DataFusionError> {
     let value = value?;
-    Ok(if value.is_empty() { "(empty)".to_string() } else { value })
+    Ok(if value.is_empty() {
+        "(empty)".to_string()
+    } else {
+        value
+    })
 }
 
 #[async_trait]
@@ -62,18 +75,34 @@ impl AsyncDB for Session {
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, DataFusionError> {
         let frame = self.0.sql(sql).await?;
-        let types: Vec<_> = frame.schema().fields().iter().map(|field| column_type(field.data_type())).collect();
-        let explain = frame.schema().fields().first().is_some_and(|field| field.name() == "plan_type");
+        let types: Vec<_> = frame
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| column_type(field.data_type()))
+            .collect();
+        let explain = frame
+            .schema()
+            .fields()
+            .first()
+            .is_some_and(|field| field.name() == "plan_type");
         let batches = frame.collect().await?;
         if types.is_empty() {
             return Ok(DBOutput::StatementComplete(0));
         }
         let mut rows = rows(&batches)?;
         if explain {
-            let plan = rows.into_iter().filter_map(|row| row.into_iter().nth(1)).collect::<Vec<_>>().join("\n");
+            let plan = rows
+                .into_iter()
+                .filter_map(|row| row.into_iter().nth(1))
+                .collect::<Vec<_>>()
+                .join("\n");
             // Leading blanks would be folded away; the depth of a node is kept as dashes.
             rows = plan.lines().map(|line| vec![dashes(line)]).collect();
-            return Ok(DBOutput::Rows { types: vec![DefaultColumnType::Text], rows });
+            return Ok(DBOutput::Rows {
+                types: vec![DefaultColumnType::Text],
+                rows,
+            });
         }
         Ok(DBOutput::Rows { types, rows })
     }
@@ -87,7 +116,11 @@ impl AsyncDB for Session {
 
 fn dashes(line: &str) -> String {
     let text = line.trim_start();
-    format!("{}{}", "-".repeat((line.len() - text.len()) / 2 * 2), text.trim_end())
+    format!(
+        "{}{}",
+        "-".repeat((line.len() - text.len()) / 2 * 2),
+        text.trim_end()
+    )
 }
 
 fn files() -> Vec<PathBuf> {
@@ -112,9 +145,15 @@ async fn all_files() {
             let validator = sqllogictest::default_validator;
             let normalizer = sqllogictest::default_normalizer;
             let columns = sqllogictest::default_column_validator;
-            runner.update_test_file(&file, " ", validator, normalizer, columns).await.map_err(|e| e.to_string())
+            runner
+                .update_test_file(&file, " ", validator, normalizer, columns)
+                .await
+                .map_err(|e| e.to_string())
         } else {
-            runner.run_file_async(&file).await.map_err(|e| e.to_string())
+            runner
+                .run_file_async(&file)
+                .await
+                .map_err(|e| e.to_string())
         };
         if let Err(error) = done {
             failed.push(format!("{}: {error}", file.display()));

@@ -1,8 +1,8 @@
 //! SQL aggregates over sites: one file each for what they compute, and the machinery that they share.
 //!
-//! A function's file holds its [`Definition`](definition::Definition) and its statistic, a function of sums
-//! ([`sums`]) or of a histogram ([`cells`]). [`statistic`] is what both come down to; [`one`] and [`groups`] run it;
-//! [`udaf`] shows it to DataFusion.
+//! A function's file holds its `Definition` and its statistic, a function of sums
+//! (`sums`) or of a histogram (`cells`). `statistic` is what both come down to; `one` and `groups` run it;
+//! `udaf` shows it to DataFusion.
 //!
 //! Invariant: states are integers until a value is asked for, so the result has the same bits in whatever order,
 //! batches and partitions the rows come, and after rows were taken out again.

@@ -1,0 +1,96 @@
+//! Reads all contigs and positions of a store, one chunk at a time: what stores without a region index need before
+//! predicates can prune. Memory does not grow with the length of the store.
+
+use std::ops::{ControlFlow, Range};
+
+use super::arrow_column::integers;
+use super::dataset::Dataset;
+use super::dense::{Dense, assemble};
+use super::schema::ColumnKind;
+use crate::codec::Scratch;
+use crate::error::Result;
+
+/// Calls `visit(first row, contig indices, positions)` for each chunk of positions, in row order, until it breaks. Does nothing
+/// for a store without either array.
+pub async fn visit_sites(
+    dataset: &Dataset,
+    mut visit: impl FnMut(u64, &[i64], &[i64]) -> ControlFlow<()>,
+) -> Result<()> {
+    let find = |kind| {
+        dataset
+            .columns()
+            .iter()
+            .position(|column| column.kind == kind)
+    };
+    let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position))
+    else {
+        return Ok(());
+    };
+    let (mut contigs, mut positions) =
+        (Cursor::new(dataset, contig), Cursor::new(dataset, position));
+    let per_chunk = dataset.columns()[position].array.chunks[0];
+    let mut first = 0;
+    while first < dataset.n_variants() {
+        let rows = first..dataset.n_variants().min(first.saturating_add(per_chunk));
+        let positions = positions.rows(rows.clone()).await?;
+        let contigs = contigs.rows(rows.clone()).await?;
+        if visit(first, &contigs, &positions).is_break() {
+            return Ok(());
+        }
+        first = rows.end;
+    }
+    Ok(())
+}
+
+/// Rows of a one-dimensional array of integers, ascending, with the chunk at hand kept.
+struct Cursor<'a> {
+    dataset: &'a Dataset,
+    column: usize,
+    chunk: Option<(u64, Vec<i64>)>,
+    scratch: Scratch,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(dataset: &'a Dataset, column: usize) -> Self {
+        Self {
+            dataset,
+            column,
+            chunk: None,
+            scratch: Scratch::default(),
+        }
+    }
+
+    async fn rows(&mut self, range: Range<u64>) -> Result<Vec<i64>> {
+        let per_chunk = self.dataset.columns()[self.column].array.chunks[0];
+        let mut all = Vec::with_capacity((range.end - range.start) as usize);
+        let mut row = range.start;
+        while row < range.end {
+            let chunk = row / per_chunk;
+            let end = range.end.min((chunk + 1).saturating_mul(per_chunk));
+            let first = chunk * per_chunk;
+            let values = self.load(chunk).await?;
+            all.extend_from_slice(&values[(row - first) as usize..(end - first) as usize]);
+            row = end;
+        }
+        Ok(all)
+    }
+
+    async fn load(&mut self, chunk: u64) -> Result<&[i64]> {
+        let dataset = self.dataset;
+        let array = &dataset.columns()[self.column].array;
+        if self.chunk.as_ref().is_none_or(|(at, _)| *at != chunk) {
+            let bytes = dataset.store().chunk(array, &[chunk]).await?;
+            let chain = dataset.chain(self.column)?;
+            let dense = assemble(array, chain, chunk, &[(vec![], bytes)], &mut self.scratch)
+                .map_err(|(index, reason)| dataset.chunk_error(array, &index, reason))?;
+            let rows = array.chunk_extent(&[chunk])[0] as usize;
+            let values = match &dense {
+                Dense::Fixed(buffer) => integers(&array.element, buffer, 0..rows),
+                Dense::Strings(_) => Err("expected integers, found strings".to_string()),
+            };
+            let values = values.map_err(|reason| dataset.chunk_error(array, &[chunk], reason))?;
+            self.chunk = Some((chunk, values));
+        }
+        Ok(self.chunk.as_ref().map_or(&[], |(_, values)| values))
+    }
+}
