@@ -254,7 +254,7 @@ fn peak_memory_does_not_grow_with_the_length_of_a_store() {
         "SELECT sum(s) FROM (SELECT genome_bin(variant_position, 10000), segregating_sites(call_genotype) AS s, \
          diversity(call_genotype) FROM \"TABLE\" GROUP BY 1)",
         // Reads the positions while planning, as there is no region index.
-        "SELECT count(*) FROM \"TABLE\" WHERE variant_position < 100000",
+        "SELECT count(*) FROM \"TABLE\" WHERE variant_position > 100000",
     ] {
         // The least of two, as other things add to what is resident.
         let measure = |store: &Path, table: &str| {
@@ -272,7 +272,7 @@ fn peak_memory_does_not_grow_with_the_length_of_a_store() {
             long_peak * 10 <= short_peak * 11,
             "from {short_peak} to {long_peak} kB: {sql}"
         );
-        assert!(short_answer > 0 || sql.contains("WHERE"), "{sql}");
+        assert!(short_answer > 0, "{sql}");
         assert!(
             long_answer >= 7 * short_answer,
             "{long_answer} is not about eight times {short_answer}: {sql}"
