@@ -124,6 +124,9 @@ pub async fn open_table(
     for warning in store.warnings() {
         log::warn!("store '{location}': {warning}");
     }
+    for (array, reason) in store.unreadable() {
+        log::warn!("store '{location}': array '{array}' is left out: {reason}");
+    }
     let populations = match &options.populations {
         Some(file) => Some((file.as_str(), read_file(state, file).await?)),
         None => None,

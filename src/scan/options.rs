@@ -265,7 +265,8 @@ impl ExtensionOptions for TableOptions {
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         // DataFusion's table options hand over the whole key.
-        match key.strip_prefix("vcz.").unwrap_or(key) {
+        let name = key.strip_prefix("vcz.").unwrap_or(key);
+        match name {
             "populations" => self.populations = Some(value.to_string()),
             "region_index" => {
                 self.region_index = match value.to_ascii_lowercase().as_str() {
@@ -280,10 +281,10 @@ impl ExtensionOptions for TableOptions {
             }
             _ => {
                 let known = TABLE_OPTIONS
-                    .map(|(name, _)| format!("'vcz.{name}'"))
+                    .map(|(known, _)| format!("'vcz.{known}'"))
                     .join(", ");
                 return config_err!(
-                    "unknown option '{key}' of a VCZ table; the options are {known}"
+                    "unknown option 'vcz.{name}' of a VCZ table; the options are {known}"
                 );
             }
         }

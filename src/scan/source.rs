@@ -10,20 +10,17 @@ use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::compute::SortOptions;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics, exec_err};
+use datafusion::common::{Result, Statistics, exec_err};
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Literal};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
-    AcrossPartitions, ConstExpr, EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr,
-    PhysicalSortExpr, ScalarFunctionExpr,
+    EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, ScalarFunctionExpr,
 };
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
@@ -34,10 +31,10 @@ use super::context::{GenotypeContext, PopulationArg};
 use super::dataset::Dataset;
 use super::genotype_udf::{GenotypeUdf, population_of};
 use super::options::VczSettings;
-use super::ranges::{chunks_in, rows_in, split};
+use super::ranges::{rows_in, split};
 use super::schema::ColumnKind;
 use super::stream;
-use super::zones::{ZoneOrder, Zones, order_of};
+use super::zones::Zones;
 use crate::counts::SampleSet;
 
 /// What a scan computes for one of its inputs.
@@ -70,7 +67,7 @@ pub struct VczSource {
     /// Dynamic predicates over the table's columns; they only skip work.
     pub(super) dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// Rows kept after pruning, ascending and disjoint.
-    kept: Arc<Vec<Range<u64>>>,
+    pub(super) kept: Arc<Vec<Range<u64>>>,
     pub(super) partitions: Vec<Vec<Range<u64>>>,
     pub(super) inputs: Vec<Input>,
     pub(super) input_schema: SchemaRef,
@@ -328,104 +325,6 @@ impl VczSource {
             .filter(|_| site_level)
             .map(|rewritten| rewritten.data)
     }
-
-    fn order(&self) -> ZoneOrder {
-        let Some(zones) = &self.zones else {
-            return ZoneOrder::None;
-        };
-        let contigs = &self.table.dataset.names().contigs;
-        order_of(self.kept_zones(zones), contigs)
-    }
-
-    fn kept_zones<'a>(&'a self, zones: &'a Zones) -> impl Iterator<Item = &'a super::zones::Zone> {
-        let mut at = 0;
-        zones.zones.iter().filter(move |zone| {
-            while at < self.kept.len() && self.kept[at].end <= zone.rows.start {
-                at += 1;
-            }
-            self.kept
-                .get(at)
-                .is_some_and(|range| range.start < zone.rows.end)
-        })
-    }
-
-    fn input_of(&self, name: &str) -> Option<usize> {
-        let column = self.table.dataset.column_index(name)?;
-        self.inputs
-            .iter()
-            .position(|input| *input == Input::Array(column))
-    }
-
-    /// Statistics of the inputs of all partitions, or of one.
-    fn input_statistics(&self, partition: Option<usize>) -> Statistics {
-        let ranges = match partition {
-            Some(partition) => self
-                .partitions
-                .get(partition)
-                .map_or(&[][..], Vec::as_slice),
-            None => &self.kept,
-        };
-        let exact = self.filters.is_empty();
-        let rows = rows_in(ranges) as usize;
-        let precise = |n: usize| {
-            if exact {
-                Precision::Exact(n)
-            } else {
-                Precision::Inexact(n)
-            }
-        };
-        let mut columns = vec![ColumnStatistics::new_unknown(); self.inputs.len()];
-        for name in ["variant_contig", "variant_position"] {
-            if let Some(at) = self.input_of(name) {
-                columns[at].null_count = precise(0);
-            }
-        }
-        // Minima and maxima are those of whole zones, so they are exact only where whole zones are kept.
-        if let Some(zones) = self
-            .zones
-            .as_ref()
-            .filter(|_| partition.is_none() && rows > 0)
-        {
-            let bound = |value: ScalarValue| {
-                if exact {
-                    Precision::Exact(value)
-                } else {
-                    Precision::Inexact(value)
-                }
-            };
-            if let Some(at) = self.input_of("variant_position") {
-                let wide =
-                    self.input_schema.field(at).data_type() == &arrow::datatypes::DataType::Int64;
-                let scalar = |value: i64| match i32::try_from(value) {
-                    Ok(narrow) if !wide => ScalarValue::Int32(Some(narrow)),
-                    _ => ScalarValue::Int64(Some(value)),
-                };
-                let min = self.kept_zones(zones).map(|zone| zone.min).min();
-                let max = self.kept_zones(zones).map(|zone| zone.max).max();
-                if let (Some(min), Some(max)) = (min, max) {
-                    columns[at].min_value = bound(scalar(min));
-                    columns[at].max_value = bound(scalar(max));
-                }
-            }
-            if let Some(at) = self.input_of("variant_contig") {
-                let contigs = &self.table.dataset.names().contigs;
-                let names = || {
-                    self.kept_zones(zones)
-                        .filter_map(|zone| contigs.get(zone.contig))
-                };
-                if let (Some(min), Some(max)) = (names().min(), names().max()) {
-                    columns[at].min_value = bound(ScalarValue::Utf8View(Some(min.clone())));
-                    columns[at].max_value = bound(ScalarValue::Utf8View(Some(max.clone())));
-                }
-            }
-        }
-        let bytes = rows.saturating_mul(self.output_row_bytes());
-        Statistics {
-            num_rows: precise(rows),
-            total_byte_size: Precision::Inexact(bytes),
-            column_statistics: columns,
-        }
-    }
 }
 
 impl DataSource for VczSource {
@@ -438,65 +337,7 @@ impl DataSource for VczSource {
     }
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
-        let dataset = &self.table.dataset;
-        let mut columns = Vec::new();
-        let mut calls = Vec::new();
-        for input in &self.inputs {
-            match input {
-                Input::Array(column) => columns.push(dataset.columns()[*column].array.name.clone()),
-                Input::Call(call) => calls.push(DisplayCall(call, &self.table.context).to_string()),
-            }
-        }
-        let per_chunk = self.heavy_chunk_rows();
-        let all = std::iter::once(0..dataset.n_variants()).collect::<Vec<_>>();
-        let mut parts = vec![
-            ("store", dataset.store().location().to_string()),
-            ("columns", format!("[{}]", columns.join(", "))),
-        ];
-        if !calls.is_empty() {
-            parts.push(("functions", format!("[{}]", calls.join(", "))));
-        }
-        parts.push((
-            "variants",
-            format!("{} of {}", rows_in(&self.kept), dataset.n_variants()),
-        ));
-        parts.push((
-            "chunks",
-            format!(
-                "{} of {}",
-                chunks_in(&self.kept, per_chunk),
-                chunks_in(&all, per_chunk)
-            ),
-        ));
-        if !self.filters.is_empty() {
-            parts.push(("filter", joined(&self.filters)));
-        }
-        if !self.dynamic.is_empty() {
-            parts.push(("dynamic_filter", joined(&self.dynamic)));
-        }
-        if let Some(limit) = self.limit {
-            parts.push(("limit", limit.to_string()));
-        }
-        if self.projects() {
-            parts.push(("projection", self.projection.to_string()));
-        }
-        parts.push(("partitions", self.partitions.len().to_string()));
-        parts.push(("backend", "host (this build has no GPU engine)".to_string()));
-        match t {
-            DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                let shown: Vec<String> = parts
-                    .iter()
-                    .map(|(key, value)| format!("{key}={value}"))
-                    .collect();
-                write!(f, "VczSource: {}", shown.join(", "))
-            }
-            DisplayFormatType::TreeRender => {
-                writeln!(f, "format=vcz")?;
-                parts
-                    .iter()
-                    .try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
-            }
-        }
+        self.display(t, f)
     }
 
     fn repartitioned(
@@ -524,47 +365,7 @@ impl DataSource for VczSource {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        let mut properties = EquivalenceProperties::new(Arc::clone(&self.input_schema));
-        let order = self.order();
-        let sorted_by = |at: usize| {
-            let column: Arc<dyn PhysicalExpr> =
-                Arc::new(Column::new(self.input_schema.field(at).name(), at));
-            PhysicalSortExpr::new(
-                column,
-                SortOptions {
-                    descending: false,
-                    nulls_first: false,
-                },
-            )
-        };
-        let (contig, position) = (
-            self.input_of("variant_contig"),
-            self.input_of("variant_position"),
-        );
-        match (order, contig, position) {
-            (ZoneOrder::OneContig, contig, position) => {
-                if let Some(position) = position {
-                    properties.add_ordering([sorted_by(position)]);
-                }
-                if let Some(contig) = contig {
-                    let column = Arc::new(Column::new("variant_contig", contig));
-                    let constant = ConstExpr::new(column, AcrossPartitions::Uniform(None));
-                    // A constant only helps planning; without it the plan is right but sorts once more.
-                    let _ = properties.add_constants([constant]);
-                }
-            }
-            (ZoneOrder::ContigThenPosition, Some(contig), Some(position)) => {
-                properties.add_ordering([sorted_by(contig), sorted_by(position)]);
-            }
-            (ZoneOrder::ContigThenPosition, Some(contig), None) => {
-                properties.add_ordering([sorted_by(contig)])
-            }
-            _ => {}
-        }
-        match self.projection.projection_mapping(&self.input_schema) {
-            Ok(mapping) => properties.project(&mapping, Arc::clone(&self.schema)),
-            Err(_) => EquivalenceProperties::new(Arc::clone(&self.schema)),
-        }
+        self.properties()
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
@@ -676,12 +477,4 @@ impl VczSource {
         }
         Ok(())
     }
-}
-
-fn joined(filters: &[Arc<dyn PhysicalExpr>]) -> String {
-    filters
-        .iter()
-        .map(|filter| filter.to_string())
-        .collect::<Vec<_>>()
-        .join(" AND ")
 }

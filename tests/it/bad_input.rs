@@ -61,6 +61,9 @@ impl Bench {
 
     /// A query must fail with a message that holds all of `parts`, and the next one must succeed.
     async fn refuses(&self, sql: &str, parts: &[&str]) {
+        if sql.starts_with("CREATE EXTERNAL TABLE t ") {
+            run(&self.ctx, "DROP TABLE IF EXISTS t").await;
+        }
         let Err(message) = self.try_one(sql).await else {
             panic!("expected an error from: {sql}")
         };

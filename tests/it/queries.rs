@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::common::ScalarValue;
 
-use crate::common::{plain_session, row, run};
+use crate::common::{create, plain_session, row, run, shared_data};
 
 /// The statements of a file: comments cut, split at semicolons.
 fn statements(text: &str) -> Vec<String> {
@@ -68,4 +68,22 @@ async fn the_readme_shows_what_the_quickstart_gives() {
         readme.contains(&format!("[{}", values[..8].join(", "))),
         "the README shows another spectrum"
     );
+}
+
+/// A region of 10 kb of a real store keeps exactly the three chunks that intersect it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_region_keeps_the_chunks_that_intersect_it() {
+    let Some(data) = shared_data() else { return };
+    let ctx = plain_session();
+    create(&ctx, "gambX", &data.join("gambX.vcz.zip"), None).await;
+    let plan = run(
+        &ctx,
+        "EXPLAIN FORMAT INDENT SELECT sfs(call_genotype) FROM \"gambX\" WHERE variant_position BETWEEN 9000001 AND 9010000",
+    )
+    .await;
+    let plan = arrow::util::pretty::pretty_format_batches(&plan)
+        .unwrap()
+        .to_string();
+    assert!(plan.contains("chunks=3 of 1020"), "{plan}");
+    assert!(plan.contains("variants=3000 of 1019012"), "{plan}");
 }
