@@ -1,0 +1,106 @@
+//! Opening, planning and scanning a store: `cargo bench --profile dev --config 'profile.dev.package.datafusion-vcz.opt-level=3'`.
+//!
+//! The store is the fixture `sim`, or the one that `VCZ_BENCH_STORE` names (with `VCZ_BENCH_POPULATIONS`, a file with the populations
+//! `first` and `second`). One partition throughout, so that figures compare with single-threaded peers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tokio::runtime::Runtime;
+
+const SPECTRUM: &str = "SELECT sfs(call_genotype, 'first') FROM bench";
+const JOINT: &str = "SELECT joint_sfs(call_genotype, 'first', 'second') FROM bench";
+const WINDOWS: &str = "SELECT variant_contig, genome_bin(variant_position, 100000), diversity(call_genotype, 'first'), \
+    divergence(call_genotype, 'first', 'second'), fst_hudson(call_genotype, 'first', 'second') FROM bench GROUP BY 1, 2";
+const OVERLAPPING: &str = "SELECT variant_contig, w, diversity(call_genotype, 'first') FROM (SELECT variant_contig, call_genotype, \
+    unnest(genome_bins(variant_position, 100000, 10000)) AS w FROM bench) GROUP BY 1, 2";
+
+fn session() -> SessionContext {
+    let config = SessionConfig::new().with_target_partitions(1);
+    datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default())).expect("a session")
+}
+
+fn store() -> (String, String) {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let or = |name: &str, file: &str| {
+        std::env::var(name).unwrap_or_else(|_| fixtures.join(file).display().to_string())
+    };
+    (
+        or("VCZ_BENCH_STORE", "sim.vcz.zip"),
+        or("VCZ_BENCH_POPULATIONS", "sim.populations.tsv"),
+    )
+}
+
+async fn open(ctx: &SessionContext) {
+    let (location, populations) = store();
+    let sql = format!(
+        "CREATE OR REPLACE EXTERNAL TABLE bench STORED AS VCZ LOCATION '{location}' OPTIONS ('vcz.populations' '{populations}')"
+    );
+    ctx.sql(&sql)
+        .await
+        .expect("a table")
+        .collect()
+        .await
+        .expect("a table");
+}
+
+fn benches(c: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let ctx = session();
+    runtime.block_on(open(&ctx));
+    c.bench_function("open", |b| b.iter(|| runtime.block_on(open(&ctx))));
+    c.bench_function("open_and_plan_cold", |b| {
+        b.iter(|| {
+            runtime.block_on(async {
+                let ctx = session();
+                open(&ctx).await;
+                ctx.sql(WINDOWS)
+                    .await
+                    .expect("a plan")
+                    .create_physical_plan()
+                    .await
+                    .expect("a plan")
+            })
+        })
+    });
+    c.bench_function("plan_warm", |b| {
+        b.iter(|| {
+            runtime.block_on(async {
+                ctx.sql(WINDOWS)
+                    .await
+                    .expect("a plan")
+                    .create_physical_plan()
+                    .await
+                    .expect("a plan")
+            })
+        })
+    });
+    let mut group = c.benchmark_group("query");
+    group.sample_size(10);
+    for (name, sql) in [
+        ("sfs", SPECTRUM),
+        ("joint_sfs", JOINT),
+        ("windows", WINDOWS),
+        ("overlapping_windows_10", OVERLAPPING),
+    ] {
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                runtime.block_on(async {
+                    ctx.sql(sql)
+                        .await
+                        .expect("a plan")
+                        .collect()
+                        .await
+                        .expect("rows")
+                })
+            })
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(scan, benches);
+criterion_main!(scan);
