@@ -99,11 +99,12 @@ pub async fn read_file(state: &dyn Session, location: &str) -> Result<Bytes> {
         key: place.path.to_string(),
         source,
     };
-    let result = place
-        .objects
-        .get(&place.path)
-        .await
-        .map_err(|e| failed(Box::new(e)))?;
+    let result = match place.objects.get(&place.path).await {
+        Err(object_store::Error::NotFound { .. }) => {
+            return plan_err!("there is no file '{location}'");
+        }
+        other => other.map_err(|e| failed(Box::new(e)))?,
+    };
     if result.meta.size > MAX_SIDE_FILE {
         return plan_err!(
             "'{location}' has {} bytes, more than the {MAX_SIDE_FILE} allowed",

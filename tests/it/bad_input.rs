@@ -1303,7 +1303,7 @@ async fn malformed_populations() {
         create_sql(&store.display().to_string())
     );
     bench
-        .refuses(&sql, &[missing.as_str(), "cannot read", "not found"])
+        .refuses(&sql, &[missing.as_str(), "there is no file"])
         .await;
 }
 
@@ -1362,7 +1362,7 @@ async fn malformed_masks() {
         "SELECT count(*) FROM sim WHERE is_accessible(variant_contig, variant_position, '{missing}')"
     );
     bench
-        .refuses(&sql, &[missing.as_str(), "cannot read", "not found"])
+        .refuses(&sql, &[missing.as_str(), "there is no file"])
         .await;
     let sql = "SELECT count(*) FROM sim WHERE is_accessible(variant_contig, variant_position, variant_id)";
     bench
