@@ -96,7 +96,7 @@ impl fmt::Display for DisplayCall<'_> {
                 self.1.populations().iter().count()
             );
         };
-        if samples.len() == self.1.sample_ids().len() {
+        if samples.len() == self.1.n_samples() {
             return write!(f, "{name}(all)");
         }
         match self

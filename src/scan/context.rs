@@ -53,6 +53,7 @@ impl GenotypeContext {
     pub fn register(
         store: String,
         sample_ids: Vec<String>,
+        n_samples: usize,
         populations: Populations,
         n_alleles: Option<usize>,
         ploidy: usize,
@@ -65,9 +66,7 @@ impl GenotypeContext {
                 .and_modify(|known| *known = None)
                 .or_insert(Some(at));
         }
-        let everyone = Arc::new(SampleSet::all(
-            u32::try_from(sample_ids.len()).unwrap_or(u32::MAX),
-        ));
+        let everyone = Arc::new(SampleSet::all(u32::try_from(n_samples).unwrap_or(u32::MAX)));
         let context = Arc::new(Self {
             id: id.clone(),
             store,
@@ -98,7 +97,12 @@ impl GenotypeContext {
         field.with_metadata(metadata)
     }
 
-    /// Sample ids in column order.
+    /// Number of samples: the second axis of `call_genotype`, also where the store does not name them.
+    pub fn n_samples(&self) -> usize {
+        self.everyone.len()
+    }
+
+    /// Sample ids in column order; empty where the store has no `sample_id`.
     pub fn sample_ids(&self) -> &[String] {
         &self.sample_ids
     }
@@ -190,6 +194,7 @@ impl GenotypeContext {
         let subset = Self::register(
             self.store.clone(),
             sample_ids,
+            samples.len(),
             populations,
             self.n_alleles,
             self.ploidy,

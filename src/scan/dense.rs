@@ -99,11 +99,7 @@ pub fn assemble(
             .map_err(|reason| at_fault(trailing, reason))?;
         decoded.push(data);
     }
-    if let Some(width) = array
-        .element
-        .size()
-        .filter(|_| matches!(decoded.first(), Some(ChunkData::Fixed(_))))
-    {
+    if let Some(width) = array.element.size().filter(|_| !array.element.is_text()) {
         let bytes = elements.checked_mul(width).ok_or_else(too_large)?;
         let mut out = MutableBuffer::from_len_zeroed(bytes);
         for ((trailing, _), data) in parts.iter().zip(&decoded) {

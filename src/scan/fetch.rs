@@ -17,6 +17,9 @@ use crate::store::ArrayMeta;
 /// Requests in flight for one variant chunk.
 const CONCURRENT_PARTS: usize = 8;
 
+/// Variant chunks that will be asked for, ascending.
+pub type Upcoming = std::iter::Peekable<Box<dyn Iterator<Item = u64> + Send>>;
+
 /// The reading of one variant chunk.
 type ReadTask = SpawnedTask<Result<Vec<EncodedPart>, VczError>>;
 
@@ -26,7 +29,7 @@ pub struct ChunkFetcher {
     array: Arc<ArrayMeta>,
     parts: Arc<Vec<Vec<u64>>>,
     /// Variant chunks that will be asked for, ascending; some may be skipped.
-    upcoming: VecDeque<u64>,
+    upcoming: Upcoming,
     pending: VecDeque<(u64, ReadTask)>,
     depth: usize,
     metrics: ScanMetrics,
@@ -38,7 +41,7 @@ impl ChunkFetcher {
         dataset: Arc<Dataset>,
         array: Arc<ArrayMeta>,
         parts: Vec<Vec<u64>>,
-        upcoming: VecDeque<u64>,
+        upcoming: Upcoming,
         depth: usize,
         metrics: ScanMetrics,
     ) -> Self {
@@ -60,9 +63,7 @@ impl ChunkFetcher {
         while self.pending.front().is_some_and(|(at, _)| *at < chunk) {
             self.pending.pop_front();
         }
-        while self.upcoming.front().is_some_and(|at| *at <= chunk) {
-            self.upcoming.pop_front();
-        }
+        while self.upcoming.next_if(|at| *at <= chunk).is_some() {}
         let parts = match self.pending.pop_front() {
             Some((at, task)) if at == chunk => {
                 self.fill();
@@ -96,7 +97,7 @@ impl ChunkFetcher {
 
     fn fill(&mut self) {
         while self.pending.len() < self.depth
-            && let Some(chunk) = self.upcoming.pop_front()
+            && let Some(chunk) = self.upcoming.next()
         {
             let task = read(
                 Arc::clone(&self.dataset),

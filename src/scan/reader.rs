@@ -1,6 +1,5 @@
 //! Reads one array as an Arrow column, row range by row range in ascending order, keeping the chunk at hand decoded.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,23 +9,29 @@ use datafusion::common::Result;
 use super::arrow_column::{integers, to_arrow};
 use super::dataset::Dataset;
 use super::dense::{Dense, assemble, trailing_chunks};
-use super::fetch::ChunkFetcher;
+use super::fetch::{ChunkFetcher, Upcoming};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use super::schema::ColumnKind;
 use crate::codec::Scratch;
 
-/// The variant chunks of an array that some row ranges (ascending) touch.
-pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> VecDeque<u64> {
-    let mut chunks = VecDeque::new();
-    for range in ranges.iter().filter(|range| !range.is_empty()) {
-        let (first, last) = (range.start / chunk_rows, (range.end - 1) / chunk_rows);
-        let first = chunks
-            .back()
-            .map_or(first, |&done: &u64| first.max(done + 1));
-        chunks.extend(first..=last);
-    }
-    chunks
+/// The variant chunks of an array that some row ranges (ascending) touch, one after the other: there may be more than
+/// memory could hold a list of.
+pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> Upcoming {
+    let ranges: Vec<Range<u64>> = ranges
+        .iter()
+        .filter(|range| !range.is_empty())
+        .cloned()
+        .collect();
+    let mut next = 0;
+    let chunks = ranges.into_iter().flat_map(move |range| {
+        let first = (range.start / chunk_rows).max(next);
+        let end = (range.end - 1) / chunk_rows + 1;
+        next = next.max(end);
+        first..end
+    });
+    let chunks: Box<dyn Iterator<Item = u64> + Send> = Box::new(chunks);
+    chunks.peekable()
 }
 
 /// Reads the rows of one column.

@@ -22,6 +22,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
     EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, ScalarFunctionExpr,
 };
+use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
@@ -399,7 +400,7 @@ impl DataSource for VczSource {
     ) -> Result<Option<Arc<dyn DataSource>>> {
         if projection
             .iter()
-            .any(|projected| projected.expr.is_volatile_node())
+            .any(|projected| is_volatile(&projected.expr))
         {
             return Ok(None);
         }
@@ -417,13 +418,14 @@ impl DataSource for VczSource {
             let answer = match self.over_sites(filter) {
                 // Dropping rows below a LIMIT would change which rows are limited.
                 Some(_) if self.limit.is_some() => PushedDown::No,
+                Some(over_sites) if is_volatile(&over_sites) => PushedDown::No,
                 Some(over_sites)
                     if DynamicFilterTracking::classify(&over_sites).contains_dynamic_filter() =>
                 {
                     source.dynamic.push(over_sites);
                     PushedDown::No
                 }
-                Some(over_sites) if !over_sites.is_volatile_node() => {
+                Some(over_sites) => {
                     source.filters.push(over_sites);
                     PushedDown::Yes
                 }

@@ -55,9 +55,13 @@ impl VczTable {
         let ploidy = find("call_genotype")
             .and_then(|column| column.array.shape.get(2))
             .map_or(0, |&p| p as usize);
+        let n_samples = find("call_genotype")
+            .and_then(|column| column.array.shape.get(1))
+            .map_or(dataset.sample_ids().len(), |&n| n as usize);
         let context = GenotypeContext::register(
             dataset.store().location().to_string(),
             dataset.sample_ids().to_vec(),
+            n_samples,
             populations,
             n_alleles,
             ploidy,

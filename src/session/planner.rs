@@ -13,13 +13,14 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Explain, Expr, LogicalPlan, Subquery};
+use datafusion::logical_expr::{Explain, Expr, LogicalPlan, Subquery, Union};
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 
 use crate::functions::mask::Mask;
 use crate::functions::{bind_mask, load_mask, needs_mask};
-use crate::scan::{GenotypeUdf, VczTable};
+use crate::scan::copies::COPIES_KEY;
+use crate::scan::{GENOTYPES_KEY, GenotypeUdf, VczTable};
 
 /// Resolves populations and masks, then plans as the session did before.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ impl QueryPlanner for VczQueryPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let resolved = resolve(logical_plan, session).await?;
         let plan = resolved.as_ref().unwrap_or(logical_plan);
+        check_unions(plan)?;
         match &self.inner {
             Some(inner) => inner.create_physical_plan(plan, session).await,
             None => {
@@ -95,6 +97,54 @@ async fn resolve(plan: &LogicalPlan, session: &dyn Session) -> Result<Option<Log
         _ => replaced.data,
     };
     session.optimize(&replaced).map(Some)
+}
+
+/// Refuses calls on genotypes above a UNION of tables with different samples: DataFusion merges the metadata of the branches, so a
+/// population would be looked up in one table for the rows of all. Calls that were carried into the branches are right. Counts
+/// with different numbers of copies cannot be united either, since a spectrum over them has no one axis.
+fn check_unions(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Union(union) = node
+            && conflicts(union, COPIES_KEY)
+        {
+            return plan_err!(
+                "UNION of allele counts with different numbers of copies; aggregate in each branch of the UNION, \
+                 or project_sfs in each branch to the same number of copies"
+            );
+        }
+        let calls = node.expressions().iter().any(|expr| {
+            expr.exists(|expr| {
+                Ok(matches!(expr, Expr::ScalarFunction(call) if call.func.inner().is::<GenotypeUdf>()))
+            })
+            .unwrap_or(false)
+        });
+        if !calls {
+            return Ok(TreeNodeRecursion::Continue);
+        }
+        node.apply_children(|child| {
+            child.apply(|below| match below {
+                LogicalPlan::Union(union) if conflicts(union, GENOTYPES_KEY) => plan_err!(
+                    "UNION of call_genotype of tables with different samples or populations; \
+                     call allele_counts(call_genotype, …) in each branch of the UNION"
+                ),
+                _ => Ok(TreeNodeRecursion::Continue),
+            })
+        })
+    })
+    .map(drop)
+}
+
+/// Whether the branches of a UNION disagree on a field's metadata `key`.
+fn conflicts(union: &Union, key: &str) -> bool {
+    (0..union.schema.fields().len()).any(|at| {
+        let mut values = union
+            .inputs
+            .iter()
+            .filter_map(|branch| branch.schema().fields().get(at))
+            .map(|field| field.metadata().get(key));
+        let first = values.next().flatten();
+        values.any(|value| value != first)
+    })
 }
 
 /// What a plan needs before it can be made physical.

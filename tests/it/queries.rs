@@ -4,7 +4,7 @@ use std::path::Path;
 
 use datafusion::common::ScalarValue;
 
-use crate::common::{create, plain_session, row, run, shared_data};
+use crate::common::{create, fails, fixtures, plain_session, row, run, shared_data, work_dir};
 
 /// The statements of a file: comments cut, split at semicolons.
 fn statements(text: &str) -> Vec<String> {
@@ -86,4 +86,71 @@ async fn a_region_keeps_the_chunks_that_intersect_it() {
         .to_string();
     assert!(plan.contains("chunks=3 of 1020"), "{plan}");
     assert!(plan.contains("variants=3000 of 1019012"), "{plan}");
+}
+
+/// Two stores of one shape with different populations: counting in each branch is right, counting above the UNION is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn unions_of_tables_with_different_samples() {
+    let ctx = plain_session();
+    let populations = work_dir().join("swapped.tsv");
+    let swapped = std::fs::read_to_string(fixtures().join("sim.populations.tsv")).unwrap();
+    let swapped = swapped
+        .replace("first", "other")
+        .replace("second", "first")
+        .replace("other", "second");
+    std::fs::write(&populations, swapped).unwrap();
+    create(
+        &ctx,
+        "a",
+        &fixtures().join("sim.vcz.zip"),
+        Some(&fixtures().join("sim.populations.tsv")),
+    )
+    .await;
+    create(
+        &ctx,
+        "b",
+        &fixtures().join("sim.vcz.zip"),
+        Some(&populations),
+    )
+    .await;
+    let separately = row(
+        &ctx,
+        "SELECT (SELECT diversity(call_genotype, 'first') FROM a), (SELECT diversity(call_genotype, 'first') FROM b)",
+    )
+    .await;
+    assert_ne!(separately[0], separately[1]);
+    let above = "SELECT t, diversity(call_genotype, 'first') FROM (SELECT DISTINCT * FROM (\
+                 SELECT 'a' AS t, variant_position, call_genotype FROM a UNION ALL \
+                 SELECT 'b', variant_position, call_genotype FROM b)) GROUP BY t";
+    assert!(
+        fails(&ctx, above)
+            .await
+            .contains("in each branch of the UNION")
+    );
+    let both = row(
+        &ctx,
+        "SELECT exact_sum(d) FROM (SELECT diversity(call_genotype, 'first') AS d FROM a UNION ALL \
+         SELECT diversity(call_genotype, 'first') FROM b)",
+    )
+    .await;
+    let sum = |values: &[ScalarValue]| -> f64 {
+        values
+            .iter()
+            .map(|value| f64::try_from(value.clone()).unwrap())
+            .sum()
+    };
+    assert!((sum(&both) - sum(&separately)).abs() < 1e-9);
+}
+
+/// A volatile expression is evaluated once: what the filter saw is what comes out.
+#[tokio::test(flavor = "multi_thread")]
+async fn volatile_expressions_are_evaluated_once() {
+    let ctx = plain_session();
+    create(&ctx, "sim", &fixtures().join("sim.vcz.zip"), None).await;
+    let highest = row(
+        &ctx,
+        "SELECT max(r) < 0.5 FROM (SELECT random() + 0 AS r, variant_position FROM sim) WHERE r < 0.5",
+    )
+    .await;
+    assert_eq!(highest, [ScalarValue::Boolean(Some(true))]);
 }
