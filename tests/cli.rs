@@ -290,11 +290,10 @@ fn errors_in_sql_end_badly() {
     assert!(message.contains("there is no such file"), "{message}");
 }
 
-#[test]
-fn sql_from_standard_input() {
-    let mut command = vcz();
-    command.args(["sql", "-q", "--format", "csv", "-f", "/dev/stdin"]);
-    let mut child = command
+/// Runs `vcz` with `arguments` and `sql` on its standard input.
+fn piped(arguments: &[&str], sql: &str) -> Output {
+    let mut child = vcz()
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -304,9 +303,22 @@ fn sql_from_standard_input() {
         .stdin
         .take()
         .unwrap()
-        .write_all(b"SELECT 1 AS a;\n")
+        .write_all(sql.as_bytes())
         .unwrap();
-    assert_eq!(ok(child.wait_with_output().unwrap()), "a\n1\n");
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn sql_from_standard_input() {
+    let csv = ["sql", "-q", "--format", "csv"];
+    let file = [&csv[..], &["-f", "/dev/stdin"]].concat();
+    assert_eq!(ok(piped(&file, "SELECT 1 AS a;\n")), "a\n1\n");
+    assert_eq!(ok(piped(&csv, "SELECT 1 AS a;\n")), "a\n1\n");
+    // A last statement without its semicolon runs, and an error stops the script.
+    assert_eq!(ok(piped(&csv, "SELECT 3 AS c")), "c\n3\n");
+    let broken = piped(&csv, "SELECT 1 AS a;\nSELECT nothing;\nSELECT 2 AS b;\n");
+    assert!(!stdout(&broken).contains('b'), "{}", stdout(&broken));
+    assert!(fails(broken).contains("standard input"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! from the `datafusion-cli` crate.
 
 use std::fs;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -64,19 +65,27 @@ pub struct SqlArgs {
 pub async fn run(args: SqlArgs) -> Result<(), String> {
     let names = stores::table_names(&args.stores)?;
     // Before the folder changes: these are relative to where the command was typed.
-    let scripts: Vec<(String, String)> = args
+    let mut scripts: Vec<(String, String)> = args
         .file
         .iter()
         .map(|path| script(path))
         .collect::<Result<_, _>>()?;
+    let interactive = args.command.is_empty() && args.file.is_empty();
+    // The prompt of the CLI crate reads on after errors and ends well; SQL that is piped in is a script like any other.
+    let piped = interactive && !std::io::stdin().is_terminal();
+    if piped {
+        let text = std::io::read_to_string(std::io::stdin())
+            .map_err(|error| format!("cannot read standard input: {error}"))?;
+        scripts.push(("standard input".to_string(), text));
+    }
     let startup = startup_files(args.rc.as_deref())?;
     if let Some(folder) = &args.session.data_path {
         std::env::set_current_dir(folder)
             .map_err(|error| format!("cannot go to '{}': {error}", folder.display()))?;
     }
 
-    let at_prompt = args.command.is_empty() && args.file.is_empty();
-    let stdin_is_sql = at_prompt || args.file.iter().any(|path| is_stdin_location(path));
+    let at_prompt = interactive && !piped;
+    let stdin_is_sql = interactive || args.file.iter().any(|path| is_stdin_location(path));
     let environment = Environment::new(&args.session, stdin_is_sql)
         .await
         .map_err(|error| describe(&error))?;
@@ -104,18 +113,21 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         instrumented_registry: environment.stores.clone(),
     };
     let ctx = &environment.ctx;
+    if interactive && !startup.is_empty() {
+        exec_from_files(ctx, startup, &print)
+            .await
+            .map_err(|error| describe(&error))?;
+    }
     if at_prompt {
-        if !startup.is_empty() {
-            exec_from_files(ctx, startup, &print)
-                .await
-                .map_err(|error| describe(&error))?;
-        }
         return exec_from_repl(ctx, &mut print)
             .await
             .map_err(|error| error.to_string());
     }
     // `exec_from_files` goes on after an error and ends well; a script is run as one command, which stops and fails.
-    for (path, sql) in scripts {
+    for (path, sql) in scripts
+        .into_iter()
+        .filter(|(_, sql)| !sql.trim().is_empty())
+    {
         let failed = |error| format!("'{path}': {}", describe(&error));
         exec_from_commands(ctx, vec![sql], &print)
             .await

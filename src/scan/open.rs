@@ -55,7 +55,13 @@ pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
         });
     }
     let base = ObjectStoreUrl::parse(&url[url::Position::BeforeScheme..url::Position::AfterPort])?;
-    let objects = state.runtime_env().object_store(&base)?;
+    let Ok(objects) = state.runtime_env().object_store(&base) else {
+        return plan_err!(
+            "no object store is registered for '{}', so '{location}' cannot be read; register one with \
+             RuntimeEnv::register_object_store (vcz sql does so for s3, gs and http)",
+            base.as_str()
+        );
+    };
     let path =
         object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
     Ok(Location {
