@@ -154,3 +154,82 @@ async fn volatile_expressions_are_evaluated_once() {
     .await;
     assert_eq!(highest, [ScalarValue::Boolean(Some(true))]);
 }
+
+/// Writes a Zarr v2 store of which every chunk is absent: arrays as (name, shape, chunks, dtype, first dimension names).
+fn write_empty_store(name: &str, arrays: &[(&str, &str, &str, &str)]) -> std::path::PathBuf {
+    let store = work_dir().join(name);
+    std::fs::create_dir_all(&store).unwrap();
+    std::fs::write(store.join(".zgroup"), r#"{"zarr_format": 2}"#).unwrap();
+    std::fs::write(store.join(".zattrs"), r#"{"vcf_zarr_version": "0.4"}"#).unwrap();
+    for (array, shape, chunks, dtype) in arrays {
+        let folder = store.join(array);
+        std::fs::create_dir_all(&folder).unwrap();
+        let filters = if *dtype == "|O" {
+            r#"[{"id": "vlen-utf8"}]"#
+        } else {
+            "null"
+        };
+        let document = format!(
+            r#"{{"zarr_format": 2, "shape": {shape}, "chunks": {chunks}, "dtype": "{dtype}", "compressor": null,
+                "fill_value": null, "order": "C", "filters": {filters}}}"#
+        );
+        std::fs::write(folder.join(".zarray"), document).unwrap();
+    }
+    store
+}
+
+/// No sample ids, axes of length 0, more chunks than memory could list: each has its answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_at_the_edges() {
+    let sites = [
+        ("variant_position", "[10]", "[10]", "<i4"),
+        ("variant_contig", "[10]", "[10]", "|i1"),
+        ("variant_allele", "[10, 2]", "[10, 2]", "|O"),
+    ];
+    let with = |more: &[(&'static str, &'static str, &'static str, &'static str)]| {
+        [&sites[..], more].concat()
+    };
+    let ctx = plain_session();
+    let unnamed = with(&[("call_genotype", "[10, 3, 2]", "[10, 3, 2]", "|i1")]);
+    create(
+        &ctx,
+        "unnamed",
+        &write_empty_store("unnamed.vcz", &unnamed),
+        None,
+    )
+    .await;
+    let everyone = row(
+        &ctx,
+        "SELECT sum(allele_number(allele_counts(call_genotype))) FROM unnamed",
+    )
+    .await;
+    assert_eq!(everyone, [ScalarValue::Int64(Some(60))]);
+    let nobody = with(&[
+        ("call_genotype", "[10, 0, 2]", "[10, 1, 2]", "|i1"),
+        ("variant_X", "[10, 0]", "[10, 1]", "<i4"),
+        ("sample_id", "[0]", "[1]", "|O"),
+    ]);
+    create(
+        &ctx,
+        "nobody",
+        &write_empty_store("nobody.vcz", &nobody),
+        None,
+    )
+    .await;
+    let rows = run(
+        &ctx,
+        r#"SELECT call_genotype, "variant_X", allele_counts(call_genotype) FROM nobody"#,
+    )
+    .await;
+    assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 10);
+    let endless = [("variant_position", "[4611686018427387904]", "[1000]", "<i4")];
+    create(
+        &ctx,
+        "endless",
+        &write_empty_store("endless.vcz", &endless),
+        None,
+    )
+    .await;
+    let rows = run(&ctx, "SELECT * FROM endless LIMIT 3").await;
+    assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 3);
+}
