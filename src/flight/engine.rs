@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
+use super::accounted::AccountWindows;
 use super::admission::{Admission, Place};
 use super::config::{IDLE_LIFETIME, Limits, ServerConfig, TICKET_LIFETIME};
 use super::handles::{Handles, WhenFull};
@@ -94,6 +95,9 @@ impl Engine {
         };
         let mut template = session::closed(defaults, Arc::new(runtime), catalogs)?;
         functions::leave_out(&mut template)?;
+        let template = SessionStateBuilder::new_from_existing(template)
+            .with_physical_optimizer_rule(Arc::new(AccountWindows))
+            .build();
         Ok(Self {
             defaults: template.config().clone(),
             template,

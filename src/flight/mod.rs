@@ -8,13 +8,14 @@
 //! * `front`, `service`: the protocol; `metadata` and `info` answer what needs no query.
 //! * `policy`: which plans are run, deny by default; `settings`: which settings may be set; `functions`: which are left out.
 //! * `planning`: SQL to a physical plan, once; `parameters`: prepared statements; `handles`: unguessable, bounded, bound to a user.
-//! * `admission` and `pool`: how many queries, how much memory; `running`: execution, timeouts, cancellation.
+//! * `admission`, `pool` and `accounted`: how many queries, how much memory; `running`: execution, timeouts, cancellation.
 //! * `wire`: batches as clients can read them, cut to size.
 //! * `metrics` and `ops`: numbers, `/healthz`, `/metrics`, a line of log for each query.
 //!
 //! Invariants: results are streamed, never collected; whatever is kept for a client is bounded in number and time; a query runs
 //! on the query threads, so that the network threads always answer.
 
+mod accounted;
 mod admission;
 mod auth;
 mod config;
