@@ -1,0 +1,249 @@
+// Genotype counts of sample sets: calls by class, for codes of any width and ploidy in blocks of any kind.
+//
+// A warp counts a row. Diploid calls in bit-planes are classified 16 at a time, both copies of a call being neighbouring bits;
+// everything else call by call. What is left over of a set in the tile is homozygous reference.
+#include "vcz.cuh"
+
+// Classes in the order of the output.
+#define VCZ_HOM_REF 0
+#define VCZ_HET 1
+#define VCZ_HOM_ALT 2
+#define VCZ_HAPLOID 3
+#define VCZ_MISSING 4
+
+// 16 diploid calls, a bit at every even place.
+struct VczCalls {
+    u32 het, alt, haploid, missing, bad;
+};
+
+// What a warp counts in one pass over the rows: S sets from `set` on.
+struct VczClassPass {
+    const u32* masks;  // over samples, the first set's
+    u32 mask_words, set, n_alleles, ploidy;
+    bool big_endian;
+};
+
+// Calls of a lane in all classes but homozygous reference.
+template <int S>
+struct VczClasses {
+    u32 het[S], alt[S], haploid[S], missing[S];
+};
+
+VCZ_DEVICE u32 vcz_samples_in(const u32* __restrict__ mask, u32 bit, u32 bits) {
+    u32 n = 0;
+    for (u32 first = 32 * vcz_lane(); first < bits; first += 32 * 32) {
+        u32 x = vcz_mask_bits(mask, bit + first);
+        if (bits - first < 32) x &= ~(VCZ_ALL_LANES << (bits - first));
+        n += __popc(x);
+    }
+    return (u32)vcz_warp_sum((i32)n);
+}
+
+// The low 16 bits at the even places.
+VCZ_DEVICE u32 vcz_spread(u32 x) {
+    x &= 0xffff;
+    x = (x | x << 8) & 0x00ff00ff;
+    x = (x | x << 4) & 0x0f0f0f0f;
+    x = (x | x << 2) & 0x33333333;
+    return (x | x << 1) & 0x55555555;
+}
+
+// The 16 diploid calls of a bit-shuffled block from element `first` on.
+VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool big_endian, u32 n_alleles) {
+    const u64 stride = block.elements / 8;
+    const u32 sign = 8 * width - 1;
+    VczCalls calls;
+    if (block.planes <= 2 && !(big_endian && width > 1)) {
+        const u32 p0 = vcz_plane_bits(block.data, first);
+        const u32 p1 = block.planes > 1 ? vcz_plane_bits(block.data + stride, first) : 0;
+        const u32 any = p0 | p1, differ = (p0 ^ p0 >> 1) | (p1 ^ p1 >> 1);
+        calls.het = differ;
+        calls.alt = any & ~differ;
+        calls.haploid = calls.missing = 0;
+        calls.bad = n_alleles == 1 ? any : n_alleles == 2 ? p1 : n_alleles == 3 ? p0 & p1 : 0;
+    } else {
+        u32 any = 0, differ = 0, fill = VCZ_ALL_LANES, negative = 0;
+        u32 bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : VCZ_ALL_LANES;
+        for (u32 v = 0; v <= sign; ++v) {
+            const u32 plane = vcz_plane_of(v, width, big_endian);
+            const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, first) : 0;
+            any |= x;
+            differ |= x ^ x >> 1;
+            fill &= v == 0 ? ~x : x;
+            if (v == sign) {
+                negative = x;
+                bad &= ~x;
+            } else {
+                bad = v < 32 && ((n_alleles >> v) & 1) != 0 ? bad & x : bad | x;
+            }
+        }
+        const u32 uncalled = negative & ~fill;
+        calls.missing = uncalled | uncalled >> 1 | (fill & fill >> 1);
+        calls.haploid = (fill ^ fill >> 1) & ~calls.missing;
+        const u32 called = ~(negative | negative >> 1);
+        calls.het = called & differ;
+        calls.alt = called & ~differ & any;
+        calls.bad = bad;
+    }
+    calls.bad |= calls.bad >> 1;
+    return calls;
+}
+
+// Class of a call whose copies are read one after the other.
+struct VczCall {
+    i64 first;
+    u32 copies;
+    bool differ, missing, bad;
+
+    __device__ __forceinline__ VczCall() : first(0), copies(0), differ(false), missing(false), bad(false) {}
+
+    __device__ __forceinline__ void add(i64 code, u32 n_alleles) {
+        if (code == -2) return;
+        if (copies == 0) first = code;
+        copies += 1;
+        missing |= code < 0;
+        differ |= code != first;
+        bad |= code >= (i64)n_alleles;
+    }
+
+    __device__ __forceinline__ u32 kind() const {
+        if (copies == 0 || missing) return VCZ_MISSING;
+        if (copies == 1) return VCZ_HAPLOID;
+        if (differ) return VCZ_HET;
+        return first == 0 ? VCZ_HOM_REF : VCZ_HOM_ALT;
+    }
+};
+
+// Counts sample `sample` of the tile, whose copies start at `at`, for every set it is in.
+template <int S>
+VCZ_DEVICE bool vcz_count_call(const VczTile& tile, const VczClassPass& pass, u32 sample, VczPlace at, VczClasses<S>& counts) {
+    const u32 bit = tile.sample0 + sample;
+    u32 in[S], any = 0;
+#pragma unroll
+    for (int s = 0; s < S; ++s) {
+        in[s] = (__ldg(pass.masks + (u64)s * pass.mask_words + bit / 32) >> (bit % 32)) & 1;
+        any |= in[s];
+    }
+    if (any == 0) return false;
+    VczCall call;
+    VczBlock block = vcz_block(tile, at.block);
+    for (u32 copy = 0; copy < pass.ploidy; ++copy) {
+        if (at.offset >= block.elements) {
+            at.block += 1;
+            at.offset = 0;
+            block = vcz_block(tile, at.block);
+        }
+        call.add(vcz_code(block, at.offset, tile.width, pass.big_endian), pass.n_alleles);
+        at.offset += 1;
+    }
+    const u32 kind = call.kind();
+#pragma unroll
+    for (int s = 0; s < S; ++s) {
+        counts.het[s] += kind == VCZ_HET ? in[s] : 0;
+        counts.alt[s] += kind == VCZ_HOM_ALT ? in[s] : 0;
+        counts.haploid[s] += kind == VCZ_HAPLOID ? in[s] : 0;
+        counts.missing[s] += kind == VCZ_MISSING ? in[s] : 0;
+    }
+    return call.bad;
+}
+
+// Counts one row; what other lanes count is not added yet.
+template <int S>
+VCZ_DEVICE bool vcz_class_row(const VczTile& tile, const VczClassPass& pass, VczPlace row, VczClasses<S>& counts) {
+    const u32 copies = tile.samples * tile.copies;
+    bool bad = false;
+    VczPlace at = row;
+    for (u32 done = 0; done < copies;) {
+        const VczBlock block = vcz_block(tile, at.block);
+        if (at.offset >= block.elements) break;  // no such element: a tile that contradicts itself
+        const u32 end = done + vcz_min(copies - done, block.elements - at.offset);
+        const bool pairs = tile.copies == 2 && pass.ploidy == 2 && ((done | end) & 1) == 0;
+        if (block.kind == VCZ_BIT_SHUFFLED && pairs) {
+            for (u32 group = done / 32 + vcz_lane(); block.planes != 0 && group <= (end - 1) / 32; group += 32) {
+                const u32 begin = 32 * group;
+                u32 valid = 0x55555555;
+                if (begin < done) valid &= VCZ_ALL_LANES << (done - begin);
+                if (end - begin < 32) valid &= ~(VCZ_ALL_LANES << (end - begin));
+                const VczCalls calls = vcz_calls(block, (i32)(at.offset + begin - done), tile.width, pass.big_endian, pass.n_alleles);
+                const u32 some = (calls.het | calls.alt | calls.haploid | calls.missing | calls.bad) & valid;
+                if (some == 0) continue;
+#pragma unroll
+                for (int s = 0; s < S; ++s) {
+                    const u32* mask = pass.masks + (u64)s * pass.mask_words;
+                    const u32 in = valid & vcz_spread(vcz_mask_bits(mask, tile.sample0 + begin / 2));
+                    counts.het[s] += __popc(calls.het & in);
+                    counts.alt[s] += __popc(calls.alt & in);
+                    counts.haploid[s] += __popc(calls.haploid & in);
+                    counts.missing[s] += __popc(calls.missing & in);
+                    bad |= (calls.bad & in) != 0;
+                }
+            }
+        } else {
+            // The samples whose copies start in this block; their last copies may lie in the next one.
+            const u32 last = (end + tile.copies - 1) / tile.copies;
+            for (u32 sample = (done + tile.copies - 1) / tile.copies + vcz_lane(); sample < last; sample += 32) {
+                VczPlace first;
+                first.block = at.block;
+                first.offset = at.offset + (sample * tile.copies - done);
+                bad |= vcz_count_call<S>(tile, pass, sample, first, counts);
+            }
+        }
+        done = end;
+        at.block += 1;
+        at.offset = 0;
+    }
+    return bad;
+}
+
+template <int S>
+VCZ_DEVICE void vcz_class_rows(const VczTile& tile, const VczClassPass& pass, const VczCountSpec& spec, u32 warp, u32 warps,
+                               u32* status) {
+    u32 size[S];
+#pragma unroll
+    for (int s = 0; s < S; ++s) {
+        size[s] = vcz_samples_in(pass.masks + (u64)s * pass.mask_words, tile.sample0, tile.samples);
+    }
+    const bool shared = (tile.flags & VCZ_SHARED) != 0;
+    i32* base = (i32*)tile.out + (u64)spec.allele_sets * tile.out_rows * spec.n_alleles;
+    VczRowWalk walk(tile, warp, warps);
+    for (u32 row = warp; row < tile.rows; row += warps, walk.next()) {
+        VczClasses<S> counts = {};
+        const bool bad = vcz_class_row<S>(tile, pass, walk.at, counts);
+        vcz_report(&status[tile.status], bad, VCZ_BAD_CODE);
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            i32* out = base + ((u64)(pass.set + s) * tile.out_rows + tile.row0 + row) * VCZ_CLASSES;
+            const u32 others = counts.het[s] + counts.alt[s] + counts.haploid[s] + counts.missing[s];
+            vcz_add_to(out + VCZ_HOM_REF, (i32)((vcz_lane() == 0 ? size[s] : 0) - others), shared);
+            vcz_add_to(out + VCZ_HET, (i32)counts.het[s], shared);
+            vcz_add_to(out + VCZ_HOM_ALT, (i32)counts.alt[s], shared);
+            vcz_add_to(out + VCZ_HAPLOID, (i32)counts.haploid[s], shared);
+            vcz_add_to(out + VCZ_MISSING, (i32)counts.missing[s], shared);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
+    vcz_count_genotypes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
+    if (blockIdx.x / tile_groups >= n_tiles) return;
+    const VczTile tile = tiles[blockIdx.x / tile_groups];
+    const VczCountSpec spec = *(const VczCountSpec*)tile.spec;
+    const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
+    const u32 warps = tile_groups * VCZ_WARPS;
+    const u32* sets = (const u32*)spec.masks + (u64)(1 + spec.allele_sets) * spec.mask_words;
+    VczClassPass pass;
+    pass.mask_words = spec.sample_words;
+    pass.n_alleles = spec.n_alleles;
+    pass.ploidy = spec.ploidy;
+    pass.big_endian = (tile.flags & VCZ_BIG_ENDIAN) != 0;
+    for (pass.set = 0; pass.set < spec.genotype_sets;) {
+        pass.masks = sets + (u64)pass.set * spec.sample_words;
+        if (spec.genotype_sets - pass.set >= 2) {
+            vcz_class_rows<2>(tile, pass, spec, warp, warps, status);
+            pass.set += 2;
+        } else {
+            vcz_class_rows<1>(tile, pass, spec, warp, warps, status);
+            pass.set += 1;
+        }
+    }
+}
