@@ -14,13 +14,21 @@ use super::call::{
 };
 use super::context::GenotypeContext;
 use super::dataset::Dataset;
-use super::dense::{chunk_index, decode};
+use super::backend::Device;
+use super::dense::{PartData, chunk_index};
 use super::fetch::ChunkFetcher;
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
-use super::reader::chunks_of;
+use super::reader::{Ahead, chunks_of};
+#[cfg(feature = "gpu")]
+use super::{
+    backend::{not_on_gpu, planner},
+    gpu::{GpuFetcher, Request, Wish},
+};
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
+#[cfg(feature = "gpu")]
+use crate::gpu::{Counts, Elements, Engine, Wanted, Work};
 
 /// Computes a query's calls on the genotypes of one column.
 pub struct GenotypeReader {
@@ -31,9 +39,9 @@ pub struct GenotypeReader {
     counter: Counter,
     /// For each call: where its sets start in the counter's request.
     first_set: Vec<usize>,
-    /// Sample chunks whose genotypes are kept for `select_samples`.
-    selected_chunks: Vec<usize>,
-    fetcher: ChunkFetcher,
+    /// Samples whose genotypes are kept for `select_samples`, by sample chunk, ascending, counted from the chunk's first.
+    selected: Vec<Vec<u32>>,
+    source: Source,
     current: Option<Current>,
     counts: ChunkCounts,
     scratch: CountScratch,
@@ -44,9 +52,58 @@ pub struct GenotypeReader {
 
 struct Current {
     chunk: u64,
-    /// Decoded genotypes by sample chunk, for `select_samples`.
-    selected: Vec<Option<Buffer>>,
+    /// Genotypes by sample chunk, for `select_samples`.
+    selected: Vec<Option<Kept>>,
     _memory: Taken,
+}
+
+/// Genotypes of one chunk.
+enum Kept {
+    /// Of all its samples, as stored.
+    All(Buffer),
+    /// Of the selected ones.
+    #[cfg(feature = "gpu")]
+    Selected(Buffer),
+}
+
+/// What gives the chunks.
+enum Source {
+    Host(ChunkFetcher),
+    #[cfg(feature = "gpu")]
+    Gpu(Box<GpuFetcher>),
+}
+
+/// One chunk of a variant chunk: its index along the axes after variants, and what is known of it.
+struct Fetched {
+    trailing: Vec<u64>,
+    counts: PartData,
+    genotypes: PartData,
+}
+
+impl Source {
+    async fn fetch(&mut self, chunk: u64) -> Result<Vec<Fetched>> {
+        match self {
+            Self::Host(fetcher) => {
+                let parts = fetcher.fetch(chunk).await?;
+                let fetched = |(trailing, encoded): (_, Option<_>)| Fetched {
+                    trailing,
+                    counts: PartData::of(encoded.clone()),
+                    genotypes: PartData::of(encoded),
+                };
+                Ok(parts.into_iter().map(fetched).collect())
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(fetcher) => {
+                let parts = fetcher.fetch(chunk).await?;
+                let fetched = |part: super::gpu::Arrived| Fetched {
+                    trailing: part.trailing,
+                    counts: part.counts.into(),
+                    genotypes: part.elements.into(),
+                };
+                Ok(parts.into_iter().map(fetched).collect())
+            }
+        }
+    }
 }
 
 impl GenotypeReader {
@@ -61,9 +118,10 @@ impl GenotypeReader {
         column: usize,
         calls: Vec<GenotypeCall>,
         ranges: &[Range<u64>],
-        prefetch: usize,
+        ahead: Ahead,
         memory: &ScanMemory,
         metrics: &ScanMetrics,
+        device: &Device,
     ) -> Result<Self> {
         let array = &dataset.columns()[column].array;
         let refuse = |reason: String| dataset.array_error(array, reason);
@@ -99,27 +157,19 @@ impl GenotypeReader {
         }
         let chunk_samples = array.chunks[1] as usize;
         let counter = Counter::try_new(request, chunk_samples).map_err(refuse)?;
-        let mut selected_chunks: Vec<usize> = selected
-            .iter()
-            .flat_map(|samples| samples.iter())
-            .map(|sample| sample as usize / chunk_samples)
-            .collect();
-        selected_chunks.sort_unstable();
-        selected_chunks.dedup();
-        let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
-        wanted.extend(&selected_chunks);
-        wanted.sort_unstable();
-        wanted.dedup();
-        let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
-        let upcoming = chunks_of(ranges, array.chunks[0]);
-        let fetcher = ChunkFetcher::new(
-            Arc::clone(dataset),
-            Arc::clone(array),
-            parts,
-            upcoming,
-            prefetch,
-            metrics.clone(),
-        );
+        let mut by_chunk = vec![vec![]; array.grid_shape()[1] as usize];
+        let all: SampleSet =
+            SampleSet::new(selected.iter().flat_map(|samples| samples.iter()).collect());
+        for sample in all.iter() {
+            let (chunk, within) = (
+                sample as usize / chunk_samples,
+                sample as usize % chunk_samples,
+            );
+            by_chunk[chunk].push(within as u32);
+        }
+        let source = source(
+            dataset, column, &counter, &by_chunk, ranges, ahead, memory, metrics, device,
+        )?;
         Ok(Self {
             dataset: Arc::clone(dataset),
             context: Arc::clone(context),
@@ -127,8 +177,8 @@ impl GenotypeReader {
             calls,
             counter,
             first_set,
-            selected_chunks,
-            fetcher,
+            selected: by_chunk,
+            source,
             current: None,
             counts: ChunkCounts::default(),
             scratch: CountScratch::default(),
@@ -174,7 +224,7 @@ impl GenotypeReader {
         let dataset = Arc::clone(&self.dataset);
         let array = &dataset.columns()[self.column].array;
         let chain = dataset.chain(self.column)?;
-        let parts = self.fetcher.fetch(chunk).await?;
+        let parts = self.source.fetch(chunk).await?;
         let rows = array.chunk_extent(&chunk_index(chunk, &[0, 0]))[0] as usize;
         let width = array.element.size().unwrap_or(1);
         let chunk_bytes = array
@@ -184,45 +234,61 @@ impl GenotypeReader {
         let sets = self.counter.request().alleles.len() * self.counter.request().n_alleles
             + self.counter.request().genotypes.len() * super::call::GENOTYPE_CLASSES.len();
         let counts_bytes = rows.saturating_mul(sets).saturating_mul(size_of::<i32>());
-        let kept = chunk_bytes.saturating_mul(self.selected_chunks.len().max(1));
+        let kept_chunks = self.selected.iter().filter(|samples| !samples.is_empty());
+        let kept = chunk_bytes.saturating_mul(kept_chunks.count().max(1));
         let memory = self.memory.take(kept.saturating_add(counts_bytes))?;
         let _timer = self.metrics.count_time.timer();
         self.counts
             .reset(self.counter.request(), rows)
             .map_err(|reason| dataset.chunk_error(array, &chunk_index(chunk, &[0, 0]), reason))?;
         let mut selected = vec![None; array.grid_shape()[1] as usize];
-        for (trailing, encoded) in &parts {
+        for part in parts {
+            let trailing = part.trailing;
             let sample_chunk = trailing[0] as usize;
             let failed =
-                |reason: String| dataset.chunk_error(array, &chunk_index(chunk, trailing), reason);
-            if self
-                .counter
-                .wanted_sample_chunks()
-                .binary_search(&sample_chunk)
-                .is_ok()
-            {
-                self.counter
-                    .add_chunk(
+                |reason: String| dataset.chunk_error(array, &chunk_index(chunk, &trailing), reason);
+            let wanted = self.counter.wanted_sample_chunks();
+            if wanted.binary_search(&sample_chunk).is_ok() {
+                let encoded = match &part.counts {
+                    PartData::Encoded(bytes) => Some(&bytes[..]),
+                    PartData::Absent | PartData::Decoded(_) => None,
+                };
+                match &part.counts {
+                    PartData::Decoded(counts) => {
+                        self.counter
+                            .add_counted(counts.typed_data(), rows, &mut self.counts)
+                    }
+                    PartData::Encoded(_) | PartData::Absent => self.counter.add_chunk(
                         chain,
                         array,
-                        encoded.as_deref(),
+                        encoded,
                         sample_chunk,
                         rows,
                         &mut self.counts,
                         &mut self.scratch,
-                    )
-                    .map_err(failed)?;
+                    ),
+                }
+                .map_err(failed)?;
             }
-            if self.selected_chunks.binary_search(&sample_chunk).is_ok() {
-                let data =
-                    decode(chain, encoded.as_ref(), &mut self.decode_scratch).map_err(failed)?;
-                let ChunkData::Fixed(buffer) = data else {
-                    return exec_err!(
-                        "array '{}': genotypes must be integers, found strings",
-                        array.name
-                    );
+            let is_kept = |samples: &Vec<u32>| !samples.is_empty();
+            if self.selected.get(sample_chunk).is_some_and(is_kept) {
+                let kept = match part.genotypes {
+                    #[cfg(feature = "gpu")]
+                    PartData::Decoded(buffer) => Kept::Selected(buffer),
+                    data => {
+                        let data = data
+                            .decode(chain, &mut self.decode_scratch)
+                            .map_err(failed)?;
+                        let ChunkData::Fixed(buffer) = data else {
+                            return exec_err!(
+                                "array '{}': genotypes must be integers, found strings",
+                                array.name
+                            );
+                        };
+                        Kept::All(buffer)
+                    }
                 };
-                selected[sample_chunk] = Some(buffer);
+                selected[sample_chunk] = Some(kept);
             }
             self.metrics.bytes_decoded.add(chunk_bytes);
         }
@@ -289,11 +355,24 @@ impl GenotypeReader {
                     sample as usize / chunk_samples,
                     sample as usize % chunk_samples,
                 );
-                let Some(Some(decoded)) = current.selected.get(chunk) else {
+                let Some(Some(kept)) = current.selected.get(chunk) else {
                     return exec_err!("select_samples: sample chunk {chunk} was not read");
                 };
-                let at = (row * chunk_samples + within) * width;
-                out.extend_from_slice(&decoded.as_slice()[at..at + width]);
+                let (decoded, at) = match kept {
+                    Kept::All(decoded) => (decoded, row * chunk_samples + within),
+                    #[cfg(feature = "gpu")]
+                    Kept::Selected(decoded) => {
+                        let list = &self.selected[chunk];
+                        let Ok(at) = list.binary_search(&(within as u32)) else {
+                            return exec_err!("select_samples: sample {sample} was not read");
+                        };
+                        (decoded, row * list.len() + at)
+                    }
+                };
+                let Some(copies) = decoded.as_slice().get(at * width..(at + 1) * width) else {
+                    return exec_err!("select_samples: row {row} was not read");
+                };
+                out.extend_from_slice(copies);
             }
         }
         let copies = total / spec.array.element.size().unwrap_or(1);
@@ -321,4 +400,108 @@ impl GenotypeReader {
             rows.len(),
         )?))
     }
+}
+
+/// What gives the chunks that the counter wants or of which genotypes are selected.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a different part of the scan; a struct would only rename them"
+)]
+fn source(
+    dataset: &Arc<Dataset>,
+    column: usize,
+    counter: &Counter,
+    selected: &[Vec<u32>],
+    ranges: &[Range<u64>],
+    ahead: Ahead,
+    memory: &ScanMemory,
+    metrics: &ScanMetrics,
+    device: &Device,
+) -> Result<Source> {
+    let array = &dataset.columns()[column].array;
+    let upcoming = chunks_of(ranges, array.chunks[0]);
+    #[cfg(feature = "gpu")]
+    if let Some((request, engine)) = gpu_request(dataset, column, counter, selected, device)? {
+        let metrics = metrics.clone();
+        let fetcher = GpuFetcher::new(request, engine, upcoming, ahead.few, memory, metrics);
+        return Ok(Source::Gpu(Box::new(fetcher)));
+    }
+    #[cfg(not(feature = "gpu"))]
+    let _ = (memory, device);
+    let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
+    let is_kept = |(_, samples): &(usize, &Vec<u32>)| !samples.is_empty();
+    wanted.extend(selected.iter().enumerate().filter(is_kept).map(|(at, _)| at));
+    wanted.sort_unstable();
+    wanted.dedup();
+    let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
+    Ok(Source::Host(ChunkFetcher::new(
+        Arc::clone(dataset),
+        Arc::clone(array),
+        parts,
+        upcoming,
+        ahead.prefetch,
+        metrics.clone(),
+    )))
+}
+
+/// What a device has to do; `None` if there is none, or it cannot.
+#[cfg(feature = "gpu")]
+fn gpu_request(
+    dataset: &Arc<Dataset>,
+    column: usize,
+    counter: &Counter,
+    selected: &[Vec<u32>],
+    device: &Device,
+) -> Result<Option<(Request, Arc<Engine>)>> {
+    let spec = &dataset.columns()[column];
+    let array = &spec.array;
+    let Some((engine, forced)) = &device.engine else {
+        return Ok(None);
+    };
+    let works = || {
+        let planner = planner(spec, dataset.chain(column).map_err(|e| e.to_string())?, true)?;
+        let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
+        let counts = Counts::try_new(counter.request().clone(), samples, copies)?;
+        let elements = Elements {
+            samples: selected.iter().cloned().map(Arc::new).collect(),
+            inner: array.shape[2] as u32,
+            width: planner.width(),
+        };
+        let work = |wanted| {
+            Arc::new(Work {
+                planner: planner.clone(),
+                wanted,
+            })
+        };
+        Ok((
+            work(Wanted::Counts(counts)),
+            work(Wanted::Elements(elements)),
+        ))
+    };
+    let (counts, elements) = match works() {
+        Ok(works) => works,
+        Err(reason) if *forced => return Err(not_on_gpu(dataset.array_error(array, reason))),
+        Err(reason) => {
+            log::debug!("array '{}' is counted on the host: {reason}", array.name);
+            return Ok(None);
+        }
+    };
+    let wanted = counter.wanted_sample_chunks();
+    let wishes = selected.iter().enumerate().filter_map(|(chunk, samples)| {
+        let wish = Wish {
+            trailing: vec![chunk as u64, 0],
+            count: wanted.binary_search(&chunk).is_ok(),
+            elements: !samples.is_empty(),
+        };
+        (wish.count || wish.elements).then_some(wish)
+    });
+    let request = Request {
+        dataset: Arc::clone(dataset),
+        array: Arc::clone(array),
+        wishes: wishes.collect(),
+        counts: Some(counts),
+        elements: Some(elements),
+        padded: false,
+    };
+    Ok(Some((request, Arc::clone(engine))))
 }

@@ -469,14 +469,4 @@ impl VczSource {
         self.projection.iter().count() != self.inputs.len()
             || !self.projection.iter().enumerate().all(plain)
     }
-
-    /// Fails, with the reason, when a setting asks for what this build cannot do.
-    pub(super) fn check_backend(settings: &VczSettings) -> Result<()> {
-        if settings.backend == super::options::Backend::Gpu {
-            return exec_err!(
-                "vcz.backend = 'gpu': this build has no GPU engine yet; use SET vcz.backend = 'auto' or 'host'"
-            );
-        }
-        Ok(())
-    }
 }

@@ -22,7 +22,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::SessionConfig;
 
 use crate::functions;
-use crate::scan::{TableOptions, VczSettings};
+use crate::scan::{TableOptions, VczSettings, warm_up};
 
 pub use factory::VczTableFactory;
 
@@ -99,6 +99,7 @@ fn finish(ctx: &SessionContext) {
     for (name, function) in functions::table_functions() {
         ctx.register_udtf(name, function);
     }
+    warm_up(&VczSettings::of(ctx.copied_config().options()));
     ctx.register_table_options_extension(TableOptions::default());
     url_table::enable(ctx);
 }
