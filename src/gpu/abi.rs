@@ -4,7 +4,7 @@ use bytemuck::{Pod, Zeroable};
 
 /// A decoded block of elements on the device.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Block {
     /// Address of its bytes; 0 where it is all zeros.
     pub data: u64,
@@ -27,7 +27,7 @@ pub const BIT_SHUFFLED: u32 = 2;
 
 /// A rectangle of rows and samples that is decoded as one, and where its results go.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Tile {
     /// Address of the whole chunk's output.
     pub out: u64,
@@ -72,7 +72,7 @@ pub const SHARED: u32 = 2;
 
 /// What is counted in a sample chunk.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct CountSpec {
     /// Address of the masks: the wanted copies, the copies of each allele set, the samples of each genotype set.
     pub masks: u64,
@@ -92,7 +92,7 @@ pub struct CountSpec {
 
 /// What is brought back of a sample chunk.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct GatherSpec {
     /// Address of the selected samples, `u32`, ascending, counted from the chunk's first.
     pub samples: u64,
@@ -104,7 +104,7 @@ pub struct GatherSpec {
 
 /// Bytes to copy, or to set to zero.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Segment {
     /// Address to copy from; 0 for zeros.
     pub src: u64,
@@ -116,7 +116,7 @@ pub struct Segment {
 
 /// A checksum to verify.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Check {
     /// Address of the decoded bytes.
     pub data: u64,
@@ -144,6 +144,15 @@ pub const BAD_FRAME: u32 = 2;
 /// Bit of a status: a checksum that does not hold.
 pub const BAD_CHECKSUM: u32 = 4;
 
-const _: () = assert!(size_of::<Block>() == 24 && size_of::<Tile>() == 88);
-const _: () = assert!(size_of::<CountSpec>() == 32 && size_of::<GatherSpec>() == 16);
-const _: () = assert!(size_of::<Segment>() == 24 && size_of::<Check>() == 32);
+/// The structs are integers without padding between or behind them, which the sizes prove.
+macro_rules! plain {
+    ($($name:ident: $size:literal),*) => {$(
+        const _: () = assert!(size_of::<$name>() == $size);
+        // SAFETY: integers only, no padding: any bytes are a value.
+        unsafe impl Zeroable for $name {}
+        // SAFETY: as above.
+        unsafe impl Pod for $name {}
+    )*};
+}
+
+plain!(Block: 24, Tile: 88, CountSpec: 32, GatherSpec: 16, Segment: 24, Check: 32);

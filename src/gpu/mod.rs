@@ -20,8 +20,6 @@ mod executor;
 pub mod plan;
 mod queue;
 mod slab;
-#[cfg(test)]
-mod software;
 mod work;
 
 pub use batch::{Done, Outcome, Times};

@@ -241,7 +241,8 @@ impl GenotypeReader {
         self.counts
             .reset(self.counter.request(), rows)
             .map_err(|reason| dataset.chunk_error(array, &chunk_index(chunk, &[0, 0]), reason))?;
-        let mut selected = vec![None; array.grid_shape()[1] as usize];
+        let mut selected: Vec<Option<Kept>> = vec![];
+        selected.resize_with(array.grid_shape()[1] as usize, || None);
         for part in parts {
             let trailing = part.trailing;
             let sample_chunk = trailing[0] as usize;

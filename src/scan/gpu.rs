@@ -209,8 +209,8 @@ impl Request {
             let origin = vec![0; self.array.rank() - 1];
             self.array.chunk_extent(&chunk_index(chunk, &origin))[0]
         } as usize;
-        let submitted: Vec<Submitted> = stream::iter(&self.wishes)
-            .map(|wish| self.submit(engine, chunk, rows, wish, metrics))
+        let submitted: Vec<Submitted> = stream::iter(0..self.wishes.len())
+            .map(|at| self.submit(engine, chunk, rows, at, metrics))
             .buffered(CONCURRENT_PARTS)
             .try_collect()
             .await?;
@@ -241,9 +241,10 @@ impl Request {
         engine: &Engine,
         chunk: u64,
         rows: usize,
-        wish: &Wish,
+        wish: usize,
         metrics: &ScanMetrics,
     ) -> Result<Submitted, VczError> {
+        let wish = &self.wishes[wish];
         let index = chunk_index(chunk, &wish.trailing);
         let encoded = self.dataset.store().chunk(&self.array, &index).await?;
         let mut submitted = Submitted {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::projection::Projector;
@@ -51,7 +51,7 @@ pub fn open(
     let batches = async move {
         let device = Device::of(&source).await?;
         let batches = Batches::try_new(source, &ranges, batch_size, memory, metrics, &device)?;
-        Ok(stream::try_unfold(batches, |mut batches| async move {
+        Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
             let batch = batches.next().await?;
             Ok(batch.map(|batch| (batch, batches)))
         }))

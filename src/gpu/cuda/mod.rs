@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError};
 
-pub use kernels::{KERNEL_SOURCES, Kernels};
+use kernels::Kernels;
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
-pub use worker::{Failure, Worker};
+pub use worker::Worker;
 
 /// A device that is ready to run batches.
 #[derive(Debug)]
