@@ -170,38 +170,20 @@ mod tests {
     #[test]
     fn every_width_of_the_size() {
         let head: Vec<u8> = (1..=250u8).collect();
-        let long: Vec<u8> = head.repeat(4);
-        let forms: [(u8, Vec<u8>, &[u8], usize, bool); 5] = [
-            (0x20, vec![254], &head, 4, true),
-            (0x60, 1000u16.to_le_bytes().to_vec(), &long, 256, true),
-            // 250 bytes are too few for a field of two bytes.
-            (0x60, 100u16.to_le_bytes().to_vec(), &head, 106, false),
-            (
-                0xa0,
-                100_250u32.to_le_bytes().to_vec(),
-                &head,
-                100_000,
-                true,
-            ),
-            (
-                0xe0,
-                100_250u64.to_le_bytes().to_vec(),
-                &head,
-                100_000,
-                true,
-            ),
-        ];
-        for (descriptor, size, head, tail, is_cut) in forms {
-            let mut frame = by_hand(descriptor, &size, head, &[tail / 2, tail - tail / 2]);
+        let check = |descriptor: u8, size: &[u8], head: &[u8], tail: usize, is_cut: bool| {
+            let mut frame = by_hand(descriptor, size, head, &[tail / 2, tail - tail / 2]);
             let mut whole = vec![0; head.len() + tail];
-            assert_eq!(
-                Scratch::default().zstd(&frame, &mut whole),
-                Ok(whole.len()),
-                "{descriptor:#x}"
-            );
+            let written = Scratch::default().zstd(&frame, &mut whole);
+            assert_eq!(written, Ok(whole.len()), "{descriptor:#x}");
             let out = cut(&mut frame).map(|(out, _)| out);
             assert_eq!(out, is_cut.then(|| head.to_vec()), "{descriptor:#x}");
-        }
+        };
+        check(0x20, &[254], &head, 4, true);
+        check(0x60, &1000u16.to_le_bytes(), &head.repeat(4), 256, true);
+        // 250 bytes are too few for a field of two bytes.
+        check(0x60, &100u16.to_le_bytes(), &head, 106, false);
+        check(0xa0, &100_250u32.to_le_bytes(), &head, 100_000, true);
+        check(0xe0, &100_250u64.to_le_bytes(), &head, 100_000, true);
         // Nothing before the tail, or nothing but an empty block: there is nothing to decode, or libzstd is to judge.
         let frame = by_hand(0xa0, &100_000u32.to_le_bytes(), &[], &[100_000]);
         assert_eq!(

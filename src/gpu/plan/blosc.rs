@@ -4,8 +4,9 @@
 //! block headers show: such frames are cut, and the plan says how many planes are there.
 
 use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, Place, PlannedBlock, Segment};
-use super::planner::TileShape;
-use super::{deflate, planner};
+use super::deflate;
+use super::encoding::{no_decoder, zstd_summary};
+use super::tile::TileShape;
 use crate::codec::blosc::{BloscHeader, Compressor, HEADER_LEN, Shuffle, Split};
 use crate::codec::zstd_cut::InPlaceCut;
 
@@ -121,7 +122,7 @@ fn zstd_planes(
     all_planes: u32,
     plan: &mut ChunkPlan,
 ) -> Result<(), String> {
-    let summary = planner::zstd_summary(split.payload, split.len)?;
+    let summary = zstd_summary(split.payload, split.len)?;
     let plane_len = elements as usize / 8;
     let mut block = PlannedBlock {
         place: Place::Zero,
@@ -190,7 +191,7 @@ fn frame(
     let whole = src..src + split.payload.len();
     let (codec, src, check) = match compressor {
         Compressor::Zstd => {
-            planner::zstd_summary(split.payload, split.len)?;
+            zstd_summary(split.payload, split.len)?;
             (FrameCodec::Zstd, whole, None)
         }
         Compressor::Lz4 => (FrameCodec::Lz4, whole, None),
@@ -200,7 +201,7 @@ fn frame(
             (FrameCodec::Deflate, stream, Some(check))
         }
         Compressor::Blosclz | Compressor::Snappy => {
-            return Err(planner::no_decoder(compressor));
+            return Err(no_decoder(compressor));
         }
     };
     plan.frame(Frame {

@@ -126,7 +126,7 @@ fn blosc_frames(
         block = block.clamp(1 << 16, 1 << 20);
     }
     let block = block.min(len).max(1);
-    let (whole, rest) = (len / block, usize::from(len % block > 0));
+    let (whole, rest) = (len / block, usize::from(!len.is_multiple_of(block)));
     // A block that is shorter than the others is not split.
     let per_block = if splits(block) { width } else { 1 };
     whole * per_block + rest

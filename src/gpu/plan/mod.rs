@@ -9,8 +9,12 @@
 mod blosc;
 mod chunk_plan;
 mod deflate;
+mod encoding;
 mod estimate;
 mod planner;
+#[cfg(test)]
+mod tests;
+mod tile;
 mod verify;
 
 pub use chunk_plan::{

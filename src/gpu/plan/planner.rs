@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, Place, PlannedBlock, Tile};
+use super::chunk_plan::{ChunkPlan, Place, PlannedBlock, Tile};
+use super::encoding::{Crc32c, Encoding, outermost_checksums, strip};
 use super::estimate::{self, Estimate};
-use super::{blosc, deflate};
-use crate::codec::blosc::{Compressor, Shuffle};
-use crate::codec::zstd_frame::FrameSummary;
-use crate::codec::{BytesCodec, CodecChain, Serializer, Sharding, checksum};
-use crate::store::{ArrayMeta, ElementType, Endianness, FillValue};
+use super::tile::{TileShape, check_copies};
+use crate::codec::blosc::Shuffle;
+use crate::codec::{CodecChain, Serializer, Sharding};
+use crate::store::{ArrayMeta, Endianness, FillValue};
 
 /// Plans the chunks of one array. Built once per array, and shared by the threads that read its chunks.
 #[derive(Debug, Clone)]
@@ -22,41 +22,6 @@ pub struct ChunkPlanner {
     big_endian: bool,
     summary: String,
     estimate: Estimate,
-}
-
-/// How one tile's bytes are encoded.
-#[derive(Debug, Clone)]
-struct Encoding {
-    compressor: Option<Codec>,
-    checksums: Vec<Crc32c>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Codec {
-    Blosc,
-    Zstd,
-    Lz4,
-    Gzip,
-    Zlib,
-}
-
-/// A checksum after everything else. Checked on the host, while the bytes are in its caches.
-#[derive(Debug, Clone, Copy)]
-struct Crc32c {
-    at_start: bool,
-}
-
-/// The shape of a tile, and its sizes.
-#[derive(Debug, Clone)]
-pub(super) struct TileShape {
-    rows: u32,
-    samples: u32,
-    copies: u32,
-    pub(super) elements: u32,
-    /// Bytes of an element: 1, 2, 4 or 8.
-    pub(super) width: usize,
-    /// Bytes of the tile.
-    pub(super) len: usize,
 }
 
 impl ChunkPlanner {
@@ -77,16 +42,8 @@ impl ChunkPlanner {
             FillValue::Bytes(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
             _ => return Err("a fill value other than 0 is left to the host".to_string()),
         }
-        let (sharding, encoding, inner) = match chain.serializer() {
-            Serializer::Sharding(sharding) => (
-                Some(sharding.as_ref().clone()),
-                Encoding::try_new(sharding.inner(), "inside a shard")?,
-                sharding.inner(),
-            ),
-            _ => (None, Encoding::try_new(chain, "")?, chain),
-        };
-        let outer = match &sharding {
-            Some(_) => {
+        let (inner, sharding, outer) = match chain.serializer() {
+            Serializer::Sharding(sharding) => {
                 let (rest, checksums) = outermost_checksums(chain.compressors());
                 if let Some(codec) = rest.first() {
                     return Err(format!(
@@ -94,10 +51,11 @@ impl ChunkPlanner {
                         codec.summary()
                     ));
                 }
-                checksums
+                (sharding.inner(), Some(sharding.as_ref().clone()), checksums)
             }
-            None => Vec::new(),
+            _ => (chain, None, Vec::new()),
         };
+        let encoding = Encoding::try_new(inner)?;
         let tile = TileShape::try_new(array.element, inner.shape())?;
         check_copies(array, inner.shape(), sharding.as_ref())?;
         let chunk_len = chain.fixed_len()?;
@@ -225,78 +183,10 @@ impl ChunkPlanner {
         origin: [u32; 2],
         plan: &mut ChunkPlan,
     ) -> Result<(), String> {
-        let (first, tile) = (plan.blocks.len(), &self.tile);
-        let piece = strip(&self.encoding.checksums, encoded, piece)?;
-        let bytes = encoded
-            .get(piece.clone())
-            .ok_or("a range outside the chunk")?;
-        let block_elements = match self.encoding.compressor {
-            Some(Codec::Blosc) => blosc::plan(bytes, piece.start, tile, plan)?,
-            None => {
-                if bytes.len() != tile.len {
-                    return Err(format!("{} bytes, expected {}", bytes.len(), tile.len));
-                }
-                plan.encoded_block(piece, tile.elements, Shuffle::None, 1)?;
-                tile.elements
-            }
-            Some(codec) => {
-                self.bare_frame(codec, bytes, piece, plan)?;
-                tile.elements
-            }
-        };
+        let first = plan.blocks.len();
+        let block_elements = self.encoding.plan(encoded, piece, &self.tile, plan)?;
         self.push_tile(first, block_elements, origin, plan);
         Ok(())
-    }
-
-    /// Plans a tile that is one frame.
-    fn bare_frame(
-        &self,
-        codec: Codec,
-        bytes: &[u8],
-        piece: Range<usize>,
-        plan: &mut ChunkPlan,
-    ) -> Result<(), String> {
-        let tile = &self.tile;
-        let whole = 0..bytes.len();
-        let (codec, part, check) = match codec {
-            Codec::Lz4 => {
-                // numcodecs: the decoded length, then a raw block.
-                let len = bytes.first_chunk::<4>().map(|len| u32::from_le_bytes(*len));
-                if len.map(|len| len as usize) != Some(tile.len) {
-                    return Err(format!(
-                        "lz4: the header says {len:?} bytes, expected {}",
-                        tile.len
-                    ));
-                }
-                (FrameCodec::Lz4, 4..bytes.len(), None)
-            }
-            Codec::Gzip => {
-                let (stream, check) = deflate::gzip(bytes, tile.len)?;
-                (FrameCodec::Deflate, stream, Some(check))
-            }
-            Codec::Zlib => {
-                let (stream, check) = deflate::zlib(bytes)?;
-                (FrameCodec::Deflate, stream, Some(check))
-            }
-            Codec::Zstd | Codec::Blosc => {
-                zstd_summary(bytes, tile.len)?;
-                (FrameCodec::Zstd, whole, None)
-            }
-        };
-        let dst = plan.room(tile.len)?;
-        plan.frame(Frame {
-            codec,
-            src: piece.start + part.start..piece.start + part.end,
-            dst,
-            len: tile.len,
-            check,
-        })?;
-        plan.block(PlannedBlock {
-            place: Place::Decoded(dst),
-            elements: tile.elements,
-            shuffle: Shuffle::None,
-            planes: 1,
-        })
     }
 
     fn push_tile(&self, first: usize, block_elements: u32, origin: [u32; 2], plan: &mut ChunkPlan) {
@@ -319,168 +209,4 @@ impl ChunkPlanner {
             copies,
         });
     }
-}
-
-impl Encoding {
-    /// The encoding of tiles by `chain`; `place` says where, in messages.
-    fn try_new(chain: &CodecChain, place: &str) -> Result<Encoding, String> {
-        if !chain.transpose().is_identity() {
-            return Err("transposed chunks are decoded on the host".to_string());
-        }
-        match chain.serializer() {
-            Serializer::Bytes(_) => {}
-            Serializer::Sharding(_) => {
-                return Err("shards in shards are decoded on the host".to_string());
-            }
-            Serializer::VlenUtf8 => return Err("text is decoded on the host".to_string()),
-        }
-        let (codecs, checksums) = outermost_checksums(chain.compressors());
-        let compressor = match codecs {
-            [] => None,
-            [BytesCodec::Crc32c { .. }, ..] | [_, BytesCodec::Crc32c { .. }, ..] => {
-                return Err("crc32c inside a compressor is checked on the host".to_string());
-            }
-            [BytesCodec::Blosc { compressor, .. }] => match compressor {
-                Compressor::Zstd | Compressor::Lz4 | Compressor::Zlib => Some(Codec::Blosc),
-                Compressor::Blosclz | Compressor::Snappy => return Err(no_decoder(*compressor)),
-            },
-            [BytesCodec::Zstd] => Some(Codec::Zstd),
-            [BytesCodec::Lz4] => Some(Codec::Lz4),
-            [BytesCodec::Gzip] => Some(Codec::Gzip),
-            [BytesCodec::Zlib] => Some(Codec::Zlib),
-            [first, second, ..] => {
-                let place = if place.is_empty() { "" } else { " " }.to_string() + place;
-                return Err(format!(
-                    "one compressor after another{place} ({}, then {}) is decoded on the host",
-                    first.summary(),
-                    second.summary()
-                ));
-            }
-        };
-        Ok(Encoding {
-            compressor,
-            checksums,
-        })
-    }
-}
-
-impl TileShape {
-    /// The shape of tiles of `[rows]`, `[rows, samples]` or `[rows, samples, copies]`.
-    fn try_new(element: ElementType, shape: &[usize]) -> Result<TileShape, String> {
-        let too_large = || format!("chunks of shape {shape:?} are too large for the GPU");
-        let width = match element.size() {
-            Some(width @ (1 | 2 | 4 | 8)) => width,
-            _ => {
-                return Err(format!(
-                    "elements of type {element} are decoded on the host"
-                ));
-            }
-        };
-        let [rows, samples, copies] = match *shape {
-            [rows] => [rows, 1, 1],
-            [rows, samples] => [rows, samples, 1],
-            [rows, samples, copies] => [rows, samples, copies],
-            _ => {
-                return Err(format!(
-                    "an array of {} dimensions is decoded on the host",
-                    shape.len()
-                ));
-            }
-        };
-        let elements = rows
-            .checked_mul(samples)
-            .and_then(|n| n.checked_mul(copies))
-            .ok_or_else(too_large)?;
-        let len = elements.checked_mul(width).ok_or_else(too_large)?;
-        let fits = |n: usize| u32::try_from(n).map_err(|_| too_large());
-        if elements == 0 {
-            return Err(format!("chunks of shape {shape:?} hold nothing"));
-        }
-        fits(len)?;
-        Ok(TileShape {
-            rows: fits(rows)?,
-            samples: fits(samples)?,
-            copies: fits(copies)?,
-            elements: fits(elements)?,
-            width,
-            len,
-        })
-    }
-}
-
-/// Refuses arrays whose third axis is cut by chunks, or by the inner chunks of shards.
-fn check_copies(
-    array: &ArrayMeta,
-    tile: &[usize],
-    sharding: Option<&Sharding>,
-) -> Result<(), String> {
-    let in_shards = sharding.is_none_or(|sharding| sharding.grid().get(2).is_none_or(|n| *n == 1));
-    match (array.shape.get(2), tile.get(2)) {
-        (Some(copies), Some(len)) if *copies > *len as u64 || !in_shards => Err(format!(
-            "chunks of {len} of the {copies} values of a call are decoded on the host"
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Splits off the checksums that come after everything else; these are in decoding order.
-fn outermost_checksums(codecs: &[BytesCodec]) -> (&[BytesCodec], Vec<Crc32c>) {
-    let (mut rest, mut checksums) = (codecs, Vec::new());
-    while let Some((BytesCodec::Crc32c { at_start }, before)) = rest.split_last() {
-        checksums.push(Crc32c {
-            at_start: *at_start,
-        });
-        rest = before;
-    }
-    (rest, checksums)
-}
-
-/// Verifies checksums around `range` of `encoded`; the range that they protect.
-fn strip(
-    checksums: &[Crc32c],
-    encoded: &[u8],
-    mut range: Range<usize>,
-) -> Result<Range<usize>, String> {
-    for Crc32c { at_start } in checksums {
-        let bytes = encoded
-            .get(range.clone())
-            .ok_or("a range outside the chunk")?;
-        checksum::strip(bytes, *at_start)?;
-        if *at_start {
-            range.start += checksum::LEN;
-        } else {
-            range.end -= checksum::LEN;
-        }
-    }
-    Ok(range)
-}
-
-/// The summary of `frame`, if that is one whole frame of `len` decoded bytes that a device decodes: one that says how
-/// many there are, without checksum or dictionary.
-pub(super) fn zstd_summary(frame: &[u8], len: usize) -> Result<FrameSummary, String> {
-    let summary = FrameSummary::parse(frame)?;
-    let header = &summary.header;
-    if header.content_size != Some(len as u64) {
-        let size = header.content_size;
-        return Err(format!("zstd: a content size of {size:?}, expected {len}"));
-    }
-    if header.checksum || header.dictionary_id != 0 {
-        return Err("zstd: a frame with a checksum or a dictionary".to_string());
-    }
-    if summary.len != frame.len() {
-        return Err(format!(
-            "zstd: {} bytes, of which a frame takes {}",
-            frame.len(),
-            summary.len
-        ));
-    }
-    Ok(summary)
-}
-
-/// Why a container by this compressor is left to the host.
-pub(super) fn no_decoder(compressor: Compressor) -> String {
-    format!(
-        "the codec {} inside blosc has no decoder on the GPU",
-        compressor.name()
-    )
 }
