@@ -20,10 +20,14 @@ mod executor;
 pub mod plan;
 mod queue;
 mod slab;
+#[cfg(test)]
+pub(crate) mod software;
 mod work;
 
 pub use batch::{Done, Outcome, Times};
 pub use cost::{Load, Prediction};
+#[cfg(test)]
+pub(crate) use engine::install;
 pub use engine::{DeviceInfo, Engine, Status, ready, start, status};
 pub use queue::{Active, Limits, Queue, Ticket};
 pub use work::{Counts, Elements, Wanted, Work};

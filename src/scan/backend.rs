@@ -10,6 +10,8 @@ use datafusion::common::exec_err;
 
 use super::options::{Backend, VczSettings};
 use super::source::VczSource;
+use crate::codec::CodecChain;
+use crate::store::ArrayMeta;
 
 /// What decodes the arrays over samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,6 +143,55 @@ impl VczSource {
     }
 }
 
+/// Whether an array has an axis besides variants, so that it may be worth a GPU.
+fn is_over_samples(array: &ArrayMeta) -> bool {
+    array.name.starts_with("call_") && array.rank() > 1
+}
+
+const SITES_ARE_THE_HOSTS: &str = "only arrays over samples go to a GPU";
+
+/// What decodes an array where the settings leave the choice, and why.
+#[cfg(not(feature = "gpu"))]
+pub fn of_array(array: &ArrayMeta, _chain: &CodecChain) -> (&'static str, String) {
+    let reason = if is_over_samples(array) {
+        "built without the feature gpu"
+    } else {
+        SITES_ARE_THE_HOSTS
+    };
+    ("host", reason.to_string())
+}
+
+/// What decodes an array where the settings leave the choice, and why.
+#[cfg(feature = "gpu")]
+pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String) {
+    use crate::gpu::{Status, plan::ChunkPlanner, status};
+    if !is_over_samples(array) {
+        return ("host", SITES_ARE_THE_HOSTS.to_string());
+    }
+    if let Err(reason) = ChunkPlanner::try_new(array, chain) {
+        return ("host", reason);
+    }
+    match status() {
+        Status::Ready(engine) => {
+            let names: Vec<&str> = engine.devices().iter().map(|d| d.name.as_str()).collect();
+            (
+                "gpu",
+                format!("{} where vcz.backend is 'gpu', or 'auto' and it pays", names.join(", ")),
+            )
+        }
+        Status::Off(reason) => ("host", reason),
+        Status::Idle | Status::Starting => ("host", "the GPU is still being started".to_string()),
+    }
+}
+
+/// Waits until it is known whether there is a device.
+pub async fn settled() {
+    #[cfg(feature = "gpu")]
+    if let Err(reason) = crate::gpu::ready().await {
+        log::debug!("no GPU: {reason}");
+    }
+}
+
 /// Starts what takes time to start, where these settings may use it.
 pub fn warm_up(settings: &VczSettings) {
     #[cfg(feature = "gpu")]
@@ -156,7 +207,6 @@ mod with_gpu {
     use datafusion::common::{DataFusionError, exec_datafusion_err};
 
     use super::*;
-    use crate::codec::CodecChain;
     use crate::error::VczError;
     use crate::gpu::plan::ChunkPlanner;
     use crate::gpu::{self, Engine, Load, Status};

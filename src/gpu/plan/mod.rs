@@ -13,7 +13,7 @@ mod encoding;
 mod estimate;
 mod planner;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod tile;
 mod verify;
 

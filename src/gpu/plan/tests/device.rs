@@ -1,13 +1,13 @@
 //! A device in software: executes a plan with the codecs' own crates, and reads elements where the plan says they are.
 
-use super::super::{Checksum, ChunkPlan, FrameCodec, Place, PlannedBlock, Tile};
+use crate::gpu::plan::{Checksum, ChunkPlan, FrameCodec, Place, PlannedBlock, Tile};
 use crate::codec::blosc::Shuffle;
 
 /// What a plan does not write; no element may show it.
 const POISON: u8 = 0xa5;
 
 /// An executed plan.
-pub(super) struct Device<'a> {
+pub(in crate::gpu) struct Device<'a> {
     plan: &'a ChunkPlan,
     encoded: &'a [u8],
     decoded: Vec<u8>,

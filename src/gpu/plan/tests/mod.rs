@@ -1,7 +1,7 @@
 //! Plans against the host's decoding: of random arrays in all encodings, of damaged chunks, and of the fixtures.
 
 mod arrays;
-mod device;
+pub(in crate::gpu) mod device;
 mod fixtures;
 mod refusals;
 mod shapes;
