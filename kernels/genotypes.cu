@@ -63,7 +63,7 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
         calls.bad = n_alleles == 1 ? any : n_alleles == 2 ? p1 : n_alleles == 3 ? p0 & p1 : 0;
     } else {
         u32 any = 0, differ = 0, fill = VCZ_ALL_LANES, negative = 0;
-        u32 bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : VCZ_ALL_LANES;
+        u32 bad = VCZ_ALL_LANES;
         for (u32 v = 0; v <= sign; ++v) {
             const u32 plane = vcz_plane_of(v, width, big_endian);
             const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, first) : 0;
@@ -72,7 +72,8 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
             fill &= v == 0 ? ~x : x;
             if (v == sign) {
                 negative = x;
-                bad &= ~x;
+                // Nothing is too much for more alleles than codes.
+                bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : bad & ~x;
             } else {
                 bad = v < 32 && ((n_alleles >> v) & 1) != 0 ? bad & x : bad | x;
             }
