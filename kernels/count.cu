@@ -26,17 +26,6 @@ struct VczJob {
     u32 size[VCZ_SIZES];     // copies of the first sets that lie in the tile
 };
 
-// The sum of a set's bits in the tile, in every lane.
-VCZ_DEVICE u32 vcz_set_size(const u32* __restrict__ mask, u32 bit, u32 bits) {
-    u32 n = 0;
-    for (u32 first = 32 * vcz_lane(); first < bits; first += 32 * 32) {
-        u32 x = vcz_mask_bits(mask, bit + first);
-        if (bits - first < 32) x &= ~(VCZ_ALL_LANES << (bits - first));
-        n += __popc(x);
-    }
-    return (u32)vcz_warp_sum((i32)n);
-}
-
 // Bit-shuffled codes of which at most two planes are there.
 VCZ_DEVICE VczWords vcz_two_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
     VczWords w;
@@ -174,7 +163,7 @@ struct VczPart {
 VCZ_DEVICE const u32* vcz_set_mask(const VczJob& job, u32 set) { return job.wanted + (u64)(1 + set) * job.spec.mask_words; }
 
 VCZ_DEVICE u32 vcz_size_of(const VczJob& job, u32 set) {
-    return set < VCZ_SIZES ? job.size[set] : vcz_set_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
+    return set < VCZ_SIZES ? job.size[set] : vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
 }
 
 // Counts one row that starts at `at`; what other lanes count is not added yet. CODES: any kind and width, else bit-planes and
@@ -364,7 +353,7 @@ VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 ti
     __syncthreads();
     const u32 sets = job.spec.allele_sets;
     for (u32 set = threadIdx.x / 32; set < vcz_min(sets, VCZ_SIZES); set += VCZ_WARPS) {
-        const u32 size = vcz_set_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
+        const u32 size = vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
         if (vcz_lane() == 0) job.size[set] = size;
     }
     __syncthreads();
@@ -388,7 +377,7 @@ VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 ti
 }
 
 // Tiles of one-byte codes in blocks that are bit-shuffled or plain: default stores.
-extern "C" __global__ void __launch_bounds__(VCZ_THREADS, 4)
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     vcz_count_planes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
     __shared__ VczJob job;
     vcz_count<false>(tiles, n_tiles, tile_groups, job, status);

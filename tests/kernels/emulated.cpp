@@ -496,7 +496,7 @@ void test_sums() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const u64 cases = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 300;
+    const u64 cases = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 150;
     const u64 first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
     for (seed = first; seed < first + cases; ++seed) {
         rng.seed(seed);
