@@ -359,8 +359,8 @@ VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 ti
     __syncthreads();
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
     const u32 warps = tile_groups * VCZ_WARPS;
-    // Bundles where there is one for every warp; with one allele, every code but 0 is bad, which they do not tell.
-    const bool bundles = !CODES && job.spec.n_alleles >= 2 && job.tile.rows >= VCZ_BUNDLE * warps;
+    // Bundles where there is one for about every warp; with one allele, every code but 0 is bad, which they do not tell.
+    const bool bundles = !CODES && job.spec.n_alleles >= 2 && job.tile.rows >= (VCZ_BUNDLE - 1) * warps;
     const u32 height = bundles ? VCZ_BUNDLE : 1;
     VczRowWalk walk(job.tile, height * warp, height * warps);
     for (u32 row = height * warp; row < job.tile.rows; row += height * warps, walk.next()) {
