@@ -44,7 +44,22 @@ pub fn overlapping(position: i64, size: i64, step: i64) -> (i64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// What lets aggregates over overlapping windows be computed from bins of one step.
+        #[test]
+        fn windows_of_whole_steps_hold_whole_bins(
+            position in prop_oneof![-50..500i64, 1..3_000_000_000i64, i64::MAX - 10_000..=i64::MAX],
+            step in prop_oneof![1..20i64, 1..200_000i64],
+            steps in 1..40i64,
+        ) {
+            let start = bin_start(position, step).unwrap();
+            prop_assert_eq!(overlapping(start, step * steps, step), overlapping(position, step * steps, step));
+        }
+    }
 
     #[test]
     fn bins() {
