@@ -142,10 +142,7 @@ fn all_plain<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Result<bool> {
     Ok(true)
 }
 
-fn two_steps(
-    aggregate: &Aggregate,
-    config: &dyn OptimizerConfig,
-) -> Result<Option<LogicalPlan>> {
+fn two_steps(aggregate: &Aggregate, config: &dyn OptimizerConfig) -> Result<Option<LogicalPlan>> {
     let grouping_sets = aggregate
         .group_expr
         .iter()
@@ -342,10 +339,7 @@ fn unnested(unnest: &Unnest, config: &dyn OptimizerConfig) -> Result<Option<Belo
     Ok(Some(Below {
         plan: binned.plan,
         bin: Column::new_unqualified(bin),
-        windowed: HashMap::from([(
-            Column::from(unnest.schema.qualified_field(output)),
-            itself,
-        )]),
+        windowed: HashMap::from([(Column::from(unnest.schema.qualified_field(output)), itself)]),
         filters: vec![],
         size: binned.size,
         step: binned.step,

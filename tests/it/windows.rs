@@ -105,7 +105,12 @@ fn assert_same(found: &Bits, expected: &Bits, place: &str) {
     assert_eq!(found.schema, expected.schema, "{place}");
 }
 
-async fn two_steps_are_one(store: &Path, populations: &Path, queries: &[String], batches: &[usize]) {
+async fn two_steps_are_one(
+    store: &Path,
+    populations: &Path,
+    queries: &[String],
+    batches: &[usize],
+) {
     let one_step = common::session(1, 8192);
     assert!(one_step.remove_optimizer_rule(RULE));
     common::create(&one_step, "t", store, Some(populations)).await;

@@ -43,10 +43,12 @@ impl Stages {
         constants: &[i64],
         args: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Option<Self>> {
-        let columns = fields
+        let columns = fields.iter().map(|field| {
+            logical_expr::Expr::Column(datafusion::common::Column::from_name(field.name()))
+        });
+        let constants = constants
             .iter()
-            .map(|field| logical_expr::Expr::Column(field.name().into()));
-        let constants = constants.iter().map(|&constant| logical_expr::lit(constant));
+            .map(|&constant| logical_expr::lit(constant));
         let call = logical_expr::expr::AggregateFunction::new_udf(
             Arc::new(udaf),
             columns.chain(constants).collect(),
@@ -87,7 +89,10 @@ impl Call {
             .schema(Arc::new(Schema::new(fields.clone())))
             .alias("x")
             .build()?;
-        Ok(Self(call, Stages::new(udaf(name), &fields, constants, args)?))
+        Ok(Self(
+            call,
+            Stages::new(udaf(name), &fields, constants, args)?,
+        ))
     }
 
     /// A call on counts whose populations have these many copies, and then constants.
@@ -304,8 +309,10 @@ fn groups_in_stages(call: &Call, columns: &[ArrayRef], deal: &Deal, cut: usize) 
     let states = states.evaluate(EmitTo::All).unwrap();
     assert_eq!(states.data_type(), state.field().data_type());
 
-    let (bins, windows): (Vec<usize>, Vec<usize>) =
-        all.iter().flat_map(|&bin| [(bin, bin), (bin, bin + 1)]).unzip();
+    let (bins, windows): (Vec<usize>, Vec<usize>) = all
+        .iter()
+        .flat_map(|&bin| [(bin, bin), (bin, bin + 1)])
+        .unzip();
     let unnested = rows(&[states], &bins);
     let check = |values: &ArrayRef, expected: &[String], way: &str| {
         let found: Vec<String> = (0..values.len())
@@ -343,7 +350,15 @@ fn groups_in_stages(call: &Call, columns: &[ArrayRef], deal: &Deal, cut: usize) 
         .unwrap();
     let mut plain = merge.create_groups_accumulator().unwrap();
     plain
-        .update_batch(&rows(&unnested, &all.iter().map(|bin| 2 * bin).collect::<Vec<_>>()), &all, None, total + 1)
+        .update_batch(
+            &rows(
+                &unnested,
+                &all.iter().map(|bin| 2 * bin).collect::<Vec<_>>(),
+            ),
+            &all,
+            None,
+            total + 1,
+        )
         .unwrap();
     assert_eq!(
         &filtered.evaluate(EmitTo::All).unwrap(),

@@ -84,7 +84,10 @@ fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
             && Copies::of(field).is_ok_and(|copies| copies != Copies::Deferred)
     });
     let numbers = call.params.args.iter().skip(counts);
-    known && numbers.into_iter().all(|arg| matches!(arg, Expr::Literal(..)))
+    known
+        && numbers
+            .into_iter()
+            .all(|arg| matches!(arg, Expr::Literal(..)))
 }
 
 /// Whether a call of DataFusion's own has exact states: not those on floating point numbers, whose sums depend on the
