@@ -47,7 +47,7 @@ use datafusion::logical_expr::AggregateUDF;
 use self::definition::Definition;
 use self::udaf::CountsAggregate;
 
-pub use self::stages::{Stages, stages};
+pub use self::stages::{Stages, is_state, stages};
 
 /// The register: one line for each aggregate over counts.
 macro_rules! aggregates {

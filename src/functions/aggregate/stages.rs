@@ -71,6 +71,11 @@ pub fn stages(call: &AggregateFunction, input: &DFSchema) -> Result<Option<Stage
     }))
 }
 
+/// Whether an aggregate is the first of two stages, so that its values are going to be merged.
+pub fn is_state(func: &AggregateUDF) -> bool {
+    func.inner().is::<StateOf>()
+}
+
 /// Every aggregate of this crate.
 static OURS: LazyLock<Vec<Arc<AggregateUDF>>> =
     LazyLock::new(|| super::all().into_iter().map(Arc::new).collect());
