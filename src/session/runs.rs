@@ -362,3 +362,37 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
     runs.push(start..rows);
     Ok(runs)
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, Int64Array, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn runs_agree_in_all_keys() {
+        let contigs: ArrayRef = Arc::new(StringViewArray::from(vec![
+            "1", "1", "1", "2", "2", "2", "2",
+        ]));
+        let bins: ArrayRef = Arc::new(Int64Array::from(vec![
+            Some(1),
+            Some(1),
+            Some(5),
+            Some(5),
+            None,
+            None,
+            Some(1),
+        ]));
+        let found = |keys: &[ArrayRef]| runs(keys, keys[0].len()).unwrap();
+        assert_eq!(
+            found(&[Arc::clone(&contigs), Arc::clone(&bins)]),
+            [0..2, 2..3, 3..4, 4..6, 6..7]
+        );
+        assert_eq!(found(&[Arc::clone(&bins)]), [0..2, 2..4, 4..6, 6..7]);
+        assert_eq!(found(&[bins.slice(0, 1)]), [0..1]);
+        assert!(found(&[bins.slice(0, 0)]).is_empty());
+        // Numbers that compare as equal, or not even to themselves, are left to the table of groups.
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
+        assert_eq!(found(&[floats]), [0..1, 1..2, 2..3]);
+    }
+}
