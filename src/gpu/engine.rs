@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
+use std::time::Instant;
 
 use arrow::buffer::{Buffer, MutableBuffer};
 use tokio::sync::watch;
@@ -37,7 +38,7 @@ const BYTES_PER_DECODED: u64 = 5;
 /// More results than this are copied by several threads.
 const PARALLEL_COPY: usize = 4 << 20;
 /// How many.
-const COPY_THREADS: usize = 4;
+const COPY_THREADS: usize = 6;
 
 /// Whether there is an engine.
 #[derive(Debug, Clone)]
@@ -113,6 +114,12 @@ pub fn install(engine: Arc<Engine>) {
         thread::yield_now();
     }
     STATE.send_replace(Status::Ready(engine));
+}
+
+/// Whether the engine is being started right now, by a thread that is inside of CUDA. A process that ends then must not run
+/// the libraries' exit handlers: they do not expect that.
+pub fn is_starting() -> bool {
+    matches!(*STATE.borrow(), Status::Starting)
 }
 
 /// Whether there is an engine, now.
@@ -348,7 +355,22 @@ fn refuse(jobs: &mut Vec<Job>, reason: &str) {
 
 /// Runs a batch and hands out its results. Its jobs are gone afterwards, unless it failed.
 fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<(), Failure> {
+    let started = Instant::now();
     let results = executor.run(batch)?;
+    log::debug!(
+        "batch {}: {} chunks, {} bytes encoded, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \
+         {:.1?} copying, {:.1?} decoding, {:.1?} counting",
+        batch.id,
+        batch.jobs.len(),
+        batch.used,
+        batch.decoded,
+        batch.output,
+        started.duration_since(batch.last),
+        started.elapsed(),
+        results.times.copy,
+        results.times.decode,
+        results.times.count,
+    );
     if results.statuses.len() != batch.jobs.len() || results.bytes.len() < batch.output {
         return Err(Failure::Device(format!(
             "{} results and {} bytes came back of {} chunks and {} bytes",

@@ -28,6 +28,6 @@ pub use batch::{Done, Outcome, Times};
 pub use cost::{Load, Prediction};
 #[cfg(test)]
 pub(crate) use engine::install;
-pub use engine::{DeviceInfo, Engine, Status, ready, start, status};
+pub use engine::{DeviceInfo, Engine, Status, is_starting, ready, start, status};
 pub use queue::{Active, Limits, Queue, Ticket};
 pub use work::{Counts, Elements, Wanted, Work};
