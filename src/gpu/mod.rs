@@ -22,6 +22,8 @@ mod queue;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
+#[cfg(test)]
+mod testing;
 mod work;
 
 pub use batch::{Done, Outcome, Times};

@@ -418,3 +418,7 @@ impl State {
             .find(|batch| batch.id == id)
     }
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;
