@@ -4,34 +4,27 @@
 // A warp counts a row, or four at once; a lane takes every 32nd group of 32 codes, counted from the row's start, so that the
 // masks of a tile need one shift for all rows. Bits p0 and p1 tell alleles 4t to 4t + 3 apart, `other` marks codes that are none of
 // these (missing ones too), so alleles are counted four at a time; usually there is no bit but in p0, and then the count of
-// allele 0 is what the set has in this tile, less the rest. Sets are taken four, two or one at a time.
+// allele 0 is what the set has in this tile, less the rest. Sets are taken two at a time.
 #include "vcz.cuh"
+
+// Sets whose sizes in the tile are kept.
+#define VCZ_SIZES 128
 
 // 32 codes, as bits.
 struct VczWords {
     u32 p0, p1, other, bad;
 };
 
-// What a warp counts in one pass over the rows of a tile: alleles 4t.. of S sets from `set` on.
-struct VczPass {
-    const u32* masks;  // the first set's, from its first word on; then one every `mask_words` words
-    const u32* wanted;
-    u32 mask_words, mask_bit;  // the tile's first copy in the masks
-    u32 copies;                // of a row that exist
-    u32 set, t, n_alleles;
-    bool check, big_endian;
+// The tile of a CTA, and what follows from it, once for all threads.
+struct VczJob {
+    VczTile tile;
+    VczCountSpec spec;
+    const u32* wanted;       // the union of all sets, then the sets, every `mask_words` words
+    u32 mask_bit;            // the tile's first copy in the masks
+    u32 copies;              // of a row that exist
+    bool big_endian, shared;
+    u32 size[VCZ_SIZES];     // copies of the first sets that lie in the tile
 };
-
-// The sum of a set's bits in the tile, in every lane.
-VCZ_DEVICE u32 vcz_set_size(const u32* __restrict__ mask, u32 bit, u32 bits) {
-    u32 n = 0;
-    for (u32 first = 32 * vcz_lane(); first < bits; first += 32 * 32) {
-        u32 x = vcz_mask_bits(mask, bit + first);
-        if (bits - first < 32) x &= ~(VCZ_ALL_LANES << (bits - first));
-        n += __popc(x);
-    }
-    return (u32)vcz_warp_sum((i32)n);
-}
 
 // Bit-shuffled codes of which at most two planes are there.
 VCZ_DEVICE VczWords vcz_two_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
@@ -51,14 +44,15 @@ VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bo
     w.p0 = w.p1 = 0;
     // Alleles that only a wider code could be are no one's.
     w.other = width < 4 && (t >> (sign - 2)) != 0 ? VCZ_ALL_LANES : 0;
-    w.bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : VCZ_ALL_LANES;
+    w.bad = VCZ_ALL_LANES;
 #pragma unroll 8
     for (u32 v = 0; v <= sign; ++v) {
         const u32 plane = vcz_plane_of(v, width, big_endian);
         const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, bit) : 0;
         if (v == sign) {
             w.other |= x;
-            w.bad &= ~x;
+            // Nothing is too much for more alleles than codes.
+            w.bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : w.bad & ~x;
             break;
         }
         // Whether the code's bits up to this one are at least those of K.
@@ -160,15 +154,31 @@ VCZ_DEVICE void vcz_tally(VczCounts<S>& counts, const VczWords& w, u32 valid, u3
     }
 }
 
+// Sets from `set` on, and alleles 4t.. of them, which are counted at once.
+struct VczPart {
+    u32 set, t;
+    bool check;  // also look for codes that are no alleles
+};
+
+VCZ_DEVICE const u32* vcz_set_mask(const VczJob& job, u32 set) { return job.wanted + (u64)(1 + set) * job.spec.mask_words; }
+
+VCZ_DEVICE u32 vcz_size_of(const VczJob& job, u32 set) {
+    return set < VCZ_SIZES ? job.size[set] : vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
+}
+
 // Counts one row that starts at `at`; what other lanes count is not added yet. CODES: any kind and width, else bit-planes and
 // bytes of one-byte codes.
 template <int S, bool CODES>
-VCZ_DEVICE bool vcz_count_row(const VczTile& tile, const VczPass& pass, VczPlace at, VczCounts<S>& counts) {
+VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace at, VczCounts<S>& counts) {
+    const u32 copies = job.copies, k = job.spec.n_alleles;
+    const u32 width = CODES ? job.tile.width : 1;
+    const bool big_endian = CODES && job.big_endian;
+    const u32* masks = vcz_set_mask(job, part.set);
     u32 bad = 0;
-    for (u32 done = 0; done < pass.copies;) {
-        const VczBlock block = vcz_block(tile, at.block);
+    for (u32 done = 0; done < copies;) {
+        const VczBlock block = vcz_block(job.tile, at.block);
         if (at.offset >= block.elements) break;  // no such element: a tile that contradicts itself
-        const u32 end = done + vcz_min(pass.copies - done, block.elements - at.offset);
+        const u32 end = done + vcz_min(copies - done, block.elements - at.offset);
         // Blocks of zeros hold allele 0 only, which is what is left over.
         if (block.planes != 0) {
             for (u32 group = done / 32 + vcz_lane(); group <= (end - 1) / 32; group += 32) {
@@ -180,22 +190,20 @@ VCZ_DEVICE bool vcz_count_row(const VczTile& tile, const VczPass& pass, VczPlace
                 const u32 first = at.offset + begin - done;
                 VczWords w;
                 if (block.kind == VCZ_BIT_SHUFFLED) {
-                    if (block.planes <= 2 && !(CODES && pass.big_endian && tile.width > 1)) {
-                        w = vcz_two_planes(block, (i32)first, pass.n_alleles);
-                        if (pass.t != 0) w.other = VCZ_ALL_LANES;
+                    if (block.planes <= 2 && !(big_endian && width > 1)) {
+                        w = vcz_two_planes(block, (i32)first, k);
+                        if (part.t != 0) w.other = VCZ_ALL_LANES;
                     } else {
-                        w = vcz_all_planes(block, (i32)first, CODES ? tile.width : 1, CODES && pass.big_endian, pass.t,
-                                           pass.n_alleles);
+                        w = vcz_all_planes(block, (i32)first, width, big_endian, part.t, k);
                     }
-                } else if (valid == VCZ_ALL_LANES && (!CODES || tile.width == 1)) {
-                    w = vcz_byte_codes(block, first, pass.t, pass.n_alleles);
+                } else if (valid == VCZ_ALL_LANES && width == 1) {
+                    w = vcz_byte_codes(block, first, part.t, k);
                 } else {
-                    w = vcz_any_codes(block, first, valid, CODES ? tile.width : 1, CODES && pass.big_endian, pass.t,
-                                      pass.n_alleles);
+                    w = vcz_any_codes(block, first, valid, width, big_endian, part.t, k);
                 }
-                const u32 bit = pass.mask_bit + begin;
-                if (pass.check && (w.bad & valid) != 0) bad |= w.bad & valid & vcz_mask_bits(pass.wanted, bit);
-                vcz_tally<S>(counts, w, valid, pass.t, pass.masks, pass.mask_words, bit);
+                const u32 bit = job.mask_bit + begin;
+                if (part.check && (w.bad & valid) != 0) bad |= w.bad & valid & vcz_mask_bits(job.wanted, bit);
+                vcz_tally<S>(counts, w, valid, part.t, masks, job.spec.mask_words, bit);
             }
         }
         done = end;
@@ -207,19 +215,21 @@ VCZ_DEVICE bool vcz_count_row(const VczTile& tile, const VczPass& pass, VczPlace
 
 // Counts a row and gives the counts out.
 template <int S, bool CODES>
-VCZ_DEVICE void vcz_finish_row(const VczTile& tile, const VczPass& pass, u32 row, VczPlace at, const u32 (&size)[S], u32* status) {
+VCZ_DEVICE void vcz_finish_row(const VczJob& job, const VczPart& part, u32 row, VczPlace at, u32* status) {
     VczCounts<S> counts = {};
-    const bool bad = vcz_count_row<S, CODES>(tile, pass, at, counts);
-    if (pass.check) vcz_report(&status[tile.status], bad, VCZ_BAD_CODE);
-    const bool shared = (tile.flags & VCZ_SHARED) != 0;
-    const u32 allele = 4 * pass.t, k = pass.n_alleles;
+    const bool bad = vcz_count_row<S, CODES>(job, part, at, counts);
+    if (part.check) vcz_report(&status[job.tile.status], bad, VCZ_BAD_CODE);
+    const bool shared = job.shared;
+    const u32 allele = 4 * part.t, k = job.spec.n_alleles;
 #pragma unroll
     for (int s = 0; s < S; ++s) {
-        i32* out = (i32*)tile.out + ((u64)(pass.set + s) * tile.out_rows + tile.row0 + row) * k + allele;
+        const u32 set = part.set + s;
+        i32* out = (i32*)job.tile.out + ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k + allele;
         u32 first = counts.first[s];
-        if (pass.t == 0) {
+        if (part.t == 0) {
             // All that are not counted below, in lane 0.
-            first = (vcz_lane() == 0 ? size[s] : 0) - (first + counts.one[s] + counts.two[s] + counts.three[s]);
+            const u32 size = vcz_size_of(job, set);
+            first = (vcz_lane() == 0 ? size : 0) - (first + counts.one[s] + counts.two[s] + counts.three[s]);
         }
         vcz_add_to(out, (i32)first, shared);
         if (allele + 1 < k) vcz_add_to(out + 1, (i32)counts.one[s], shared);
@@ -233,42 +243,44 @@ VCZ_DEVICE void vcz_finish_row(const VczTile& tile, const VczPass& pass, u32 row
 
 // Counts a bundle of rows that have no code above 1; gives back which rows have one, and are still to be counted.
 template <int S>
-VCZ_DEVICE u32 vcz_count_bundle(const VczTile& tile, const VczPass& pass, const VczBlock& block, u32 row, u32 offset,
-                                const u32 (&size)[S]) {
+VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
+    const u32 copies = job.copies, mask_words = job.spec.mask_words, mask_bit = job.mask_bit;
+    const u32* masks = vcz_set_mask(job, set);
     const u64 next_plane = block.data + block.elements / 8;
-    const u32* from[VCZ_BUNDLE];
-    const u32* from1[VCZ_BUNDLE];
-    u32 shift[VCZ_BUNDLE], one[VCZ_BUNDLE][S] = {}, above[VCZ_BUNDLE] = {};
+    const u32* plane = (const u32*)(block.data & ~(u64)3);
+    const u32* plane1 = (const u32*)(next_plane & ~(u64)3);
+    u32 from[VCZ_BUNDLE], from1[VCZ_BUNDLE], shift[VCZ_BUNDLE], one[VCZ_BUNDLE][S] = {}, above[VCZ_BUNDLE] = {};
 #pragma unroll
     for (int r = 0; r < VCZ_BUNDLE; ++r) {
-        const u32 bit = offset + r * tile.row_elements;
+        const u32 bit = offset + r * job.tile.row_elements;
         const u32 at = bit + 8 * (u32)(block.data & 3);
-        from[r] = (const u32*)(block.data & ~(u64)3) + at / 32;
+        from[r] = at / 32;
         shift[r] = at % 32;
-        from1[r] = (const u32*)(next_plane & ~(u64)3) + (bit + 8 * (u32)(next_plane & 3)) / 32;
+        from1[r] = (bit + 8 * (u32)(next_plane & 3)) / 32;
     }
     const bool two = block.planes > 1;
-    for (u32 begin = 32 * vcz_lane(); begin < pass.copies; begin += 32 * 32) {
+    for (u32 begin = 32 * vcz_lane(); begin < copies; begin += 32 * 32) {
         const u32 group = begin / 32;
-        const u32 left = pass.copies - begin;
+        const u32 left = copies - begin;
         const u32 valid = left < 32 ? ~(VCZ_ALL_LANES << left) : VCZ_ALL_LANES;
         u32 mask[S], x[VCZ_BUNDLE];
 #pragma unroll
-        for (int s = 0; s < S; ++s) {
-            mask[s] = valid & vcz_mask_bits(pass.masks + (u64)s * pass.mask_words, pass.mask_bit + begin);
-        }
-#pragma unroll
         for (int r = 0; r < VCZ_BUNDLE; ++r) {
-            x[r] = __funnelshift_r(__ldg(from[r] + group), __ldg(from[r] + group + 1), shift[r]);
+            const u32* word = plane + from[r] + group;
+            x[r] = __funnelshift_r(__ldg(word), __ldg(word + 1), shift[r]);
         }
         if (two) {
             // Whole words: a bit of a neighbouring row only costs time.
 #pragma unroll
-            for (int r = 0; r < VCZ_BUNDLE; ++r) above[r] |= __ldg(from1[r] + group);
-            if (left <= 32) {
-#pragma unroll
-                for (int r = 0; r < VCZ_BUNDLE; ++r) above[r] |= __ldg(from1[r] + group + 1);
+            for (int r = 0; r < VCZ_BUNDLE; ++r) {
+                const u32* word = plane1 + from1[r] + group;
+                above[r] |= __ldg(word);
+                if (left <= 32) above[r] |= __ldg(word + 1);
             }
+        }
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            mask[s] = valid & vcz_mask_bits(masks + (u64)s * mask_words, mask_bit + begin);
         }
 #pragma unroll
         for (int r = 0; r < VCZ_BUNDLE; ++r) {
@@ -277,8 +289,8 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczTile& tile, const VczPass& pass, const 
         }
     }
     u32 todo = 0;
-    const bool shared = (tile.flags & VCZ_SHARED) != 0;
-    const u32 k = pass.n_alleles;
+    const bool shared = job.shared;
+    const u32 k = job.spec.n_alleles;
 #pragma unroll
     for (int r = 0; r < VCZ_BUNDLE; ++r) {
         if (__any_sync(VCZ_ALL_LANES, above[r] != 0)) {
@@ -288,9 +300,10 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczTile& tile, const VczPass& pass, const 
 #pragma unroll
         for (int s = 0; s < S; ++s) {
             const i32 derived = vcz_warp_sum((i32)one[r][s]);
-            i32* out = (i32*)tile.out + ((u64)(pass.set + s) * tile.out_rows + tile.row0 + row + r) * k;
+            const i32 size = (i32)vcz_size_of(job, set + s);
+            i32* out = (i32*)job.tile.out + ((u64)(set + s) * job.tile.out_rows + job.tile.row0 + row + r) * k;
             for (u32 allele = vcz_lane(); allele < k; allele += 32) {
-                const i32 x = allele == 0 ? (i32)size[s] - derived : allele == 1 ? derived : 0;
+                const i32 x = allele == 0 ? size - derived : allele == 1 ? derived : 0;
                 if (!shared) {
                     out[allele] = x;
                 } else if (x != 0) {
@@ -302,74 +315,77 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczTile& tile, const VczPass& pass, const 
     return todo;
 }
 
+// Counts the rows of `todo` (bit 0: `row`, which starts at `at`) for S sets from `set` on. `bundle`: where they allow it, all four
+// rows together.
 template <int S, bool CODES>
-VCZ_DEVICE void vcz_count_rows(const VczTile& tile, const VczPass& pass, u32 warp, u32 warps, u32* status) {
-    u32 size[S];
-#pragma unroll
-    for (int s = 0; s < S; ++s) size[s] = vcz_set_size(pass.masks + (u64)s * pass.mask_words, pass.mask_bit, pass.copies);
-    // Bundles where there is one for every warp; with one allele, every code but 0 is bad, which they do not tell.
-    const bool bundles = !CODES && pass.t == 0 && pass.n_alleles >= 2 && tile.rows >= VCZ_BUNDLE * warps;
-    const u32 height = bundles ? VCZ_BUNDLE : 1;
-    VczRowWalk walk(tile, height * warp, height * warps);
-    for (u32 row = height * warp; row < tile.rows; row += height * warps, walk.next()) {
-        u32 todo = vcz_min(height, tile.rows - row);
-        todo = (1u << todo) - 1;
-        if (!CODES && bundles && row + VCZ_BUNDLE <= tile.rows) {
-            const VczBlock block = vcz_block(tile, walk.at.block);
-            const u64 end = (u64)walk.at.offset + (u64)(VCZ_BUNDLE - 1) * tile.row_elements + pass.copies;
-            if (block.kind == VCZ_BIT_SHUFFLED && block.planes - 1 < 2 && end <= block.elements) {
-                todo = vcz_count_bundle<S>(tile, pass, block, row, walk.at.offset, size);
-            }
+VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at, u32 todo, bool bundle, u32* status) {
+    if (!CODES && bundle) {
+        const VczBlock block = vcz_block(job.tile, at.block);
+        const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
+        if (block.kind == VCZ_BIT_SHUFFLED && (block.planes == 1 || block.planes == 2) && end <= block.elements) {
+            todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
         }
-        for (u32 r = 0; todo != 0; ++r, todo >>= 1) {
-            if ((todo & 1) == 0) continue;
-            const VczPlace at = r == 0 ? walk.at : vcz_after(walk.at, r * tile.row_elements, tile.block_elements);
-            vcz_finish_row<S, CODES>(tile, pass, row + r, at, size, status);
+    }
+    for (u32 r = 0; todo != 0; ++r, todo >>= 1) {
+        if ((todo & 1) == 0) continue;
+        const VczPlace start = r == 0 ? at : vcz_after(at, r * job.tile.row_elements, job.tile.block_elements);
+        VczPart part;
+        part.set = set;
+        for (part.t = 0; 4 * part.t < job.spec.n_alleles; ++part.t) {
+            part.check = set == 0 && part.t == 0;
+            vcz_finish_row<S, CODES>(job, part, row + r, start, status);
         }
     }
 }
 
 template <bool CODES>
-VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
+VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, VczJob& job, u32* status) {
     if (blockIdx.x / tile_groups >= n_tiles) return;
-    const VczTile tile = tiles[blockIdx.x / tile_groups];
-    const VczCountSpec spec = *(const VczCountSpec*)tile.spec;
+    if (threadIdx.x == 0) {
+        job.tile = tiles[blockIdx.x / tile_groups];
+        job.spec = *(const VczCountSpec*)job.tile.spec;
+        job.wanted = (const u32*)job.spec.masks;
+        job.mask_bit = job.tile.sample0 * job.tile.copies;
+        job.copies = job.tile.samples * job.tile.copies;
+        job.big_endian = (job.tile.flags & VCZ_BIG_ENDIAN) != 0;
+        job.shared = (job.tile.flags & VCZ_SHARED) != 0;
+    }
+    __syncthreads();
+    const u32 sets = job.spec.allele_sets;
+    for (u32 set = threadIdx.x / 32; set < vcz_min(sets, VCZ_SIZES); set += VCZ_WARPS) {
+        const u32 size = vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
+        if (vcz_lane() == 0) job.size[set] = size;
+    }
+    __syncthreads();
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
     const u32 warps = tile_groups * VCZ_WARPS;
-    VczPass pass;
-    pass.wanted = (const u32*)spec.masks;
-    pass.mask_words = spec.mask_words;
-    pass.mask_bit = tile.sample0 * tile.copies;
-    pass.copies = tile.samples * tile.copies;
-    pass.n_alleles = spec.n_alleles;
-    pass.big_endian = (tile.flags & VCZ_BIG_ENDIAN) != 0;
-    for (u32 set = 0; set < spec.allele_sets;) {
-        const u32 left = spec.allele_sets - set;
-        const u32 taken = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        pass.set = set;
-        pass.masks = pass.wanted + (u64)(1 + set) * spec.mask_words;
-        for (pass.t = 0; 4 * pass.t < spec.n_alleles; ++pass.t) {
-            pass.check = set == 0 && pass.t == 0;
-            if (taken == 4) {
-                vcz_count_rows<4, CODES>(tile, pass, warp, warps, status);
-            } else if (taken == 2) {
-                vcz_count_rows<2, CODES>(tile, pass, warp, warps, status);
+    // Bundles where there is one for about every warp; with one allele, every code but 0 is bad, which they do not tell.
+    const bool bundles = !CODES && job.spec.n_alleles >= 2 && job.tile.rows >= (VCZ_BUNDLE - 1) * warps;
+    const u32 height = bundles ? VCZ_BUNDLE : 1;
+    VczRowWalk walk(job.tile, height * warp, height * warps);
+    for (u32 row = height * warp; row < job.tile.rows; row += height * warps, walk.next()) {
+        const u32 todo = (1u << vcz_min(height, job.tile.rows - row)) - 1;
+        const bool bundle = bundles && job.tile.rows - row >= VCZ_BUNDLE;
+        for (u32 set = 0; set < sets; set += 2) {
+            if (set + 2 <= sets) {
+                vcz_count_sets<2, CODES>(job, set, row, walk.at, todo, bundle, status);
             } else {
-                vcz_count_rows<1, CODES>(tile, pass, warp, warps, status);
+                vcz_count_sets<1, CODES>(job, set, row, walk.at, todo, bundle, status);
             }
         }
-        set += taken;
     }
 }
 
 // Tiles of one-byte codes in blocks that are bit-shuffled or plain: default stores.
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     vcz_count_planes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
-    vcz_count<false>(tiles, n_tiles, tile_groups, status);
+    __shared__ VczJob job;
+    vcz_count<false>(tiles, n_tiles, tile_groups, job, status);
 }
 
 // Tiles of codes of any width in blocks of any kind.
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     vcz_count_codes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
-    vcz_count<true>(tiles, n_tiles, tile_groups, status);
+    __shared__ VczJob job;
+    vcz_count<true>(tiles, n_tiles, tile_groups, job, status);
 }

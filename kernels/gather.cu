@@ -132,9 +132,14 @@ VCZ_DEVICE void vcz_gather_some(const VczTile& tile, const u32* __restrict__ sam
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     vcz_gather(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
     (void)status;
+    __shared__ VczTile tile;
+    __shared__ VczGatherSpec spec;
     if (blockIdx.x / tile_groups >= n_tiles) return;
-    const VczTile tile = tiles[blockIdx.x / tile_groups];
-    const VczGatherSpec spec = *(const VczGatherSpec*)tile.spec;
+    if (threadIdx.x == 0) {
+        tile = tiles[blockIdx.x / tile_groups];
+        spec = *(const VczGatherSpec*)tile.spec;
+    }
+    __syncthreads();
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
     const u32 warps = tile_groups * VCZ_WARPS;
     const u32* samples = (const u32*)spec.samples + tile.sel_begin;

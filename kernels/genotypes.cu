@@ -4,6 +4,9 @@
 // everything else call by call. What is left over of a set in the tile is homozygous reference.
 #include "vcz.cuh"
 
+// Sets whose sizes in the tile are kept.
+#define VCZ_CLASS_SIZES 128
+
 // Classes in the order of the output.
 #define VCZ_HOM_REF 0
 #define VCZ_HET 1
@@ -16,11 +19,13 @@ struct VczCalls {
     u32 het, alt, haploid, missing, bad;
 };
 
-// What a warp counts in one pass over the rows: S sets from `set` on.
-struct VczClassPass {
-    const u32* masks;  // over samples, the first set's
-    u32 mask_words, set, n_alleles, ploidy;
+// The tile of a CTA, and what follows from it, once for all threads.
+struct VczClassJob {
+    VczTile tile;
+    VczCountSpec spec;
+    const u32* masks;  // over samples, the genotype sets'
     bool big_endian;
+    u32 size[VCZ_CLASS_SIZES];  // samples of the first sets that lie in the tile
 };
 
 // Calls of a lane in all classes but homozygous reference.
@@ -29,14 +34,10 @@ struct VczClasses {
     u32 het[S], alt[S], haploid[S], missing[S];
 };
 
-VCZ_DEVICE u32 vcz_samples_in(const u32* __restrict__ mask, u32 bit, u32 bits) {
-    u32 n = 0;
-    for (u32 first = 32 * vcz_lane(); first < bits; first += 32 * 32) {
-        u32 x = vcz_mask_bits(mask, bit + first);
-        if (bits - first < 32) x &= ~(VCZ_ALL_LANES << (bits - first));
-        n += __popc(x);
-    }
-    return (u32)vcz_warp_sum((i32)n);
+VCZ_DEVICE const u32* vcz_class_mask(const VczClassJob& job, u32 set) { return job.masks + (u64)set * job.spec.sample_words; }
+
+VCZ_DEVICE u32 vcz_samples_of(const VczClassJob& job, u32 set) {
+    return set < VCZ_CLASS_SIZES ? job.size[set] : vcz_mask_size(vcz_class_mask(job, set), job.tile.sample0, job.tile.samples);
 }
 
 // The low 16 bits at the even places.
@@ -63,7 +64,7 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
         calls.bad = n_alleles == 1 ? any : n_alleles == 2 ? p1 : n_alleles == 3 ? p0 & p1 : 0;
     } else {
         u32 any = 0, differ = 0, fill = VCZ_ALL_LANES, negative = 0;
-        u32 bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : VCZ_ALL_LANES;
+        u32 bad = VCZ_ALL_LANES;
         for (u32 v = 0; v <= sign; ++v) {
             const u32 plane = vcz_plane_of(v, width, big_endian);
             const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, first) : 0;
@@ -72,7 +73,8 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
             fill &= v == 0 ? ~x : x;
             if (v == sign) {
                 negative = x;
-                bad &= ~x;
+                // Nothing is too much for more alleles than codes.
+                bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : bad & ~x;
             } else {
                 bad = v < 32 && ((n_alleles >> v) & 1) != 0 ? bad & x : bad | x;
             }
@@ -114,26 +116,27 @@ struct VczCall {
     }
 };
 
-// Counts sample `sample` of the tile, whose copies start at `at`, for every set it is in.
+// Counts sample `sample` of the tile, whose copies start at `at`, for S sets from `set` on.
 template <int S>
-VCZ_DEVICE bool vcz_count_call(const VczTile& tile, const VczClassPass& pass, u32 sample, VczPlace at, VczClasses<S>& counts) {
+VCZ_DEVICE bool vcz_count_call(const VczClassJob& job, u32 set, u32 sample, VczPlace at, VczClasses<S>& counts) {
+    const VczTile& tile = job.tile;
     const u32 bit = tile.sample0 + sample;
     u32 in[S], any = 0;
 #pragma unroll
     for (int s = 0; s < S; ++s) {
-        in[s] = (__ldg(pass.masks + (u64)s * pass.mask_words + bit / 32) >> (bit % 32)) & 1;
+        in[s] = (__ldg(vcz_class_mask(job, set + s) + bit / 32) >> (bit % 32)) & 1;
         any |= in[s];
     }
     if (any == 0) return false;
     VczCall call;
     VczBlock block = vcz_block(tile, at.block);
-    for (u32 copy = 0; copy < pass.ploidy; ++copy) {
+    for (u32 copy = 0; copy < job.spec.ploidy; ++copy) {
         if (at.offset >= block.elements) {
             at.block += 1;
             at.offset = 0;
             block = vcz_block(tile, at.block);
         }
-        call.add(vcz_code(block, at.offset, tile.width, pass.big_endian), pass.n_alleles);
+        call.add(vcz_code(block, at.offset, tile.width, job.big_endian), job.spec.n_alleles);
         at.offset += 1;
     }
     const u32 kind = call.kind();
@@ -149,7 +152,8 @@ VCZ_DEVICE bool vcz_count_call(const VczTile& tile, const VczClassPass& pass, u3
 
 // Counts one row; what other lanes count is not added yet.
 template <int S>
-VCZ_DEVICE bool vcz_class_row(const VczTile& tile, const VczClassPass& pass, VczPlace row, VczClasses<S>& counts) {
+VCZ_DEVICE bool vcz_class_row(const VczClassJob& job, u32 set, VczPlace row, VczClasses<S>& counts) {
+    const VczTile& tile = job.tile;
     const u32 copies = tile.samples * tile.copies;
     bool bad = false;
     VczPlace at = row;
@@ -157,19 +161,19 @@ VCZ_DEVICE bool vcz_class_row(const VczTile& tile, const VczClassPass& pass, Vcz
         const VczBlock block = vcz_block(tile, at.block);
         if (at.offset >= block.elements) break;  // no such element: a tile that contradicts itself
         const u32 end = done + vcz_min(copies - done, block.elements - at.offset);
-        const bool pairs = tile.copies == 2 && pass.ploidy == 2 && ((done | end) & 1) == 0;
+        const bool pairs = tile.copies == 2 && job.spec.ploidy == 2 && ((done | end) & 1) == 0;
         if (block.kind == VCZ_BIT_SHUFFLED && pairs) {
             for (u32 group = done / 32 + vcz_lane(); block.planes != 0 && group <= (end - 1) / 32; group += 32) {
                 const u32 begin = 32 * group;
                 u32 valid = 0x55555555;
                 if (begin < done) valid &= VCZ_ALL_LANES << (done - begin);
                 if (end - begin < 32) valid &= ~(VCZ_ALL_LANES << (end - begin));
-                const VczCalls calls = vcz_calls(block, (i32)(at.offset + begin - done), tile.width, pass.big_endian, pass.n_alleles);
+                const VczCalls calls = vcz_calls(block, (i32)(at.offset + begin - done), tile.width, job.big_endian, job.spec.n_alleles);
                 const u32 some = (calls.het | calls.alt | calls.haploid | calls.missing | calls.bad) & valid;
                 if (some == 0) continue;
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
-                    const u32* mask = pass.masks + (u64)s * pass.mask_words;
+                    const u32* mask = vcz_class_mask(job, set + s);
                     const u32 in = valid & vcz_spread(vcz_mask_bits(mask, tile.sample0 + begin / 2));
                     counts.het[s] += __popc(calls.het & in);
                     counts.alt[s] += __popc(calls.alt & in);
@@ -185,7 +189,7 @@ VCZ_DEVICE bool vcz_class_row(const VczTile& tile, const VczClassPass& pass, Vcz
                 VczPlace first;
                 first.block = at.block;
                 first.offset = at.offset + (sample * tile.copies - done);
-                bad |= vcz_count_call<S>(tile, pass, sample, first, counts);
+                bad |= vcz_count_call<S>(job, set, sample, first, counts);
             }
         }
         done = end;
@@ -195,55 +199,54 @@ VCZ_DEVICE bool vcz_class_row(const VczTile& tile, const VczClassPass& pass, Vcz
     return bad;
 }
 
+// Counts a row for S sets from `set` on and gives the counts out.
 template <int S>
-VCZ_DEVICE void vcz_class_rows(const VczTile& tile, const VczClassPass& pass, const VczCountSpec& spec, u32 warp, u32 warps,
-                               u32* status) {
-    u32 size[S];
+VCZ_DEVICE void vcz_finish_classes(const VczClassJob& job, u32 set, u32 row, VczPlace at, u32* status) {
+    VczClasses<S> counts = {};
+    const bool bad = vcz_class_row<S>(job, set, at, counts);
+    vcz_report(&status[job.tile.status], bad, VCZ_BAD_CODE);
+    const bool shared = (job.tile.flags & VCZ_SHARED) != 0;
+    i32* base = (i32*)job.tile.out + (u64)job.spec.allele_sets * job.tile.out_rows * job.spec.n_alleles;
 #pragma unroll
     for (int s = 0; s < S; ++s) {
-        size[s] = vcz_samples_in(pass.masks + (u64)s * pass.mask_words, tile.sample0, tile.samples);
-    }
-    const bool shared = (tile.flags & VCZ_SHARED) != 0;
-    i32* base = (i32*)tile.out + (u64)spec.allele_sets * tile.out_rows * spec.n_alleles;
-    VczRowWalk walk(tile, warp, warps);
-    for (u32 row = warp; row < tile.rows; row += warps, walk.next()) {
-        VczClasses<S> counts = {};
-        const bool bad = vcz_class_row<S>(tile, pass, walk.at, counts);
-        vcz_report(&status[tile.status], bad, VCZ_BAD_CODE);
-#pragma unroll
-        for (int s = 0; s < S; ++s) {
-            i32* out = base + ((u64)(pass.set + s) * tile.out_rows + tile.row0 + row) * VCZ_CLASSES;
-            const u32 others = counts.het[s] + counts.alt[s] + counts.haploid[s] + counts.missing[s];
-            vcz_add_to(out + VCZ_HOM_REF, (i32)((vcz_lane() == 0 ? size[s] : 0) - others), shared);
-            vcz_add_to(out + VCZ_HET, (i32)counts.het[s], shared);
-            vcz_add_to(out + VCZ_HOM_ALT, (i32)counts.alt[s], shared);
-            vcz_add_to(out + VCZ_HAPLOID, (i32)counts.haploid[s], shared);
-            vcz_add_to(out + VCZ_MISSING, (i32)counts.missing[s], shared);
-        }
+        i32* out = base + ((u64)(set + s) * job.tile.out_rows + job.tile.row0 + row) * VCZ_CLASSES;
+        const u32 size = vcz_samples_of(job, set + s);
+        const u32 others = counts.het[s] + counts.alt[s] + counts.haploid[s] + counts.missing[s];
+        vcz_add_to(out + VCZ_HOM_REF, (i32)((vcz_lane() == 0 ? size : 0) - others), shared);
+        vcz_add_to(out + VCZ_HET, (i32)counts.het[s], shared);
+        vcz_add_to(out + VCZ_HOM_ALT, (i32)counts.alt[s], shared);
+        vcz_add_to(out + VCZ_HAPLOID, (i32)counts.haploid[s], shared);
+        vcz_add_to(out + VCZ_MISSING, (i32)counts.missing[s], shared);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     vcz_count_genotypes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
+    __shared__ VczClassJob job;
     if (blockIdx.x / tile_groups >= n_tiles) return;
-    const VczTile tile = tiles[blockIdx.x / tile_groups];
-    const VczCountSpec spec = *(const VczCountSpec*)tile.spec;
+    if (threadIdx.x == 0) {
+        job.tile = tiles[blockIdx.x / tile_groups];
+        job.spec = *(const VczCountSpec*)job.tile.spec;
+        job.masks = (const u32*)job.spec.masks + (u64)(1 + job.spec.allele_sets) * job.spec.mask_words;
+        job.big_endian = (job.tile.flags & VCZ_BIG_ENDIAN) != 0;
+    }
+    __syncthreads();
+    const u32 sets = job.spec.genotype_sets;
+    for (u32 set = threadIdx.x / 32; set < vcz_min(sets, VCZ_CLASS_SIZES); set += VCZ_WARPS) {
+        const u32 size = vcz_mask_size(vcz_class_mask(job, set), job.tile.sample0, job.tile.samples);
+        if (vcz_lane() == 0) job.size[set] = size;
+    }
+    __syncthreads();
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
     const u32 warps = tile_groups * VCZ_WARPS;
-    const u32* sets = (const u32*)spec.masks + (u64)(1 + spec.allele_sets) * spec.mask_words;
-    VczClassPass pass;
-    pass.mask_words = spec.sample_words;
-    pass.n_alleles = spec.n_alleles;
-    pass.ploidy = spec.ploidy;
-    pass.big_endian = (tile.flags & VCZ_BIG_ENDIAN) != 0;
-    for (pass.set = 0; pass.set < spec.genotype_sets;) {
-        pass.masks = sets + (u64)pass.set * spec.sample_words;
-        if (spec.genotype_sets - pass.set >= 2) {
-            vcz_class_rows<2>(tile, pass, spec, warp, warps, status);
-            pass.set += 2;
-        } else {
-            vcz_class_rows<1>(tile, pass, spec, warp, warps, status);
-            pass.set += 1;
+    VczRowWalk walk(job.tile, warp, warps);
+    for (u32 row = warp; row < job.tile.rows; row += warps, walk.next()) {
+        for (u32 set = 0; set < sets; set += 2) {
+            if (set + 2 <= sets) {
+                vcz_finish_classes<2>(job, set, row, walk.at, status);
+            } else {
+                vcz_finish_classes<1>(job, set, row, walk.at, status);
+            }
         }
     }
 }

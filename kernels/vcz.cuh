@@ -207,6 +207,17 @@ VCZ_DEVICE u32 vcz_mask_bits(const u32* __restrict__ mask, u32 bit) {
     return __funnelshift_r(__ldg(word), __ldg(word + 1), bit & 31);
 }
 
+// The number of ones among the `bits` bits of a mask from bit `bit` on, in every lane.
+VCZ_DEVICE u32 vcz_mask_size(const u32* __restrict__ mask, u32 bit, u32 bits) {
+    u32 n = 0;
+    for (u32 first = 32 * vcz_lane(); first < bits; first += 32 * 32) {
+        u32 x = vcz_mask_bits(mask, bit + first);
+        if (bits - first < 32) x &= ~(VCZ_ALL_LANES << (bits - first));
+        n += __popc(x);
+    }
+    return (u32)vcz_warp_sum((i32)n);
+}
+
 // 32 bits of a bit-plane that starts at byte address `plane`, from bit `bit` >= -31 on. Those before the plane are anything.
 VCZ_DEVICE u32 vcz_plane_bits(u64 plane, i32 bit) {
     const i32 at = bit + 8 * (i32)(plane & 3);

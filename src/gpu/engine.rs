@@ -23,7 +23,8 @@ use super::slab::Slab;
 const SLAB_BYTES: usize = 48 << 20;
 /// Slabs a process has: two being run, one being filled.
 const SLABS: usize = 3;
-/// Batches that a device works on at the same time.
+/// Batches that a device works on at the same time, so that one is copied while another is decoded. `VCZ_GPU_WORKERS` sets
+/// another number, from 1 to 8: with one, batches do not overlap, and the times of EXPLAIN ANALYZE are those of each step alone.
 const WORKERS_PER_DEVICE: usize = 2;
 /// Most results of a batch, in bytes.
 const OUTPUT_BYTES: usize = 64 << 20;
@@ -184,7 +185,7 @@ impl Engine {
         let smallest = devices.iter().map(|device| device.memory).min();
         let mut workers: Vec<(usize, Box<dyn Executor>)> = Vec::new();
         for device in &devices {
-            for _ in 0..WORKERS_PER_DEVICE {
+            for _ in 0..workers_per_device() {
                 let worker = Worker::new(device, &nvcomp, FIRST_OUTPUT_BYTES)?;
                 workers.push((device.ordinal, Box::new(worker)));
             }
@@ -276,10 +277,17 @@ impl Engine {
     }
 }
 
+fn workers_per_device() -> usize {
+    let set = std::env::var("VCZ_GPU_WORKERS").ok();
+    let set = set.and_then(|value| value.parse().ok());
+    set.filter(|n| (1..=8).contains(n))
+        .unwrap_or(WORKERS_PER_DEVICE)
+}
+
 /// What batches may hold so that all workers of a device stay under `memory` bytes.
 fn limits(memory: u64) -> Limits {
     let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
-    let each = (memory / WORKERS_PER_DEVICE as u64).saturating_sub(fixed);
+    let each = (memory / workers_per_device() as u64).saturating_sub(fixed);
     Limits {
         decoded: usize::try_from(each / BYTES_PER_DECODED).unwrap_or(usize::MAX),
         output: OUTPUT_BYTES,
