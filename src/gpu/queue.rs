@@ -23,6 +23,8 @@ use super::work::Work;
 const IDLE: Duration = Duration::from_millis(1);
 /// Plans kept for reuse.
 const KEPT_PLANS: usize = 4096;
+/// Frames, segments and blocks of the largest of them, so that a strange store does not leave its memory behind.
+const KEPT_PARTS: usize = 1024;
 
 /// How much a batch may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -373,6 +375,7 @@ impl Queue {
         let mut state = self.state.lock();
         state.slabs.push(slab);
         let room = KEPT_PLANS.saturating_sub(state.plans.len());
+        let plans = plans.filter(|plan| plan.parts() <= KEPT_PARTS);
         state.plans.extend(plans.take(room));
         drop(state);
         self.slab_freed.notify_waiters();
