@@ -438,3 +438,7 @@ fn describe(status: u32) -> String {
         found.join(", ")
     }
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

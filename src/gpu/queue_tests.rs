@@ -418,3 +418,23 @@ fn lower_limits_hold_from_the_next_chunk_on() {
     assert_eq!((place.batch, second.batch, third.batch), (0, 0, 1));
     assert!(queue.reserve(CHUNK, CHUNK + 1, OUTPUT).is_err());
 }
+
+/// Plans are kept for other chunks, but not more of them, nor larger ones, than is worth it.
+#[test]
+fn plans_are_kept() {
+    let queue = queue(1, 1 << 16, ROOMY);
+    let plan_of = |parts: usize| {
+        let mut plan = ChunkPlan::default();
+        let segment = crate::gpu::plan::Segment {
+            src: None,
+            dst: 0,
+            len: 0,
+        };
+        plan.segments.resize(parts, segment);
+        plan
+    };
+    queue.recycle(slab(8), [plan_of(3), plan_of(KEPT_PARTS + 1)].into_iter());
+    assert_eq!(queue.state.lock().plans.len(), 1);
+    queue.recycle(slab(8), (0..KEPT_PLANS + 5).map(|_| plan_of(0)));
+    assert_eq!(queue.state.lock().plans.len(), KEPT_PLANS);
+}

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::batch::Outcome;
 use super::plan::ChunkPlanner;
-use super::work::{Counts, Wanted, Work};
+use super::work::{Counts, Elements, Wanted, Work};
 use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
 use crate::counts::{CountRequest, SampleSet, reference};
@@ -24,6 +24,19 @@ pub fn plain(rows: usize, samples: usize) -> Arc<Work> {
     Arc::new(Work {
         planner: ChunkPlanner::try_new(&array, &chain).unwrap(),
         wanted: Wanted::Counts(counts),
+    })
+}
+
+/// All elements of such chunks.
+pub fn elements(rows: usize, samples: usize) -> Arc<Work> {
+    let all = Elements {
+        samples: vec![Arc::new((0..samples as u32).collect())],
+        inner: 2,
+        width: 1,
+    };
+    Arc::new(Work {
+        planner: plain(rows, samples).planner.clone(),
+        wanted: Wanted::Elements(all),
     })
 }
 
