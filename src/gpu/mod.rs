@@ -24,6 +24,8 @@ mod slab;
 pub(crate) mod software;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod equivalence_tests;
 mod work;
 
 pub use batch::{Done, Outcome, Times};
