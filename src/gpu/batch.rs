@@ -93,8 +93,10 @@ pub struct Batch {
     pub decoded: usize,
     /// Bytes of results.
     pub output: usize,
-    /// Decoded and result bytes promised to chunks that are still being staged.
+    /// Decoded bytes promised to chunks that are still being staged.
     pub promised: usize,
+    /// Bytes of results promised to them.
+    pub promised_output: usize,
     /// Chunks that are still being staged.
     pub writers: usize,
     /// When the last chunk came.
@@ -112,6 +114,7 @@ impl Batch {
             decoded: 0,
             output: 0,
             promised: 0,
+            promised_output: 0,
             writers: 0,
             last: Instant::now(),
         }

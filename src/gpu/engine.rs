@@ -5,18 +5,20 @@
 //! waits is the host's.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Instant;
 
 use arrow::buffer::{Buffer, MutableBuffer};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
 use super::batch::{Batch, Done, Job, Outcome};
 use super::cuda::{Device, Nvcomp, Pinned, Worker, device_count};
 use super::executor::{Executor, Failure, Results};
+use super::plan::ChunkPlan;
 use super::queue::{Limits, Queue};
 use super::slab::Slab;
 
@@ -59,7 +61,8 @@ pub struct Engine {
     queue: Arc<Queue>,
     devices: Vec<DeviceInfo>,
     memory: Arc<Vec<AtomicUsize>>,
-    limit: AtomicU64,
+    /// What `configure` was last asked for.
+    limit: Mutex<u64>,
 }
 
 /// A device as users see it.
@@ -229,7 +232,7 @@ impl Engine {
             queue,
             devices,
             memory,
-            limit: AtomicU64::new(0),
+            limit: Mutex::new(0),
         }))
     }
 
@@ -255,7 +258,7 @@ impl Engine {
     /// batch on. What several queries ask for at the same time, the last one gets.
     ///
     /// # Errors
-    /// A device that is not there.
+    /// A device that is not there, or too little memory. Nothing has changed then.
     pub fn configure(&self, devices: &[usize], memory: u64) -> Result<(), String> {
         let mut bits = 0u64;
         for &device in devices {
@@ -263,23 +266,34 @@ impl Engine {
                 let known: Vec<String> =
                     self.devices.iter().map(|info| info.ordinal.to_string()).collect();
                 return Err(format!(
-                    "there is no GPU {device}; the devices are {}",
+                    "vcz.gpu_devices: there is no GPU {device}; the devices are {}",
                     known.join(", ")
                 ));
             }
             bits |= 1 << (device % 64);
         }
-        self.queue
-            .set_devices(if devices.is_empty() { u64::MAX } else { bits });
-        if self.limit.swap(memory, Ordering::Relaxed) != memory {
+        // Held to the end, so that what is remembered is what holds.
+        let mut current = self.limit.lock();
+        if *current != memory {
             let most = self.devices.iter().map(|info| info.memory as u64).min();
             let limit = if memory == 0 {
                 DEFAULT_MEMORY.min(most.unwrap_or(0) / 2)
             } else {
                 memory.min(most.unwrap_or(0) / 10 * 9)
             };
-            self.queue.set_limits(limits(limit));
+            let limits = limits(limit);
+            if limits.decoded == 0 {
+                return Err(format!(
+                    "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; {} are needed before that, and 0 \
+                     takes the default",
+                    (SLAB_BYTES + OUTPUT_BYTES) * workers_per_device()
+                ));
+            }
+            self.queue.set_limits(limits);
+            *current = memory;
         }
+        self.queue
+            .set_devices(if devices.is_empty() { u64::MAX } else { bits });
         Ok(())
     }
 }
@@ -311,6 +325,7 @@ fn work(
     while let Some(mut batch) = queue.next(device) {
         // Nobody waits for the chunks of a query that has been cancelled.
         batch.jobs.retain(|job| !job.reply.is_closed());
+        let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
             let budget = queue.limits().decoded.saturating_mul(BYTES_PER_DECODED as usize);
             if executor.device_bytes() > budget.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES) {
@@ -318,19 +333,17 @@ fn work(
                 executor.release();
             }
             let run = catch_unwind(AssertUnwindSafe(|| run(&mut *executor, &mut batch)));
-            let failure = match run {
-                Ok(Ok(())) => None,
-                Ok(Err(failure)) => Some(failure),
-                Err(_) => Some(Failure::Device("a worker of the GPU has failed".into())),
-            };
+            let run = run.unwrap_or_else(|_| {
+                Err(Failure::Device("a worker of the GPU has failed".into()))
+            });
             report(executor.device_bytes());
-            match failure {
-                None => {}
-                Some(Failure::Batch(reason)) => {
+            match run {
+                Ok(used) => plans = used,
+                Err(Failure::Batch(reason)) => {
                     executor.release();
                     refuse(&mut batch.jobs, &reason);
                 }
-                Some(Failure::Device(reason)) => {
+                Err(Failure::Device(reason)) => {
                     log::warn!("the GPU is lost, going on with the host: {reason}");
                     queue.fail(&format!("the GPU is lost: {reason}"));
                     refuse(&mut batch.jobs, &reason);
@@ -341,8 +354,7 @@ fn work(
                 }
             }
         }
-        let plans = std::mem::take(&mut batch.jobs);
-        queue.recycle(batch.slab, plans.into_iter().map(|job| job.plan));
+        queue.recycle(batch.slab, plans.into_iter());
     }
 }
 
@@ -353,8 +365,8 @@ fn refuse(jobs: &mut Vec<Job>, reason: &str) {
     }
 }
 
-/// Runs a batch and hands out its results. Its jobs are gone afterwards, unless it failed.
-fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<(), Failure> {
+/// Runs a batch and hands out its results. Its jobs are gone afterwards, unless it failed; their plans are returned.
+fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>, Failure> {
     let started = Instant::now();
     let results = executor.run(batch)?;
     log::debug!(
@@ -384,25 +396,32 @@ fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<(), Failure> {
     let statuses = results.statuses.to_vec();
     let jobs: Vec<(Job, u32)> = batch.jobs.drain(..).zip(statuses).collect();
     if batch.output < PARALLEL_COPY {
-        hand_out(jobs, &results, decoded);
-        return Ok(());
+        return Ok(hand_out(jobs, &results, decoded));
     }
     let each = jobs.len().div_ceil(COPY_THREADS).max(1);
     let mut jobs = jobs.into_iter();
-    thread::scope(|scope| {
+    let plans = thread::scope(|scope| {
+        let mut parts = Vec::new();
         loop {
             let part: Vec<_> = jobs.by_ref().take(each).collect();
             if part.is_empty() {
                 break;
             }
             let results = &results;
-            scope.spawn(move || hand_out(part, results, decoded));
+            parts.push(scope.spawn(move || hand_out(part, results, decoded)));
         }
+        // A thread that panicked has lost its plans, and those who wait hear that their chunks were dropped.
+        parts
+            .into_iter()
+            .flat_map(|part| part.join().unwrap_or_default())
+            .collect()
     });
-    Ok(())
+    Ok(plans)
 }
 
-fn hand_out(jobs: Vec<(Job, u32)>, results: &Results<'_>, decoded: usize) {
+/// Gives every job its outcome, and their plans back.
+fn hand_out(jobs: Vec<(Job, u32)>, results: &Results<'_>, decoded: usize) -> Vec<ChunkPlan> {
+    let mut plans = Vec::with_capacity(jobs.len());
     for (job, status) in jobs {
         let outcome = match (status, results.bytes.get(job.out.clone())) {
             (0, Some(bytes)) => {
@@ -418,7 +437,9 @@ fn hand_out(jobs: Vec<(Job, u32)>, results: &Results<'_>, decoded: usize) {
         };
         // Whoever asked may be gone.
         let _ = job.reply.send(outcome);
+        plans.push(job.plan);
     }
+    plans
 }
 
 /// A status in words.
@@ -439,3 +460,7 @@ fn describe(status: u32) -> String {
         found.join(", ")
     }
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

@@ -22,6 +22,10 @@ mod queue;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod equivalence_tests;
 mod work;
 
 pub use batch::{Done, Outcome, Times};

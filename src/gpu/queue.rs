@@ -23,6 +23,8 @@ use super::work::Work;
 const IDLE: Duration = Duration::from_millis(1);
 /// Plans kept for reuse.
 const KEPT_PLANS: usize = 4096;
+/// Frames, segments and blocks of the largest of them, so that a strange store does not leave its memory behind.
+const KEPT_PARTS: usize = 1024;
 
 /// How much a batch may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,15 +82,16 @@ struct Place {
     queue: Arc<Queue>,
     batch: u64,
     range: Range<usize>,
-    promised: usize,
-    job: Option<(Job, usize)>,
+    /// Bytes promised to it.
+    decoded: usize,
+    output: usize,
+    job: Option<Job>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = self.queue.state.lock();
-        self.queue
-            .settle(&mut state, self.batch, self.promised, self.job.take());
+        let queue = Arc::clone(&self.queue);
+        queue.settle(&mut queue.state.lock(), self);
     }
 }
 
@@ -197,7 +200,7 @@ impl Queue {
             out: 0..0,
             reply,
         };
-        place.job = Some((job, output));
+        place.job = Some(job);
         Ok(ticket)
     }
 
@@ -246,7 +249,7 @@ impl Queue {
             };
             let fits = open.used + need <= slab_len
                 && open.decoded + open.promised + decoded <= limits.decoded
-                && open.output + output <= limits.output;
+                && open.output + open.promised_output + output <= limits.output;
             if !fits && (open.writers > 0 || !open.jobs.is_empty()) {
                 self.close_open(&mut state);
                 continue;
@@ -254,33 +257,31 @@ impl Queue {
             let range = open.used..open.used + len;
             open.used += need;
             open.promised += decoded;
+            open.promised_output += output;
             open.writers += 1;
             return Ok(Some(Place {
                 queue: Arc::clone(self),
                 batch: open.id,
                 range,
-                promised: decoded,
+                decoded,
+                output,
                 job: None,
             }));
         }
     }
 
     /// Ends the staging of a chunk, with or without a job.
-    fn settle(
-        &self,
-        state: &mut MutexGuard<'_, State>,
-        id: u64,
-        promised: usize,
-        job: Option<(Job, usize)>,
-    ) {
+    fn settle(&self, state: &mut MutexGuard<'_, State>, place: &mut Place) {
         let limits = state.limits;
         let failed = state.failed.clone();
+        let id = place.batch;
         let Some(batch) = state.batch_mut(id) else {
             return;
         };
         batch.writers -= 1;
-        batch.promised -= promised;
-        if let Some((job, output)) = job {
+        batch.promised -= place.decoded;
+        batch.promised_output -= place.output;
+        if let Some(job) = place.job.take() {
             match failed {
                 Some(reason) => {
                     // Whoever asked may be gone.
@@ -288,12 +289,16 @@ impl Queue {
                 }
                 None => {
                     if batch.jobs.is_empty() {
-                        // A device may be waiting without a time limit.
-                        self.work.notify_one();
+                        // Devices may be waiting without a time limit; all of them, since one may take no batches now.
+                        self.work.notify_all();
                     }
-                    batch.push(job, output);
+                    batch.push(job, place.output);
                 }
             }
+        }
+        if batch.writers == 0 && batch.jobs.is_empty() {
+            // Nothing that was staged is wanted.
+            batch.used = 0;
         }
         let full = batch.decoded >= limits.decoded / 8 * 7;
         if state.open.as_ref().is_some_and(|open| open.id == id) {
@@ -332,7 +337,8 @@ impl Queue {
             return;
         }
         state.ready.push_back(batch);
-        self.work.notify_one();
+        // Not only one: it may take no batches now.
+        self.work.notify_all();
     }
 
     /// The next batch for a device; waits for one. `None` when the queue has failed.
@@ -369,6 +375,7 @@ impl Queue {
         let mut state = self.state.lock();
         state.slabs.push(slab);
         let room = KEPT_PLANS.saturating_sub(state.plans.len());
+        let plans = plans.filter(|plan| plan.parts() <= KEPT_PARTS);
         state.plans.extend(plans.take(room));
         drop(state);
         self.slab_freed.notify_waiters();
@@ -415,3 +422,6 @@ impl State {
     }
 }
 
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -266,7 +266,7 @@ mod with_gpu {
             let devices = parse_devices(&self.settings.gpu_devices).map_err(refuse)?;
             engine
                 .configure(&devices, self.settings.gpu_memory_limit)
-                .map_err(|reason| exec_datafusion_err!("vcz.gpu_devices: {reason}"))?;
+                .map_err(refuse)?;
             Ok(engine)
         }
 

@@ -248,9 +248,13 @@ impl ChunkPlan {
         self.check_parts()
     }
 
+    /// How many frames, segments and blocks there are.
+    pub fn parts(&self) -> usize {
+        self.frames.len() + self.segments.len() + self.blocks.len()
+    }
+
     fn check_parts(&self) -> Result<(), String> {
-        let parts = self.frames.len() + self.segments.len() + self.blocks.len();
-        if parts > MAX_PARTS {
+        if self.parts() > MAX_PARTS {
             return Err(format!(
                 "the chunk has more than {MAX_PARTS} blocks and frames"
             ));

@@ -1,5 +1,7 @@
 //! Random arrays of one chunk, in every encoding that a device decodes.
 
+use std::ops::RangeInclusive;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -9,7 +11,7 @@ use crate::store::ArrayMeta;
 
 /// How bytes become bytes.
 #[derive(Debug, Clone)]
-pub(super) struct Compression {
+pub(in crate::gpu) struct Compression {
     name: &'static str,
     shuffle: usize,
     level: i32,
@@ -20,12 +22,12 @@ pub(super) struct Compression {
 
 /// One chunk of an array.
 #[derive(Debug, Clone)]
-pub(super) struct Case {
+pub(in crate::gpu) struct Case {
     data_type: &'static str,
     pub width: usize,
     pub shape: Vec<usize>,
     compression: Compression,
-    big: bool,
+    pub big: bool,
     shards: Option<Shards>,
     kind: u32,
     seed: u64,
@@ -94,26 +96,45 @@ fn add_checksums(checksums: &[bool], bytes: Vec<u8>) -> Vec<u8> {
 impl Case {
     /// Its metadata, its chain and its encoded chunk.
     pub fn make(&self) -> (ArrayMeta, CodecChain, Vec<u8>) {
-        let data = self.data();
+        let (array, chain) = self.array();
+        (array, chain, self.encode(&self.data()))
+    }
+
+    /// Its metadata and its chain.
+    pub fn array(&self) -> (ArrayMeta, CodecChain) {
         let mut codecs = vec![json!({"name": "bytes",
             "configuration": {"endian": if self.big { "big" } else { "little" }}})];
         codecs.extend(self.compression.codecs(self.width));
-        let encoded = match &self.shards {
-            None => self.compression.encode(&data, self.width),
+        if let Some(shards) = &self.shards {
+            let mut index = vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
+            index.extend(shards.checksum.then(|| json!({"name": "crc32c"})));
+            codecs = vec![json!({"name": "sharding_indexed", "configuration": {
+                "chunk_shape": self.inner(shards), "codecs": codecs, "index_codecs": index,
+                "index_location": if shards.at_start { "start" } else { "end" }}})];
+            codecs.extend(checksum_codecs(&shards.outer));
+        }
+        let fill = if self.data_type == "bool" {
+            json!(false)
+        } else {
+            json!(0)
+        };
+        let array = one_chunk(&json!(self.data_type), fill, &self.shape, &json!(codecs));
+        let chain = CodecChain::try_new(&array).unwrap();
+        (array, chain)
+    }
+
+    /// The shape of inner chunks.
+    fn inner(&self, shards: &Shards) -> Vec<usize> {
+        let lengths = self.shape.iter().zip(&shards.grid);
+        lengths.map(|(len, n)| len / n).collect()
+    }
+
+    /// A chunk of these serialized elements. Inner chunks that are left out become zeros.
+    pub fn encode(&self, data: &[u8]) -> Vec<u8> {
+        match &self.shards {
+            None => self.compression.encode(data, self.width),
             Some(shards) => {
-                let inner: Vec<usize> = self
-                    .shape
-                    .iter()
-                    .zip(&shards.grid)
-                    .map(|(len, n)| len / n)
-                    .collect();
-                let mut index =
-                    vec![json!({"name": "bytes", "configuration": {"endian": "little"}})];
-                index.extend(shards.checksum.then(|| json!({"name": "crc32c"})));
-                codecs = vec![json!({"name": "sharding_indexed", "configuration": {
-                    "chunk_shape": inner, "codecs": codecs, "index_codecs": index,
-                    "index_location": if shards.at_start { "start" } else { "end" }}})];
-                codecs.extend(checksum_codecs(&shards.outer));
+                let inner = self.inner(shards);
                 let items: Vec<&[u8]> = data.chunks_exact(self.width).collect();
                 let stored = shard(
                     &self.shape,
@@ -128,15 +149,7 @@ impl Case {
                 );
                 add_checksums(&shards.outer, stored)
             }
-        };
-        let fill = if self.data_type == "bool" {
-            json!(false)
-        } else {
-            json!(0)
-        };
-        let array = one_chunk(&json!(self.data_type), fill, &self.shape, &json!(codecs));
-        let chain = CodecChain::try_new(&array).unwrap();
-        (array, chain, encoded)
+        }
     }
 
     /// Samples, and elements of a sample.
@@ -248,8 +261,34 @@ pub(super) fn cases(rows: usize, samples: usize) -> impl Strategy<Value = Case> 
         ("int64", 8),
         ("float64", 8),
     ];
-    let shape = (1..=rows, 1..=samples, 1usize..4);
-    let shaped = (1usize..=3, shape).prop_flat_map(|(rank, (rows, samples, copies))| {
+    cases_of(types, 1..=3, (1..=rows, 1..=samples, 1..=3))
+}
+
+/// Chunks of genotypes of up to some `rows * samples` calls.
+pub(in crate::gpu) fn genotypes(rows: usize, samples: usize) -> impl Strategy<Value = Case> {
+    let types = vec![
+        ("int8", 1),
+        ("int8", 1),
+        ("int8", 1),
+        ("int16", 2),
+        ("int32", 4),
+        ("int64", 8),
+    ];
+    cases_of(types, 3..=3, (1..=rows, 1..=samples, 1..=5))
+}
+
+type Lengths = (
+    RangeInclusive<usize>,
+    RangeInclusive<usize>,
+    RangeInclusive<usize>,
+);
+
+fn cases_of(
+    types: Vec<(&'static str, usize)>,
+    ranks: RangeInclusive<usize>,
+    lengths: Lengths,
+) -> impl Strategy<Value = Case> {
+    let shaped = (ranks, lengths).prop_flat_map(|(rank, (rows, samples, copies))| {
         let shape: Vec<usize> = [rows, samples, copies][..rank].to_vec();
         (Just(shape), shards(rank))
     });

@@ -1,6 +1,6 @@
 //! Plans against the host's decoding: of random arrays in all encodings, of damaged chunks, and of the fixtures.
 
-mod arrays;
+pub(in crate::gpu) mod arrays;
 pub(in crate::gpu) mod device;
 mod fixtures;
 mod refusals;
