@@ -166,6 +166,7 @@ impl Counter {
         }
 
         // Kept between chunks: memory of the size of a chunk comes fresh from the system each time, page by page.
+        chain.check_plausible(encoded)?;
         let len = chain.fixed_len()?;
         if scratch.chunk.len() != len {
             scratch.chunk.clear();
@@ -173,7 +174,6 @@ impl Counter {
             reserved.map_err(|_| format!("a chunk of {len} bytes does not fit in memory"))?;
             scratch.chunk.resize(len, 0);
         }
-        chain.check_plausible(encoded)?;
         chain.decode_into(encoded, &mut scratch.chunk, &mut scratch.codec)?;
         let mut bytes: &[u8] = &scratch.chunk;
         let repacked;

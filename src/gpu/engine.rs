@@ -103,7 +103,10 @@ pub fn start() {
         };
         STATE.send_replace(status);
     };
-    if let Err(error) = thread::Builder::new().name("vcz-gpu-start".into()).spawn(run) {
+    if let Err(error) = thread::Builder::new()
+        .name("vcz-gpu-start".into())
+        .spawn(run)
+    {
         STATE.send_replace(Status::Off(format!("no thread could be started: {error}")));
     }
 }
@@ -221,11 +224,13 @@ impl Engine {
             let (queue, memory) = (Arc::clone(&queue), Arc::clone(&memory));
             thread::Builder::new()
                 .name(format!("vcz-gpu-{device}"))
-                .spawn(move || work(&queue, device, executor, |bytes| {
-                    if let Some(held) = memory.get(at) {
-                        held.store(bytes, Ordering::Relaxed);
-                    }
-                }))
+                .spawn(move || {
+                    work(&queue, device, executor, |bytes| {
+                        if let Some(held) = memory.get(at) {
+                            held.store(bytes, Ordering::Relaxed);
+                        }
+                    })
+                })
                 .map_err(|error| format!("no thread could be started: {error}"))?;
         }
         Ok(Arc::new(Self {
@@ -263,8 +268,11 @@ impl Engine {
         let mut bits = 0u64;
         for &device in devices {
             if !self.devices.iter().any(|info| info.ordinal == device) {
-                let known: Vec<String> =
-                    self.devices.iter().map(|info| info.ordinal.to_string()).collect();
+                let known: Vec<String> = self
+                    .devices
+                    .iter()
+                    .map(|info| info.ordinal.to_string())
+                    .collect();
                 return Err(format!(
                     "vcz.gpu_devices: there is no GPU {device}; the devices are {}",
                     known.join(", ")
@@ -327,15 +335,17 @@ fn work(
         batch.jobs.retain(|job| !job.reply.is_closed());
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
-            let budget = queue.limits().decoded.saturating_mul(BYTES_PER_DECODED as usize);
+            let budget = queue
+                .limits()
+                .decoded
+                .saturating_mul(BYTES_PER_DECODED as usize);
             if executor.device_bytes() > budget.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES) {
                 // The limit was lowered.
                 executor.release();
             }
             let run = catch_unwind(AssertUnwindSafe(|| run(&mut *executor, &mut batch)));
-            let run = run.unwrap_or_else(|_| {
-                Err(Failure::Device("a worker of the GPU has failed".into()))
-            });
+            let run = run
+                .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
             report(executor.device_bytes());
             match run {
                 Ok(used) => plans = used,

@@ -16,6 +16,8 @@ mod batch;
 mod cost;
 mod cuda;
 mod engine;
+#[cfg(test)]
+mod equivalence_tests;
 mod executor;
 pub mod plan;
 mod queue;
@@ -24,8 +26,6 @@ mod slab;
 pub(crate) mod software;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod equivalence_tests;
 mod work;
 
 pub use batch::{Done, Outcome, Times};

@@ -9,12 +9,12 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, exec_err};
 
+use super::backend::Device;
 use super::call::{
     GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
 };
 use super::context::GenotypeContext;
 use super::dataset::Dataset;
-use super::backend::Device;
 use super::dense::{PartData, chunk_index};
 use super::fetch::ChunkFetcher;
 use super::memory::{ScanMemory, Taken};
@@ -27,9 +27,9 @@ use super::{
 };
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
-use crate::store::ArrayMeta;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Counts, Elements, Engine, Wanted, Work};
+use crate::store::ArrayMeta;
 
 /// Computes a query's calls on the genotypes of one column.
 pub struct GenotypeReader {
@@ -71,7 +71,7 @@ enum Kept {
 enum Source {
     Host(ChunkFetcher),
     #[cfg(feature = "gpu")]
-    Gpu(Box<GpuFetcher>),
+    Gpu(GpuFetcher),
 }
 
 /// One chunk of a variant chunk: its index along the axes after variants, and what is known of it.
@@ -405,10 +405,9 @@ impl GenotypeReader {
         let sources = merged(sources);
         let out = match sources.as_slice() {
             // Whole rows as they are.
-            [one] if one.stride == one.len => one.bytes.slice_with_length(
-                one.at + rows.start * one.stride,
-                rows.len() * one.stride,
-            ),
+            [one] if one.stride == one.len => one
+                .bytes
+                .slice_with_length(one.at + rows.start * one.stride, rows.len() * one.stride),
             _ => {
                 let mut out = MutableBuffer::with_capacity(total);
                 for row in rows.clone() {
@@ -530,13 +529,19 @@ fn source(
     if let Some((request, engine)) = gpu_request(dataset, column, counter, selected, device)? {
         let metrics = metrics.clone();
         let fetcher = GpuFetcher::new(request, engine, upcoming, ahead.few, memory, metrics);
-        return Ok(Source::Gpu(Box::new(fetcher)));
+        return Ok(Source::Gpu(fetcher));
     }
     #[cfg(not(feature = "gpu"))]
     let _ = (memory, device);
     let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
     let is_kept = |(_, samples): &(usize, &Vec<u32>)| !samples.is_empty();
-    wanted.extend(selected.iter().enumerate().filter(is_kept).map(|(at, _)| at));
+    wanted.extend(
+        selected
+            .iter()
+            .enumerate()
+            .filter(is_kept)
+            .map(|(at, _)| at),
+    );
     wanted.sort_unstable();
     wanted.dedup();
     let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
@@ -565,7 +570,11 @@ fn gpu_request(
         return Ok(None);
     };
     let works = || {
-        let planner = planner(spec, dataset.chain(column).map_err(|e| e.to_string())?, true)?;
+        let planner = planner(
+            spec,
+            dataset.chain(column).map_err(|e| e.to_string())?,
+            true,
+        )?;
         let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
         let counts = Counts::try_new(counter.request().clone(), samples, copies)?;
         let elements = Elements {

@@ -223,7 +223,9 @@ impl Request {
                 counts,
                 elements,
             } = part;
-            let counts = self.wait(chunk, present, &trailing, counts, metrics).await?;
+            let counts = self
+                .wait(chunk, present, &trailing, counts, metrics)
+                .await?;
             let elements = self
                 .wait(chunk, present, &trailing, elements, metrics)
                 .await?;
