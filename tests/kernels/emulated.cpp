@@ -72,13 +72,16 @@ Encoded encode(const std::vector<u64>& elements, u32 width, bool big_endian, u32
     const u32 n = (u32)elements.size();
     u32 size = chance(0.2) ? n : (u32)between(1, chance(0.5) ? 64 : 3000);
     if (large || chance(0.1)) size = n / (u32)between(1, 2) + 1;
-    if (kind == VCZ_BIT_SHUFFLED) size = (size + 7) / 8 * 8;
+    // Blocks of one tile that are shuffled or not, as no writer makes them.
+    const bool mixed = !large && chance(0.1);
+    if (kind == VCZ_BIT_SHUFFLED && !mixed) size = (size + 7) / 8 * 8;
     out.block_elements = size;
     for (u32 start = 0; start < n; start += size) {
         const u32 len = std::min(size, n - start);
         VczBlock block = {};
         block.elements = len;
         // What cannot be shuffled by bits is not shuffled.
+        if (mixed) kind = (u32)below(3);
         block.kind = kind == VCZ_BIT_SHUFFLED && len % 8 != 0 ? VCZ_PLAIN : kind;
         u32 planes = 0;
         std::vector<u8> bytes((size_t)len * width);
