@@ -7,7 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion::common::{Result, config_err};
+use datafusion::common::{DataFusionError, Result, config_err};
+
+use super::backend::parse_devices;
 
 /// Which engine decodes and counts genotype chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -169,16 +171,8 @@ impl ExtensionOptions for VczSettings {
                 }
             },
             "gpu_devices" => {
-                let list = value.trim().to_ascii_lowercase();
-                let numbers = list
-                    .split(',')
-                    .all(|part| part.trim().parse::<u32>().is_ok());
-                if list != "all" && !numbers {
-                    return config_err!(
-                        "vcz.gpu_devices must be 'all' or device numbers such as '0,1', found '{value}'"
-                    );
-                }
-                self.gpu_devices = list;
+                parse_devices(value).map_err(DataFusionError::Configuration)?;
+                self.gpu_devices = value.trim().to_ascii_lowercase();
             }
             "gpu_memory_limit" => self.gpu_memory_limit = parse_bytes(key, value)?,
             _ => {

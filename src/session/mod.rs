@@ -4,14 +4,17 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
+//! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod carry;
 mod factory;
 mod list_literal;
 mod planner;
+mod runs;
 mod sugar;
 mod url_table;
+mod windows;
 
 use std::sync::Arc;
 
@@ -22,7 +25,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::SessionConfig;
 
 use crate::functions;
-use crate::scan::{TableOptions, VczSettings};
+use crate::scan::{TableOptions, VczSettings, warm_up};
 
 pub use factory::VczTableFactory;
 
@@ -51,6 +54,8 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
         .with_analyzer_rule(Arc::new(sugar::SugarRule::default()))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
+        .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
+        .with_physical_optimizer_rule(Arc::new(runs::AggregateByRuns))
 }
 
 /// Adds everything of ours to a session: tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings, rules.
@@ -99,6 +104,7 @@ fn finish(ctx: &SessionContext) {
     for (name, function) in functions::table_functions() {
         ctx.register_udtf(name, function);
     }
+    warm_up(&VczSettings::of(ctx.copied_config().options()));
     ctx.register_table_options_extension(TableOptions::default());
     url_table::enable(ctx);
 }

@@ -1,14 +1,15 @@
-//! Layers import downwards only: `error < store < codec < counts < scan < functions < session < cli`.
+//! Layers import downwards only: `error < store < codec < counts < gpu < scan < functions < session < cli`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 8] = [
+const LAYERS: [&str; 9] = [
     "error",
     "store",
     "codec",
     "counts",
+    "gpu",
     "scan",
     "functions",
     "session",

@@ -10,3 +10,4 @@ mod missing_data;
 mod partitions;
 mod queries;
 mod sqllogic;
+mod windows;
