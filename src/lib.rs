@@ -35,6 +35,7 @@
 //! * [`scan`]: the table: columns, pruning, and the calls on genotypes that a scan computes.
 //! * [`functions`]: the SQL functions, one file each.
 //! * [`session`]: everything registered on a `SessionContext`, and the planning rules.
+//! * [`flight`]: Arrow Flight SQL over registered tables (feature `flight`).
 //! * [`cli`]: the program `vcz` (feature `cli`).
 #![warn(missing_docs)]
 #![deny(
@@ -51,6 +52,8 @@ pub mod cli;
 pub mod codec;
 pub mod counts;
 pub mod error;
+#[cfg(feature = "flight")]
+pub mod flight;
 pub mod functions;
 #[cfg(feature = "gpu")]
 pub mod gpu;

@@ -1,12 +1,16 @@
 //! The command line: `vcz sql` is the DataFusion CLI with everything of ours registered, `vcz inspect` shows what a store
-//! holds. The top layer: it reads arguments, builds a session, prints; nothing depends on it.
+//! holds, `vcz serve` answers Arrow Flight SQL. The top layer: it reads arguments, builds a session, prints; nothing depends on it.
 //!
 //! Results go to standard output, messages and the progress bar to standard error; the exit code is 0 only if everything
 //! that was asked for was done.
 
+#[cfg(feature = "flight")]
+mod durations;
 mod environment;
 mod inspect;
 mod progress;
+#[cfg(feature = "flight")]
+mod serve;
 mod sizes;
 mod sql;
 mod stores;
@@ -32,17 +36,22 @@ enum Command {
     Sql(sql::SqlArgs),
     /// Show what a store holds: samples, contigs, arrays, how they are stored and what decodes them
     Inspect(inspect::InspectArgs),
+    /// Publish stores to clients of Arrow Flight SQL: Python, R, Go, Java
+    #[cfg(feature = "flight")]
+    Serve(Box<serve::ServeArgs>),
 }
 
 /// Runs `vcz` with the arguments of this process. The runtime is made here, so that the program itself is a few lines and
 /// nothing asynchronous is compiled twice.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_log(match &cli.command {
-        Command::Sql(_) => "error,datafusion_vcz=warn",
+    match &cli.command {
+        Command::Sql(_) => start_log("error,datafusion_vcz=warn", false),
         // It prints the store's warnings itself.
-        Command::Inspect(_) => "error",
-    });
+        Command::Inspect(_) => start_log("error", false),
+        #[cfg(feature = "flight")]
+        Command::Serve(_) => start_log("error,datafusion_vcz=info", true),
+    }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -54,6 +63,8 @@ pub fn main() -> ExitCode {
         match cli.command {
             Command::Sql(args) => sql::run(args).await,
             Command::Inspect(args) => inspect::run(args).await,
+            #[cfg(feature = "flight")]
+            Command::Serve(args) => serve::run(*args).await,
         }
     });
     match result {
@@ -66,11 +77,12 @@ pub fn main() -> ExitCode {
 }
 
 /// Messages go to standard error: those of `default`, which include what is odd about a store, unless `RUST_LOG` says
-/// otherwise.
-fn start_log(default: &str) {
+/// otherwise. A server says `when`.
+fn start_log(default: &str, when: bool) {
     let filter = env_logger::Env::default().default_filter_or(default);
+    let precision = when.then_some(env_logger::TimestampPrecision::Millis);
     env_logger::Builder::from_env(filter)
-        .format_timestamp(None)
+        .format_timestamp(precision)
         .format_target(false)
         .init();
 }

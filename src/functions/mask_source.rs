@@ -9,7 +9,9 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::ScalarUDF;
-use datafusion::physical_plan::collect;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::physical_plan::execute_stream;
+use futures::StreamExt;
 
 use super::mask::Mask;
 use super::scalar::{AccessibleBases, IsAccessible, bound_accessible_bases, bound_is_accessible};
@@ -83,10 +85,15 @@ async fn from_table(session: &dyn Session, name: &str, table: &dyn TableProvider
         column(&["end", "stop", "chromend"])?,
     ];
     let plan = table.scan(session, Some(&columns), &[], None).await?;
-    let batches = collect(plan, session.task_ctx()).await?;
+    let context = session.task_ctx();
+    let memory = MemoryConsumer::new(format!("mask '{name}'")).register(context.memory_pool());
+    let mut batches = execute_stream(plan, context)?;
     let mut rows: Vec<(String, i64, i64)> = Vec::new();
-    for batch in &batches {
-        read_rows(name, batch, &mut rows)?;
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        // The rows, and then the mask that is made of them.
+        memory.try_grow(batch.num_rows() * 2 * size_of::<(String, i64, i64)>())?;
+        read_rows(name, &batch, &mut rows)?;
     }
     Ok(Mask::from_rows(
         name,

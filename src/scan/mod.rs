@@ -50,7 +50,7 @@ pub use dataset::Dataset;
 pub use genotype_udf::{
     GenotypeFunction, GenotypeUdf, is_genotype_type, is_population_type, population_of,
 };
-pub use open::{Location, locate, open_table, read_file};
+pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
 pub use options::{Backend, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
 pub use schema::{ColumnKind, ColumnSpec};
 pub use source::VczSource;

@@ -19,6 +19,11 @@ use crate::store::Store;
 /// Populations and mask files larger than this are refused.
 const MAX_SIDE_FILE: u64 = 1 << 30;
 
+/// Marks a session, as an extension of its configuration, that reads registered tables and nothing else: [`locate`] refuses
+/// every path and URL in it, so neither a table, a populations file nor a mask can be opened by its location.
+#[derive(Debug, Clone, Copy)]
+pub struct RegisteredOnly;
+
 /// A place in an object store.
 pub struct Location {
     /// The object store.
@@ -29,10 +34,16 @@ pub struct Location {
     pub local: Option<PathBuf>,
 }
 
-/// Finds the object store and path of a location: a URL, or a path on this machine.
+/// Finds the object store and path of a location: a URL, or a path on this machine. The one way to them, so that a session
+/// with [`RegisteredOnly`] is closed here.
 pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
     if location.is_empty() {
         return plan_err!("the location is empty; give a path or URL");
+    }
+    if state.config().get_extension::<RegisteredOnly>().is_some() {
+        return plan_err!(
+            "there is no registered table '{location}', and this session opens no paths or URLs"
+        );
     }
     let url = match Url::parse(location) {
         // One letter is a drive, not a scheme.

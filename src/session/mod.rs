@@ -1,6 +1,7 @@
 //! Everything of ours in a DataFusion session: [`context`] makes one, [`register`] adds to one that is there, and
 //! [`with_vcz`] to a builder. Above `functions`; below the command line and servers.
 //!
+//! * `closed`: a session for strangers, which reads registered tables only.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
@@ -8,6 +9,7 @@
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod carry;
+mod closed;
 mod factory;
 mod list_literal;
 mod planner;
@@ -27,6 +29,7 @@ use datafusion::prelude::SessionConfig;
 use crate::functions;
 use crate::scan::{TableOptions, VczSettings, warm_up};
 
+pub use closed::closed;
 pub use factory::VczTableFactory;
 
 /// The name of our file type in `STORED AS`.

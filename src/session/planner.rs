@@ -14,8 +14,9 @@ use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Explain, Expr, LogicalPlan, Subquery, Union};
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use futures::StreamExt;
 
 use crate::functions::mask::Mask;
 use crate::functions::{bind_mask, load_mask, needs_mask};
@@ -252,19 +253,24 @@ fn replace(
     Ok(Transformed::no(Expr::ScalarFunction(call)))
 }
 
-/// Runs an uncorrelated scalar subquery. No row is NULL, which the function then refuses; two rows are an error.
+/// Runs an uncorrelated scalar subquery. No row is NULL, which the function then refuses; a second row is an error as soon as
+/// it comes, so that a long result is not collected.
 async fn run(subquery: &Subquery, session: &dyn Session) -> Result<ScalarValue> {
     let plan = session.create_physical_plan(&subquery.subquery).await?;
-    let data_type = plan.schema().field(0).data_type().clone();
-    let batches = collect(plan, session.task_ctx()).await?;
-    let rows: usize = batches.iter().map(|batch| batch.num_rows()).sum();
-    if rows > 1 {
-        return plan_err!(
-            "a subquery that gives a population must give one value, found {rows} rows; collect sample ids with array_agg"
-        );
+    let mut value = ScalarValue::try_from(plan.schema().field(0).data_type())?;
+    let mut batches = execute_stream(plan, session.task_ctx())?;
+    let mut found = false;
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        if batch.num_rows() > 1 || (found && batch.num_rows() > 0) {
+            return plan_err!(
+                "a subquery that gives a population must give one value, found more rows; collect sample ids with array_agg"
+            );
+        }
+        if batch.num_rows() == 1 {
+            value = ScalarValue::try_from_array(batch.column(0), 0)?;
+            found = true;
+        }
     }
-    match batches.iter().find(|batch| batch.num_rows() == 1) {
-        Some(batch) => ScalarValue::try_from_array(batch.column(0), 0),
-        None => ScalarValue::try_from(&data_type),
-    }
+    Ok(value)
 }

@@ -1,0 +1,229 @@
+//! `vcz serve`: reads its arguments, opens the stores, and starts the [server](crate::flight).
+
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use datafusion_cli::exec::exec_from_commands;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
+
+use super::environment::{Environment, SessionArgs};
+use super::{describe, durations, sizes, stores};
+use crate::flight::{Limits, Server, ServerConfig, TlsFiles, password_line};
+
+/// The arguments of `vcz serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Stores to publish, each as the table named after it: 'data/1kg.chr1.vcz.zip' is the table "1kg.chr1"
+    #[arg(value_name = "STORE")]
+    pub stores: Vec<String>,
+
+    /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population
+    #[arg(long, value_name = "FILE", requires = "stores")]
+    pub populations: Option<String>,
+
+    /// Run this file before serving: CREATE EXTERNAL TABLE, CREATE VIEW, SET defaults; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub sql: Vec<PathBuf>,
+
+    /// Where to listen
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:50051", value_parser = address)]
+    pub bind: SocketAddr,
+
+    /// Where to answer /healthz and /metrics over plain HTTP; nowhere without
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    pub metrics_bind: Option<SocketAddr>,
+
+    /// The certificate for TLS, as PEM, followed by those that sign it
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+
+    /// Users who may log in, and static tokens: lines 'user NAME HASH' and 'token NAME TOKEN'; everyone may without
+    #[arg(long, value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
+
+    /// Read a password from standard input, print its line for the file of users, and exit
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["stores", "sql", "auth_file", "tls_cert"])]
+    pub hash_password: Option<String>,
+
+    /// Allow plain text, and no users, on addresses that other machines reach
+    #[arg(long)]
+    pub insecure: bool,
+
+    /// Allow clients CREATE VIEW, CREATE TABLE … AS and DROP of what they made; never files
+    #[arg(long)]
+    pub allow_ddl: bool,
+
+    /// Queries that run at the same time [default: 2 for each core]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one)]
+    pub max_queries: Option<usize>,
+
+    /// Memory of all queries together
+    #[arg(long, value_name = "SIZE", default_value = "4g", value_parser = sizes::parse)]
+    pub memory_limit: usize,
+
+    /// Memory of one query [default: half of that of all]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub query_memory_limit: Option<usize>,
+
+    /// Disk space for queries that spill [default: 100g]
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub disk_limit: Option<usize>,
+
+    /// Time of one query until its last row is sent
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = durations::parse)]
+    pub query_timeout: Duration,
+
+    /// Time that a query waits while others run
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = durations::parse)]
+    pub queue_timeout: Duration,
+
+    /// Time that running queries have to end when the server is stopped
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = durations::parse)]
+    pub shutdown_timeout: Duration,
+
+    /// How long a login is valid
+    #[arg(long, value_name = "TIME", default_value = "12h", value_parser = durations::parse)]
+    pub token_lifetime: Duration,
+}
+
+/// Runs `vcz serve`.
+///
+/// # Errors
+/// A message, if a store cannot be opened, a statement of --sql fails, or the server cannot start.
+pub async fn run(args: ServeArgs) -> Result<(), String> {
+    if let Some(name) = &args.hash_password {
+        return hash_password(name);
+    }
+    let environment = publish(&args).await?;
+    let server = Server::start(config(&args), &environment.ctx)
+        .await
+        .map_err(|error| error.to_string())?;
+    let address = server.address().map_err(|error| error.to_string())?;
+    let scheme = if args.tls_cert.is_some() {
+        "grpc+tls"
+    } else {
+        "grpc+tcp"
+    };
+    log::info!(address:% = address; "Flight SQL at {scheme}://{address}");
+    if let Some(address) = server
+        .metrics_address()
+        .map_err(|error| error.to_string())?
+    {
+        log::info!(address:% = address; "http://{address}/healthz and /metrics");
+    }
+    server
+        .run(asked_to_stop()?)
+        .await
+        .map_err(|error| error.to_string())
+}
+
+/// The operator's session, with every table that is published.
+async fn publish(args: &ServeArgs) -> Result<Environment, String> {
+    let names = stores::table_names(&args.stores)?;
+    let session = SessionArgs {
+        disk_limit: args.disk_limit,
+        ..SessionArgs::defaults()
+    };
+    let environment = Environment::new(&session, false)
+        .await
+        .map_err(|error| describe(&error))?;
+    for (name, location) in names.iter().zip(&args.stores) {
+        stores::register(&environment, name, location, args.populations.as_deref()).await?;
+        log::info!(table = name.as_str(); "{location} is the table {}", stores::quoted(name));
+    }
+    for file in &args.sql {
+        let shown = file.display();
+        let sql =
+            fs::read_to_string(file).map_err(|error| format!("cannot read '{shown}': {error}"))?;
+        let silent = PrintOptions {
+            format: PrintFormat::Automatic,
+            quiet: true,
+            maxrows: MaxRows::Limited(0),
+            color: false,
+            instrumented_registry: environment.stores.clone(),
+        };
+        exec_from_commands(&environment.ctx, vec![sql], &silent)
+            .await
+            .map_err(|error| format!("'{shown}': {}", describe(&error)))?;
+    }
+    Ok(environment)
+}
+
+fn config(args: &ServeArgs) -> ServerConfig {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(TlsFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+        }),
+        _ => None,
+    };
+    ServerConfig {
+        bind: args.bind,
+        metrics_bind: args.metrics_bind,
+        tls,
+        auth_file: args.auth_file.clone(),
+        insecure: args.insecure,
+        allow_ddl: args.allow_ddl,
+        limits: Limits {
+            max_queries: args.max_queries.unwrap_or(2 * cores),
+            memory: args.memory_limit,
+            query_memory: args
+                .query_memory_limit
+                .unwrap_or((args.memory_limit / 2).max(1)),
+            query_timeout: args.query_timeout,
+            queue_timeout: args.queue_timeout,
+            shutdown_timeout: args.shutdown_timeout,
+            token_lifetime: args.token_lifetime,
+            max_partitions: 2 * cores,
+        },
+    }
+}
+
+/// Ends when the process is asked to stop: by Ctrl-C, or by SIGTERM.
+fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error: io::Error| format!("cannot listen to signals: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn hash_password(name: &str) -> Result<(), String> {
+    let mut password = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut password)
+        .map_err(|error| format!("cannot read standard input: {error}"))?;
+    let line = password_line(name, password.trim_end_matches(['\n', '\r']))?;
+    writeln!(io::stdout(), "{line}").map_err(|error| format!("cannot print: {error}"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let expected = "expected an address and a port, such as 127.0.0.1:50051";
+    let mut found = text
+        .to_socket_addrs()
+        .map_err(|error| format!("{expected}: {error}"))?;
+    found.next().ok_or_else(|| expected.to_string())
+}
+
+fn at_least_one(number: &str) -> Result<usize, String> {
+    match number.parse::<usize>() {
+        Ok(number) if (1..=100_000).contains(&number) => Ok(number),
+        _ => Err("expected a whole number of at least 1".to_string()),
+    }
+}

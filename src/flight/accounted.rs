@@ -1,0 +1,163 @@
+//! Window functions over whole partitions hold all their input at once, and DataFusion does not account that to the memory pool.
+//! A rule puts a node below each of them that does: rows that pass it stay reserved until the window function is done.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, plan_err};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+};
+use futures::StreamExt;
+
+/// A window function holds its input batch by batch, then in one piece, then its output.
+const TIMES_HELD: usize = 3;
+
+/// The rule.
+#[derive(Debug)]
+pub struct AccountWindows;
+
+impl PhysicalOptimizerRule for AccountWindows {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            if !node.is::<WindowAggExec>() {
+                return Ok(Transformed::no(node));
+            }
+            let children = node
+                .children()
+                .into_iter()
+                .map(|child| Arc::new(Held(Arc::clone(child))) as Arc<dyn ExecutionPlan>)
+                .collect();
+            let options = ReplaceChildrenOptions::new(
+                datafusion::physical_plan::execution_plan::ChildrenPropertiesMode::Keep,
+            );
+            node.replace_children(children, options)
+                .map(Transformed::yes)
+        })
+        .map(|transformed| transformed.data)
+    }
+
+    fn name(&self) -> &str {
+        "vcz_account_windows"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Passes batches on and reserves memory for them until its stream is dropped.
+#[derive(Debug)]
+struct Held(Arc<dyn ExecutionPlan>);
+
+impl DisplayAs for Held {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("HeldInMemory")
+    }
+}
+
+impl ExecutionPlan for Held {
+    fn name(&self) -> &str {
+        "HeldInMemory"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.0.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.0]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(child), true) => Ok(Arc::new(Held(child))),
+            _ => plan_err!("HeldInMemory has one input"),
+        }
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let held = MemoryConsumer::new(format!("window functions[{partition}]"))
+            .register(context.memory_pool());
+        let input = self.0.execute(partition, context)?;
+        let schema = input.schema();
+        let rows = input.map(move |batch| {
+            let batch = batch?;
+            held.try_grow(batch.get_array_memory_size().saturating_mul(TIMES_HELD))?;
+            Ok(batch)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::SessionStateBuilder;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    async fn run(sql: &str, limit: usize) -> Result<usize> {
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_limit(limit, 1.0)
+            .build_arc()?;
+        let state = SessionStateBuilder::new_with_default_features()
+            .with_runtime_env(Arc::clone(&runtime))
+            .with_physical_optimizer_rule(Arc::new(AccountWindows))
+            .build();
+        let ctx = SessionContext::new_with_state(state);
+        let rows = ctx.sql(sql).await?.collect().await;
+        assert_eq!(runtime.memory_pool.reserved(), 0);
+        rows.map(|batches| batches.iter().map(|batch| batch.num_rows()).sum())
+    }
+
+    #[tokio::test]
+    async fn whole_partitions_are_accounted() {
+        for sql in [
+            "SELECT count(*) OVER () FROM generate_series(1, 1000000)",
+            "SELECT 1 + sum(value) OVER (PARTITION BY value % 2) FROM generate_series(1, 1000000)",
+        ] {
+            assert_eq!(run(sql, 1 << 30).await.unwrap(), 1_000_000, "{sql}");
+            let error = run(sql, 1 << 20).await.unwrap_err();
+            assert!(
+                matches!(
+                    error.find_root(),
+                    datafusion::common::DataFusionError::ResourcesExhausted(_)
+                ),
+                "{error}"
+            );
+        }
+    }
+}

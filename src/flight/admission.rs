@@ -1,0 +1,116 @@
+//! How many queries run at a time. The others wait for their turn, in order, for a bounded time and in bounded number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
+
+use super::config::MAX_WAITING;
+
+/// The places for running queries.
+pub struct Admission {
+    places: Arc<Semaphore>,
+    max_queries: usize,
+    wait: Duration,
+    waiting: AtomicUsize,
+}
+
+/// The place of one query; given back when dropped.
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Admission {
+    /// `max_queries` places; others wait for at most `wait`.
+    pub fn new(max_queries: usize, wait: Duration) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(max_queries)),
+            max_queries,
+            wait,
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
+    /// Waits for a place.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, if there is none in time, or too many wait.
+    pub async fn enter(&self) -> Result<Place, Status> {
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(Place { _permit: permit });
+        }
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(&self.waiting);
+        if waiting >= MAX_WAITING {
+            return Err(self.full("too many are waiting"));
+        }
+        match tokio::time::timeout(self.wait, Arc::clone(&self.places).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Place { _permit: permit }),
+            Ok(Err(_)) => Err(Status::unavailable("the server is stopping")),
+            Err(_) => Err(self.full(&format!("none ended within {:?}", self.wait))),
+        }
+    }
+
+    /// Lets nobody in any more.
+    pub fn close(&self) {
+        self.places.close();
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        self.max_queries
+            .saturating_sub(self.places.available_permits())
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn full(&self, why: &str) -> Status {
+        Status::resource_exhausted(format!(
+            "{} queries are running, as many as this server allows, and {why}; try again later",
+            self.max_queries
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn places_are_given_back() {
+        let admission = Admission::new(1, Duration::from_millis(20));
+        let place = admission.enter().await.unwrap();
+        assert_eq!((admission.running(), admission.waiting()), (1, 0));
+        let refused = admission.enter().await.map(drop).unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert_eq!(admission.waiting(), 0);
+        drop(place);
+        assert_eq!(admission.running(), 0);
+        assert!(admission.enter().await.is_ok());
+        let place = admission.enter().await.unwrap();
+        // Whoever gives up waiting is no longer counted.
+        let given_up = tokio::time::timeout(Duration::from_millis(1), admission.enter()).await;
+        assert!(given_up.is_err() && admission.waiting() == 0);
+        admission.close();
+        drop(place);
+        assert_eq!(
+            admission.enter().await.map(drop).unwrap_err().code(),
+            Code::Unavailable
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! What a server is told: where it listens, whom it trusts, and its limits.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest SQL text that is planned, in bytes.
+pub const MAX_SQL_BYTES: usize = 1 << 20;
+/// The largest message that a client may send, in bytes. Larger than [`MAX_SQL_BYTES`], so that a statement that is too long is
+/// told so, and parameters have room.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// Queries that may wait for their turn; more are refused at once.
+pub const MAX_WAITING: usize = 1024;
+/// How long a planned query waits to be fetched.
+pub const TICKET_LIFETIME: Duration = Duration::from_secs(300);
+/// How long a prepared statement, or the settings of a client, are kept without being used.
+pub const IDLE_LIFETIME: Duration = Duration::from_secs(3600);
+/// Planned queries and prepared statements that one user may have.
+pub const MAX_HANDLES_PER_USER: usize = 256;
+/// Planned queries and prepared statements of all users.
+pub const MAX_HANDLES: usize = 4096;
+/// Clients whose settings are kept.
+pub const MAX_SESSIONS: usize = 4096;
+/// Bearer tokens that one user may have, and all users.
+pub const MAX_TOKENS_PER_USER: usize = 1024;
+/// Bearer tokens of all users.
+pub const MAX_TOKENS: usize = 16384;
+
+/// A server's configuration.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Where Flight SQL listens; port 0 takes a free one.
+    pub bind: SocketAddr,
+    /// Where `/healthz` and `/metrics` are answered, over plain HTTP.
+    pub metrics_bind: Option<SocketAddr>,
+    /// The certificate; plain text without.
+    pub tls: Option<TlsFiles>,
+    /// The file of users and tokens; everyone is let in without.
+    pub auth_file: Option<PathBuf>,
+    /// Allow plain text, and no file of users, on addresses that other machines reach.
+    pub insecure: bool,
+    /// Allow CREATE and DROP of views and of tables in memory.
+    pub allow_ddl: bool,
+    /// The limits.
+    pub limits: Limits,
+}
+
+/// A certificate and its key, as PEM files.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The certificate, followed by those that sign it.
+    pub cert: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// Limits of a server. Each query is held to them on its own.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Queries that run at the same time.
+    pub max_queries: usize,
+    /// Memory of all queries together, in bytes.
+    pub memory: usize,
+    /// Memory of one query, in bytes.
+    pub query_memory: usize,
+    /// Time of one query, from its start until its last row is sent.
+    pub query_timeout: Duration,
+    /// Time that a query waits for others to end.
+    pub queue_timeout: Duration,
+    /// Time that running queries have to end after the server was asked to stop.
+    pub shutdown_timeout: Duration,
+    /// How long a bearer token is valid after login.
+    pub token_lifetime: Duration,
+    /// The most partitions that a query may ask for.
+    pub max_partitions: usize,
+}

@@ -1,0 +1,203 @@
+//! What all requests share: the session that every statement starts from, the tables, the limits, and what is kept for
+//! clients. Queries run on threads of their own.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::common::{Result, TableReference};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tonic::Status;
+
+use super::accounted::AccountWindows;
+use super::admission::{Admission, Place};
+use super::config::{IDLE_LIFETIME, Limits, ServerConfig, TICKET_LIFETIME};
+use super::handles::{Handles, WhenFull};
+use super::metrics::Metrics;
+use super::parameters::Prepared;
+use super::planning::{Planned, Source, check_length};
+use super::pool::QueryPool;
+use super::running::Running;
+use super::sessions::ClientSession;
+use super::settings::FlightSettings;
+use super::{error, functions, tables};
+use crate::scan::VczSettings;
+use crate::session;
+
+/// What all requests share.
+pub struct Engine {
+    template: SessionState,
+    /// The settings of a client that has set nothing.
+    pub defaults: SessionConfig,
+    /// The tables of the operator.
+    pub published: HashSet<TableReference>,
+    /// Whether clients may make views and tables.
+    pub allow_ddl: bool,
+    /// The limits.
+    pub limits: Limits,
+    /// The memory of all queries.
+    pub memory: Arc<dyn MemoryPool>,
+    /// The places for running queries.
+    pub admission: Admission,
+    /// Queries that were planned and wait to be fetched.
+    pub tickets: Handles<Planned>,
+    /// Prepared statements.
+    pub statements: Handles<Arc<Prepared>>,
+    /// Queries that run.
+    pub running: Running,
+    /// Numbers for operators.
+    pub metrics: Metrics,
+    /// The threads that queries run on.
+    pub threads: Handle,
+    next_query: AtomicU64,
+}
+
+impl Engine {
+    /// An engine over the tables of `ctx`, with its settings as defaults, that runs queries on `threads`.
+    ///
+    /// # Errors
+    /// If the tables of `ctx` cannot be read, or there are none.
+    pub async fn new(
+        ctx: &SessionContext,
+        config: &ServerConfig,
+        threads: Handle,
+    ) -> Result<Self, error::ServeError> {
+        let (catalogs, count) = tables::publish(ctx).await?;
+        if count == 0 {
+            return Err(error::ServeError::Configuration(
+                "there are no tables to serve: give a store, or a file with CREATE EXTERNAL TABLE after --sql".to_string(),
+            ));
+        }
+        let published = tables::list(&*catalogs)
+            .into_iter()
+            .map(|found| TableReference::full(found.catalog, found.schema, found.table))
+            .collect();
+        let limits = config.limits.clone();
+        let mut defaults = ctx.copied_config().with_information_schema(true);
+        let partitions = defaults.target_partitions().min(limits.max_partitions);
+        defaults = defaults.with_target_partitions(partitions);
+        let extensions = &mut defaults.options_mut().extensions;
+        extensions.insert(FlightSettings::default());
+        if extensions.get::<VczSettings>().is_none() {
+            extensions.insert(VczSettings::default());
+        }
+        let memory: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limits.memory));
+        let runtime = RuntimeEnv {
+            memory_pool: Arc::clone(&memory),
+            ..ctx.runtime_env().as_ref().clone()
+        };
+        let mut template = session::closed(defaults, Arc::new(runtime), catalogs)?;
+        functions::leave_out(&mut template)?;
+        let template = SessionStateBuilder::new_from_existing(template)
+            .with_physical_optimizer_rule(Arc::new(AccountWindows))
+            .build();
+        Ok(Self {
+            defaults: template.config().clone(),
+            template,
+            published,
+            allow_ddl: config.allow_ddl,
+            memory,
+            admission: Admission::new(limits.max_queries, limits.queue_timeout),
+            limits,
+            tickets: Handles::new("planned query", TICKET_LIFETIME, WhenFull::ForgetOldest),
+            statements: Handles::new("prepared statement", IDLE_LIFETIME, WhenFull::Refuse),
+            running: Running::default(),
+            metrics: Metrics::default(),
+            threads,
+            next_query: AtomicU64::new(1),
+        })
+    }
+
+    /// The state for one statement: the client's settings, and memory of its own.
+    pub fn state(&self, config: SessionConfig) -> SessionState {
+        let pool = QueryPool::new(Arc::clone(&self.memory), self.limits.query_memory);
+        let runtime = RuntimeEnv {
+            memory_pool: Arc::new(pool),
+            ..self.template.runtime_env().as_ref().clone()
+        };
+        SessionStateBuilder::new_from_existing(self.template.clone())
+            .with_config(config)
+            .with_runtime_env(Arc::new(runtime))
+            .build()
+    }
+
+    /// The session that statements start from.
+    pub fn template(&self) -> &SessionState {
+        &self.template
+    }
+
+    /// A number that tells queries apart in the log.
+    pub fn next_query(&self) -> u64 {
+        self.next_query.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Plans a statement in a place of its own, on the query threads and within the time limit.
+    ///
+    /// # Errors
+    /// The status that tells the client what is wrong.
+    pub async fn plan_in_place(
+        self: &Arc<Self>,
+        session: &Arc<ClientSession>,
+        source: Source,
+    ) -> Result<Planned, Status> {
+        if let Source::Sql(sql) = &source {
+            check_length(sql).map_err(|error| error::status(&error))?;
+        }
+        let place = self.admission.enter().await?;
+        let (engine, session) = (Arc::clone(self), Arc::clone(session));
+        let planned = self
+            .on_threads(place, async move { engine.plan(&session, source).await })
+            .await;
+        planned.inspect_err(|status| self.metrics.refused(status.code()))
+    }
+
+    /// Runs `work` on the query threads, in its place. It stops when this future is dropped, or time is over.
+    ///
+    /// # Errors
+    /// That of the work, or DEADLINE_EXCEEDED.
+    pub async fn on_threads<T: Send + 'static>(
+        &self,
+        place: Place,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T, Status> {
+        let mut task = StopOnDrop(self.threads.spawn(async move {
+            let result = work.await;
+            drop(place);
+            result
+        }));
+        match tokio::time::timeout(self.limits.query_timeout, &mut task.0).await {
+            Ok(Ok(result)) => result.map_err(|error| error::status(&error)),
+            Ok(Err(failed)) => {
+                log::error!("a statement could not be planned: {failed}");
+                Err(Status::internal(
+                    "planning failed; the server's log says why",
+                ))
+            }
+            Err(_) => Err(self.too_late()),
+        }
+    }
+
+    /// The status of a query that took too long.
+    pub fn too_late(&self) -> Status {
+        Status::deadline_exceeded(format!(
+            "the query took longer than {:?}, the time that this server gives one",
+            self.limits.query_timeout
+        ))
+    }
+}
+
+/// A task that is stopped when nobody waits for it.
+struct StopOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for StopOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,164 @@
+//! Errors: [`ServeError`] of starting a server, and the gRPC status of an error of a query.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use arrow::error::ArrowError;
+use datafusion::common::DataFusionError;
+use tonic::{Code, Status};
+
+use crate::error::VczError;
+
+/// Longest message of a status: it travels in an HTTP header, and clients refuse long ones.
+const MAX_MESSAGE: usize = 2000;
+
+/// Why a server did not start or stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}{}", hint(source))]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// A file cannot be read.
+    #[error("cannot read the {what} '{}': {source}", path.display())]
+    File {
+        /// What the file is for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The certificate or its key is unusable.
+    #[error("certificate '{}' with key '{}': {reason}", cert.display(), key.display())]
+    Certificate {
+        /// The certificate's file.
+        cert: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A line of the file of users is malformed. Secrets are not shown.
+    #[error("'{}', line {line}: {reason}", path.display())]
+    AuthFile {
+        /// The file.
+        path: PathBuf,
+        /// 1-based line number.
+        line: usize,
+        /// What was expected.
+        reason: String,
+    },
+    /// The configuration contradicts itself or is not safe.
+    #[error("{0}")]
+    Configuration(String),
+    /// The tables could not be published.
+    #[error("cannot publish the tables: {0}")]
+    Tables(#[from] DataFusionError),
+    /// The server stopped for a reason of its own.
+    #[error("the server stopped: {0}")]
+    Stopped(String),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another program listens there, choose another with --bind or --metrics-bind"
+        }
+        io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need a privilege",
+        _ => "",
+    }
+}
+
+/// The status that tells a client of `error`.
+pub fn status(error: &DataFusionError) -> Status {
+    let root = error.find_root();
+    let code = match root {
+        DataFusionError::Plan(_)
+        | DataFusionError::SQL(..)
+        | DataFusionError::SchemaError(..)
+        | DataFusionError::Configuration(_)
+        | DataFusionError::Execution(_) => Code::InvalidArgument,
+        DataFusionError::NotImplemented(_) => Code::Unimplemented,
+        DataFusionError::ResourcesExhausted(_) => Code::ResourceExhausted,
+        DataFusionError::ArrowError(error, _) => match **error {
+            ArrowError::MemoryError(_) => Code::ResourceExhausted,
+            ArrowError::NotYetImplemented(_) => Code::Unimplemented,
+            ArrowError::IoError(..) => Code::Unavailable,
+            _ => Code::InvalidArgument,
+        },
+        DataFusionError::ObjectStore(_) | DataFusionError::IoError(_) => Code::Unavailable,
+        DataFusionError::External(error) => match error.downcast_ref::<VczError>() {
+            Some(VczError::Chunk { .. } | VczError::Metadata { .. }) => Code::DataLoss,
+            Some(VczError::Io { .. }) => Code::Unavailable,
+            Some(_) => Code::InvalidArgument,
+            None => Code::Internal,
+        },
+        _ => Code::Internal,
+    };
+    let message = match root {
+        DataFusionError::External(error) if error.is::<VczError>() => error.to_string(),
+        _ => error.strip_backtrace(),
+    };
+    Status::new(code, shortened(message))
+}
+
+/// The status that tells a client of an Arrow error of ours.
+pub fn arrow_status(error: ArrowError) -> Status {
+    status(&DataFusionError::from(error))
+}
+
+/// `message`, cut to what fits a header.
+pub fn shortened(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        let end = (0..=MAX_MESSAGE)
+            .rev()
+            .find(|&at| message.is_char_boundary(at))
+            .unwrap_or(0);
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::common::{plan_datafusion_err, resources_datafusion_err};
+
+    use super::*;
+
+    #[test]
+    fn codes() {
+        let code = |error: DataFusionError| status(&error).code();
+        assert_eq!(code(plan_datafusion_err!("x")), Code::InvalidArgument);
+        assert_eq!(
+            code(resources_datafusion_err!("x").context("while sorting")),
+            Code::ResourceExhausted
+        );
+        let chunk = VczError::Chunk {
+            store: "s".to_string(),
+            array: "a".to_string(),
+            chunk: "0.0".to_string(),
+            reason: "broken".to_string(),
+        };
+        let status = status(&DataFusionError::External(Box::new(chunk)));
+        assert_eq!(status.code(), Code::DataLoss);
+        assert_eq!(status.message(), "store 's': array 'a', chunk 0.0: broken");
+    }
+
+    #[test]
+    fn long_messages_are_cut() {
+        let cut = shortened("é".repeat(5000));
+        assert!(cut.len() <= MAX_MESSAGE + '…'.len_utf8());
+        assert_eq!(shortened("short".to_string()), "short");
+    }
+}

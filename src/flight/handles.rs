@@ -1,0 +1,231 @@
+//! Things that a server keeps for a user under an unguessable handle: planned queries and prepared statements. Only the user
+//! who made one finds it; they are bounded in number, for a user and for all, and forgotten after a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tonic::Status;
+
+use super::config::{MAX_HANDLES, MAX_HANDLES_PER_USER};
+use super::random;
+
+/// 256 random bits: nobody guesses one, so finding them by lookup gives nothing away.
+pub type Handle = [u8; 32];
+
+struct Entry<T> {
+    user: Arc<str>,
+    value: T,
+    used: Instant,
+}
+
+/// What to do for a user who has too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Forget the one that was not used for longest: nobody says that a planned query will not be fetched.
+    ForgetOldest,
+    /// Refuse: clients close prepared statements.
+    Refuse,
+}
+
+/// Things under handles.
+pub struct Handles<T> {
+    what: &'static str,
+    lifetime: Duration,
+    when_full: WhenFull,
+    entries: Mutex<HashMap<Handle, Entry<T>>>,
+}
+
+impl<T> Handles<T> {
+    /// None yet. Errors call one of them `what`; they live for `lifetime` after their last use.
+    pub fn new(what: &'static str, lifetime: Duration, when_full: WhenFull) -> Self {
+        Self {
+            what,
+            lifetime,
+            when_full,
+            entries: Mutex::default(),
+        }
+    }
+
+    /// Keeps `value` for `user`.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED, if there are too many.
+    pub fn insert(&self, user: &Arc<str>, value: T) -> Result<Handle, Status> {
+        let handle: Handle = random::bytes()?;
+        let now = Instant::now();
+        let mut entries = self.entries.lock();
+        entries.retain(|_, entry| entry.used + self.lifetime > now);
+        let own = entries.values().filter(|entry| entry.user == *user).count();
+        if own >= MAX_HANDLES_PER_USER {
+            let oldest = entries
+                .iter()
+                .filter(|(_, entry)| entry.user == *user)
+                .min_by_key(|(_, entry)| entry.used)
+                .map(|(handle, _)| *handle);
+            match (self.when_full, oldest) {
+                (WhenFull::ForgetOldest, Some(oldest)) => {
+                    entries.remove(&oldest);
+                }
+                _ => {
+                    return Err(Status::resource_exhausted(format!(
+                        "you have {MAX_HANDLES_PER_USER} {}s open; close some",
+                        self.what
+                    )));
+                }
+            }
+        }
+        if entries.len() >= MAX_HANDLES {
+            return Err(Status::resource_exhausted(format!(
+                "the server keeps {MAX_HANDLES} {}s; try again later",
+                self.what
+            )));
+        }
+        let entry = Entry {
+            user: Arc::clone(user),
+            value,
+            used: now,
+        };
+        entries.insert(handle, entry);
+        Ok(handle)
+    }
+
+    /// Takes out what `user` keeps under `handle`.
+    ///
+    /// # Errors
+    /// NOT_FOUND, if there is none, it is another user's, or it has expired: all the same to who asks.
+    pub fn take(&self, user: &str, handle: &[u8]) -> Result<T, Status> {
+        let mut entries = self.entries.lock();
+        let handle = self.find(&entries, user, handle)?;
+        match entries.remove(&handle) {
+            Some(entry) => Ok(entry.value),
+            None => Err(self.missing()),
+        }
+    }
+
+    /// Says that what `user` keeps under `handle` is about to be taken, so that it does not expire before.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn touch(&self, user: &str, handle: &[u8]) -> Result<(), Status> {
+        let mut entries = self.entries.lock();
+        let handle = self.find(&entries, user, handle)?;
+        if let Some(entry) = entries.get_mut(&handle) {
+            entry.used = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// Forgets what has expired.
+    pub fn sweep(&self) {
+        let now = Instant::now();
+        self.entries
+            .lock()
+            .retain(|_, entry| entry.used + self.lifetime > now);
+    }
+
+    fn find(
+        &self,
+        entries: &HashMap<Handle, Entry<T>>,
+        user: &str,
+        handle: &[u8],
+    ) -> Result<Handle, Status> {
+        let handle = Handle::try_from(handle).map_err(|_| self.missing())?;
+        match entries.get(&handle) {
+            Some(entry) if *entry.user == *user && entry.used + self.lifetime > Instant::now() => {
+                Ok(handle)
+            }
+            _ => Err(self.missing()),
+        }
+    }
+
+    fn missing(&self) -> Status {
+        Status::not_found(format!(
+            "there is no such {}: it was never made, is used up, closed or expired, or belongs to another user",
+            self.what
+        ))
+    }
+}
+
+impl<T: Clone> Handles<T> {
+    /// What `user` keeps under `handle`, which stays there.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn get(&self, user: &str, handle: &[u8]) -> Result<T, Status> {
+        let mut entries = self.entries.lock();
+        let handle = self.find(&entries, user, handle)?;
+        match entries.get_mut(&handle) {
+            Some(entry) => {
+                entry.used = Instant::now();
+                Ok(entry.value.clone())
+            }
+            None => Err(self.missing()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    fn handles(lifetime: u64, when_full: WhenFull) -> (Arc<str>, Handles<usize>) {
+        let lifetime = Duration::from_secs(lifetime);
+        (Arc::from("ada"), Handles::new("thing", lifetime, when_full))
+    }
+
+    #[test]
+    fn bound_to_the_user() {
+        let (ada, handles) = handles(60, WhenFull::Refuse);
+        let handle = handles.insert(&ada, 7).unwrap();
+        assert_eq!(
+            handles.get("eve", &handle).unwrap_err().code(),
+            Code::NotFound
+        );
+        assert_eq!(
+            handles.take("eve", &handle).unwrap_err().code(),
+            Code::NotFound
+        );
+        assert_eq!(handles.get("ada", &handle).unwrap(), 7);
+        assert!(handles.get("ada", &handle[1..]).is_err());
+        assert_eq!(handles.take("ada", &handle).unwrap(), 7);
+        assert!(handles.take("ada", &handle).is_err(), "used up");
+    }
+
+    #[test]
+    fn bounded_and_expiring() {
+        let (ada, refusing) = handles(60, WhenFull::Refuse);
+        let first = refusing.insert(&ada, 0).unwrap();
+        for value in 1..MAX_HANDLES_PER_USER {
+            refusing.insert(&ada, value).unwrap();
+        }
+        assert_eq!(
+            refusing.insert(&ada, 0).unwrap_err().code(),
+            Code::ResourceExhausted
+        );
+        assert!(refusing.insert(&Arc::from("eve"), 0).is_ok());
+        assert!(refusing.get("ada", &first).is_ok());
+
+        let (ada, forgetting) = handles(60, WhenFull::ForgetOldest);
+        let first = forgetting.insert(&ada, 0).unwrap();
+        for value in 0..MAX_HANDLES_PER_USER {
+            forgetting.insert(&ada, value).unwrap();
+        }
+        assert_eq!(forgetting.len(), MAX_HANDLES_PER_USER);
+        assert!(forgetting.get("ada", &first).is_err());
+
+        let (ada, expiring) = handles(0, WhenFull::Refuse);
+        let handle = expiring.insert(&ada, 0).unwrap();
+        assert!(expiring.get("ada", &handle).is_err());
+        expiring.sweep();
+        assert_eq!(expiring.len(), 0);
+    }
+}

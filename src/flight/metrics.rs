@@ -1,0 +1,225 @@
+//! Numbers of a server, in Prometheus' text format. Counters and times are kept here; what is true at the moment is asked of the
+//! engine when the numbers are read.
+
+use std::fmt::Write as _;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tonic::Code;
+
+use super::engine::Engine;
+use super::gate::Identity;
+
+/// How a query ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All rows were sent.
+    Done,
+    /// An error of the statement or the data.
+    Failed,
+    /// It went over its memory.
+    OutOfMemory,
+    /// It went over its time.
+    TimedOut,
+    /// Its client cancelled it.
+    Cancelled,
+    /// Its client went away.
+    ClientLeft,
+    /// It panicked, or the server stopped.
+    Stopped,
+}
+
+impl Outcome {
+    /// As it is called in logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::OutOfMemory => "out_of_memory",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::ClientLeft => "client_left",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// What is counted.
+pub struct Metrics {
+    queries: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
+    logins: Family<Labels, Counter>,
+    seconds: Histogram,
+    rows: Counter,
+    bytes_sent: Counter,
+    bytes_decoded: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            queries: Family::default(),
+            refused: Family::default(),
+            logins: Family::default(),
+            // From a millisecond to about two hours.
+            seconds: Histogram::new(exponential_buckets(0.001, 4.0, 12)),
+            rows: Counter::default(),
+            bytes_sent: Counter::default(),
+            bytes_decoded: Counter::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// A query has ended.
+    pub fn ended(
+        &self,
+        outcome: Outcome,
+        seconds: f64,
+        rows: u64,
+        bytes_sent: u64,
+        bytes_decoded: u64,
+    ) {
+        let labels = vec![("outcome", outcome.name().to_string())];
+        self.queries.get_or_create(&labels).inc();
+        self.seconds.observe(seconds);
+        self.rows.inc_by(rows);
+        self.bytes_sent.inc_by(bytes_sent);
+        self.bytes_decoded.inc_by(bytes_decoded);
+    }
+
+    /// A statement was not planned.
+    pub fn refused(&self, code: Code) {
+        let labels = vec![("code", format!("{code:?}"))];
+        self.refused.get_or_create(&labels).inc();
+    }
+
+    /// Somebody tried to log in.
+    pub fn login(&self, succeeded: bool) {
+        let result = if succeeded { "accepted" } else { "refused" };
+        let labels = vec![("result", result.to_string())];
+        self.logins.get_or_create(&labels).inc();
+    }
+
+    /// Everything as text.
+    pub fn text(&self, engine: &Engine, identity: &Identity) -> String {
+        let mut all = Registry::with_prefix("vcz");
+        all.register("queries", "Queries that ended", self.queries.clone());
+        all.register(
+            "statements_refused",
+            "Statements that were not planned",
+            self.refused.clone(),
+        );
+        all.register("logins", "Attempts to log in", self.logins.clone());
+        all.register("query_seconds", "Time of queries", self.seconds.clone());
+        all.register("rows", "Rows sent", self.rows.clone());
+        all.register(
+            "sent_bytes",
+            "Bytes of record batches sent",
+            self.bytes_sent.clone(),
+        );
+        all.register(
+            "decoded_bytes",
+            "Bytes decoded by scans",
+            self.bytes_decoded.clone(),
+        );
+        let threads = engine.threads.metrics();
+        let now = [
+            (
+                "queries_running",
+                "Places of queries that are taken",
+                engine.admission.running(),
+            ),
+            (
+                "queries_waiting",
+                "Queries that wait for a place",
+                engine.admission.waiting(),
+            ),
+            (
+                "queries_sending",
+                "Queries with a client that fetches them",
+                engine.running.len(),
+            ),
+            (
+                "tickets",
+                "Planned queries that wait to be fetched",
+                engine.tickets.len(),
+            ),
+            (
+                "prepared_statements",
+                "Prepared statements",
+                engine.statements.len(),
+            ),
+            (
+                "clients",
+                "Clients whose settings are kept",
+                identity.sessions.len(),
+            ),
+            ("tokens", "Bearer tokens of logins", identity.tokens.len()),
+            (
+                "memory_reserved_bytes",
+                "Memory that queries have reserved",
+                engine.memory.reserved(),
+            ),
+            (
+                "memory_limit_bytes",
+                "Memory that queries may reserve",
+                engine.limits.memory,
+            ),
+            (
+                "query_tasks",
+                "Tasks on the query threads",
+                threads.num_alive_tasks(),
+            ),
+            (
+                "resident_memory_bytes",
+                "Memory of the process",
+                resident_bytes(),
+            ),
+        ];
+        for (name, help, value) in now {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+            all.register(name, help, gauge);
+        }
+        let mut text = String::new();
+        if let Err(error) = encode(&mut text, &all) {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "# {error}");
+        }
+        text
+    }
+}
+
+/// Resident memory of this process; 0 where the system does not say.
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<usize>().ok());
+    pages.map_or(0, |pages| pages * 4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_counts() {
+        let metrics = Metrics::default();
+        metrics.ended(Outcome::Done, 0.1, 3, 100, 7);
+        metrics.ended(Outcome::of(Code::DeadlineExceeded), 0.1, 0, 0, 0);
+        assert_eq!(metrics.rows.get(), 3);
+        let labels = vec![("outcome", "timed_out".to_string())];
+        assert_eq!(metrics.queries.get_or_create(&labels).get(), 1);
+        assert_eq!(Outcome::of(Code::ResourceExhausted), Outcome::OutOfMemory);
+        if cfg!(target_os = "linux") {
+            assert!(resident_bytes() > 1 << 20);
+        }
+    }
+}

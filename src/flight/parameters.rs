@@ -1,0 +1,388 @@
+//! Prepared statements: their parameters, `$1` or `?`, what is known of their types, and the values that a client binds.
+//!
+//! A statement is planned when it is prepared, and its plan is filled with values when it runs. Where a plan needs the value (the
+//! arguments of a table function), values are put into the parsed statement instead: as literals of the syntax tree, never as text.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{ParamValues, Result, ScalarValue, plan_datafusion_err, plan_err};
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::parser::Statement as Parsed;
+use datafusion::sql::sqlparser::ast::{Array, Expr, Value, visit_expressions_mut};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use parking_lot::Mutex;
+
+/// The most parameters of a statement.
+const MAX_PARAMETERS: usize = 1000;
+
+/// A prepared statement.
+#[derive(Debug)]
+pub struct Prepared {
+    sql: String,
+    /// The plan with its placeholders; `None` where it cannot be made without values.
+    plan: Option<LogicalPlan>,
+    /// The type of each parameter, where it follows from the statement.
+    types: Vec<Option<DataType>>,
+    bound: Mutex<Option<Vec<ScalarValue>>>,
+}
+
+impl Prepared {
+    /// Prepares `sql`.
+    ///
+    /// # Errors
+    /// If it cannot be parsed, or cannot be planned although it has no parameters.
+    pub async fn new(state: &SessionState, sql: &str) -> Result<Self> {
+        let (sql, count) = numbered(sql)?;
+        let plan = match state.create_logical_plan(&sql).await {
+            Ok(plan) => Some(plan),
+            // It may need the values. If something else is wrong, running it will say so.
+            Err(_) if count > 0 => {
+                let dialect = state.config_options().sql_parser.dialect;
+                state.sql_to_statement(&sql, &dialect)?;
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        let known = match &plan {
+            Some(plan) => plan.get_parameter_types()?,
+            None => Default::default(),
+        };
+        let types = (1..=count)
+            .map(|number| known.get(&format!("${number}")).cloned().flatten())
+            .collect();
+        Ok(Self {
+            sql,
+            plan,
+            types,
+            bound: Mutex::new(None),
+        })
+    }
+
+    /// The plan with placeholders, where there is one.
+    pub fn plan(&self) -> Option<&LogicalPlan> {
+        self.plan.as_ref()
+    }
+
+    /// The parameters as clients see them. One of unknown type is shown as a string and takes any value.
+    pub fn parameters(&self) -> SchemaRef {
+        let field = |(at, data_type): (usize, &Option<DataType>)| {
+            let data_type = data_type.clone().unwrap_or(DataType::Utf8);
+            Field::new(format!("${}", at + 1), data_type, true)
+        };
+        let fields: Vec<Field> = self.types.iter().enumerate().map(field).collect();
+        super::wire::wire_schema(&Schema::new(fields))
+    }
+
+    /// Binds the values of one row for the runs that follow.
+    ///
+    /// # Errors
+    /// If there is not one row with a value for every parameter, or a value is not of the parameter's type.
+    pub fn bind(&self, batches: &[RecordBatch]) -> Result<()> {
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        let Some(row) = batches
+            .iter()
+            .find(|batch| batch.num_rows() == 1)
+            .filter(|_| rows == 1)
+        else {
+            return plan_err!(
+                "a statement is run with one row of parameters, found {rows}; run it once for each"
+            );
+        };
+        if row.num_columns() != self.types.len() {
+            return plan_err!(
+                "the statement has {} parameters, found {} values",
+                self.types.len(),
+                row.num_columns()
+            );
+        }
+        let values = row
+            .columns()
+            .iter()
+            .zip(&self.types)
+            .enumerate()
+            .map(|(at, (column, data_type))| {
+                let value = ScalarValue::try_from_array(column, 0)?;
+                match data_type {
+                    Some(data_type) => value.cast_to(data_type).map_err(|error| {
+                        error.context(format!("parameter ${}: expected {data_type}", at + 1))
+                    }),
+                    None => Ok(value),
+                }
+            })
+            .collect::<Result<Vec<_>>>()?;
+        *self.bound.lock() = Some(values);
+        Ok(())
+    }
+
+    /// The plan with the bound values in it.
+    ///
+    /// # Errors
+    /// If values are missing, or the statement cannot be planned with them.
+    pub async fn filled(&self, state: &SessionState) -> Result<LogicalPlan> {
+        let values = self.bound.lock().clone();
+        let values = match values {
+            Some(values) => values,
+            None if self.types.is_empty() => vec![],
+            None => {
+                return plan_err!(
+                    "the statement has {} parameters and no values are bound to them",
+                    self.types.len()
+                );
+            }
+        };
+        match &self.plan {
+            Some(plan) if values.is_empty() => Ok(plan.clone()),
+            Some(plan) => plan
+                .clone()
+                .replace_params_with_values(&ParamValues::from(values)),
+            None => {
+                let dialect = state.config_options().sql_parser.dialect;
+                let mut parsed = state.sql_to_statement(&self.sql, &dialect)?;
+                substitute(&mut parsed, &values)?;
+                state.statement_to_plan(parsed).await
+            }
+        }
+    }
+}
+
+/// `sql` with every `?` numbered as `$1`, `$2`, …, and how many parameters it has.
+fn numbered(sql: &str) -> Result<(String, usize)> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql)
+        .tokenize_with_location()
+        .map_err(|error| plan_datafusion_err!("{error}"))?;
+    let (mut marks, mut largest) = (Vec::new(), 0);
+    for token in &tokens {
+        let Token::Placeholder(name) = &token.token else {
+            continue;
+        };
+        match name.strip_prefix('$').map(str::parse::<usize>) {
+            _ if name == "?" => marks.push(token.span.start),
+            Some(Ok(number)) if (1..=MAX_PARAMETERS).contains(&number) => {
+                largest = largest.max(number)
+            }
+            _ => return plan_err!("a parameter is written ? or $1, $2, …, found {name}"),
+        }
+    }
+    if marks.is_empty() {
+        return Ok((sql.to_string(), largest));
+    }
+    if largest > 0 {
+        return plan_err!("a statement has parameters written ? or written $1, not both");
+    }
+    if marks.len() > MAX_PARAMETERS {
+        return plan_err!(
+            "a statement has at most {MAX_PARAMETERS} parameters, found {}",
+            marks.len()
+        );
+    }
+    let (mut text, mut number, mut line, mut column) =
+        (String::with_capacity(sql.len() + 16), 0, 1, 1);
+    for c in sql.chars() {
+        let is_mark = marks
+            .get(number)
+            .is_some_and(|mark| mark.line == line && mark.column == column);
+        if is_mark && c == '?' {
+            number += 1;
+            text.push_str(&format!("${number}"));
+        } else {
+            text.push(c);
+        }
+        if c == '\n' {
+            (line, column) = (line + 1, 1);
+        } else {
+            column += 1;
+        }
+    }
+    if number != marks.len() {
+        return plan_err!(
+            "the parameters of this statement cannot be told apart; write them $1, $2, …"
+        );
+    }
+    Ok((text, number))
+}
+
+/// Puts literals in the place of the placeholders of a parsed statement.
+fn substitute(parsed: &mut Parsed, values: &[ScalarValue]) -> Result<()> {
+    let statement = match parsed {
+        Parsed::Statement(statement) => statement,
+        Parsed::Explain(explain) => return substitute(&mut explain.statement, values),
+        _ => return plan_err!("only queries take parameters"),
+    };
+    let replaced = visit_expressions_mut(statement, |expr| {
+        let Expr::Value(value) = expr else {
+            return ControlFlow::Continue(());
+        };
+        let Value::Placeholder(name) = &value.value else {
+            return ControlFlow::Continue(());
+        };
+        let number = name
+            .strip_prefix('$')
+            .and_then(|digits| digits.parse::<usize>().ok());
+        let bound = number.and_then(|number| values.get(number.checked_sub(1)?));
+        let literal = match bound {
+            Some(bound) => literal(bound),
+            None => plan_err!("no value is bound to the parameter {name}"),
+        };
+        match literal {
+            Ok(literal) => {
+                *expr = literal;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    });
+    match replaced {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// A value as a literal of the syntax tree.
+fn literal(value: &ScalarValue) -> Result<Expr> {
+    if value.is_null() {
+        return Ok(Expr::value(Value::Null));
+    }
+    if let Some(Some(text)) = value.try_as_str() {
+        return Ok(Expr::value(Value::SingleQuotedString(text.to_string())));
+    }
+    if let ScalarValue::Boolean(Some(truth)) = value {
+        return Ok(Expr::value(Value::Boolean(*truth)));
+    }
+    let data_type = value.data_type();
+    if data_type.is_integer() || data_type.is_floating() {
+        return Ok(Expr::value(Value::Number(value.to_string(), false)));
+    }
+    let list: Option<Arc<dyn arrow::array::Array>> = match value {
+        ScalarValue::List(list) => Some(list.value(0)),
+        ScalarValue::LargeList(list) => Some(list.value(0)),
+        ScalarValue::FixedSizeList(list) => Some(list.value(0)),
+        _ => None,
+    };
+    match list {
+        Some(items) => {
+            let elem = (0..items.len())
+                .map(|at| literal(&ScalarValue::try_from_array(&items, at)?))
+                .collect::<Result<Vec<_>>>()?;
+            Ok(Expr::Array(Array { elem, named: false }))
+        }
+        None => plan_err!(
+            "a parameter here must be a string, number, truth value or list, found {data_type}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[test]
+    fn question_marks_are_numbered() {
+        let cases = [
+            ("SELECT 1", "SELECT 1", 0),
+            ("SELECT ? + ?", "SELECT $1 + $2", 2),
+            (
+                "SELECT '?', \"?\", ? -- ?\n, ?",
+                "SELECT '?', \"?\", $1 -- ?\n, $2",
+                2,
+            ),
+            ("SELECT 'it''s é?',\n\t?", "SELECT 'it''s é?',\n\t$1", 1),
+            ("SELECT $2, $1, $2", "SELECT $2, $1, $2", 2),
+        ];
+        for (sql, expected, count) in cases {
+            assert_eq!(
+                numbered(sql).unwrap(),
+                (expected.to_string(), count),
+                "{sql}"
+            );
+        }
+        for bad in [
+            "SELECT ? + $1",
+            "SELECT $0",
+            "SELECT $name",
+            "SELECT $99999999",
+            "SELECT 'open",
+        ] {
+            assert!(numbered(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn row(columns: Vec<ArrayRef>) -> RecordBatch {
+        let columns = columns.into_iter().enumerate();
+        RecordBatch::try_from_iter(columns.map(|(at, column)| (format!("{at}"), column))).unwrap()
+    }
+
+    async fn answer(ctx: &SessionContext, prepared: &Prepared) -> Result<String> {
+        let plan = prepared.filled(&ctx.state()).await?;
+        let batches = ctx.execute_logical_plan(plan).await?.collect().await?;
+        Ok(arrow::util::pretty::pretty_format_batches(&batches)?.to_string())
+    }
+
+    #[tokio::test]
+    async fn values_are_bound() {
+        let ctx = SessionContext::new();
+        let prepared = Prepared::new(
+            &ctx.state(),
+            "SELECT a FROM (VALUES (1, 'x'), (2, 'y')) AS t(a, b) WHERE b = ? AND a < ?",
+        )
+        .await
+        .unwrap();
+        let types: Vec<DataType> = prepared
+            .parameters()
+            .fields()
+            .iter()
+            .map(|f| f.data_type().clone())
+            .collect();
+        assert_eq!(types, [DataType::Utf8, DataType::Int64]);
+        assert!(
+            answer(&ctx, &prepared)
+                .await
+                .unwrap_err()
+                .to_string()
+                .contains("no values are bound")
+        );
+        let text = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text.to_string()])) };
+        let number = |number| -> ArrayRef { Arc::new(Int64Array::from(vec![number])) };
+        prepared.bind(&[row(vec![text("y"), number(5)])]).unwrap();
+        assert!(answer(&ctx, &prepared).await.unwrap().contains("| 2 |"));
+        // A number may come as a string; not as nonsense.
+        prepared.bind(&[row(vec![text("x"), text("5")])]).unwrap();
+        assert!(answer(&ctx, &prepared).await.unwrap().contains("| 1 |"));
+        assert!(
+            prepared
+                .bind(&[row(vec![text("x"), text("five")])])
+                .is_err()
+        );
+        assert!(prepared.bind(&[row(vec![text("x")])]).is_err());
+        assert!(prepared.bind(&[]).is_err());
+        let two: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        assert!(prepared.bind(&[row(vec![Arc::clone(&two), two])]).is_err());
+    }
+
+    #[tokio::test]
+    async fn where_a_plan_needs_values_they_are_literals() {
+        let ctx = SessionContext::new();
+        let prepared = Prepared::new(
+            &ctx.state(),
+            "SELECT count(*) AS n FROM generate_series(1, ?) WHERE ? = 'it''s'",
+        )
+        .await
+        .unwrap();
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![7]));
+        let text: ArrayRef = Arc::new(StringArray::from(vec!["it's"]));
+        prepared
+            .bind(&[row(vec![Arc::clone(&number), text])])
+            .unwrap();
+        assert!(answer(&ctx, &prepared).await.unwrap().contains("| 7 |"));
+        let hostile: ArrayRef = Arc::new(StringArray::from(vec!["' OR '1' = '1"]));
+        prepared.bind(&[row(vec![number, hostile])]).unwrap();
+        assert!(answer(&ctx, &prepared).await.unwrap().contains("| 0 |"));
+    }
+}

@@ -1,0 +1,272 @@
+//! The server as a process sees it: it checks what it was told, listens, serves, and stops without cutting off running queries.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use datafusion::prelude::SessionContext;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity as TlsIdentity, ServerTlsConfig};
+
+use super::auth::Users;
+use super::config::{MAX_MESSAGE_BYTES, ServerConfig, TlsFiles};
+use super::engine::Engine;
+use super::error::ServeError;
+use super::front::Front;
+use super::gate::{Gate, Identity};
+use super::login::Logins;
+use super::ops::{self, Ops};
+use super::service::Service;
+use super::sessions::Sessions;
+use super::tokens::Tokens;
+
+/// How often what has expired is forgotten.
+const SWEEP: Duration = Duration::from_secs(10);
+/// A connection is asked whether it is still there after this long, and given up after that.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Requests at a time on one connection.
+const MAX_STREAMS: u32 = 256;
+/// Time that a client has for the TLS handshake.
+const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Largest headers of a request, in bytes.
+const MAX_HEADERS: u32 = 16 << 10;
+
+/// A server that listens but does not answer yet.
+pub struct Server {
+    config: ServerConfig,
+    engine: Arc<Engine>,
+    identity: Arc<Identity>,
+    service: Service,
+    tls: Option<ServerTlsConfig>,
+    listener: TcpListener,
+    metrics: Option<TcpListener>,
+    threads: Runtime,
+}
+
+impl Server {
+    /// Checks the configuration, publishes the tables of `ctx` and listens.
+    ///
+    /// # Errors
+    /// Whatever an operator has to know: an address in use, a bad certificate, a bad line in the file of users, a configuration
+    /// that is not safe.
+    pub async fn start(config: ServerConfig, ctx: &SessionContext) -> Result<Self, ServeError> {
+        check_exposure(&config)?;
+        let logins = match &config.auth_file {
+            Some(file) => Some(Logins::new(Arc::new(Users::read(file)?))),
+            None => None,
+        };
+        let tls = config.tls.as_ref().map(tls_config).transpose()?;
+        let listener = listen(config.bind).await?;
+        let metrics = match config.metrics_bind {
+            Some(address) => Some(listen(address).await?),
+            None => None,
+        };
+        let threads = Builder::new_multi_thread()
+            .thread_name("vcz-query")
+            .enable_all()
+            .build()
+            .map_err(|error| ServeError::Stopped(format!("cannot start threads: {error}")))?;
+        let engine = match Engine::new(ctx, &config, threads.handle().clone()).await {
+            Ok(engine) => Arc::new(engine),
+            Err(error) => {
+                threads.shutdown_background();
+                return Err(error);
+            }
+        };
+        let identity = Arc::new(Identity::new(
+            logins,
+            Tokens::new(config.limits.token_lifetime),
+            Sessions::new(engine.defaults.clone()),
+        ));
+        let service = Service::new(Arc::clone(&engine), Arc::clone(&identity))
+            .map_err(|status| ServeError::Stopped(status.message().to_string()))?;
+        Ok(Self {
+            config,
+            engine,
+            identity,
+            service,
+            tls,
+            listener,
+            metrics,
+            threads,
+        })
+    }
+
+    /// Where Flight SQL listens.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Where `/healthz` and `/metrics` are answered.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn metrics_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.metrics
+            .as_ref()
+            .map(TcpListener::local_addr)
+            .transpose()
+    }
+
+    /// Serves until `stop`; then lets running queries end, for as long as the configuration says.
+    ///
+    /// # Errors
+    /// If serving fails.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), ServeError> {
+        let (stop_sender, stopped) = watch::channel(false);
+        let wait = |mut stopped: watch::Receiver<bool>| async move {
+            // An error says that the sender is gone, so this is the end too.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        };
+        let stopping = Arc::new(AtomicBool::new(false));
+        let sweeper = tokio::spawn(sweep(Arc::clone(&self.engine), Arc::clone(&self.identity)));
+        let (ended_sender, ended) = watch::channel(false);
+        let operators = self.metrics.map(|listener| {
+            let ops = Ops {
+                engine: Arc::clone(&self.engine),
+                identity: Arc::clone(&self.identity),
+                stopping: Arc::clone(&stopping),
+            };
+            tokio::spawn(ops::serve(listener, ops, wait(ended)))
+        });
+        let flight = FlightServiceServer::new(Front(self.service))
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(usize::MAX);
+        let mut server = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .http2_max_header_list_size(MAX_HEADERS)
+            .max_concurrent_streams(MAX_STREAMS);
+        if let Some(tls) = self.tls {
+            server = server
+                .tls_config(tls)
+                .map_err(|error| ServeError::Stopped(describe(&error)))?;
+        }
+        let incoming = TcpIncoming::from(self.listener)
+            .with_nodelay(Some(true))
+            .with_keepalive(Some(KEEPALIVE));
+        let serving = server
+            .add_service(Gate::new(flight, Arc::clone(&self.identity)))
+            .serve_with_incoming_shutdown(incoming, wait(stopped.clone()));
+        let mut serving = std::pin::pin!(serving);
+        let result = tokio::select! {
+            result = &mut serving => result.map_err(|error| ServeError::Stopped(describe(&error))),
+            () = stop => {
+                stopping.store(true, Ordering::Relaxed);
+                let limit = self.config.limits.shutdown_timeout;
+                log::info!(running = self.engine.admission.running(); "stopping; running queries have {limit:?} to end");
+                // The receivers are held above.
+                let _ = stop_sender.send(true);
+                match tokio::time::timeout(limit, &mut serving).await {
+                    Ok(result) => result.map_err(|error| ServeError::Stopped(describe(&error))),
+                    Err(_) => {
+                        log::warn!(running = self.engine.admission.running(); "queries that did not end are cancelled");
+                        self.engine.admission.close();
+                        self.engine.running.cancel_all();
+                        // They still tell their clients.
+                        let _ = tokio::time::timeout(Duration::from_secs(2), &mut serving).await;
+                        Ok(())
+                    }
+                }
+            }
+        };
+        sweeper.abort();
+        let _ = ended_sender.send(true);
+        if let Some(operators) = operators {
+            // Whoever holds a connection to the second port open does not hold the server up.
+            let _ = tokio::time::timeout(Duration::from_secs(1), operators).await;
+        }
+        self.threads.shutdown_background();
+        result
+    }
+}
+
+/// Refuses what would show data or passwords to a network that was not meant to see them.
+fn check_exposure(config: &ServerConfig) -> Result<(), ServeError> {
+    if config.bind.ip().is_loopback() || config.insecure {
+        return Ok(());
+    }
+    let address = config.bind;
+    if config.tls.is_none() {
+        return Err(ServeError::Configuration(format!(
+            "{address} is reached by other machines, and without TLS everyone on the way reads data and passwords: give \
+             --tls-cert and --tls-key, or bind to 127.0.0.1, or say --insecure"
+        )));
+    }
+    if config.auth_file.is_none() {
+        return Err(ServeError::Configuration(format!(
+            "{address} is reached by other machines, and without users everyone who reaches it reads the tables: give \
+             --auth-file, or bind to 127.0.0.1, or say --insecure"
+        )));
+    }
+    Ok(())
+}
+
+fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
+    let read = |what, path: &std::path::Path| {
+        std::fs::read(path).map_err(|source| ServeError::File {
+            what,
+            path: path.to_path_buf(),
+            source,
+        })
+    };
+    let cert = read("certificate", &files.cert)?;
+    let key = read("private key", &files.key)?;
+    let config = ServerTlsConfig::new()
+        .identity(TlsIdentity::from_pem(cert, key))
+        .timeout(TLS_TIMEOUT);
+    // Parsed when it is used, which is too late to say whose fault it is.
+    match tonic::transport::Server::builder().tls_config(config.clone()) {
+        Ok(_) => Ok(config),
+        Err(error) => Err(ServeError::Certificate {
+            cert: files.cert.clone(),
+            key: files.key.clone(),
+            reason: describe(&error),
+        }),
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| ServeError::Listen { address, source })
+}
+
+/// An error with its causes, of which some libraries show only the first.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+async fn sweep(engine: Arc<Engine>, identity: Arc<Identity>) {
+    let mut interval = tokio::time::interval(SWEEP);
+    loop {
+        interval.tick().await;
+        engine.tickets.sweep();
+        engine.statements.sweep();
+        identity.tokens.sweep();
+        identity.sessions.sweep();
+    }
+}

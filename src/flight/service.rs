@@ -1,0 +1,628 @@
+//! The protocol: Flight SQL's commands and actions, each handed to what does it. Requests come through the [`gate`](super::gate),
+//! so each carries its client. What is not here (Substrait plans, ingestion, transactions, savepoints) is refused by the trait's
+//! own defaults as UNIMPLEMENTED, without looking at what was sent.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::ipc::writer::IpcWriteOptions;
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use arrow_flight::flight_service_server::FlightService;
+use arrow_flight::sql::metadata::SqlInfoData;
+use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
+use arrow_flight::sql::{
+    ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any,
+    CommandGetCatalogs, CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys,
+    CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes,
+    CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
+    CommandPreparedStatementUpdate, CommandStatementQuery, CommandStatementUpdate,
+    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
+};
+use arrow_flight::{
+    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus,
+    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, IpcMessage,
+    SchemaAsIpc, Ticket,
+};
+use bytes::Bytes;
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use prost::Message;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::engine::Engine;
+use super::error::{arrow_status, status};
+use super::gate::{Identity, peer};
+use super::metadata;
+use super::parameters::Prepared;
+use super::planning::{Planned, Source, check_length};
+use super::sessions::ClientSession;
+use super::{info, running};
+
+/// The action that newer clients cancel with.
+const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
+/// `CANCEL_RESULT_CANCELLED` of `ActionCancelQueryResult`, whose enumeration the crate does not export.
+const CANCELLED: i32 = 1;
+/// A header that asks for compressed record batches, for clients that cannot send SET.
+const COMPRESSION_HEADER: &str = "x-vcz-compression";
+
+type Rows = <Service as FlightService>::DoGetStream;
+
+/// The service.
+#[derive(Clone)]
+pub struct Service {
+    engine: Arc<Engine>,
+    identity: Arc<Identity>,
+    sql_info: Arc<SqlInfoData>,
+}
+
+impl Service {
+    /// The service of an engine.
+    ///
+    /// # Errors
+    /// INTERNAL, if the facts about the server cannot be built.
+    pub fn new(engine: Arc<Engine>, identity: Arc<Identity>) -> Result<Self, Status> {
+        let sql_info = info::sql_info(engine.allow_ddl)
+            .map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Self {
+            engine,
+            identity,
+            sql_info: Arc::new(sql_info),
+        })
+    }
+
+    /// The client that sent a request. The gate lets none through without.
+    fn client<T>(&self, request: &Request<T>) -> Result<Arc<ClientSession>, Status> {
+        request
+            .extensions()
+            .get::<Arc<ClientSession>>()
+            .cloned()
+            .ok_or_else(|| Status::unauthenticated("log in first"))
+    }
+
+    /// Plans a statement, keeps it, and tells how to fetch it.
+    async fn planned<T>(
+        &self,
+        source: Source,
+        request: &Request<T>,
+        descriptor: FlightDescriptor,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let client = self.client(request)?;
+        let mut planned = self.engine.plan_in_place(&client, source).await?;
+        if let Some(compression) = request.metadata().get(COMPRESSION_HEADER) {
+            let asked = compression.to_str().unwrap_or_default();
+            planned.settings.compression = asked.parse().map_err(|error| status(&error))?;
+        }
+        let schema = Arc::clone(&planned.schema);
+        let handle = self.engine.tickets.insert(&client.user, planned)?;
+        let ticket = TicketStatementQuery {
+            statement_handle: Bytes::copy_from_slice(&handle),
+        };
+        fetch_with(ticket.as_any(), &schema, descriptor)
+    }
+
+    /// Runs a planned query.
+    async fn fetch(&self, user: &Arc<str>, handle: &[u8]) -> Result<Response<Rows>, Status> {
+        // The ticket is looked at first: a forged one must not wait for a place, nor a real one be lost while waiting.
+        self.engine.tickets.touch(user, handle)?;
+        let place = self.engine.admission.enter().await?;
+        let planned = self.engine.tickets.take(user, handle)?;
+        let handle = handle.try_into().map_err(|_| Status::internal("handle"))?;
+        let rows = running::start(&self.engine, user, handle, planned, place);
+        Ok(Response::new(rows))
+    }
+
+    /// Runs a statement that gives no rows.
+    async fn update(&self, source: Source, client: &Arc<ClientSession>) -> Result<i64, Status> {
+        let planned: Planned = self.engine.plan_in_place(client, source).await?;
+        match planned.rows {
+            super::planning::Rows::Batch(_) => Ok(0),
+            super::planning::Rows::Plan(..) => Err(Status::invalid_argument(
+                "this statement gives rows; execute it as a query",
+            )),
+        }
+    }
+
+    fn cancel(&self, user: &str, info: Option<FlightInfo>) -> Result<(), Status> {
+        let missing = || Status::not_found("there is no such query; it may have ended");
+        let ticket = info
+            .and_then(|info| info.endpoint.into_iter().next())
+            .and_then(|endpoint| endpoint.ticket)
+            .ok_or_else(missing)?;
+        let command = Any::decode(&*ticket.ticket).map_err(|_| missing())?;
+        let ticket = command
+            .unpack::<TicketStatementQuery>()
+            .ok()
+            .flatten()
+            .ok_or_else(missing)?;
+        let handle = &ticket.statement_handle;
+        if self.engine.running.cancel(user, handle)
+            || self.engine.tickets.take(user, handle).is_ok()
+        {
+            return Ok(());
+        }
+        Err(missing())
+    }
+
+    async fn schema_of(
+        &self,
+        client: &Arc<ClientSession>,
+        sql: String,
+    ) -> Result<(Prepared, SchemaRef), Status> {
+        check_length(&sql).map_err(|error| status(&error))?;
+        let place = self.engine.admission.enter().await?;
+        let (engine, config) = (Arc::clone(&self.engine), client.config());
+        self.engine
+            .on_threads(place, async move {
+                let prepared = Prepared::new(&engine.state(config), &sql).await?;
+                let schema = match prepared.plan() {
+                    Some(plan) => engine.logical_schema(plan)?,
+                    None => Arc::new(Schema::empty()),
+                };
+                Ok((prepared, schema))
+            })
+            .await
+            .inspect_err(|status| self.engine.metrics.refused(status.code()))
+    }
+
+    /// The schema of a statement, for `GetSchema`.
+    pub async fn statement_schema(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<SchemaRef, Status> {
+        let client = self.client(&request)?;
+        let unknown = || {
+            Status::invalid_argument("the schema of a statement was asked for, but this is none")
+        };
+        let command = Any::decode(&*request.get_ref().cmd).map_err(|_| unknown())?;
+        if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
+            return Ok(self.schema_of(&client, query.query).await?.1);
+        }
+        match command.unpack::<CommandPreparedStatementQuery>() {
+            Ok(Some(query)) => {
+                let prepared = self
+                    .engine
+                    .statements
+                    .get(&client.user, &query.prepared_statement_handle)?;
+                match prepared.plan() {
+                    Some(plan) => self
+                        .engine
+                        .logical_schema(plan)
+                        .map_err(|error| status(&error)),
+                    None => Ok(Arc::new(Schema::empty())),
+                }
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// How to fetch `command`, whose rows have `schema`.
+fn fetch_with(
+    command: Any,
+    schema: &Schema,
+    descriptor: FlightDescriptor,
+) -> Result<Response<FlightInfo>, Status> {
+    let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(command.encode_to_vec()));
+    let info = FlightInfo::new()
+        .try_with_schema(schema)
+        .map_err(arrow_status)?
+        .with_endpoint(endpoint)
+        .with_descriptor(descriptor)
+        // Not known before it is run.
+        .with_total_records(-1)
+        .with_total_bytes(-1);
+    Ok(Response::new(info))
+}
+
+/// A batch as a stream of messages.
+fn send(batch: RecordBatch) -> Result<Response<Rows>, Status> {
+    let messages = FlightDataEncoderBuilder::new()
+        .with_schema(batch.schema())
+        .build(stream::iter([Ok(batch)]))
+        .map_err(Status::from);
+    Ok(Response::new(Box::pin(messages)))
+}
+
+/// A schema as it stands in messages; empty for no columns, which tells clients that there will be no rows.
+fn encoded(schema: &Schema) -> Result<Bytes, Status> {
+    if schema.fields().is_empty() {
+        return Ok(Bytes::new());
+    }
+    let options = IpcWriteOptions::default();
+    let IpcMessage(bytes) = SchemaAsIpc::new(schema, &options)
+        .try_into()
+        .map_err(arrow_status)?;
+    Ok(bytes)
+}
+
+type HandshakeReply = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
+type ActionReply = <Service as FlightService>::DoActionStream;
+
+#[tonic::async_trait]
+impl FlightSqlService for Service {
+    type FlightService = Service;
+
+    async fn do_handshake(
+        &self,
+        request: Request<Streaming<HandshakeRequest>>,
+    ) -> Result<Response<HandshakeReply>, Status> {
+        let Some(logins) = &self.identity.logins else {
+            return Err(Status::unauthenticated(
+                "this server knows no users; connect without a user name",
+            ));
+        };
+        let header = request
+            .metadata()
+            .get("authorization")
+            .and_then(|header| header.to_str().ok());
+        let address = peer(request.extensions()).map(|address| address.ip());
+        let result = logins.login(header, address, &self.identity.tokens).await;
+        self.engine.metrics.login(result.is_ok());
+        let (token, user) = match result {
+            Ok(found) => found,
+            Err(status) => {
+                let address = address
+                    .map(|address| address.to_string())
+                    .unwrap_or_default();
+                log::warn!(address = address.as_str(), code:? = status.code(); "a login was refused");
+                return Err(status);
+            }
+        };
+        log::info!(user = &*user; "a user logged in");
+        let reply = HandshakeResponse {
+            protocol_version: 0,
+            payload: Bytes::from(token.clone()),
+        };
+        let reply: HandshakeReply = Box::pin(stream::iter([Ok(reply)]));
+        let mut response = Response::new(reply);
+        let bearer = format!("Bearer {token}")
+            .parse()
+            .map_err(|_| Status::internal("the token is no header"))?;
+        response.metadata_mut().insert("authorization", bearer);
+        Ok(response)
+    }
+
+    async fn get_flight_info_statement(
+        &self,
+        query: CommandStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let descriptor = request.get_ref().clone();
+        self.planned(Source::Sql(query.query), &request, descriptor)
+            .await
+    }
+
+    async fn get_flight_info_prepared_statement(
+        &self,
+        query: CommandPreparedStatementQuery,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let client = self.client(&request)?;
+        let prepared = self
+            .engine
+            .statements
+            .get(&client.user, &query.prepared_statement_handle)?;
+        let descriptor = request.get_ref().clone();
+        self.planned(Source::Prepared(prepared), &request, descriptor)
+            .await
+    }
+
+    async fn do_get_statement(
+        &self,
+        ticket: TicketStatementQuery,
+        request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        let client = self.client(&request)?;
+        self.fetch(&client.user, &ticket.statement_handle).await
+    }
+
+    async fn do_put_statement_update(
+        &self,
+        command: CommandStatementUpdate,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let client = self.client(&request)?;
+        self.update(Source::Sql(command.query), &client).await
+    }
+
+    async fn do_action_create_prepared_statement(
+        &self,
+        command: ActionCreatePreparedStatementRequest,
+        request: Request<Action>,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        let client = self.client(&request)?;
+        let (prepared, schema) = self.schema_of(&client, command.query).await?;
+        let parameters = encoded(&prepared.parameters())?;
+        let handle = self
+            .engine
+            .statements
+            .insert(&client.user, Arc::new(prepared))?;
+        Ok(ActionCreatePreparedStatementResult {
+            prepared_statement_handle: Bytes::copy_from_slice(&handle),
+            dataset_schema: encoded(&schema)?,
+            parameter_schema: parameters,
+        })
+    }
+
+    async fn do_action_close_prepared_statement(
+        &self,
+        command: ActionClosePreparedStatementRequest,
+        request: Request<Action>,
+    ) -> Result<(), Status> {
+        let client = self.client(&request)?;
+        self.engine
+            .statements
+            .take(&client.user, &command.prepared_statement_handle)
+            .map(drop)
+    }
+
+    async fn do_put_prepared_statement_query(
+        &self,
+        command: CommandPreparedStatementQuery,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<DoPutPreparedStatementResult, Status> {
+        let client = self.client(&request)?;
+        let handle = command.prepared_statement_handle;
+        let prepared = self.engine.statements.get(&client.user, &handle)?;
+        let mut values = FlightRecordBatchStream::new_from_flight_data(
+            request.into_inner().map_err(FlightError::from),
+        );
+        let mut batches: Vec<RecordBatch> = Vec::new();
+        while let Some(batch) = values.try_next().await.map_err(Status::from)? {
+            batches.push(batch);
+            // One row is bound; whoever sends many is told so before all of them are here.
+            if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > 1 {
+                break;
+            }
+        }
+        prepared.bind(&batches).map_err(|error| status(&error))?;
+        Ok(DoPutPreparedStatementResult {
+            prepared_statement_handle: Some(handle),
+        })
+    }
+
+    async fn do_put_prepared_statement_update(
+        &self,
+        command: CommandPreparedStatementUpdate,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let client = self.client(&request)?;
+        let prepared = self
+            .engine
+            .statements
+            .get(&client.user, &command.prepared_statement_handle)?;
+        self.update(Source::Prepared(prepared), &client).await
+    }
+
+    async fn do_action_cancel_query(
+        &self,
+        command: ActionCancelQueryRequest,
+        request: Request<Action>,
+    ) -> Result<ActionCancelQueryResult, Status> {
+        let client = self.client(&request)?;
+        self.cancel(&client.user, FlightInfo::decode(&*command.info).ok())?;
+        Ok(ActionCancelQueryResult { result: CANCELLED })
+    }
+
+    async fn do_action_fallback(
+        &self,
+        request: Request<Action>,
+    ) -> Result<Response<ActionReply>, Status> {
+        let client = self.client(&request)?;
+        if request.get_ref().r#type != CANCEL_FLIGHT_INFO {
+            return Err(Status::unimplemented(
+                "there is no such action on this server",
+            ));
+        }
+        let command = CancelFlightInfoRequest::decode(&*request.get_ref().body)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.cancel(&client.user, command.info)?;
+        let body = CancelFlightInfoResult::new(CancelStatus::Cancelled).encode_to_vec();
+        let reply = arrow_flight::Result::new(body);
+        Ok(Response::new(stream::iter([Ok(reply)]).boxed()))
+    }
+
+    async fn list_custom_actions(&self) -> Option<Vec<Result<ActionType, Status>>> {
+        Some(vec![Ok(ActionType {
+            r#type: CANCEL_FLIGHT_INFO.to_string(),
+            description: "Cancels a query".to_string(),
+        })])
+    }
+
+    async fn get_flight_info_catalogs(
+        &self,
+        command: CommandGetCatalogs,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = command.clone().into_builder().schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_catalogs(
+        &self,
+        command: CommandGetCatalogs,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(metadata::catalogs(
+            command,
+            self.engine.template().catalog_list().as_ref(),
+        )?)
+    }
+
+    async fn get_flight_info_schemas(
+        &self,
+        command: CommandGetDbSchemas,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = command.clone().into_builder().schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_schemas(
+        &self,
+        command: CommandGetDbSchemas,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(metadata::schemas(
+            command,
+            self.engine.template().catalog_list().as_ref(),
+        )?)
+    }
+
+    async fn get_flight_info_tables(
+        &self,
+        command: CommandGetTables,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = metadata::tables_schema(command.clone());
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_tables(
+        &self,
+        command: CommandGetTables,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        let catalogs = Arc::clone(self.engine.template().catalog_list());
+        send(metadata::tables(command, catalogs.as_ref()).await?)
+    }
+
+    async fn get_flight_info_table_types(
+        &self,
+        command: CommandGetTableTypes,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = command.into_builder().schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_table_types(
+        &self,
+        command: CommandGetTableTypes,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(metadata::table_types(command)?)
+    }
+
+    async fn get_flight_info_sql_info(
+        &self,
+        command: CommandGetSqlInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        fetch_with(
+            command.as_any(),
+            &self.sql_info.schema(),
+            request.into_inner(),
+        )
+    }
+
+    async fn do_get_sql_info(
+        &self,
+        command: CommandGetSqlInfo,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(
+            self.sql_info
+                .record_batch(command.info)
+                .map_err(Status::from)?,
+        )
+    }
+
+    async fn get_flight_info_xdbc_type_info(
+        &self,
+        command: CommandGetXdbcTypeInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = info::type_info().map_err(Status::from)?.schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_xdbc_type_info(
+        &self,
+        command: CommandGetXdbcTypeInfo,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        let types = info::type_info().map_err(Status::from)?;
+        send(
+            types
+                .record_batch(command.data_type)
+                .map_err(Status::from)?,
+        )
+    }
+
+    async fn get_flight_info_primary_keys(
+        &self,
+        command: CommandGetPrimaryKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = metadata::primary_keys().schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_primary_keys(
+        &self,
+        _command: CommandGetPrimaryKeys,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(metadata::primary_keys())
+    }
+
+    async fn get_flight_info_exported_keys(
+        &self,
+        command: CommandGetExportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = metadata::foreign_keys().schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_exported_keys(
+        &self,
+        _command: CommandGetExportedKeys,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(metadata::foreign_keys())
+    }
+
+    async fn get_flight_info_imported_keys(
+        &self,
+        command: CommandGetImportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = metadata::foreign_keys().schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_imported_keys(
+        &self,
+        _command: CommandGetImportedKeys,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(metadata::foreign_keys())
+    }
+
+    async fn get_flight_info_cross_reference(
+        &self,
+        command: CommandGetCrossReference,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let schema = metadata::foreign_keys().schema();
+        fetch_with(command.as_any(), &schema, request.into_inner())
+    }
+
+    async fn do_get_cross_reference(
+        &self,
+        _command: CommandGetCrossReference,
+        _request: Request<Ticket>,
+    ) -> Result<Response<Rows>, Status> {
+        send(metadata::foreign_keys())
+    }
+
+    async fn register_sql_info(&self, _id: i32, _result: &SqlInfo) {
+        // The facts are known when the server starts: see `info`.
+    }
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The tests of `vcz serve` with real clients against the real server: tests/clients/run.sh [pytest's arguments].
+# VCZ is the program to test (the one that `cargo test` has built, otherwise); clients are installed from PyPI into a folder
+# beside the build outputs. Fails if they cannot be installed.
+set -euo pipefail
+cd "$(dirname "$0")"
+target="${CARGO_TARGET_DIR:-$(cd ../.. && pwd)/target}"
+export VCZ="${VCZ:-$target/debug/vcz}"
+if [ ! -x "$VCZ" ]; then
+  echo "there is no program '$VCZ': run cargo build first, or say where it is in VCZ" >&2
+  exit 1
+fi
+venv="$target/clients-venv"
+if ! cmp -s requirements.txt "$venv/installed.txt"; then
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements.txt
+  cp requirements.txt "$venv/installed.txt"
+fi
+exec "$venv/bin/python" -m pytest -p no:cacheprovider -q -ra --durations=5 "$@"

@@ -1,0 +1,81 @@
+"""Prepared statements with parameters, and settings that persist."""
+
+import pyarrow as pa
+import pytest
+
+from server import rows, value
+
+
+def test_parameters(server):
+    connection = server.adbc()
+    wanted = value(connection, "SELECT count(*) FROM sim WHERE variant_position BETWEEN 1000 AND 50000 AND variant_contig = 'chr1'")
+    sql = "SELECT count(*) FROM sim WHERE variant_position BETWEEN ? AND ? AND variant_contig = ?"
+    assert 0 < wanted == value(connection, sql, (1000, 50000, "chr1"))
+    assert value(connection, sql.replace("?", "${}").format(2, 3, 1), ("chr1", 1000, 50000)) == wanted
+    assert value(connection, sql, (1000, 50000, "nowhere")) == 0
+    hostile = "chr1' OR '1' = '1"
+    assert value(connection, sql, (1000, 50000, hostile)) == 0
+
+
+def test_populations_and_table_functions_as_parameters(server):
+    connection = server.adbc()
+    wanted = value(connection, "SELECT sfs(call_genotype, 'second') FROM sim")
+    assert value(connection, "SELECT sfs(call_genotype, ?) FROM sim", ("second",)) == wanted
+    windows = value(connection, "SELECT count(*) FROM genome_windows('sim', 1000)")
+    assert value(connection, "SELECT count(*) FROM genome_windows(?, ?)", ("sim", 1000)) == windows
+    with pytest.raises(Exception, match="INVALID_ARGUMENT|InvalidArgument|no population"):
+        value(connection, "SELECT sfs(call_genotype, ?) FROM sim", ("nobody",))
+
+
+def test_one_statement_many_times(server):
+    connection = server.adbc()
+    wanted = {row["c"]: row["n"] for row in rows(connection, "SELECT variant_contig AS c, count(*) AS n FROM sim GROUP BY 1")}
+    with connection.cursor() as cursor:
+        cursor.adbc_prepare("SELECT count(*) AS n FROM sim WHERE variant_contig = ?")
+        for contig in list(wanted) * 5:
+            cursor.execute("SELECT count(*) AS n FROM sim WHERE variant_contig = ?", (contig,))
+            assert cursor.fetchall() == [(wanted[contig],)]
+    with connection.cursor() as cursor:
+        schema = cursor.adbc_prepare("SELECT variant_position FROM sim WHERE variant_position < $1 AND variant_contig = $2")
+        assert [field.type for field in schema] == [pa.int32(), pa.string()]
+
+
+def test_wrong_parameters(server):
+    connection = server.adbc()
+    sql = "SELECT count(*) FROM sim WHERE variant_position < ?"
+    for parameters in [("a",), (1, 2)]:
+        with pytest.raises(Exception):
+            value(connection, sql, parameters)
+    with pytest.raises(Exception, match="no value|has 1 parameters"):
+        value(connection, sql)
+    assert value(connection, sql, (0,)) == 0
+
+
+def test_statements_are_closed(server):
+    before = server.metric("vcz_prepared_statements")
+    connection = server.adbc()
+    for number in range(300):
+        assert value(connection, "SELECT 1 + ?", (number,)) == number + 1
+    connection.close()
+    assert server.metric("vcz_prepared_statements") == before
+    server.idle()
+
+
+def test_settings_persist_for_their_client_only(server):
+    one, two = server.adbc(), server.adbc()
+    rows(one, "SET datafusion.execution.batch_size = 7")
+    rows(one, "SET vcz.backend = 'host'")
+    assert rows(one, "SHOW datafusion.execution.batch_size")[0]["value"] == "7"
+    assert rows(one, "SHOW vcz.backend")[0]["value"] == "host"
+    assert rows(two, "SHOW datafusion.execution.batch_size")[0]["value"] == "8192"
+    assert rows(two, "SHOW vcz.backend")[0]["value"] == "auto"
+    with one.cursor() as cursor:
+        cursor.execute("SELECT variant_position FROM sim")
+        assert max(batch.num_rows for batch in cursor.fetch_record_batch()) == 7
+    rows(one, "RESET datafusion.execution.batch_size")
+    assert rows(one, "SHOW datafusion.execution.batch_size")[0]["value"] == "8192"
+    # As an update too, as JDBC does it.
+    with two.cursor() as cursor:
+        cursor.adbc_statement.set_sql_query("SET flight.compression = 'lz4'")
+        cursor.adbc_statement.execute_update()
+    assert rows(two, "SHOW flight.compression")[0]["value"] == "lz4"
