@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 9] = [
+const LAYERS: [&str; 10] = [
     "error",
     "store",
     "codec",
