@@ -24,8 +24,8 @@ use super::slab::Slab;
 
 /// Bytes of a slab: the encoded chunks of a batch.
 const SLAB_BYTES: usize = 48 << 20;
-/// Slabs a process has: two being run, one being filled.
-const SLABS: usize = 3;
+/// Slabs that are being filled while every worker runs one.
+const SPARE_SLABS: usize = 1;
 /// Batches that a device works on at the same time, so that one is copied while another is decoded. `VCZ_GPU_WORKERS` sets
 /// another number, from 1 to 8: with one, batches do not overlap, and the times of EXPLAIN ANALYZE are those of each step alone.
 const WORKERS_PER_DEVICE: usize = 2;
@@ -184,7 +184,7 @@ impl Engine {
         for reason in &reasons {
             log::warn!("{reason}; going on without this device");
         }
-        let slabs = (0..SLABS)
+        let slabs = (0..workers_per_device() * devices.len() + SPARE_SLABS)
             .map(|_| Ok(Slab::new(Box::new(Pinned::new(first, SLAB_BYTES)?))))
             .collect::<Result<Vec<_>, String>>()?;
         let infos = devices
