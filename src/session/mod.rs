@@ -8,6 +8,8 @@
 
 mod carry;
 mod factory;
+#[cfg(all(test, feature = "gpu"))]
+mod gpu_tests;
 mod list_literal;
 mod planner;
 mod sugar;

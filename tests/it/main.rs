@@ -1,8 +1,12 @@
 //! Integration tests, in one binary because each one links DataFusion.
 
+#[cfg(feature = "gpu")]
+mod backends;
 mod bad_input;
 mod common;
 mod golden;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod laws;
 mod layers;
 mod memory;
@@ -10,3 +14,4 @@ mod missing_data;
 mod partitions;
 mod queries;
 mod sqllogic;
+mod unzip;
