@@ -223,11 +223,11 @@ fn put_genotypes(store: &Path, random: &mut Random) -> String {
         _ => [1 + random.below(3), 1 + random.below(3)],
     };
     let is_sharded = grid != [1, 1];
-    let inner = [1 + random.below(90), 1 + random.below(40), copies];
+    let inner = [10 + random.below(90), 3 + random.below(40), copies];
     let inner = if is_sharded {
         inner
     } else {
-        [1 + random.below(2 * variants), inner[1], copies]
+        [10 + random.below(2 * variants), inner[1], copies]
     };
     let chunk = [inner[0] * grid[0], inner[1] * grid[1], copies];
 
