@@ -53,10 +53,7 @@ def windows(size):
     )
 
 
-def sfs(projected):
-    if projected:
-        return "SELECT project_sfs(call_genotype, 'first', 200) a, project_sfs(call_genotype, 'second', 200) b FROM w"
-    return "SELECT sfs(call_genotype, 'first') a, sfs(call_genotype, 'second') b FROM w"
+SFS = "SELECT sfs(call_genotype, 'first') a, sfs(call_genotype, 'second') b FROM w"
 
 
 class Tool:
@@ -80,7 +77,7 @@ class Tool:
             environment["VCZ_GPU_WORKERS"] = str(workers)
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
         if done.returncode != 0 or "Error" in done.stderr:
-            raise RuntimeError(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+            raise RuntimeError(f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout[-300:]}\n{done.stderr[-2000:]}")
         return done.stdout
 
     def answer(self, backend, query):
@@ -103,8 +100,8 @@ class Tool:
         """Seconds on the device for copying, decoding and counting, batches one after the other."""
         out = self.explain("gpu", query, workers=1)
         found = {}
-        for name in ("copy_time", "decode_time", "count_time"):
-            match = re.search(rf"{name}=([0-9.]+)(ns|µs|ms|s)\b", out)
+        for name in ("copy_time", "gpu_decode_time", "gpu_count_time"):
+            match = re.search(rf"\b{name}=([0-9.]+)(ns|µs|ms|s)\b", out)
             found[name] = float(match[1]) * UNITS[match[2]] if match else float("nan")
         return found
 
@@ -195,7 +192,7 @@ def main():
     parts = set(filter(None, arguments.only.split(",")))
     wanted = lambda part: not parts or part in parts  # noqa: E731
     report = Report()
-    tools = {}
+    tools, seconds = {}, {}
     for name, (options, _) in STORES.items():
         if wanted(name) or (name in ("w1", "w2") and (wanted("regions") or wanted("long") or wanted("cold"))):
             store, populations = simulate(arguments.work, name, options)
@@ -205,7 +202,7 @@ def main():
         if not wanted(name):
             continue
         tool, window = tools[name], STORES[name][1]
-        queries = {"six windowed statistics": windows(window), "both SFS": sfs(name == "w1m")}
+        queries = {"six windowed statistics": windows(window), "both SFS": SFS}
         if name == "w2":
             queries["project_joint_sfs 200 × 200"] = "SELECT project_joint_sfs(call_genotype, 'first', 'second', 200, 200) FROM w"
         for label, query in queries.items():
@@ -215,6 +212,8 @@ def main():
             gpu, first = tool.warm("gpu", query)
             host, _ = tool.warm("host", query, 5)
             auto, _ = tool.warm("auto", query)
+            if name == "w1":
+                seconds[label] = gpu
             values = dict(gpu=ms(gpu), first=ms(first), host=ms(host), auto=ms(auto))
             alone = tool.alone(query)
             total = sum(alone.values())
@@ -225,7 +224,8 @@ def main():
             elif label.startswith("project"):
                 report.row(name, label, **values, target="≤ 40 ms", met=gpu <= 0.04)
             elif name == "w1m":
-                report.row(name, label, **values, target="≤ 2 × w1", met=None)
+                met = gpu <= 2 * seconds[label] if label in seconds else None
+                report.row(name, label, **values, target="≤ 2 × w1", met=met)
             else:
                 report.row(name, label, **values, target="≤ 2.5 × alone", met=gpu <= 2.5 * total)
     if wanted("regions"):

@@ -94,7 +94,7 @@ impl CodecChain {
     }
 
     /// Refuses a chunk that is much too small for its elements before memory is taken for them.
-    fn check_plausible(&self, encoded: &[u8]) -> Result<(), String> {
+    pub(crate) fn check_plausible(&self, encoded: &[u8]) -> Result<(), String> {
         if self.is_sharded() {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use super::reference::{bad_code, genotype_class};
 use super::request::{ChunkCounts, ChunkShape, CountRequest, GENOTYPE_CLASSES};
 use super::rows::Tally;
 use crate::codec::blosc::BloscHeader;
-use crate::codec::{ChunkData, CodecChain, Scratch};
+use crate::codec::{CodecChain, Scratch};
 use crate::store::{ArrayMeta, ElementType, FillValue};
 
 /// Buffers that a counting thread keeps between chunks.
@@ -22,13 +22,17 @@ pub struct CountScratch {
     /// For decoding, shared with whoever else decodes on this thread.
     pub codec: Scratch,
     block: Vec<u8>,
+    chunk: Vec<u8>,
     codes: Buffers,
 }
 
 impl CountScratch {
     /// Bytes that the buffers hold.
     pub fn retained_bytes(&self) -> usize {
-        self.codec.retained_bytes() + self.block.capacity() + self.codes.retained_bytes()
+        self.codec.retained_bytes()
+            + self.block.capacity()
+            + self.chunk.capacity()
+            + self.codes.retained_bytes()
     }
 }
 
@@ -161,10 +165,17 @@ impl Counter {
             }
         }
 
-        let ChunkData::Fixed(decoded) = chain.decode(encoded, &mut scratch.codec)? else {
-            return Err("expected genotype codes, found strings".into());
-        };
-        let mut bytes: &[u8] = &decoded;
+        // Kept between chunks: memory of the size of a chunk comes fresh from the system each time, page by page.
+        chain.check_plausible(encoded)?;
+        let len = chain.fixed_len()?;
+        if scratch.chunk.len() != len {
+            scratch.chunk.clear();
+            let reserved = scratch.chunk.try_reserve_exact(len);
+            reserved.map_err(|_| format!("a chunk of {len} bytes does not fit in memory"))?;
+            scratch.chunk.resize(len, 0);
+        }
+        chain.decode_into(encoded, &mut scratch.chunk, &mut scratch.codec)?;
+        let mut bytes: &[u8] = &scratch.chunk;
         let repacked;
         if stored_ploidy != shape.ploidy {
             repacked = without_padding_copies(bytes, width.bytes(), stored_ploidy, shape.ploidy);

@@ -157,6 +157,11 @@ impl<'a> CountsView<'a> {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
+    /// Whether any row is NULL.
+    pub fn has_nulls(&self) -> bool {
+        self.nulls.is_some()
+    }
+
     #[inline]
     fn range(&self, row: usize) -> std::ops::Range<usize> {
         match self.layout {

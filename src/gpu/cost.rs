@@ -42,7 +42,7 @@ const FIXED: f64 = 1.5e-3;
 const COPIED: f64 = 20e9;
 const COMPRESSED: f64 = 1.0 / 20.0;
 /// Results copied to the host, and there into columns.
-const RETURNED: f64 = 10e9;
+const RETURNED: f64 = 20e9;
 /// How much of a core each of many threads has.
 const SHARED_CORES: f64 = 0.55;
 
@@ -55,13 +55,13 @@ impl Load {
             (Some(FrameCodec::Lz4), true, _) => 6e9,
             (Some(FrameCodec::Deflate), _, _) => 0.5e9,
             (None, _, _) => 8e9,
-            (_, _, true) => 1.5e9,
+            (_, _, true) => 2.6e9,
             (Some(FrameCodec::Zstd), _, false) => 2.5e9,
             (Some(FrameCodec::Lz4), _, false) => 4.5e9,
         };
         // The threads of a core share what the rates need: many threads reach about six tenths of as many cores.
         let threads = (self.threads as f64 * SHARED_CORES).max(1.0);
-        let host = decoded / rate / threads + self.output as f64 / RETURNED;
+        let host = decoded / rate / threads;
 
         let frames = self.chunks as f64 * self.estimate.frames as f64;
         let frame = decoded / frames.max(1.0);

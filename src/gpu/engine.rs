@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
+use std::time::Instant;
 
 use arrow::buffer::{Buffer, MutableBuffer};
 use parking_lot::Mutex;
@@ -39,7 +40,7 @@ const BYTES_PER_DECODED: u64 = 5;
 /// More results than this are copied by several threads.
 const PARALLEL_COPY: usize = 4 << 20;
 /// How many.
-const COPY_THREADS: usize = 4;
+const COPY_THREADS: usize = 6;
 
 /// Whether there is an engine.
 #[derive(Debug, Clone)]
@@ -102,7 +103,10 @@ pub fn start() {
         };
         STATE.send_replace(status);
     };
-    if let Err(error) = thread::Builder::new().name("vcz-gpu-start".into()).spawn(run) {
+    if let Err(error) = thread::Builder::new()
+        .name("vcz-gpu-start".into())
+        .spawn(run)
+    {
         STATE.send_replace(Status::Off(format!("no thread could be started: {error}")));
     }
 }
@@ -116,6 +120,12 @@ pub fn install(engine: Arc<Engine>) {
         thread::yield_now();
     }
     STATE.send_replace(Status::Ready(engine));
+}
+
+/// Whether the engine is being started right now, by a thread that is inside of CUDA. A process that ends then must not run
+/// the libraries' exit handlers: they do not expect that.
+pub fn is_starting() -> bool {
+    matches!(*STATE.borrow(), Status::Starting)
 }
 
 /// Whether there is an engine, now.
@@ -214,11 +224,13 @@ impl Engine {
             let (queue, memory) = (Arc::clone(&queue), Arc::clone(&memory));
             thread::Builder::new()
                 .name(format!("vcz-gpu-{device}"))
-                .spawn(move || work(&queue, device, executor, |bytes| {
-                    if let Some(held) = memory.get(at) {
-                        held.store(bytes, Ordering::Relaxed);
-                    }
-                }))
+                .spawn(move || {
+                    work(&queue, device, executor, |bytes| {
+                        if let Some(held) = memory.get(at) {
+                            held.store(bytes, Ordering::Relaxed);
+                        }
+                    })
+                })
                 .map_err(|error| format!("no thread could be started: {error}"))?;
         }
         Ok(Arc::new(Self {
@@ -256,8 +268,11 @@ impl Engine {
         let mut bits = 0u64;
         for &device in devices {
             if !self.devices.iter().any(|info| info.ordinal == device) {
-                let known: Vec<String> =
-                    self.devices.iter().map(|info| info.ordinal.to_string()).collect();
+                let known: Vec<String> = self
+                    .devices
+                    .iter()
+                    .map(|info| info.ordinal.to_string())
+                    .collect();
                 return Err(format!(
                     "vcz.gpu_devices: there is no GPU {device}; the devices are {}",
                     known.join(", ")
@@ -320,15 +335,17 @@ fn work(
         batch.jobs.retain(|job| !job.reply.is_closed());
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
-            let budget = queue.limits().decoded.saturating_mul(BYTES_PER_DECODED as usize);
+            let budget = queue
+                .limits()
+                .decoded
+                .saturating_mul(BYTES_PER_DECODED as usize);
             if executor.device_bytes() > budget.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES) {
                 // The limit was lowered.
                 executor.release();
             }
             let run = catch_unwind(AssertUnwindSafe(|| run(&mut *executor, &mut batch)));
-            let run = run.unwrap_or_else(|_| {
-                Err(Failure::Device("a worker of the GPU has failed".into()))
-            });
+            let run = run
+                .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
             report(executor.device_bytes());
             match run {
                 Ok(used) => plans = used,
@@ -360,7 +377,22 @@ fn refuse(jobs: &mut Vec<Job>, reason: &str) {
 
 /// Runs a batch and hands out its results. Its jobs are gone afterwards, unless it failed; their plans are returned.
 fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>, Failure> {
+    let started = Instant::now();
     let results = executor.run(batch)?;
+    log::debug!(
+        "batch {}: {} chunks, {} bytes encoded, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \
+         {:.1?} copying, {:.1?} decoding, {:.1?} counting",
+        batch.id,
+        batch.jobs.len(),
+        batch.used,
+        batch.decoded,
+        batch.output,
+        started.duration_since(batch.last),
+        started.elapsed(),
+        results.times.copy,
+        results.times.decode,
+        results.times.count,
+    );
     if results.statuses.len() != batch.jobs.len() || results.bytes.len() < batch.output {
         return Err(Failure::Device(format!(
             "{} results and {} bytes came back of {} chunks and {} bytes",

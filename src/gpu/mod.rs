@@ -16,6 +16,8 @@ mod batch;
 mod cost;
 mod cuda;
 mod engine;
+#[cfg(test)]
+mod equivalence_tests;
 mod executor;
 pub mod plan;
 mod queue;
@@ -24,14 +26,12 @@ mod slab;
 pub(crate) mod software;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod equivalence_tests;
 mod work;
 
 pub use batch::{Done, Outcome, Times};
 pub use cost::{Load, Prediction};
 #[cfg(test)]
 pub(crate) use engine::install;
-pub use engine::{DeviceInfo, Engine, Status, ready, start, status};
+pub use engine::{DeviceInfo, Engine, Status, is_starting, ready, start, status};
 pub use queue::{Active, Limits, Queue, Ticket};
 pub use work::{Counts, Elements, Wanted, Work};

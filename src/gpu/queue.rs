@@ -388,11 +388,7 @@ impl Queue {
             return;
         }
         state.failed = Some(reason.to_string());
-        let waiting: Vec<Job> = state
-            .ready
-            .drain(..)
-            .flat_map(|batch| batch.jobs)
-            .collect();
+        let waiting: Vec<Job> = state.ready.drain(..).flat_map(|batch| batch.jobs).collect();
         let staged: Vec<Job> = {
             let state = &mut *state;
             state

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
     Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    PrimitiveBuilder, StringBuilder, StringViewBuilder,
+    PrimitiveBuilder, StringBuilder, StringViewBuilder, UInt32Array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::take;
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -124,6 +125,13 @@ pub fn to_arrow(
     match (spec.kind, dense) {
         (ColumnKind::Contig, Dense::Fixed(buffer)) => {
             contig_names(&integers(&spec.array.element, buffer, elements)?, names)
+        }
+        // Without copying, where they are of that type already.
+        (ColumnKind::Position, Dense::Fixed(buffer))
+            if spec.array.element == ElementType::Int32 =>
+        {
+            let values = ScalarBuffer::new(buffer.clone(), elements.start, elements.len());
+            Ok(Arc::new(Int32Array::new(values, None)))
         }
         (ColumnKind::Position, Dense::Fixed(buffer)) => positions(
             &integers(&spec.array.element, buffer, elements)?,
@@ -265,9 +273,12 @@ pub fn integers(
     })
 }
 
+/// The names of contigs. They come in long runs, so a name is looked up once for each.
 fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
-    let mut builder = StringViewBuilder::with_capacity(codes.len());
-    for &code in codes {
+    let mut of_runs = StringViewBuilder::new();
+    let mut run_of_row = Vec::with_capacity(codes.len());
+    for (run, part) in codes.chunk_by(|a, b| a == b).enumerate() {
+        let code = part[0];
         let name = usize::try_from(code)
             .ok()
             .and_then(|at| names.contigs.get(at))
@@ -277,9 +288,10 @@ fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
                     names.contigs.len()
                 )
             })?;
-        builder.append_value(name);
+        of_runs.append_value(name);
+        run_of_row.resize(run_of_row.len() + part.len(), run as u32);
     }
-    Ok(Arc::new(builder.finish()))
+    take(&of_runs.finish(), &UInt32Array::from(run_of_row), None).map_err(|e| e.to_string())
 }
 
 fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {

@@ -176,7 +176,10 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
             let names: Vec<&str> = engine.devices().iter().map(|d| d.name.as_str()).collect();
             (
                 "gpu",
-                format!("{} where vcz.backend is 'gpu', or 'auto' and it pays", names.join(", ")),
+                format!(
+                    "{} where vcz.backend is 'gpu', or 'auto' and it pays",
+                    names.join(", ")
+                ),
             )
         }
         Status::Off(reason) => ("host", reason),
@@ -401,7 +404,11 @@ mod tests {
         assert_eq!(parse_devices("all").unwrap(), [] as [usize; 0]);
         assert_eq!(parse_devices("0, 3").unwrap(), [0, 3]);
         for wrong in ["", "x", "0,,1", "-1", "64"] {
-            assert!(parse_devices(wrong).unwrap_err().contains("vcz.gpu_devices"));
+            assert!(
+                parse_devices(wrong)
+                    .unwrap_err()
+                    .contains("vcz.gpu_devices")
+            );
         }
     }
 }

@@ -9,12 +9,12 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, exec_err};
 
+use super::backend::Device;
 use super::call::{
     GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
 };
 use super::context::GenotypeContext;
 use super::dataset::Dataset;
-use super::backend::Device;
 use super::dense::{PartData, chunk_index};
 use super::fetch::ChunkFetcher;
 use super::memory::{ScanMemory, Taken};
@@ -29,6 +29,7 @@ use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
 #[cfg(feature = "gpu")]
 use crate::gpu::{Counts, Elements, Engine, Wanted, Work};
+use crate::store::ArrayMeta;
 
 /// Computes a query's calls on the genotypes of one column.
 pub struct GenotypeReader {
@@ -70,7 +71,7 @@ enum Kept {
 enum Source {
     Host(ChunkFetcher),
     #[cfg(feature = "gpu")]
-    Gpu(Box<GpuFetcher>),
+    Gpu(GpuFetcher),
 }
 
 /// One chunk of a variant chunk: its index along the axes after variants, and what is known of it.
@@ -324,6 +325,50 @@ impl GenotypeReader {
         }
     }
 
+    /// Where the copies of a run of samples are, in pieces that are next to each other.
+    fn sources<'a>(
+        &'a self,
+        run: &Run,
+        kept: &'a Kept,
+        array: &ArrayMeta,
+        width: usize,
+        element: usize,
+    ) -> Result<Vec<RowBytes<'a>>> {
+        match kept {
+            Kept::All(bytes) => {
+                let sample = array.chunks[2] as usize * element;
+                let stride = array.chunks[1] as usize * sample;
+                let piece = |at: usize, len: usize| RowBytes {
+                    bytes,
+                    at: at * sample,
+                    len,
+                    stride,
+                };
+                Ok(if sample == width {
+                    vec![piece(run.first, run.len * width)]
+                } else {
+                    // Calls are padded.
+                    let samples = run.first..run.first + run.len;
+                    samples.map(|at| piece(at, width)).collect()
+                })
+            }
+            #[cfg(feature = "gpu")]
+            Kept::Selected(bytes) => {
+                let list = &self.selected[run.chunk];
+                match list.binary_search(&(run.first as u32)) {
+                    // The list holds every sample of every call, so those of a run follow each other.
+                    Ok(at) => Ok(vec![RowBytes {
+                        bytes,
+                        at: at * width,
+                        len: run.len * width,
+                        stride: list.len() * width,
+                    }]),
+                    Err(_) => exec_err!("select_samples: sample {} was not read", run.first),
+                }
+            }
+        }
+    }
+
     /// Gathers the copies of `samples` from the decoded sample chunks.
     fn selected(&self, samples: &SampleSet, rows: Range<usize>) -> Result<ArrayRef> {
         let spec = &self.dataset.columns()[self.column];
@@ -333,8 +378,8 @@ impl GenotypeReader {
         let DataType::FixedSizeList(code, ploidy) = call.data_type() else {
             return exec_err!("expected genotypes, found {}", spec.data_type);
         };
-        let chunk_samples = spec.array.chunks[1] as usize;
-        let width = *ploidy as usize * spec.array.element.size().unwrap_or(1);
+        let element = spec.array.element.size().unwrap_or(1);
+        let width = *ploidy as usize * element;
         let total = rows
             .len()
             .checked_mul(samples.len())
@@ -349,38 +394,45 @@ impl GenotypeReader {
         let Some(current) = &self.current else {
             return exec_err!("select_samples: no chunk is loaded");
         };
-        let mut out = MutableBuffer::with_capacity(total);
-        for row in rows.clone() {
-            for sample in samples.iter() {
-                let (chunk, within) = (
-                    sample as usize / chunk_samples,
-                    sample as usize % chunk_samples,
-                );
-                let Some(Some(kept)) = current.selected.get(chunk) else {
-                    return exec_err!("select_samples: sample chunk {chunk} was not read");
-                };
-                let (decoded, at) = match kept {
-                    Kept::All(decoded) => (decoded, row * chunk_samples + within),
-                    #[cfg(feature = "gpu")]
-                    Kept::Selected(decoded) => {
-                        let list = &self.selected[chunk];
-                        let Ok(at) = list.binary_search(&(within as u32)) else {
-                            return exec_err!("select_samples: sample {sample} was not read");
-                        };
-                        (decoded, row * list.len() + at)
-                    }
-                };
-                let Some(copies) = decoded.as_slice().get(at * width..(at + 1) * width) else {
-                    return exec_err!("select_samples: row {row} was not read");
-                };
-                out.extend_from_slice(copies);
-            }
+        let runs = runs(samples, spec.array.chunks[1] as usize);
+        let mut sources = Vec::with_capacity(runs.len());
+        for run in &runs {
+            let Some(Some(kept)) = current.selected.get(run.chunk) else {
+                return exec_err!("select_samples: sample chunk {} was not read", run.chunk);
+            };
+            sources.extend(self.sources(run, kept, &spec.array, width, element)?);
         }
-        let copies = total / spec.array.element.size().unwrap_or(1);
+        let sources = merged(sources);
+        let out = match sources.as_slice() {
+            // Whole rows as they are.
+            [one] if one.stride == one.len => one
+                .bytes
+                .slice_with_length(one.at + rows.start * one.stride, rows.len() * one.stride),
+            _ => {
+                let mut out = MutableBuffer::with_capacity(total);
+                for row in rows.clone() {
+                    for source in &sources {
+                        let at = source.at + row * source.stride;
+                        let Some(copies) = source.bytes.get(at..at + source.len) else {
+                            return exec_err!("select_samples: row {row} was not read");
+                        };
+                        out.extend_from_slice(copies);
+                    }
+                }
+                out.into()
+            }
+        };
+        if out.len() != total {
+            return exec_err!(
+                "select_samples: expected {total} bytes, found {}",
+                out.len()
+            );
+        }
+        let copies = total / element;
         let codes = arrow::array::make_array(
             arrow::array::ArrayData::builder(code.data_type().clone())
                 .len(copies)
-                .add_buffer(out.into())
+                .add_buffer(out)
                 .build()?,
         );
         let n_calls = rows.len() * samples.len();
@@ -401,6 +453,58 @@ impl GenotypeReader {
             rows.len(),
         )?))
     }
+}
+
+/// Consecutive samples of one sample chunk.
+struct Run {
+    chunk: usize,
+    /// The first, counted from the chunk's first.
+    first: usize,
+    len: usize,
+}
+
+/// The samples as runs, in their order.
+fn runs(samples: &SampleSet, chunk_samples: usize) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for sample in samples.iter() {
+        let (chunk, within) = (
+            sample as usize / chunk_samples,
+            sample as usize % chunk_samples,
+        );
+        match runs.last_mut() {
+            Some(run) if run.chunk == chunk && run.first + run.len == within => run.len += 1,
+            _ => runs.push(Run {
+                chunk,
+                first: within,
+                len: 1,
+            }),
+        }
+    }
+    runs
+}
+
+/// Bytes that are next to each other in every row: where they are in row 0, how many, and from one row to the next.
+struct RowBytes<'a> {
+    bytes: &'a Buffer,
+    at: usize,
+    len: usize,
+    stride: usize,
+}
+
+/// Pieces of the same bytes that follow each other, as one.
+fn merged(sources: Vec<RowBytes<'_>>) -> Vec<RowBytes<'_>> {
+    let mut merged: Vec<RowBytes<'_>> = Vec::with_capacity(sources.len());
+    for source in sources {
+        match merged.last_mut() {
+            Some(last)
+                if std::ptr::eq(last.bytes, source.bytes) && last.at + last.len == source.at =>
+            {
+                last.len += source.len;
+            }
+            _ => merged.push(source),
+        }
+    }
+    merged
 }
 
 /// What gives the chunks that the counter wants or of which genotypes are selected.
@@ -425,13 +529,19 @@ fn source(
     if let Some((request, engine)) = gpu_request(dataset, column, counter, selected, device)? {
         let metrics = metrics.clone();
         let fetcher = GpuFetcher::new(request, engine, upcoming, ahead.few, memory, metrics);
-        return Ok(Source::Gpu(Box::new(fetcher)));
+        return Ok(Source::Gpu(fetcher));
     }
     #[cfg(not(feature = "gpu"))]
     let _ = (memory, device);
     let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
     let is_kept = |(_, samples): &(usize, &Vec<u32>)| !samples.is_empty();
-    wanted.extend(selected.iter().enumerate().filter(is_kept).map(|(at, _)| at));
+    wanted.extend(
+        selected
+            .iter()
+            .enumerate()
+            .filter(is_kept)
+            .map(|(at, _)| at),
+    );
     wanted.sort_unstable();
     wanted.dedup();
     let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
@@ -460,7 +570,11 @@ fn gpu_request(
         return Ok(None);
     };
     let works = || {
-        let planner = planner(spec, dataset.chain(column).map_err(|e| e.to_string())?, true)?;
+        let planner = planner(
+            spec,
+            dataset.chain(column).map_err(|e| e.to_string())?,
+            true,
+        )?;
         let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
         let counts = Counts::try_new(counter.request().clone(), samples, copies)?;
         let elements = Elements {

@@ -223,7 +223,9 @@ impl Request {
                 counts,
                 elements,
             } = part;
-            let counts = self.wait(chunk, present, &trailing, counts, metrics).await?;
+            let counts = self
+                .wait(chunk, present, &trailing, counts, metrics)
+                .await?;
             let elements = self
                 .wait(chunk, present, &trailing, elements, metrics)
                 .await?;
@@ -289,8 +291,8 @@ impl Request {
             Some(Ok(ticket)) => match ticket.await {
                 Ok(Outcome::Done(done)) => {
                     metrics.copy_time.add_duration(done.times.copy);
-                    metrics.decode_time.add_duration(done.times.decode);
-                    metrics.count_time.add_duration(done.times.count);
+                    metrics.gpu_decode_time.add_duration(done.times.decode);
+                    metrics.gpu_count_time.add_duration(done.times.count);
                     metrics.chunks_on_gpu.add(1);
                     return Ok(Some(Piece::Results(done.bytes)));
                 }

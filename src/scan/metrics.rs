@@ -24,9 +24,13 @@ pub struct ScanMetrics {
     pub fetch_time: Time,
     /// Copying to and from a GPU.
     pub copy_time: Time,
-    /// Decoding into elements, or, on a GPU, decompressing.
+    /// Decompressing on a GPU.
+    pub gpu_decode_time: Time,
+    /// Counting or gathering on a GPU.
+    pub gpu_count_time: Time,
+    /// Decoding into elements on the host.
     pub decode_time: Time,
-    /// Decoding and counting genotypes, which is one step on bit-planes; on a GPU, counting alone.
+    /// Decoding and counting genotypes on the host, which is one step on bit-planes; after a GPU, adding up its counts.
     pub count_time: Time,
 }
 
@@ -60,6 +64,8 @@ impl ScanMetrics {
                 .gauge("memory_reserved", partition),
             fetch_time: time("fetch_time"),
             copy_time: time("copy_time"),
+            gpu_decode_time: time("gpu_decode_time"),
+            gpu_count_time: time("gpu_count_time"),
             decode_time: time("decode_time"),
             count_time: time("count_time"),
         }

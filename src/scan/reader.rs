@@ -7,9 +7,9 @@ use arrow::array::ArrayRef;
 use datafusion::common::Result;
 
 use super::arrow_column::{integers, to_arrow};
+use super::backend::Device;
 use super::dataset::Dataset;
 use super::dense::{Dense, Part, PartData, assemble, trailing_chunks};
-use super::backend::Device;
 use super::fetch::{ChunkFetcher, Upcoming};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
@@ -55,7 +55,7 @@ pub struct Ahead {
 enum Source {
     Host(ChunkFetcher),
     #[cfg(feature = "gpu")]
-    Gpu(Box<GpuFetcher>),
+    Gpu(GpuFetcher),
 }
 
 /// Reads the rows of one column.
@@ -99,7 +99,7 @@ impl ColumnReader {
                     memory,
                     metrics.clone(),
                 );
-                (Some(Source::Gpu(Box::new(fetcher))), None)
+                (Some(Source::Gpu(fetcher)), None)
             }
             None => (None, Some(upcoming)),
         };

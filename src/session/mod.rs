@@ -4,6 +4,7 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
+//! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod carry;
@@ -12,8 +13,10 @@ mod factory;
 mod gpu_tests;
 mod list_literal;
 mod planner;
+mod runs;
 mod sugar;
 mod url_table;
+mod windows;
 
 use std::sync::Arc;
 
@@ -53,6 +56,8 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
         .with_analyzer_rule(Arc::new(sugar::SugarRule::default()))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
+        .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
+        .with_physical_optimizer_rule(Arc::new(runs::AggregateByRuns))
 }
 
 /// Adds everything of ours to a session: tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings, rules.

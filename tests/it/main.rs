@@ -15,3 +15,4 @@ mod partitions;
 mod queries;
 mod sqllogic;
 mod unzip;
+mod windows;

@@ -18,7 +18,10 @@ const INCLUDE: &str = "#include \"vcz.cuh\"";
 /// The kernels' sources, by file name.
 pub const KERNEL_SOURCES: [(&str, &str); 4] = [
     ("count.cu", include_str!("../../../kernels/count.cu")),
-    ("genotypes.cu", include_str!("../../../kernels/genotypes.cu")),
+    (
+        "genotypes.cu",
+        include_str!("../../../kernels/genotypes.cu"),
+    ),
     ("gather.cu", include_str!("../../../kernels/gather.cu")),
     ("frames.cu", include_str!("../../../kernels/frames.cu")),
 ];

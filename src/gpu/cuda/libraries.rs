@@ -66,10 +66,7 @@ pub fn nvcomp() -> Result<Library, String> {
     let names = ["libnvcomp.so.6", "libnvcomp.so"].map(PathBuf::from);
     let found = names
         .into_iter()
-        .chain(in_environments(
-            "nvidia/libnvcomp/lib64",
-            "libnvcomp.so.6",
-        ))
+        .chain(in_environments("nvidia/libnvcomp/lib64", "libnvcomp.so.6"))
         .find_map(|path| open(&path).ok());
     found.ok_or_else(|| {
         "nvCOMP 6 (libnvcomp.so.6) was not found: install the Python package nvidia-libnvcomp-cu13 or \

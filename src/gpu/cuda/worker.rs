@@ -12,10 +12,10 @@ use std::time::Duration;
 use cudarc::driver::result::{self, event, stream};
 use cudarc::driver::{DriverError, sys};
 
+use super::Device;
 use super::memory::{DeviceBuffer, Pinned};
 use super::nvcomp::{Frames, Nvcomp};
 use super::tables::{Tables, room_for};
-use super::Device;
 use crate::codec::blosc::Shuffle;
 use crate::gpu::abi;
 use crate::gpu::batch::{Batch, GUARD, Job, Times, align_up};
@@ -90,11 +90,7 @@ impl Worker {
     ///
     /// # Errors
     /// What could not be made.
-    pub fn new(
-        device: &Arc<Device>,
-        nvcomp: &Arc<Nvcomp>,
-        results: usize,
-    ) -> Result<Self, String> {
+    pub fn new(device: &Arc<Device>, nvcomp: &Arc<Nvcomp>, results: usize) -> Result<Self, String> {
         device.bind()?;
         let failed = |error: DriverError| format!("GPU {}: {error}", device.ordinal);
         let stream = stream::create(stream::StreamKind::NonBlocking).map_err(failed)?;
@@ -251,8 +247,8 @@ impl Worker {
                     let request = counts.request();
                     let of_tile = job.plan.blocks.get(tile.blocks.clone()).unwrap_or_default();
                     if !request.alleles.is_empty() {
-                        let planes = width == 1
-                            && of_tile.iter().any(|block| block.shuffle == Shuffle::Bit);
+                        let planes =
+                            width == 1 && of_tile.iter().any(|block| block.shuffle == Shuffle::Bit);
                         if planes {
                             self.tiles.planes.push(described);
                         } else {
@@ -446,9 +442,7 @@ impl Executor for Worker {
         // SAFETY: our stream.
         let waited = unsafe { stream::synchronize(self.stream) };
         let results_at = results_at?;
-        waited.map_err(|error| {
-            Failure::Device(format!("GPU {}: {error}", self.device.ordinal))
-        })?;
+        waited.map_err(|error| Failure::Device(format!("GPU {}: {error}", self.device.ordinal)))?;
         let fetched = self.fetched.bytes(results_at + batch.output);
         let (statuses, bytes) = fetched.split_at_checked(results_at).unwrap_or_default();
         let statuses: &[u32] = bytemuck::try_cast_slice(statuses).unwrap_or_default();
@@ -655,10 +649,7 @@ fn push_spec(tables: &mut Tables, job: &Job) -> Result<u64, String> {
             tables.push(&[counts.spec(masks, words)])
         }
         Wanted::Elements(elements) => {
-            let samples = elements
-                .samples
-                .get(job.sample_chunk)
-                .ok_or_else(missing)?;
+            let samples = elements.samples.get(job.sample_chunk).ok_or_else(missing)?;
             let at = tables.push(samples.as_slice())?;
             tables.push(&[abi::GatherSpec {
                 samples: at,
@@ -674,10 +665,7 @@ fn room(jobs: &[Job]) -> usize {
     let mut specs = HashMap::new();
     let (mut blocks, mut tiles, mut frames, mut segments) = (0, 0, 0, 0);
     for job in jobs {
-        specs.insert(
-            (Arc::as_ptr(&job.work), job.sample_chunk),
-            spec_room(job),
-        );
+        specs.insert((Arc::as_ptr(&job.work), job.sample_chunk), spec_room(job));
         blocks += job.plan.blocks.len();
         tiles += job.plan.tiles.len();
         frames += job.plan.frames.len();

@@ -1,7 +1,7 @@
 //! A device in software: executes a plan with the codecs' own crates, and reads elements where the plan says they are.
 
-use crate::gpu::plan::{Checksum, ChunkPlan, FrameCodec, Place, PlannedBlock, Tile};
 use crate::codec::blosc::Shuffle;
+use crate::gpu::plan::{Checksum, ChunkPlan, FrameCodec, Place, PlannedBlock, Tile};
 
 /// What a plan does not write; no element may show it.
 const POISON: u8 = 0xa5;
