@@ -14,7 +14,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 
-use self::backends::{Backends, LONG, ask, compare_folder, texts};
+use self::backends::{Backends, LONG, are_equal, ask, compare_folder, texts};
 use crate::gpu;
 
 /// Bytes of a slab: more than any chunk of the fixtures, and less than the chunks of a scan.
@@ -106,12 +106,9 @@ async fn unions_and_limits() {
                 "SELECT {counts} FROM a ORDER BY variant_contig, variant_position LIMIT {limit}"
             );
             assert_eq!(both.same(&sql, "order by").await.1.rows(), limit);
+            // Of which of both is not said.
             let sql = format!("{} LIMIT {limit}", union(counts));
-            if partitions == 1 {
-                assert_eq!(both.same(&sql, "limit").await.1.rows(), limit);
-            } else {
-                assert_eq!(ask(&both.gpu, &sql).await.rows(), limit);
-            }
+            assert_eq!(ask(&both.gpu, &sql).await.rows(), limit);
         }
     }
     // A limit decodes only what it may need.
@@ -161,7 +158,7 @@ async fn streams_that_nobody_polls_hold_up_nobody() {
     let both = both(&fixtures().join("sim.vcz.zip"), 4, 100).await;
     let sql = "SELECT allele_counts(call_genotype), call_genotype FROM t";
     let mut waiting = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..6 {
         let frame = both.gpu.sql(sql).await.unwrap();
         let mut streams = frame.execute_stream_partitioned().await.unwrap();
         let first = limited(streams[0].next()).await;
@@ -176,7 +173,9 @@ async fn streams_that_nobody_polls_hold_up_nobody() {
             all.push(batches.into_iter().collect::<Result<Vec<_>, _>>().unwrap());
         }
         all[0].insert(0, first.unwrap().unwrap());
-        assert!(all == expected);
+        let both = all.iter().zip(&expected);
+        assert!(both.clone().count() == expected.len());
+        assert!(both.into_iter().all(|(one, other)| are_equal(one, other)));
     }
 }
 
@@ -368,7 +367,12 @@ async fn small_memory_pools() {
             small.create("t", &store, Some(&populations)).await;
             match ask(&small.gpu, sql).await.batches {
                 Ok(batches) => {
-                    assert!(batches == expected, "{bytes} bytes: {sql}");
+                    let mut both = batches.iter().zip(&expected);
+                    let is_same = both.all(|(one, other)| are_equal(one, other));
+                    assert!(
+                        is_same && batches.len() == expected.len(),
+                        "{bytes} bytes: {sql}"
+                    );
                     answers += 1;
                 }
                 Err(error) => {
