@@ -320,15 +320,17 @@ pub fn stores(folder: &Path) -> Vec<(PathBuf, Option<PathBuf>)> {
         .collect()
 }
 
-/// Compares every store of a folder, with several numbers of partitions and rows of a batch. Gives how many chunks the GPU
-/// decoded.
-pub async fn compare_folder(make: MakeSession, folder: &Path, sizes: &[(usize, usize)]) -> usize {
-    let stores = stores(folder);
-    assert!(!stores.is_empty(), "{}", folder.display());
+/// Compares stores, with several numbers of partitions and rows of a batch. Gives how many chunks the GPU decoded.
+pub async fn compare_stores(
+    make: MakeSession,
+    stores: &[(PathBuf, Option<PathBuf>)],
+    sizes: &[(usize, usize)],
+) -> usize {
+    assert!(!stores.is_empty());
     let mut on_gpu = 0;
     for &(partitions, batch_size) in sizes {
         let both = Backends::new(make, partitions, batch_size).await;
-        for (store, populations) in &stores {
+        for (store, populations) in stores {
             // One does not say that it is a store.
             if store.ends_with("version-none.vcz.zip") {
                 continue;

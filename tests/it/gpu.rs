@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::backends::{Backends, ask, compare_folder};
+use crate::backends::{Backends, ask, compare_stores, stores};
 use crate::common;
 
 /// Whether there is a GPU to compare with. Says loudly why not.
@@ -43,7 +43,7 @@ async fn is_there() -> bool {
 async fn fixtures() {
     if is_there().await {
         let sizes = [(1, 8192), (2, 7), (16, 100)];
-        let on_gpu = compare_folder(common::session, &common::fixtures(), &sizes).await;
+        let on_gpu = compare_stores(common::session, &stores(&common::fixtures()), &sizes).await;
         assert!(on_gpu > 2000, "only {on_gpu} chunks");
     }
 }
@@ -52,7 +52,7 @@ async fn fixtures() {
 async fn layouts() {
     if is_there().await {
         let folder = common::fixtures().join("layouts");
-        let on_gpu = compare_folder(common::session, &folder, &[(2, 64)]).await;
+        let on_gpu = compare_stores(common::session, &stores(&folder), &[(2, 64)]).await;
         assert!(on_gpu > 2000, "only {on_gpu} chunks");
     }
 }
@@ -63,7 +63,7 @@ async fn real_stores() {
         return;
     };
     if is_there().await {
-        compare_folder(common::session, &folder, &[(1, 8192), (16, 1000)]).await;
+        compare_stores(common::session, &stores(&folder), &[(1, 8192), (16, 1000)]).await;
     }
 }
 
