@@ -116,16 +116,17 @@ VCZ_DEVICE void vcz_gather_some(const VczTile& tile, const u32* __restrict__ sam
     const bool big_endian = tile.width > 1 && (tile.flags & VCZ_BIG_ENDIAN) != 0;
     VczBlock block = vcz_block(tile, at.block);
     u32 held = at.block;
-    for (u64 i = vcz_lane(); i < (u64)tile.sel_count * inner; i += 32) {
-        const u32 place = (u32)(i / inner);
-        const u32 copy = (u32)(i - (u64)place * inner);
+    const u32 wanted = tile.sel_count * inner;  // no more than a row has
+    for (u32 i = vcz_lane(); i < wanted; i += 32) {
+        const u32 place = i / inner;
+        const u32 copy = i - place * inner;
         const VczPlace from = vcz_after(at, (__ldg(samples + place) - tile.sample0) * tile.copies + copy, tile.block_elements);
         if (from.block != held) {
             held = from.block;
             block = vcz_block(tile, held);
         }
         if (from.offset >= block.elements) continue;  // no such element: a tile that contradicts itself
-        vcz_store(out + i * tile.width, vcz_element(block, from.offset, tile.width, big_endian), tile.width);
+        vcz_store(out + (u64)i * tile.width, vcz_element(block, from.offset, tile.width, big_endian), tile.width);
     }
 }
 

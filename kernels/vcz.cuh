@@ -2,7 +2,7 @@
 // codes out of decoded blocks, in whatever order their bytes or bits are, and adding up over a warp.
 //
 // A *tile* is one decoded chunk, or a part of one: rows (variants) of elements (the copies of every sample), stored in blocks
-// that were decoded one by one. Rows straddle blocks. Every kernel that takes tiles is launched with CTAs of 256 threads,
+// that were decoded one by one. Rows straddle blocks, and have fewer than 2^31 bytes. Tables of structs are aligned to 8 bytes. Every kernel that takes tiles is launched with CTAs of 256 threads,
 // `tile_groups` of them per tile: blockIdx.x = tile * tile_groups + group.
 //
 // NVRTC compiles these files without any other header; g++ compiles them too, behind tests/kernels/emulate.h, so that they are

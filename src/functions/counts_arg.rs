@@ -162,7 +162,7 @@ impl<'a> CountsView<'a> {
         self.nulls.is_some()
     }
 
-    #[inline]
+    #[inline(always)] // called for every row and statistic
     fn range(&self, row: usize) -> std::ops::Range<usize> {
         match self.layout {
             Layout::Fixed(width) => row * width..(row + 1) * width,
@@ -177,7 +177,7 @@ impl<'a> CountsView<'a> {
     }
 
     /// The counts of allele 0, 1, … at row `row`; none is negative.
-    #[inline]
+    #[inline(always)]
     pub fn row(&self, row: usize) -> &[i32] {
         &self.values[self.range(row)]
     }

@@ -89,6 +89,8 @@ pub struct Batch {
     pub used: usize,
     /// The chunks.
     pub jobs: Vec<Job>,
+    /// Frames to decode.
+    pub frames: usize,
     /// Bytes of the decoded area.
     pub decoded: usize,
     /// Bytes of results.
@@ -111,6 +113,7 @@ impl Batch {
             slab,
             used: 0,
             jobs: Vec::new(),
+            frames: 0,
             decoded: 0,
             output: 0,
             promised: 0,
@@ -123,6 +126,7 @@ impl Batch {
     /// Adds a staged chunk; `job.dst` and `job.out` are set here.
     pub fn push(&mut self, mut job: Job, output: usize) {
         job.dst = self.decoded;
+        self.frames += job.plan.frames.len();
         self.decoded = align_up(self.decoded + job.plan.decoded_len + GUARD);
         job.out = self.output..self.output + output;
         self.output = align_up(self.output + output);

@@ -1,6 +1,6 @@
 //! The queue that all partitions of all queries share: chunks come in, batches go out to whichever device is free.
 //!
-//! A batch is closed when its slab or the device's share of memory is full, when nobody who is registered ([`Active`])
+//! A batch is closed when its slab or the device's share of memory is full, when it keeps an idle device busy, when nobody who is registered ([`Active`])
 //! can add to it, or after a millisecond without a new chunk: partitions may be polled one after the other, dropped midway,
 //! or want one chunk. Invariants: every chunk gets exactly one outcome unless nobody waits for it any more; consumers are
 //! never waited for, so a partition that nobody polls holds up no other; a slab is in one place: free, with a batch, or
@@ -21,6 +21,8 @@ use super::work::Work;
 
 /// A batch that got no chunk for this long goes as it is.
 const IDLE: Duration = Duration::from_millis(1);
+/// Frames that keep a device busy: it takes hardly longer for them than for a few.
+const ENOUGH_FRAMES: usize = 2048;
 /// Plans kept for reuse.
 const KEPT_PLANS: usize = 4096;
 /// Frames, segments and blocks of the largest of them, so that a strange store does not leave its memory behind.
@@ -53,6 +55,8 @@ struct State {
     slab_len: usize,
     limits: Limits,
     active: usize,
+    /// Workers that wait for a batch.
+    idle: usize,
     next_id: u64,
     plans: Vec<ChunkPlan>,
     /// Bit `i`: device `i` may take batches.
@@ -107,6 +111,7 @@ impl Queue {
                 slabs,
                 limits,
                 active: 0,
+                idle: 0,
                 next_id: 0,
                 plans: Vec::new(),
                 devices: u64::MAX,
@@ -301,6 +306,8 @@ impl Queue {
             batch.used = 0;
         }
         let full = batch.decoded >= limits.decoded / 8 * 7;
+        let enough = batch.frames >= ENOUGH_FRAMES;
+        let full = full || enough && state.idle > 0 && state.ready.is_empty();
         if state.open.as_ref().is_some_and(|open| open.id == id) {
             if full {
                 self.close_open(state);
@@ -363,9 +370,15 @@ impl Queue {
                         continue;
                     }
                     let wait = IDLE.saturating_sub(idle).max(IDLE / 10);
+                    state.idle += 1;
                     self.work.wait_for(&mut state, wait);
+                    state.idle -= 1;
                 }
-                _ => self.work.wait(&mut state),
+                _ => {
+                    state.idle += 1;
+                    self.work.wait(&mut state);
+                    state.idle -= 1;
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 // CUDA for g++: every thread of a CTA is a fiber, so that warp and CTA barriers work as they do on a device, and a barrier that
-// not all threads of a warp reach is found. One CTA runs after the other; atomics are plain. Only what kernels/ uses is here.
+// not all threads of a warp reach is found. Between barriers threads run one after the other, from the first or from the last
+// on, so that a missing barrier shows. One CTA runs after the other; atomics are plain. Only what kernels/ uses is here.
 #pragma once
 
 #include <ucontext.h>
@@ -47,6 +48,7 @@ inline Index thread, block, grid_size, cta_size;
 inline ucontext_t scheduler;
 inline std::vector<Fiber> fibers;
 inline std::function<void()> body;
+inline bool backwards = false;
 
 inline void fail(const char* why) {
     std::fprintf(stderr, "emulation: %s (CTA %u, thread %u)\n", why, block.x, thread.x);
@@ -104,6 +106,7 @@ inline void launch(unsigned grid, unsigned threads, std::function<void()> kernel
         for (Fiber& fiber : fibers) fiber.stack.reset(new char[STACK]);
     }
     for (block.x = 0; block.x < grid; ++block.x) {
+        backwards = !backwards;
         for (Fiber& fiber : fibers) {
             getcontext(&fiber.context);
             fiber.context.uc_stack.ss_sp = fiber.stack.get();
@@ -113,7 +116,8 @@ inline void launch(unsigned grid, unsigned threads, std::function<void()> kernel
             makecontext(&fiber.context, run_fiber, 0);
         }
         do {
-            for (thread.x = 0; thread.x < threads; ++thread.x) {
+            for (unsigned i = 0; i < threads; ++i) {
+                thread.x = backwards ? threads - 1 - i : i;
                 Fiber& fiber = fibers[thread.x];
                 if (fiber.wait == Wait::None) swapcontext(&scheduler, &fiber.context);
             }

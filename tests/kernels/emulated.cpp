@@ -67,18 +67,21 @@ std::vector<u8> stored_bytes(u64 x, u32 width, bool big_endian) {
     return out;
 }
 
-Encoded encode(const std::vector<u64>& elements, u32 width, bool big_endian, u32 kind) {
+Encoded encode(const std::vector<u64>& elements, u32 width, bool big_endian, u32 kind, bool large) {
     Encoded out;
     const u32 n = (u32)elements.size();
     u32 size = chance(0.2) ? n : (u32)between(1, chance(0.5) ? 64 : 3000);
-    if (chance(0.1)) size = n / 2 + 1;
-    if (kind == VCZ_BIT_SHUFFLED) size = (size + 7) / 8 * 8;
+    if (large || chance(0.1)) size = n / (u32)between(1, 2) + 1;
+    // Blocks of one tile that are shuffled or not, as no writer makes them.
+    const bool mixed = !large && chance(0.1);
+    if (kind == VCZ_BIT_SHUFFLED && !mixed) size = (size + 7) / 8 * 8;
     out.block_elements = size;
     for (u32 start = 0; start < n; start += size) {
         const u32 len = std::min(size, n - start);
         VczBlock block = {};
         block.elements = len;
         // What cannot be shuffled by bits is not shuffled.
+        if (mixed) kind = (u32)below(3);
         block.kind = kind == VCZ_BIT_SHUFFLED && len % 8 != 0 ? VCZ_PLAIN : kind;
         u32 planes = 0;
         std::vector<u8> bytes((size_t)len * width);
@@ -101,7 +104,7 @@ Encoded encode(const std::vector<u64>& elements, u32 width, bool big_endian, u32
         }
         if (block.kind == VCZ_BIT_SHUFFLED) {
             // As many planes as there are, or some more; they come in whole frames.
-            block.planes = chance(0.5) ? std::max(planes, 1u) : (u32)between(std::max(planes, 1u), 8 * width);
+            block.planes = large || chance(0.5) ? std::max(planes, 1u) : (u32)between(std::max(planes, 1u), 8 * width);
             bytes.resize((size_t)block.planes * (len / 8));
         } else {
             block.planes = (u32)between(1, 8);
@@ -117,6 +120,7 @@ Encoded encode(const std::vector<u64>& elements, u32 width, bool big_endian, u32
 struct Chunk {
     u32 rows, samples, copies, width, kind, out_rows, row0;
     bool big_endian;
+    bool large;                 // in large tiles and blocks
     std::vector<u64> elements;  // [rows, samples, copies], masked to the width
 
     u64 at(u32 row, u32 sample, u32 copy) const { return elements[((size_t)row * samples + sample) * copies + copy]; }
@@ -137,7 +141,7 @@ struct Tiles {
 // Cuts a chunk into a grid of tiles, those at the ends padded with other elements that no one may count.
 Tiles cut(const Chunk& chunk, const std::function<u64()>& padding, u32 status_offset) {
     Tiles out;
-    const u32 tile_rows = chance(0.6) ? chunk.rows + (u32)below(3) : (u32)between(1, chunk.rows);
+    const u32 tile_rows = chunk.large || chance(0.6) ? chunk.rows + (u32)below(3) : (u32)between(1, chunk.rows);
     const u32 tile_samples = chance(0.5) ? chunk.samples + (u32)below(3) * (u32)below(40) : (u32)between(1, chunk.samples);
     out.shared = tile_samples < chunk.samples || chance(0.1);
     for (u32 row = 0; row < chunk.rows; row += tile_rows) {
@@ -163,7 +167,7 @@ Tiles cut(const Chunk& chunk, const std::function<u64()>& padding, u32 status_of
                     }
                 }
             }
-            out.encoded.push_back(encode(elements, chunk.width, chunk.big_endian, chunk.kind));
+            out.encoded.push_back(encode(elements, chunk.width, chunk.big_endian, chunk.kind, chunk.large));
             tile.block_elements = out.encoded.back().block_elements;
             out.tiles.push_back(tile);
         }
@@ -217,12 +221,24 @@ void test_counts() {
     chunk.width = chance(0.6) ? 1 : 1u << below(4);
     chunk.big_endian = chance(0.3);
     chunk.kind = chance(0.6) ? VCZ_BIT_SHUFFLED : (u32)below(3);
+    u32 k = (u32)(chance(0.5) ? 2 : between(1, 9));
+    u32 style = (u32)below(5);
+    double rare = (double)between(0, 100) / 2000;
+    chunk.large = chance(0.3);
+    if (chunk.large) {
+        // As default stores are: many rows in few bit-planes of a block, and hardly a code above 1.
+        chunk.rows = (u32)between(30, 90);
+        chunk.width = 1;
+        chunk.kind = VCZ_BIT_SHUFFLED;
+        k = (u32)(chance(0.15) ? 1 : between(2, 4));
+        style = 1;
+        rare = 0;
+    } else if (chance(0.05)) {
+        k = (u32)between(100, 300);
+        chunk.width = chance(0.5) ? 1 : 2;
+    }
     chunk.row0 = (u32)below(5);
     chunk.out_rows = chunk.row0 + chunk.rows + (u32)below(4);
-    u32 k = (u32)(chance(0.5) ? 2 : between(1, 9));
-    if (chance(0.03)) k = (u32)between(60, 300);
-    const u32 style = (u32)below(5);
-    const double rare = (double)between(0, 100) / 2000;
     const auto code = [&]() -> i64 {
         const i64 plain = chance(0.2) ? 1 % k : 0;
         switch (style) {
@@ -233,7 +249,7 @@ void test_counts() {
             default: return chance(0.3) ? -2 : chance(0.02) ? -(i64)between(1, 100) : (i64)below(k);
         }
     };
-    const bool tidy = chance(0.5);  // padding that looks like the rest
+    const bool tidy = chunk.large || chance(0.5);  // padding that looks like the rest
     const auto padding = [&]() -> u64 {
         return masked(tidy ? (style < 2 ? 0 : -1) : (i64)between(0, 255) - 128, chunk.width);
     };
@@ -241,11 +257,17 @@ void test_counts() {
     for (size_t i = 0; i < chunk.elements.size(); ++i) {
         chunk.elements[i] = i % chunk.copies < ploidy ? masked(code(), chunk.width) : padding();
     }
+    // A place for a special code: often at an end of a row, where words straddle rows.
+    const auto place_of = [&]() {
+        const u64 sample = chance(0.5) ? chunk.samples - 1 : chance(0.2) ? 0 : below(chunk.samples);
+        return (size_t)(below(chunk.rows) * chunk.samples + sample) * chunk.copies + below(ploidy);
+    };
+    for (u64 n = chunk.large ? below(12) : 0; n > 0; --n) chunk.elements[place_of()] = chance(0.2) ? below(k) : k - 1;
     // Codes that no allele has, of samples that are wanted or not.
     for (u64 n = chance(0.3) ? between(1, 2) : 0; n > 0; --n) {
-        const size_t place = (size_t)(below(chunk.rows) * chunk.samples + below(chunk.samples)) * chunk.copies + below(ploidy);
+        const size_t place = place_of();
         const i64 top = chunk.width == 1 ? 127 : chunk.width == 2 ? 32767 : 2000000000;
-        const i64 bad = chance(0.5) ? k : chance(0.5) ? top : k + (i64)below(5);
+        const i64 bad = chunk.large || chance(0.5) ? k : chance(0.5) ? top : k + (i64)below(5);
         if (bad <= top) chunk.elements[place] = masked(bad, chunk.width);
     }
 
@@ -354,6 +376,7 @@ void test_gather() {
     chunk.width = chance(0.4) ? 1 : 1u << below(4);
     chunk.big_endian = chance(0.3);
     chunk.kind = (u32)below(3);
+    chunk.large = chance(0.2);
     chunk.row0 = (u32)below(3);
     chunk.out_rows = chunk.row0 + chunk.rows + (u32)below(3);
     const u32 style = (u32)below(3);

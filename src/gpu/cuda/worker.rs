@@ -28,7 +28,7 @@ const THREADS: u32 = 256;
 /// Rows that a block of threads counts at a time: one a warp.
 const WARPS: u32 = THREADS / 32;
 /// Rows that a warp should count, so that its start is paid for.
-const ROWS_PER_WARP: u32 = 4;
+const ROWS_PER_WARP: u32 = 8;
 /// Codecs that frames are grouped by.
 const CODECS: [FrameCodec; 3] = [FrameCodec::Zstd, FrameCodec::Lz4, FrameCodec::Deflate];
 /// nvCOMP wants deflate streams at multiples of this.
