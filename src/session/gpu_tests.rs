@@ -2,6 +2,8 @@
 
 #[path = "../../tests/it/backends.rs"]
 mod backends;
+#[path = "../../tests/it/random_store.rs"]
+mod random_store;
 #[path = "../../tests/it/unzip.rs"]
 mod unzip;
 
@@ -14,7 +16,8 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 
-use self::backends::{Backends, LONG, are_equal, ask, compare_stores, stores, texts};
+use self::backends::{Answer, Backends, LONG, are_equal, ask, compare_stores, stores, texts};
+use self::random_store::{Random, prepare, put_genotypes};
 use crate::gpu;
 
 /// Bytes of a slab: more than any chunk of the fixtures, and less than the chunks of a scan.
@@ -58,6 +61,11 @@ async fn both(store: &Path, partitions: usize, batch_size: usize) -> Backends {
     both
 }
 
+fn rows(answer: &Answer) -> usize {
+    let batches = answer.batches.iter().flatten().flatten();
+    batches.map(|batch| batch.num_rows()).sum()
+}
+
 async fn limited<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, future).await.expect("hangs")
 }
@@ -88,6 +96,23 @@ async fn real_stores_are_the_same() {
     compare_stores(session, &stores, &[(1, 8192), (16, 1000)]).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn random_stores_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = prepare(unzip::unpack, &fixtures(), folder.path());
+    let populations = fixtures().join("chunks7.populations.tsv");
+    let mut on_gpu = 0;
+    for seed in 1..=25 {
+        let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+        let metadata = put_genotypes(&store, &mut random);
+        let (partitions, batch_size) = random.one(&[(1, 8192), (3, 50), (16, 200)]);
+        let both = Backends::new(session, partitions, batch_size).await;
+        both.create("t", &store, Some(&populations)).await;
+        on_gpu += both.compare(&format!("seed {seed}: {metadata}")).await;
+    }
+    assert!(on_gpu > 1000, "only {on_gpu} chunks");
+}
+
 /// One partition polled after the other: the second has announced nothing while the first waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn unions_and_limits() {
@@ -103,17 +128,17 @@ async fn unions_and_limits() {
         let counts = "variant_position, allele_counts(call_genotype, 'first')";
         for sql in [union(counts), union("call_genotype")] {
             let (_, gpu) = both.same(&sql, "union").await;
-            assert_eq!(gpu.rows(), 2 * 7402);
+            assert_eq!(rows(&gpu), 2 * 7402);
             assert!(gpu.chunks.1 >= 16, "{:?}", gpu.chunks);
         }
         for limit in [0, 1, 10, 1001] {
             let sql = format!(
                 "SELECT {counts} FROM a ORDER BY variant_contig, variant_position LIMIT {limit}"
             );
-            assert_eq!(both.same(&sql, "order by").await.1.rows(), limit);
+            assert_eq!(rows(&both.same(&sql, "order by").await.1), limit);
             // Of which of both is not said.
             let sql = format!("{} LIMIT {limit}", union(counts));
-            assert_eq!(ask(&both.gpu, &sql).await.rows(), limit);
+            assert_eq!(rows(&ask(&both.gpu, &sql).await), limit);
         }
     }
     // A limit decodes only what it may need.

@@ -27,13 +27,6 @@ pub struct Answer {
     pub chunks: (usize, usize),
 }
 
-impl Answer {
-    pub fn rows(&self) -> usize {
-        let batches = self.batches.iter().flatten().flatten();
-        batches.map(RecordBatch::num_rows).sum()
-    }
-}
-
 /// Runs a query to its end, without putting partitions together; a hang is a failure.
 pub async fn ask(ctx: &SessionContext, sql: &str) -> Answer {
     let run = async {

@@ -13,6 +13,8 @@ mod memory;
 mod missing_data;
 mod partitions;
 mod queries;
+#[cfg(feature = "gpu")]
+mod random_store;
 mod sqllogic;
 mod unzip;
 mod windows;
