@@ -6,7 +6,11 @@
 use std::ops::Range;
 
 /// Page-locked memory, or any other that outlives the slab.
-pub trait Memory: Send + Sync + std::fmt::Debug {
+///
+/// # Safety
+/// The pointer is always the same, and valid for reads and writes of `len` bytes, all initialised, as long as the value
+/// lives; `len` does not change.
+pub unsafe trait Memory: Send + Sync + std::fmt::Debug {
     /// Its first byte.
     fn as_mut_ptr(&self) -> *mut u8;
     /// Number of bytes.

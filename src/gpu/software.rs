@@ -26,7 +26,8 @@ unsafe impl Send for Plain {}
 // SAFETY: as above.
 unsafe impl Sync for Plain {}
 
-impl Memory for Plain {
+// SAFETY: a leaked slice.
+unsafe impl Memory for Plain {
     fn as_mut_ptr(&self) -> *mut u8 {
         self.0
     }

@@ -11,6 +11,8 @@
 mod carry;
 mod closed;
 mod factory;
+#[cfg(all(test, feature = "gpu"))]
+mod gpu_tests;
 mod list_literal;
 mod planner;
 mod runs;

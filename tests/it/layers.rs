@@ -210,7 +210,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 
 #[test]
 fn layers_import_downwards_only() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = crate::common::top().join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
     let (mut found, mut seen, mut imports) = (Vec::new(), Vec::new(), 0);

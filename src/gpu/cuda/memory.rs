@@ -117,7 +117,8 @@ impl Pinned {
     }
 }
 
-impl Memory for Pinned {
+// SAFETY: allocated and zeroed by `new`, freed by `drop`.
+unsafe impl Memory for Pinned {
     fn as_mut_ptr(&self) -> *mut u8 {
         self.pointer
     }
