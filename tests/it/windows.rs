@@ -159,7 +159,7 @@ async fn missing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks7() {
     // Steps so short that most bins hold one site.
-    fixture("chunks7", 300, 3, &[8192, 7]).await;
+    fixture("chunks7", 120, 40, &[8192, 7]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
