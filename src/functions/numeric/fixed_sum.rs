@@ -23,7 +23,11 @@ impl FixedSum {
             (-1.0..=1.0).contains(&term),
             "a term must lie in [-1, 1]: {term}"
         );
-        // Most terms are multiples of 2^-90: mantissa · 2^(exponent - 1075) · 2^90 is a shift to the left.
+        // Of sites that do not vary, which are most.
+        if term == 0.0 {
+            return 0;
+        }
+        // Most others are multiples of 2^-90: mantissa · 2^(exponent - 1075) · 2^90 is a shift to the left.
         let bits = term.to_bits();
         let exponent = (bits >> 52) & 0x7ff;
         if (985..=1023).contains(&exponent) {
