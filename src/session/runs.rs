@@ -69,7 +69,9 @@ fn is_first_step(aggregate: &AggregateExec) -> bool {
         AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned
     );
     let group_by = aggregate.group_expr();
-    raw && group_by.is_single()
+    // Groups without aggregates (DISTINCT) are not merged by anyone.
+    raw && !aggregate.aggr_expr().is_empty()
+        && group_by.is_single()
         && !group_by.is_empty()
         && aggregate.limit_options().is_none()
         && aggregate

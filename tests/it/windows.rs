@@ -88,6 +88,22 @@ fn queries(size: u32, step: u32) -> Vec<String> {
     ]
 }
 
+/// Groups without aggregates come once each, though no one merges them.
+#[tokio::test(flavor = "multi_thread")]
+async fn distinct_windows_come_once() {
+    let ctx = common::session(1, 7);
+    let store = common::fixtures().join("missing.vcz.zip");
+    common::create(&ctx, "t", &store, None).await;
+    let sql = "SELECT DISTINCT w FROM (SELECT unnest(genome_bins(variant_position, 2000, 500)) AS w FROM t)";
+    assert!(!plan(&ctx, sql).await.contains("AggregateRunsExec"));
+    let rows = common::row(
+        &ctx,
+        &format!("SELECT count(*), count(DISTINCT w) FROM ({sql})"),
+    )
+    .await;
+    assert_eq!(rows[0], rows[1]);
+}
+
 async fn plan(ctx: &SessionContext, sql: &str) -> String {
     let plan = common::run(ctx, &format!("EXPLAIN {sql}")).await;
     pretty_format_batches(&plan).unwrap().to_string()
@@ -159,7 +175,7 @@ async fn missing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks7() {
     // Steps so short that most bins hold one site.
-    fixture("chunks7", 300, 3, &[8192, 7]).await;
+    fixture("chunks7", 120, 40, &[8192, 7]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -61,6 +61,10 @@ fn cross_moments(row1: &[i32], row2: &[i32]) -> (u64, u64, u64) {
 /// `differences / comparisons`; `None` where nothing is compared.
 #[inline]
 fn ratio(differences: u64, comparisons: u64) -> Option<f64> {
+    // Most sites do not vary, and a division costs more than the rest.
+    if differences == 0 {
+        return (comparisons > 0).then_some(0.0);
+    }
     (comparisons > 0).then(|| differences as f64 / comparisons as f64)
 }
 
