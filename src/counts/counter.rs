@@ -13,7 +13,7 @@ use super::reference::{bad_code, genotype_class};
 use super::request::{ChunkCounts, ChunkShape, CountRequest};
 use super::rows::Tally;
 use crate::codec::blosc::BloscHeader;
-use crate::codec::{ChunkData, CodecChain, Scratch};
+use crate::codec::{CodecChain, Scratch};
 use crate::store::{ArrayMeta, ElementType, FillValue};
 
 /// Buffers that a counting thread keeps between chunks.
@@ -161,10 +161,7 @@ impl Counter {
             }
         }
 
-        let ChunkData::Fixed(decoded) = chain.decode(encoded, &mut scratch.codec)? else {
-            return Err("expected genotype codes, found strings".into());
-        };
-        let mut bytes: &[u8] = &decoded;
+        let mut bytes = chain.decode_reusing(encoded, &mut scratch.block, &mut scratch.codec)?;
         let repacked;
         if stored_ploidy != shape.ploidy {
             repacked = without_padding_copies(bytes, width.bytes(), stored_ploidy, shape.ploidy);

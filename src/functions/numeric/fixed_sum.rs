@@ -17,7 +17,7 @@ impl FixedSum {
     /// The empty sum.
     pub const ZERO: Self = Self(0);
 
-    #[inline]
+    #[inline(always)]
     fn quantise(term: f64) -> i128 {
         debug_assert!(
             (-1.0..=1.0).contains(&term),
@@ -31,12 +31,15 @@ impl FixedSum {
             let size = i128::from(mantissa) << (exponent - 985);
             return if term.is_sign_negative() { -size } else { size };
         }
+        if term == 0.0 {
+            return 0; // the term of every site that does not vary
+        }
         // The product is exact (a power of two); the cast truncates, and maps NaN to 0.
         (term * SCALE) as i128
     }
 
     /// Adds a term.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, term: f64) {
         self.0 = self.0.wrapping_add(Self::quantise(term));
     }
