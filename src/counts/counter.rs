@@ -22,7 +22,6 @@ pub struct CountScratch {
     /// For decoding, shared with whoever else decodes on this thread.
     pub codec: Scratch,
     block: Vec<u8>,
-    chunk: Vec<u8>,
     codes: Buffers,
 }
 
@@ -31,7 +30,6 @@ impl CountScratch {
     pub fn retained_bytes(&self) -> usize {
         self.codec.retained_bytes()
             + self.block.capacity()
-            + self.chunk.capacity()
             + self.codes.retained_bytes()
     }
 }
@@ -165,17 +163,7 @@ impl Counter {
             }
         }
 
-        // Kept between chunks: memory of the size of a chunk comes fresh from the system each time, page by page.
-        chain.check_plausible(encoded)?;
-        let len = chain.fixed_len()?;
-        if scratch.chunk.len() != len {
-            scratch.chunk.clear();
-            let reserved = scratch.chunk.try_reserve_exact(len);
-            reserved.map_err(|_| format!("a chunk of {len} bytes does not fit in memory"))?;
-            scratch.chunk.resize(len, 0);
-        }
-        chain.decode_into(encoded, &mut scratch.chunk, &mut scratch.codec)?;
-        let mut bytes: &[u8] = &scratch.chunk;
+        let mut bytes = chain.decode_reusing(encoded, &mut scratch.block, &mut scratch.codec)?;
         let repacked;
         if stored_ploidy != shape.ploidy {
             repacked = without_padding_copies(bytes, width.bytes(), stored_ploidy, shape.ploidy);

@@ -152,7 +152,7 @@ impl<'a> CountsView<'a> {
     }
 
     /// Whether row `row` is NULL (it then has no counts and is skipped by every aggregate).
-    #[inline]
+    #[inline(always)]
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }

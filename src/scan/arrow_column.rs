@@ -8,10 +8,9 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
     Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    PrimitiveBuilder, StringBuilder, StringViewBuilder, UInt32Array,
+    PrimitiveBuilder, StringBuilder, StringViewArray, StringViewBuilder,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::take;
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -275,11 +274,11 @@ pub fn integers(
 
 /// The names of contigs. They come in long runs, so a name is looked up once for each.
 fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
-    let mut of_runs = StringViewBuilder::new();
-    let mut run_of_row = Vec::with_capacity(codes.len());
-    for (run, part) in codes.chunk_by(|a, b| a == b).enumerate() {
-        let code = part[0];
-        let name = usize::try_from(code)
+    // Contigs come in runs: one look at the name for each, whose view is then repeated.
+    let runs = || codes.chunk_by(|a, b| a == b);
+    let mut builder = StringViewBuilder::new();
+    for code in runs().flat_map(|run| run.first()) {
+        let name = usize::try_from(*code)
             .ok()
             .and_then(|at| names.contigs.get(at))
             .ok_or_else(|| {
@@ -288,10 +287,16 @@ fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
                     names.contigs.len()
                 )
             })?;
-        of_runs.append_value(name);
-        run_of_row.resize(run_of_row.len() + part.len(), run as u32);
+        builder.append_value(name);
     }
-    take(&of_runs.finish(), &UInt32Array::from(run_of_row), None).map_err(|e| e.to_string())
+    let distinct = builder.finish();
+    let mut views = Vec::with_capacity(codes.len());
+    for (run, view) in runs().zip(distinct.views()) {
+        views.resize(views.len() + run.len(), *view);
+    }
+    let buffers = distinct.data_buffers().to_vec();
+    let array = StringViewArray::try_new(views.into(), buffers, None);
+    Ok(Arc::new(array.map_err(|error| error.to_string())?))
 }
 
 fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {

@@ -21,7 +21,7 @@ impl FixedSum {
     /// The empty sum.
     pub const ZERO: Self = Self(0);
 
-    #[inline]
+    #[inline(always)]
     fn quantise(term: f64) -> i128 {
         debug_assert!(
             (-1.0..=1.0).contains(&term),
@@ -36,7 +36,7 @@ impl FixedSum {
     }
 
     /// Adds a term.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, term: f64) {
         self.0 = self.0.wrapping_add(Self::quantise(term));
     }
