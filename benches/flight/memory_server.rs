@@ -11,8 +11,8 @@ use arrow::ipc::reader::FileReader;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::flight_service_server::{FlightService, FlightServiceServer};
 use arrow_flight::{
-    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo, HandshakeRequest,
-    HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
+    Action, ActionType, Criteria, Empty, FlightData, FlightDescriptor, FlightInfo,
+    HandshakeRequest, HandshakeResponse, PollInfo, PutResult, SchemaResult, Ticket,
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::net::TcpListener;
@@ -64,7 +64,10 @@ not_here! {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let Some(path) = std::env::args().nth(1).filter(|path| path.ends_with(".arrow")) else {
+    let Some(path) = std::env::args()
+        .nth(1)
+        .filter(|path| path.ends_with(".arrow"))
+    else {
         // `cargo bench` runs every bench; without a file there is nothing to serve.
         println!("give an Arrow file; see benches/flight/throughput.py");
         return Ok(());

@@ -41,6 +41,9 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
 }
 
+/// Stack of a thread, in bytes: plans are trees, which are walked and dropped by recursion.
+const STACK: usize = 32 << 20;
+
 /// Runs `vcz` with the arguments of this process. The runtime is made here, so that the program itself is a few lines and
 /// nothing asynchronous is compiled twice.
 pub fn main() -> ExitCode {
@@ -52,7 +55,11 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "flight")]
         Command::Serve(_) => start_log("error,datafusion_vcz=info", true),
     }
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("Error: cannot start threads: {error}");

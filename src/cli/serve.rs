@@ -190,6 +190,7 @@ fn config(args: &ServeArgs) -> ServerConfig {
 }
 
 /// Ends when the process is asked to stop: by Ctrl-C, or by SIGTERM.
+#[cfg(unix)]
 fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |error: io::Error| format!("cannot listen to signals: {error}");
@@ -200,6 +201,15 @@ fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> 
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+    })
+}
+
+/// Ends when the process is asked to stop, by Ctrl-C.
+#[cfg(not(unix))]
+fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
+    Ok(async {
+        // Where that cannot be listened to, the process is stopped from outside.
+        let _ = tokio::signal::ctrl_c().await;
     })
 }
 

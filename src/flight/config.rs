@@ -9,6 +9,10 @@ pub const MAX_SQL_BYTES: usize = 1 << 20;
 /// The largest message that a client may send, in bytes. Larger than [`MAX_SQL_BYTES`], so that a statement that is too long is
 /// told so, and parameters have room.
 pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+/// The most bytes of a batch of a scan, unless a client sets `vcz.batch_bytes`: batches are cut to messages that are smaller.
+pub const BATCH_BYTES: usize = 4 << 20;
+/// Stack of a thread, in bytes: statements are walked by recursion, as deep as `complexity` lets them be.
+pub const QUERY_STACK: usize = 128 << 20;
 /// Queries that may wait for their turn; more are refused at once.
 pub const MAX_WAITING: usize = 1024;
 /// How long a planned query waits to be fetched.
@@ -18,7 +22,7 @@ pub const IDLE_LIFETIME: Duration = Duration::from_secs(3600);
 /// Planned queries and prepared statements that one user may have.
 pub const MAX_HANDLES_PER_USER: usize = 256;
 /// Planned queries and prepared statements of all users.
-pub const MAX_HANDLES: usize = 4096;
+pub const MAX_HANDLES: usize = 2048;
 /// Clients whose settings are kept.
 pub const MAX_SESSIONS: usize = 4096;
 /// Bearer tokens that one user may have, and all users.

@@ -11,18 +11,19 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::ExplainFormat;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-use super::accounted::AccountWindows;
 use super::admission::{Admission, Place};
-use super::config::{IDLE_LIFETIME, Limits, ServerConfig, TICKET_LIFETIME};
+use super::config::{BATCH_BYTES, IDLE_LIFETIME, Limits, ServerConfig, TICKET_LIFETIME};
+use super::guards::Guards;
 use super::handles::{Handles, WhenFull};
 use super::metrics::Metrics;
 use super::parameters::Prepared;
-use super::planning::{Planned, Source, check_length};
+use super::planning::{Planned, Source};
 use super::pool::QueryPool;
 use super::running::Running;
 use super::sessions::ClientSession;
@@ -83,11 +84,13 @@ impl Engine {
         let mut defaults = ctx.copied_config().with_information_schema(true);
         let partitions = defaults.target_partitions().min(limits.max_partitions);
         defaults = defaults.with_target_partitions(partitions);
-        let extensions = &mut defaults.options_mut().extensions;
-        extensions.insert(FlightSettings::default());
-        if extensions.get::<VczSettings>().is_none() {
-            extensions.insert(VczSettings::default());
-        }
+        let options = defaults.options_mut();
+        // The command line draws trees, for people at a terminal.
+        options.explain.format = ExplainFormat::Indent;
+        options.extensions.insert(FlightSettings::default());
+        let mut vcz = VczSettings::of(options);
+        vcz.batch_bytes = vcz.batch_bytes.min(BATCH_BYTES);
+        options.extensions.insert(vcz);
         let memory: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(limits.memory));
         let runtime = RuntimeEnv {
             memory_pool: Arc::clone(&memory),
@@ -96,7 +99,7 @@ impl Engine {
         let mut template = session::closed(defaults, Arc::new(runtime), catalogs)?;
         functions::leave_out(&mut template)?;
         let template = SessionStateBuilder::new_from_existing(template)
-            .with_physical_optimizer_rule(Arc::new(AccountWindows))
+            .with_physical_optimizer_rule(Arc::new(Guards))
             .build();
         Ok(Self {
             defaults: template.config().clone(),
@@ -147,15 +150,19 @@ impl Engine {
         session: &Arc<ClientSession>,
         source: Source,
     ) -> Result<Planned, Status> {
-        if let Source::Sql(sql) = &source {
-            check_length(sql).map_err(|error| error::status(&error))?;
-        }
         let place = self.admission.enter().await?;
-        let (engine, session) = (Arc::clone(self), Arc::clone(session));
+        let (engine, session, user) = (
+            Arc::clone(self),
+            Arc::clone(session),
+            Arc::clone(&session.user),
+        );
         let planned = self
             .on_threads(place, async move { engine.plan(&session, source).await })
             .await;
-        planned.inspect_err(|status| self.metrics.refused(status.code()))
+        planned.inspect_err(|status| {
+            self.metrics.refused(status.code());
+            log::info!(user = &*user, code:? = status.code(); "not planned: {:?}", status.message());
+        })
     }
 
     /// Runs `work` on the query threads, in its place. It stops when this future is dropped, or time is over.

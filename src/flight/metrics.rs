@@ -199,10 +199,10 @@ impl Metrics {
 
 /// Resident memory of this process; 0 where the system does not say.
 fn resident_bytes() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm")
-        .ok()
-        .and_then(|text| text.split_whitespace().nth(1)?.parse::<usize>().ok());
-    pages.map_or(0, |pages| pages * 4096)
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kilobytes.map_or(0, |kilobytes| kilobytes << 10)
 }
 
 #[cfg(test)]

@@ -6,18 +6,18 @@
 //! * `server`: TLS, the listener, shutdown; `gate`: who is it? Nothing but the login is answered before that is known, by
 //!   `auth` (the file of users), `login` (passwords, throttled), `tokens` and `sessions` (settings that persist).
 //! * `front`, `service`: the protocol; `metadata` and `info` answer what needs no query.
-//! * `policy`: which plans are run, deny by default; `settings`: which settings may be set; `functions`: which are left out.
+//! * `complexity`: how deep a statement may be; `policy`: which plans are run, deny by default; `settings`: which settings may be set; `functions`: which are left out.
 //! * `planning`: SQL to a physical plan, once; `parameters`: prepared statements; `handles`: unguessable, bounded, bound to a user.
-//! * `admission`, `pool` and `accounted`: how many queries, how much memory; `running`: execution, timeouts, cancellation.
+//! * `admission`, `pool` and `guards`: how many queries, how much memory; `running`: execution, timeouts, cancellation.
 //! * `wire`: batches as clients can read them, cut to size.
 //! * `metrics` and `ops`: numbers, `/healthz`, `/metrics`, a line of log for each query.
 //!
 //! Invariants: results are streamed, never collected; whatever is kept for a client is bounded in number and time; a query runs
 //! on the query threads, so that the network threads always answer.
 
-mod accounted;
 mod admission;
 mod auth;
+mod complexity;
 mod config;
 mod ddl;
 mod engine;
@@ -25,6 +25,7 @@ mod error;
 mod front;
 mod functions;
 mod gate;
+mod guards;
 mod handles;
 mod info;
 mod login;

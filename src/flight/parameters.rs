@@ -17,8 +17,12 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use parking_lot::Mutex;
 
+use super::complexity;
+
 /// The most parameters of a statement.
 const MAX_PARAMETERS: usize = 1000;
+/// The most bytes of their values: they are kept with the statement.
+const MAX_BOUND_BYTES: usize = 1 << 20;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -38,14 +42,11 @@ impl Prepared {
     /// If it cannot be parsed, or cannot be planned although it has no parameters.
     pub async fn new(state: &SessionState, sql: &str) -> Result<Self> {
         let (sql, count) = numbered(sql)?;
-        let plan = match state.create_logical_plan(&sql).await {
+        let parsed = complexity::parse(state, &sql)?;
+        let plan = match state.statement_to_plan(parsed).await {
             Ok(plan) => Some(plan),
             // It may need the values. If something else is wrong, running it will say so.
-            Err(_) if count > 0 => {
-                let dialect = state.config_options().sql_parser.dialect;
-                state.sql_to_statement(&sql, &dialect)?;
-                None
-            }
+            Err(_) if count > 0 => None,
             Err(error) => return Err(error),
         };
         let known = match &plan {
@@ -93,6 +94,12 @@ impl Prepared {
                 "a statement is run with one row of parameters, found {rows}; run it once for each"
             );
         };
+        let bytes = row.get_array_memory_size();
+        if bytes > MAX_BOUND_BYTES {
+            return plan_err!(
+                "the parameters have {bytes} bytes, more than the {MAX_BOUND_BYTES} allowed"
+            );
+        }
         if row.num_columns() != self.types.len() {
             return plan_err!(
                 "the statement has {} parameters, found {} values",
@@ -141,8 +148,7 @@ impl Prepared {
                 .clone()
                 .replace_params_with_values(&ParamValues::from(values)),
             None => {
-                let dialect = state.config_options().sql_parser.dialect;
-                let mut parsed = state.sql_to_statement(&self.sql, &dialect)?;
+                let mut parsed = complexity::parse(state, &self.sql)?;
                 substitute(&mut parsed, &values)?;
                 state.statement_to_plan(parsed).await
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, plan_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{DescribeTable, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 
+use super::complexity;
 use super::engine::Engine;
 use super::parameters::Prepared;
 use super::policy::{self, Allowed};
@@ -55,7 +56,10 @@ impl Engine {
         let settings = FlightSettings::of(config.options());
         let state = self.state(config);
         let plan = match source {
-            Source::Sql(sql) => state.create_logical_plan(&sql).await?,
+            Source::Sql(sql) => {
+                let statement = complexity::parse(&state, &sql)?;
+                state.statement_to_plan(statement).await?
+            }
             Source::Prepared(prepared) => prepared.filled(&state).await?,
         };
         let batch = match policy::check(&plan, self.allow_ddl)? {
@@ -185,21 +189,6 @@ fn one_row(columns: &[(&str, &str)]) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), values)?)
 }
 
-/// Refuses text that is too long to be planned.
-///
-/// # Errors
-/// A planning error that says how long it may be.
-pub fn check_length(sql: &str) -> Result<()> {
-    let limit = super::config::MAX_SQL_BYTES;
-    if sql.len() > limit {
-        return plan_err!(
-            "the statement has {} bytes, more than the {limit} allowed",
-            sql.len()
-        );
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,18 +204,6 @@ mod tests {
         assert_eq!(
             width_of(&list(DataType::Int64, i32::MAX)),
             8 * i32::MAX as usize
-        );
-    }
-
-    #[test]
-    fn long_statements() {
-        assert!(check_length("SELECT 1").is_ok());
-        let long = "x".repeat(super::super::config::MAX_SQL_BYTES + 1);
-        assert!(
-            check_length(&long)
-                .unwrap_err()
-                .to_string()
-                .contains("1048576")
         );
     }
 }

@@ -116,7 +116,7 @@ pub fn start(
                 Err(Ended::Failed(status)) => Outcome::of(status.code()),
             };
             if let Err(Ended::Failed(status)) = &result {
-                log::info!(query = report.query, code:? = status.code(); "{}", status.message());
+                log::info!(query = report.query, code:? = status.code(); "not finished: {:?}", status.message());
             }
             // All is given back before the client learns that the query has ended.
             drop((entry, place, report));

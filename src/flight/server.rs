@@ -16,7 +16,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity as TlsIdentity, ServerTlsConfig};
 
 use super::auth::Users;
-use super::config::{MAX_MESSAGE_BYTES, ServerConfig, TlsFiles};
+use super::config::{MAX_MESSAGE_BYTES, QUERY_STACK, ServerConfig, TlsFiles};
 use super::engine::Engine;
 use super::error::ServeError;
 use super::front::Front;
@@ -71,6 +71,7 @@ impl Server {
         };
         let threads = Builder::new_multi_thread()
             .thread_name("vcz-query")
+            .thread_stack_size(QUERY_STACK)
             .enable_all()
             .build()
             .map_err(|error| ServeError::Stopped(format!("cannot start threads: {error}")))?;
@@ -224,6 +225,8 @@ fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
             source,
         })
     };
+    // More than one is compiled in, so one has to be chosen; an error says that it was.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cert = read("certificate", &files.cert)?;
     let key = read("private key", &files.key)?;
     let config = ServerTlsConfig::new()

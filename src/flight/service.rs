@@ -4,6 +4,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -38,7 +39,7 @@ use super::error::{arrow_status, status};
 use super::gate::{Identity, peer};
 use super::metadata;
 use super::parameters::Prepared;
-use super::planning::{Planned, Source, check_length};
+use super::planning::{Planned, Source};
 use super::sessions::ClientSession;
 use super::{info, running};
 
@@ -48,6 +49,9 @@ const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
 const CANCELLED: i32 = 1;
 /// A header that asks for compressed record batches, for clients that cannot send SET.
 const COMPRESSION_HEADER: &str = "x-vcz-compression";
+
+/// How long the parameters of a statement may take to come.
+const BIND_TIMEOUT: Duration = Duration::from_secs(60);
 
 type Rows = <Service as FlightService>::DoGetStream;
 
@@ -152,7 +156,6 @@ impl Service {
         client: &Arc<ClientSession>,
         sql: String,
     ) -> Result<(Prepared, SchemaRef), Status> {
-        check_length(&sql).map_err(|error| status(&error))?;
         let place = self.engine.admission.enter().await?;
         let (engine, config) = (Arc::clone(&self.engine), client.config());
         self.engine
@@ -216,6 +219,21 @@ fn fetch_with(
         .with_total_records(-1)
         .with_total_bytes(-1);
     Ok(Response::new(info))
+}
+
+/// The batches of a client up to its second row: one is bound, and whoever sends more is told so before all of them are here.
+async fn few_rows(mut values: FlightRecordBatchStream) -> Result<Vec<RecordBatch>, Status> {
+    let (mut batches, mut rows) = (Vec::new(), 0);
+    while let Some(batch) = values.try_next().await.map_err(Status::from)? {
+        rows += batch.num_rows();
+        if batch.num_rows() > 0 {
+            batches.push(batch);
+        }
+        if rows > 1 {
+            break;
+        }
+    }
+    Ok(batches)
 }
 
 /// A batch as a stream of messages.
@@ -368,17 +386,12 @@ impl FlightSqlService for Service {
         let client = self.client(&request)?;
         let handle = command.prepared_statement_handle;
         let prepared = self.engine.statements.get(&client.user, &handle)?;
-        let mut values = FlightRecordBatchStream::new_from_flight_data(
+        let values = FlightRecordBatchStream::new_from_flight_data(
             request.into_inner().map_err(FlightError::from),
         );
-        let mut batches: Vec<RecordBatch> = Vec::new();
-        while let Some(batch) = values.try_next().await.map_err(Status::from)? {
-            batches.push(batch);
-            // One row is bound; whoever sends many is told so before all of them are here.
-            if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > 1 {
-                break;
-            }
-        }
+        let batches = tokio::time::timeout(BIND_TIMEOUT, few_rows(values))
+            .await
+            .map_err(|_| Status::deadline_exceeded("the parameters took too long to come"))??;
         prepared.bind(&batches).map_err(|error| status(&error))?;
         Ok(DoPutPreparedStatementResult {
             prepared_statement_handle: Some(handle),

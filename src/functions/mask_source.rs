@@ -8,8 +8,8 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Result, TableReference, plan_err};
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::ScalarUDF;
 use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 

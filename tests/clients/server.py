@@ -24,7 +24,8 @@ class Server:
     """A running server; `log` is what it has said."""
 
     def __init__(self, *arguments, tls=False, start_within=60):
-        command = [VCZ, "serve", "--bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0", *map(str, arguments)]
+        bind = [] if "--bind" in arguments else ["--bind", "127.0.0.1:0"]
+        command = [VCZ, "serve", *bind, "--metrics-bind", "127.0.0.1:0", *map(str, arguments)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
         self.log = []
         self.tls = tls

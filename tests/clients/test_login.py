@@ -28,7 +28,7 @@ def users(tmp_path_factory):
     return file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def closed(users):
     with Server(*SIM, "--auth-file", users) as server:
         yield server

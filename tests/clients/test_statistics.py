@@ -82,8 +82,8 @@ def test_windows_of_the_fixture(server, client):
 def test_a_registered_mask(server, client):
     run = client(server)
     (found,) = run("""SELECT count(*) AS inside FROM sim WHERE is_accessible(variant_contig, variant_position, 'accessible')""")
-    (by_join,) = run("""SELECT count(*) AS inside FROM sim JOIN (SELECT DISTINCT * FROM accessible) m
-                        ON variant_contig = m.contig AND variant_position > m."start" AND variant_position <= m."end" """)
+    (by_join,) = run("""SELECT count(*) AS inside FROM sim WHERE EXISTS (SELECT 1 FROM accessible m
+                        WHERE variant_contig = m.contig AND variant_position > m."start" AND variant_position <= m."end")""")
     assert 0 < found["inside"] == by_join["inside"]
     assert sum(row["accessible_bases"] for row in run("SELECT * FROM genome_windows('sim', 50000, 50000, 'accessible')")) > 0
 

@@ -1,5 +1,9 @@
-//! Window functions over whole partitions hold all their input at once, and DataFusion does not account that to the memory pool.
-//! A rule puts a node below each of them that does: rows that pass it stay reserved until the window function is done.
+//! What a server adds to physical plans, so that limits hold for every operator.
+//!
+//! * Window functions over whole partitions hold all their input at once, and DataFusion does not account that to the memory pool.
+//!   A node below each of them does: rows that pass it stay reserved until the window function is done.
+//! * Joins and UNNEST may make many batches of one, without ever giving the thread back. A node above each of them lets others run,
+//!   so that a cancelled query stops soon.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,28 +15,39 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
 };
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 
 /// A window function holds its input batch by batch, then in one piece, then its output.
 const TIMES_HELD: usize = 3;
 
-/// The rule.
+/// The rule that adds both.
 #[derive(Debug)]
-pub struct AccountWindows;
+pub struct Guards;
 
-impl PhysicalOptimizerRule for AccountWindows {
+impl PhysicalOptimizerRule for Guards {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
+            let multiplies = node.is::<HashJoinExec>()
+                || node.is::<NestedLoopJoinExec>()
+                || node.is::<SortMergeJoinExec>()
+                || node.is::<CrossJoinExec>()
+                || node.is::<UnnestExec>();
+            if multiplies {
+                return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as _));
+            }
             if !node.is::<WindowAggExec>() {
                 return Ok(Transformed::no(node));
             }
@@ -41,9 +56,7 @@ impl PhysicalOptimizerRule for AccountWindows {
                 .into_iter()
                 .map(|child| Arc::new(Held(Arc::clone(child))) as Arc<dyn ExecutionPlan>)
                 .collect();
-            let options = ReplaceChildrenOptions::new(
-                datafusion::physical_plan::execution_plan::ChildrenPropertiesMode::Keep,
-            );
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
             node.replace_children(children, options)
                 .map(Transformed::yes)
         })
@@ -51,7 +64,7 @@ impl PhysicalOptimizerRule for AccountWindows {
     }
 
     fn name(&self) -> &str {
-        "vcz_account_windows"
+        "vcz_guards"
     }
 
     fn schema_check(&self) -> bool {
@@ -135,7 +148,7 @@ mod tests {
             .build_arc()?;
         let state = SessionStateBuilder::new_with_default_features()
             .with_runtime_env(Arc::clone(&runtime))
-            .with_physical_optimizer_rule(Arc::new(AccountWindows))
+            .with_physical_optimizer_rule(Arc::new(Guards))
             .build();
         let ctx = SessionContext::new_with_state(state);
         let rows = ctx.sql(sql).await?.collect().await;
@@ -159,5 +172,19 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn a_join_gives_its_thread_back() {
+        let state = SessionStateBuilder::new_with_default_features()
+            .with_physical_optimizer_rule(Arc::new(Guards))
+            .build();
+        let ctx = SessionContext::new_with_state(state);
+        // Every batch of one side meets 100,000 rows of the other.
+        let sql = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b WHERE a.value % 1 = b.value % 1";
+        let query = async { ctx.sql(sql).await.unwrap().collect().await };
+        let started = std::time::Instant::now();
+        let stopped = tokio::time::timeout(std::time::Duration::from_millis(200), query).await;
+        assert!(stopped.is_err() && started.elapsed().as_secs() < 5);
     }
 }

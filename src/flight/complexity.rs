@@ -1,0 +1,154 @@
+//! How deep a statement may nest. Parsed expressions and plans are trees that are walked, compared and dropped by recursion, so a
+//! short text (`1+1+1+…`) could overflow a stack, which ends the process. Counted on the text, before it is parsed.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::execution::context::SessionState;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::visit_relations;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+use super::config::MAX_SQL_BYTES;
+
+/// The most operators and clauses of a statement: each may make its tree one level deeper.
+const MAX_OPERATORS: usize = 2000;
+/// The most tables that a statement may name: they are joined one after the other.
+const MAX_TABLES: usize = 200;
+
+/// Parses a statement that is neither too long nor too deep.
+///
+/// # Errors
+/// If it is, or it is no statement.
+pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
+    check(sql)?;
+    let dialect = state.config_options().sql_parser.dialect;
+    let statement = state.sql_to_statement(sql, &dialect)?;
+    let mut tables = 0;
+    if let Statement::Statement(parsed) = innermost(&statement) {
+        // Always goes on, so there is nothing in the result.
+        let _ = visit_relations(parsed, |_| {
+            tables += 1;
+            ControlFlow::<()>::Continue(())
+        });
+    }
+    if tables > MAX_TABLES {
+        return plan_err!(
+            "the statement names {tables} tables, more than the {MAX_TABLES} allowed"
+        );
+    }
+    Ok(statement)
+}
+
+/// What is explained, at the end of EXPLAIN.
+fn innermost(statement: &Statement) -> &Statement {
+    let mut statement = statement;
+    while let Statement::Explain(explain) = statement {
+        statement = &explain.statement;
+    }
+    statement
+}
+
+fn check(sql: &str) -> Result<()> {
+    if sql.len() > MAX_SQL_BYTES {
+        return plan_err!(
+            "the statement has {} bytes, more than the {MAX_SQL_BYTES} allowed",
+            sql.len()
+        );
+    }
+    let tokens = Tokenizer::new(&GenericDialect {}, sql)
+        .tokenize()
+        .map_err(|error| plan_datafusion_err!("{error}"))?;
+    let operators = tokens.iter().filter(|token| deepens(token)).count();
+    if operators > MAX_OPERATORS {
+        return plan_err!(
+            "the statement has {operators} operators and clauses, more than the {MAX_OPERATORS} allowed; \
+             many values are given as IN (…), VALUES or a table"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a token may make a tree deeper. Lists, and what is in them, do not; nor do parentheses, which the parser limits.
+fn deepens(token: &Token) -> bool {
+    match token {
+        Token::EOF
+        | Token::Number(..)
+        | Token::Char(_)
+        | Token::SingleQuotedString(_)
+        | Token::DoubleQuotedString(_)
+        | Token::EscapedStringLiteral(_)
+        | Token::Whitespace(_)
+        | Token::Comma
+        | Token::LParen
+        | Token::RParen
+        | Token::RBracket
+        | Token::SemiColon
+        | Token::Placeholder(_) => false,
+        Token::Word(word) => matches!(
+            word.keyword,
+            Keyword::AND
+                | Keyword::OR
+                | Keyword::NOT
+                | Keyword::IS
+                | Keyword::IN
+                | Keyword::LIKE
+                | Keyword::ILIKE
+                | Keyword::SIMILAR
+                | Keyword::BETWEEN
+                | Keyword::AT
+                | Keyword::COLLATE
+                | Keyword::ESCAPE
+                | Keyword::OVERLAPS
+                | Keyword::OPERATOR
+                | Keyword::XOR
+                | Keyword::DIV
+                | Keyword::RLIKE
+                | Keyword::REGEXP
+                | Keyword::SELECT
+                | Keyword::FROM
+                | Keyword::JOIN
+                | Keyword::UNION
+                | Keyword::EXCEPT
+                | Keyword::INTERSECT
+        ),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_are_counted_lists_are_not() {
+        let chain = |part: &str, times: usize| format!("SELECT 1{}", part.repeat(times));
+        for part in [
+            "+1",
+            " AND 1",
+            "::INT",
+            "[1]",
+            " UNION SELECT 1",
+            " IS NULL",
+            " || 'x'",
+        ] {
+            assert!(check(&chain(part, 900)).is_ok(), "{part}");
+            assert!(check(&chain(part, 2001)).is_err(), "{part}");
+        }
+        let list = vec!["'a'"; 50_000].join(", ");
+        assert!(check(&format!("SELECT 1 WHERE 'b' IN ({list})")).is_ok());
+        let long = format!("SELECT '{}'", "x".repeat(MAX_SQL_BYTES));
+        assert!(check(&long).unwrap_err().to_string().contains("1048576"));
+    }
+
+    #[tokio::test]
+    async fn tables_are_counted() {
+        let state = datafusion::prelude::SessionContext::new().state();
+        let from = |tables: usize| format!("SELECT 1 FROM {}", vec!["t"; tables].join(", "));
+        assert!(parse(&state, &from(MAX_TABLES)).is_ok());
+        assert!(parse(&state, &from(MAX_TABLES + 1)).is_err());
+        assert!(parse(&state, &format!("EXPLAIN {}", from(MAX_TABLES + 1))).is_err());
+    }
+}
