@@ -28,9 +28,7 @@ pub struct CountScratch {
 impl CountScratch {
     /// Bytes that the buffers hold.
     pub fn retained_bytes(&self) -> usize {
-        self.codec.retained_bytes()
-            + self.block.capacity()
-            + self.codes.retained_bytes()
+        self.codec.retained_bytes() + self.block.capacity() + self.codes.retained_bytes()
     }
 }
 

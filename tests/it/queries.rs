@@ -1,6 +1,5 @@
 //! Every query in `sql/` runs as it is, from the top of the repository, and gives rows; what the README shows is checked.
 
-
 use datafusion::common::ScalarValue;
 
 use crate::common::{create, fails, fixtures, plain_session, row, run, shared_data, work_dir};
