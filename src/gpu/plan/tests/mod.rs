@@ -65,7 +65,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(80))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
     /// Blocks so long that their frames end in zeros.
     #[test]
     fn large_chunks(case in cases(1000, 600)) {
