@@ -7,9 +7,13 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 /// Numbers of a xorshift generator.
-pub struct Random(pub u64);
+pub struct Random(u64);
 
 impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
