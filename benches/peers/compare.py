@@ -53,7 +53,7 @@ class Vcz:
     def ask(self, question):
         self.out.unlink(missing_ok=True)
         statements = [*process.table("t", self.store), SQL[question].format(out=self.out)]
-        run = process.vcz(self.binary, statements, "-q", "--format", "json")
+        run = process.vcz(self.binary, statements, "-q")
         if question == "frequencies":
             return run.wall, [np.loadtxt(self.out, delimiter=",")]
         rows = run.rows()[-1]

@@ -104,7 +104,7 @@ def query_seconds(binary, store, query, partitions):
 
 
 def peak_bytes(binary, store, query):
-    return process.vcz(binary, [*process.table("t", store), query]).peak_bytes
+    return process.vcz(binary, [*process.table("t", store), query], peak=True).peak_bytes
 
 
 def simulate(directory, name):
@@ -131,7 +131,7 @@ def spectra(store):
 
 
 def check(binary, store):
-    run = process.vcz(binary, [*process.table("t", store), SFS], "--format", "json", "-q")
+    run = process.vcz(binary, [*process.table("t", store), SFS], "-q")
     row = run.rows()[-1][0]
     if [row["first"], row["second"]] != spectra(store):
         sys.exit(f"{store.name}: vcz and numpy do not give the same spectra")

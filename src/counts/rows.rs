@@ -114,15 +114,6 @@ fn overlap(at: Place, slot: &Slot, len: usize) -> (usize, usize) {
     (start, slot.span.end.saturating_sub(at.byte).min(len))
 }
 
-/// Those bytes of a plane, and of the mask.
-#[inline(always)]
-fn slot_bytes<'a>(at: Place<'a>, slot: &Slot, plane: &'a [u8], len: usize) -> (&'a [u8], &'a [u8]) {
-    let (start, stop) = overlap(at, slot, len);
-    let bits = plane.get(start..stop).unwrap_or(&[]);
-    let mask = at.masks.mask(slot, at.byte + start);
-    (bits, mask.get(..bits.len()).unwrap_or(mask))
-}
-
 /// Counts a piece of a row in which every code is 0 or 1: `plane` starts with the piece's `len` bytes of plane 0, which belong
 /// to the bytes from `at.byte` on of the masks. K is at least 2.
 #[inline(always)]
@@ -131,22 +122,21 @@ pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: 
         return count_low_strip(l, tally, at, l.load(plane, len));
     }
     for slot in &at.masks.alleles {
-        let (bits, mask) = slot_bytes(at, slot, plane, len);
-        let (strips, rest) = bits.as_chunks::<STRIP>();
+        let (mut done, stop) = overlap(at, slot, len);
         let mut counters = l.zero();
         if slot.whole {
-            for bits in strips {
-                counters = l.add(counters, l.counters(l.load(bits, STRIP)));
+            while done < stop {
+                let bits = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
+                counters = l.add(counters, l.counters(bits));
+                done += STRIP;
             }
-            counters = l.add(counters, l.counters(l.load(rest, rest.len())));
         } else {
-            let (mask_strips, mask_rest) = mask.as_chunks::<STRIP>();
-            for (bits, mask) in strips.iter().zip(mask_strips) {
-                let wanted = l.and(l.load(bits, STRIP), l.load(mask, STRIP));
-                counters = l.add(counters, l.counters(wanted));
+            while done < stop {
+                let bits = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
+                let mask = l.load(at.masks.mask(slot, at.byte + done), STRIP);
+                counters = l.add(counters, l.counters(l.and(bits, mask)));
+                done += STRIP;
             }
-            let wanted = l.and(l.load(rest, rest.len()), l.load(mask_rest, rest.len()));
-            counters = l.add(counters, l.counters(wanted));
         }
         tally.move_alleles(slot, at.row, Some(1), l.sum(counters) as i32);
     }

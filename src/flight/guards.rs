@@ -127,7 +127,9 @@ impl ExecutionPlan for Held {
         let schema = input.schema();
         let rows = input.map(move |batch| {
             let batch = batch?;
-            held.try_grow(batch.get_array_memory_size().saturating_mul(TIMES_HELD))?;
+            // A column of results at least, where no columns come in.
+            let bytes = batch.get_array_memory_size() + batch.num_rows() * size_of::<i64>();
+            held.try_grow(bytes.saturating_mul(TIMES_HELD))?;
             Ok(batch)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))

@@ -53,7 +53,8 @@ pub struct VczSettings {
     pub backend: Backend,
     /// A batch holds at most this many bytes (or one row, where a single row is wider).
     pub batch_bytes: usize,
-    /// How many chunks of each array are fetched ahead of the one being decoded; 0 turns it off.
+    /// How many reads of each array are in flight ahead of the chunk being decoded; 0 turns it off. A read is a chunk, or
+    /// several small ones of a local store.
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,
@@ -84,7 +85,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ),
     (
         "prefetch",
-        "how many chunks of each array are fetched ahead; 0 turns it off",
+        "how many reads of each array (a chunk, or several small local ones) are in flight ahead; 0 turns it off",
     ),
     (
         "gpu_devices",
