@@ -145,7 +145,6 @@ mod tests {
             "EXPLAIN ANALYZE SELECT * FROM t JOIN t AS u ON t.a = u.a",
             "SHOW TABLES",
             "SHOW datafusion.execution.batch_size",
-            "TABLE t",
         ] {
             assert!(
                 matches!(check(&plan(sql).await, false), Ok(Allowed::Query)),
@@ -182,7 +181,7 @@ mod tests {
             "PREPARE p AS INSERT INTO t VALUES (1, 'y')",
             "EXECUTE p",
             "DEALLOCATE p",
-            "BEGIN",
+            "START TRANSACTION",
             "COMMIT",
             "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
             "EXPLAIN CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
