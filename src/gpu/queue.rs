@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 
 use super::batch::{Batch, GUARD, Job, Outcome};
 use super::plan::ChunkPlan;
@@ -21,6 +21,9 @@ use super::work::Work;
 
 /// A batch that got no chunk for this long goes as it is.
 const IDLE: Duration = Duration::from_millis(1);
+/// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes.
+const UNITS: u32 = 256;
+const UNIT: usize = 1 << 20;
 /// Frames that keep a device busy: it takes hardly longer for them than for a few.
 const ENOUGH_FRAMES: usize = 2048;
 /// Plans kept for reuse.
@@ -43,6 +46,7 @@ pub struct Queue {
     state: Mutex<State>,
     work: Condvar,
     slab_freed: Notify,
+    unstaged: Semaphore,
 }
 
 #[derive(Debug)]
@@ -119,6 +123,7 @@ impl Queue {
             }),
             work: Condvar::new(),
             slab_freed: Notify::new(),
+            unstaged: Semaphore::new(UNITS as usize),
         })
     }
 
@@ -150,6 +155,13 @@ impl Queue {
     /// Why nothing runs any more, if so.
     pub fn failure(&self) -> Option<String> {
         self.state.lock().failed.clone()
+    }
+
+    /// Waits until another chunk of about `bytes` encoded bytes may be read for staging; held until it is staged.
+    pub async fn room_to_stage(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let units = u32::try_from(bytes / UNIT).unwrap_or(UNITS).clamp(1, UNITS);
+        // Never closed.
+        self.unstaged.acquire_many(units).await.ok()
     }
 
     /// Stages and plans one encoded chunk. Waits only for staging memory.

@@ -57,6 +57,8 @@ pub enum Piece {
     Absent,
     /// It is the host's to decode.
     Encoded(Bytes),
+    /// It is the host's to decode, once it has been read again.
+    Refused,
 }
 
 /// What is wanted of an array's chunks.
@@ -161,10 +163,18 @@ impl GpuFetcher {
         let Some((_, task)) = self.pending.pop_front() else {
             return Ok(vec![]);
         };
-        let arrived = task
+        let mut arrived = task
             .join_unwind()
             .await
             .map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        // Only now, so that what a device refuses does not pile up in memory.
+        for part in &mut arrived {
+            for piece in [&mut part.counts, &mut part.elements].into_iter().flatten() {
+                if matches!(piece, Piece::Refused) {
+                    *piece = self.request.read_again(chunk, &part.trailing).await?;
+                }
+            }
+        }
         Ok(arrived)
     }
 
@@ -248,6 +258,12 @@ impl Request {
     ) -> Result<Submitted, VczError> {
         let wish = &self.wishes[wish];
         let index = chunk_index(chunk, &wish.trailing);
+        let queue = engine.queue();
+        // Until the chunk is staged, its encoded bytes are in memory.
+        let work = self.counts.as_ref().or(self.elements.as_ref());
+        let _room = queue
+            .room_to_stage(work.map_or(0, |work| work.planner.estimate().encoded_bytes()))
+            .await;
         let encoded = self.dataset.store().chunk(&self.array, &index).await?;
         let mut submitted = Submitted {
             trailing: wish.trailing.clone(),
@@ -261,7 +277,6 @@ impl Request {
         metrics.bytes_fetched.add(encoded.len());
         metrics.chunks_read.add(1);
         let part = wish.trailing.first().map_or(0, |at| *at as usize);
-        let queue = engine.queue();
         for (wanted, work, ticket) in [
             (wish.count, &self.counts, &mut submitted.counts),
             (wish.elements, &self.elements, &mut submitted.elements),
@@ -273,7 +288,7 @@ impl Request {
         Ok(submitted)
     }
 
-    /// Waits for a chunk's results; what the device could not do is read again for the host.
+    /// Waits for a chunk's results.
     async fn wait(
         &self,
         chunk: u64,
@@ -307,10 +322,13 @@ impl Request {
             self.array.name,
             self.array.chunk_label(&index)
         );
+        Ok(Some(Piece::Refused))
+    }
+
+    /// A chunk that a device has refused, for the host.
+    async fn read_again(&self, chunk: u64, trailing: &[u64]) -> Result<Piece, VczError> {
+        let index = chunk_index(chunk, trailing);
         let encoded = self.dataset.store().chunk(&self.array, &index).await?;
-        Ok(Some(match encoded {
-            Some(encoded) => Piece::Encoded(encoded),
-            None => Piece::Absent,
-        }))
+        Ok(encoded.map_or(Piece::Absent, Piece::Encoded))
     }
 }

@@ -290,7 +290,8 @@ impl From<Option<Piece>> for PartData {
         match piece {
             Some(Piece::Results(buffer)) => Self::Decoded(buffer),
             Some(Piece::Encoded(bytes)) => Self::Encoded(bytes),
-            Some(Piece::Absent) | None => Self::Absent,
+            // Read again by the fetcher before it gives parts out.
+            Some(Piece::Absent | Piece::Refused) | None => Self::Absent,
         }
     }
 }

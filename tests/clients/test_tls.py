@@ -30,8 +30,8 @@ def test_tls(authority, files):
     trusted = authority.cert_pem.bytes()
     with Server(*SIM, "--tls-cert", cert, "--tls-key", key, tls=True) as server:
         assert read(server.flight(tls_root_certs=trusted), "SELECT 1 AS a")[0].num_rows == 1
-        connection = server.adbc(**{"adbc.flight.sql.client_option.tls_root_certs": trusted.decode()})
-        assert value(connection, "SELECT count(*) FROM sim") == 7402
+        with server.adbc(**{"adbc.flight.sql.client_option.tls_root_certs": trusted.decode()}) as connection:
+            assert value(connection, "SELECT count(*) FROM sim") == 7402
         # Clients that do not trust it, or speak plain text, get nothing.
         other = trustme.CA().cert_pem.bytes()
         for client in [server.flight(), server.flight(tls_root_certs=other), flight.connect(f"grpc+tcp://{server.address}")]:

@@ -19,6 +19,16 @@ pub struct Estimate {
     pub codec: Option<FrameCodec>,
 }
 
+impl Estimate {
+    /// A guess at the encoded bytes of a chunk: compressed genotypes are an eighth of the decoded ones or less.
+    pub fn encoded_bytes(&self) -> usize {
+        match self.codec {
+            Some(_) => self.decoded_bytes / 8,
+            None => self.decoded_bytes,
+        }
+    }
+}
+
 /// The estimate for chunks of `chain`, of `decoded_bytes`.
 pub(super) fn of(array: &ArrayMeta, chain: &CodecChain, decoded_bytes: usize) -> Estimate {
     let (inner, tiles) = match chain.serializer() {
