@@ -1,4 +1,4 @@
-//! Opening, planning and scanning a store: `cargo bench --profile dev --config 'profile.dev.package.datafusion-vcz.opt-level=3'`.
+//! Opening, planning and scanning a store, and the aggregates alone over counts in memory: `cargo bench --profile dev --config 'profile.dev.package.datafusion-vcz.opt-level=3'`.
 //!
 //! The store is the fixture `sim`, or the one that `VCZ_BENCH_STORE` names (with `VCZ_BENCH_POPULATIONS`, a file with the populations
 //! `first` and `second`). One partition throughout, so that figures compare with single-threaded peers.
@@ -6,7 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use datafusion::datasource::MemTable;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Runtime;
@@ -17,6 +18,12 @@ const WINDOWS: &str = "SELECT variant_contig, genome_bin(variant_position, 10000
     divergence(call_genotype, 'first', 'second'), fst_hudson(call_genotype, 'first', 'second') FROM bench GROUP BY 1, 2";
 const OVERLAPPING: &str = "SELECT variant_contig, w, diversity(call_genotype, 'first') FROM (SELECT variant_contig, call_genotype, \
     unnest(genome_bins(variant_position, 100000, 10000)) AS w FROM bench) GROUP BY 1, 2";
+
+/// What the aggregates see of a scan, one row a variant.
+const COUNTS: &str = "SELECT variant_contig, variant_position, allele_counts(call_genotype, 'first') AS a, \
+    allele_counts(call_genotype, 'second') AS b FROM bench";
+/// At least this many rows in memory: the store's, over and over.
+const AGGREGATED_ROWS: usize = 100_000;
 
 fn session() -> SessionContext {
     let config = SessionConfig::new().with_target_partitions(1);
@@ -86,20 +93,58 @@ fn benches(c: &mut Criterion) {
         ("windows", WINDOWS),
         ("overlapping_windows_10", OVERLAPPING),
     ] {
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                runtime.block_on(async {
-                    ctx.sql(sql)
-                        .await
-                        .expect("a plan")
-                        .collect()
-                        .await
-                        .expect("rows")
-                })
-            })
+        group.bench_function(name, |b| b.iter(|| collect(&runtime, &ctx, sql)));
+    }
+    group.finish();
+    aggregates(c, &runtime, &ctx);
+}
+
+/// Aggregates over counts that are there, so without fetching, decoding and counting.
+fn aggregates(c: &mut Criterion, runtime: &Runtime, ctx: &SessionContext) {
+    let counts = runtime.block_on(async {
+        let counts = ctx.sql(COUNTS).await.expect("a plan");
+        counts.collect().await.expect("rows")
+    });
+    let rows: usize = counts.iter().map(|batch| batch.num_rows()).sum();
+    let times = AGGREGATED_ROWS.div_ceil(rows);
+    let schema = counts[0].schema();
+    let batches = (0..times).flat_map(|_| counts.iter().cloned()).collect();
+    let table = MemTable::try_new(schema, vec![batches]).expect("a table");
+    ctx.register_table("counts", Arc::new(table))
+        .expect("a table");
+    let mut group = c.benchmark_group("aggregate");
+    group
+        .sample_size(10)
+        .throughput(Throughput::Elements((times * rows) as u64));
+    for (name, what) in [
+        ("sfs", "sfs(a)"),
+        ("project_sfs", "project_sfs(a, 20)"),
+        ("joint_sfs", "joint_sfs(a, b)"),
+        ("diversity", "diversity(a)"),
+        ("theta_w", "theta_w(a)"),
+        ("tajimas_d", "tajimas_d(a)"),
+        ("divergence", "divergence(a, b)"),
+        ("fst_hudson", "fst_hudson(a, b)"),
+    ] {
+        let whole = format!("SELECT {what} FROM counts");
+        group.bench_function(name, |b| b.iter(|| collect(runtime, ctx, &whole)));
+    }
+    for (name, what) in [("sfs", "sfs(a)"), ("fst_hudson", "fst_hudson(a, b)")] {
+        let windows = format!(
+            "SELECT variant_contig, genome_bin(variant_position, 100000), {what} FROM counts GROUP BY 1, 2"
+        );
+        group.bench_function(format!("{name}_windows"), |b| {
+            b.iter(|| collect(runtime, ctx, &windows))
         });
     }
     group.finish();
+}
+
+fn collect(runtime: &Runtime, ctx: &SessionContext, sql: &str) -> usize {
+    runtime.block_on(async {
+        let rows = ctx.sql(sql).await.expect("a plan");
+        rows.collect().await.expect("rows").len()
+    })
 }
 
 criterion_group!(scan, benches);

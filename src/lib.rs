@@ -31,6 +31,7 @@
 //! * [`store`]: a store's metadata and the encoded bytes of its chunks.
 //! * [`codec`]: codec chains as data, decoding on the host.
 //! * [`counts`]: genotypes to allele and genotype counts, on bit-planes where the layout allows.
+//! * `gpu`: decoding and counting on NVIDIA GPUs (feature `gpu`).
 //! * [`scan`]: the table: columns, pruning, and the calls on genotypes that a scan computes.
 //! * [`functions`]: the SQL functions, one file each.
 //! * [`session`]: everything registered on a `SessionContext`, and the planning rules.
@@ -54,6 +55,8 @@ pub mod error;
 #[cfg(feature = "flight")]
 pub mod flight;
 pub mod functions;
+#[cfg(feature = "gpu")]
+pub mod gpu;
 pub mod scan;
 pub mod session;
 pub mod store;

@@ -434,9 +434,13 @@ fn metadata_functions() {
          backend, reason FROM vcz_arrays('sim') WHERE name = 'call_genotype'",
     );
     let rows: Vec<&str> = array.lines().collect();
-    assert_eq!(
-        rows[1],
-        "int8,7402,1000,variants,444120,true,host,this build has no GPU engine"
+    // The backend and its reason depend on the machine.
+    assert!(
+        rows[1].starts_with("int8,7402,1000,variants,444120,true,host,no ")
+            || rows[1].starts_with("int8,7402,1000,variants,444120,true,host,\"")
+            || rows[1].starts_with("int8,7402,1000,variants,444120,true,gpu,"),
+        "{}",
+        rows[1]
     );
     assert_eq!(
         csv("sim.vcz.zip", "SELECT count(*) AS n FROM vcz_arrays('sim')"),
@@ -552,7 +556,7 @@ fn inspect_for_people() {
         "call_genotype",
         "variants × samples × ploidy",
         "blosc(",
-        "this build has no GPU engine",
+        "only arrays over samples go to a GPU",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }

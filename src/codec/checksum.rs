@@ -1,11 +1,11 @@
 //! The `crc32c` codec: four bytes of CRC-32C (RFC 3720) before or after the bytes they protect.
 
 /// What the checksum adds to the bytes.
-pub(super) const LEN: usize = 4;
+pub(crate) const LEN: usize = 4;
 
 /// Checks the checksum and returns the bytes without it. `at_start` is numcodecs' `"location": "start"`; Zarr v3 puts
 /// it at the end.
-pub(super) fn strip(src: &[u8], at_start: bool) -> Result<&[u8], String> {
+pub(crate) fn strip(src: &[u8], at_start: bool) -> Result<&[u8], String> {
     let parts = if at_start {
         src.split_first_chunk::<LEN>()
             .map(|(sum, bytes)| (bytes, sum))

@@ -47,6 +47,25 @@ impl CodecChain {
         self.fixed_into(encoded, dst, scratch)
     }
 
+    /// Like [`decode_into`](Self::decode_into), into the start of `buffer`, which is grown where it is too small and holds
+    /// anything behind the elements.
+    pub fn decode_reusing<'a>(
+        &self,
+        encoded: &[u8],
+        buffer: &'a mut Vec<u8>,
+        scratch: &mut Scratch,
+    ) -> Result<&'a [u8], String> {
+        self.check_plausible(encoded)?;
+        let len = self.fixed_len()?;
+        if buffer.len() < len {
+            // A fresh allocation, because growing would copy bytes that nobody needs.
+            *buffer = vec![0; len];
+        }
+        let dst = buffer.get_mut(..len).unwrap_or_default();
+        self.fixed_into(encoded, dst, scratch)?;
+        Ok(dst)
+    }
+
     /// The chunk of an absent object.
     pub fn fill_chunk(&self) -> Result<ChunkData, String> {
         self.finish(
@@ -94,7 +113,7 @@ impl CodecChain {
     }
 
     /// Refuses a chunk that is much too small for its elements before memory is taken for them.
-    fn check_plausible(&self, encoded: &[u8]) -> Result<(), String> {
+    pub(crate) fn check_plausible(&self, encoded: &[u8]) -> Result<(), String> {
         if self.is_sharded() {
             return Ok(());
         }

@@ -8,7 +8,7 @@ pub mod blosc;
 mod blosclz;
 mod bytes_codec;
 mod chain;
-mod checksum;
+pub(crate) mod checksum;
 mod chunk_data;
 mod decode;
 mod deflate;
@@ -20,13 +20,14 @@ mod scratch;
 mod shard_index;
 mod sharding;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod transpose;
 mod unshuffle;
 #[cfg(target_arch = "x86_64")]
 mod unshuffle_avx2;
 mod vlen_utf8;
 mod zstd;
+pub mod zstd_cut;
 pub mod zstd_frame;
 
 pub use bytes_codec::BytesCodec;

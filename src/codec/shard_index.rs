@@ -33,7 +33,7 @@ pub(super) struct IndexLayout {
 }
 
 /// Where the inner chunks of one shard lie in its object.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShardIndex {
     entries: Vec<Option<Range<u64>>>,
 }
@@ -133,6 +133,18 @@ impl IndexLayout {
         index: &[u8],
         shard_len: Option<u64>,
     ) -> Result<ShardIndex, String> {
+        let mut out = ShardIndex::default();
+        self.decode_into(index, shard_len, &mut out)?;
+        Ok(out)
+    }
+
+    /// Like [`decode`](Self::decode), into an index that may have been used before. After an error it means nothing.
+    pub(super) fn decode_into(
+        &self,
+        index: &[u8],
+        shard_len: Option<u64>,
+        out: &mut ShardIndex,
+    ) -> Result<(), String> {
         if index.len() != self.len() {
             return Err(format!(
                 "sharding_indexed: an index of {} bytes, expected {}",
@@ -155,7 +167,9 @@ impl IndexLayout {
             (IndexLocation::End, Some(shard_len)) => (0, shard_len.saturating_sub(len)),
             (IndexLocation::End, None) => (0, u64::MAX),
         };
-        let mut entries = Vec::with_capacity(self.n);
+        let entries = &mut out.entries;
+        entries.clear();
+        entries.reserve(self.n);
         for (i, entry) in bytes
             .as_chunks::<8>()
             .0
@@ -179,7 +193,7 @@ impl IndexLayout {
             })?;
             entries.push(Some(offset..end));
         }
-        Ok(ShardIndex { entries })
+        Ok(())
     }
 }
 

@@ -129,6 +129,13 @@ impl Sharding {
         self.index.decode(index, shard_len)
     }
 
+    /// Decodes the index of a whole shard into `index`, whose memory is used again. After an error it means nothing.
+    pub fn read_index(&self, shard: &[u8], index: &mut ShardIndex) -> Result<(), String> {
+        let bytes = self.index.of_shard(shard)?;
+        self.index
+            .decode_into(bytes, Some(shard.len() as u64), index)
+    }
+
     /// Rows (along axis 0) of a band.
     pub fn band_rows(&self) -> usize {
         self.inner_shape.first().copied().unwrap_or(1)

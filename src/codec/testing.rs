@@ -12,7 +12,7 @@ use crate::store::ArrayMeta;
 
 /// How c-blosc is asked to compress.
 #[derive(Debug, Clone)]
-pub(super) struct Form {
+pub(crate) struct Form {
     pub compressor: &'static str,
     pub shuffle: c_int,
     pub level: c_int,
@@ -21,7 +21,7 @@ pub(super) struct Form {
 }
 
 /// A Blosc container, by c-blosc.
-pub(super) fn c_compress(data: &[u8], form: &Form) -> Vec<u8> {
+pub(crate) fn c_compress(data: &[u8], form: &Form) -> Vec<u8> {
     let name = CString::new(form.compressor).unwrap();
     let mut out = vec![0u8; data.len() + HEADER_LEN];
     // SAFETY: both buffers are valid for the lengths given, and the name ends in a zero byte.
@@ -46,7 +46,7 @@ pub(super) fn c_compress(data: &[u8], form: &Form) -> Vec<u8> {
 }
 
 /// c-blosc's own decoding, of exactly `len` bytes. `None` where it refuses.
-pub(super) fn c_decompress(src: &[u8], len: usize) -> Option<Vec<u8>> {
+pub(crate) fn c_decompress(src: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut nbytes = 0usize;
     let mut out = vec![0x55u8; len];
     // SAFETY: the container is checked to be as long as its header says; `out` is valid for `len` bytes.
@@ -62,7 +62,7 @@ pub(super) fn c_decompress(src: &[u8], len: usize) -> Option<Vec<u8>> {
 }
 
 /// Bytes of a xorshift generator.
-pub(super) fn noise(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
         state ^= state << 13;
@@ -74,7 +74,7 @@ pub(super) fn noise(len: usize, seed: u64) -> Vec<u8> {
 }
 
 /// The metadata of an array that is one chunk, with these v3 codecs.
-pub(super) fn one_chunk(
+pub(crate) fn one_chunk(
     data_type: &Value,
     fill: Value,
     shape: &[usize],
@@ -89,7 +89,7 @@ pub(super) fn one_chunk(
 }
 
 /// Encodes with one bytes → bytes codec.
-pub(super) fn encode_bytes(codec: &Value, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn encode_bytes(codec: &Value, bytes: &[u8]) -> Vec<u8> {
     let name = codec["name"].as_str().unwrap();
     match name.strip_prefix("numcodecs.").unwrap_or(name) {
         "blosc" => {
@@ -128,7 +128,7 @@ pub(super) fn encode_bytes(codec: &Value, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Items in row-major order of `shape`, put into row-major order of the transposed shape; that shape too.
-pub(super) fn transposed<T: Clone>(
+pub(crate) fn transposed<T: Clone>(
     shape: &[usize],
     order: &[usize],
     items: &[T],
@@ -147,7 +147,7 @@ pub(super) fn transposed<T: Clone>(
 }
 
 /// The `vlen-utf8` form of strings.
-pub(super) fn encode_vlen<T: AsRef<[u8]>>(strings: &[T]) -> Vec<u8> {
+pub(crate) fn encode_vlen<T: AsRef<[u8]>>(strings: &[T]) -> Vec<u8> {
     let mut out = (strings.len() as u32).to_le_bytes().to_vec();
     for text in strings {
         out.extend((text.as_ref().len() as u32).to_le_bytes());
@@ -157,7 +157,7 @@ pub(super) fn encode_vlen<T: AsRef<[u8]>>(strings: &[T]) -> Vec<u8> {
 }
 
 /// A shard of items in row-major order of `shape`. `piece` encodes the items of an inner chunk; `None` leaves it out.
-pub(super) fn shard<T: Clone>(
+pub(crate) fn shard<T: Clone>(
     shape: &[usize],
     inner: &[usize],
     items: &[T],

@@ -366,4 +366,4 @@ fn short(what: &str) -> String {
 
 #[cfg(test)]
 #[path = "zstd_frame_tests.rs"]
-mod tests;
+pub(super) mod tests;

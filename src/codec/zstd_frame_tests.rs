@@ -4,13 +4,13 @@ use super::*;
 use ::zstd::zstd_safe::{CCtx, CParameter};
 use proptest::prelude::*;
 
-struct Form {
-    content_size: bool,
-    checksum: bool,
-    level: i32,
+pub(in crate::codec) struct Form {
+    pub content_size: bool,
+    pub checksum: bool,
+    pub level: i32,
 }
 
-fn compress(data: &[u8], form: &Form) -> Vec<u8> {
+pub(in crate::codec) fn compress(data: &[u8], form: &Form) -> Vec<u8> {
     let mut context = CCtx::create();
     context
         .set_parameter(CParameter::CompressionLevel(form.level))
@@ -27,7 +27,7 @@ fn compress(data: &[u8], form: &Form) -> Vec<u8> {
 }
 
 /// `head` bytes that compress a little, then `tail` zeros.
-fn planes(head: usize, tail: usize, seed: u64) -> Vec<u8> {
+pub(in crate::codec) fn planes(head: usize, tail: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut data: Vec<u8> = (0..head)
         .map(|_| {
@@ -41,7 +41,7 @@ fn planes(head: usize, tail: usize, seed: u64) -> Vec<u8> {
     data
 }
 
-const PLAIN: Form = Form {
+pub(in crate::codec) const PLAIN: Form = Form {
     content_size: true,
     checksum: false,
     level: 13,

@@ -212,13 +212,18 @@ impl Job for CountRows<'_, '_> {
             };
             if only_reference_and_one && bytes.len() > STRIP_COPIES {
                 // A long row without other codes is summed up once for each set, not once for each strip.
-                low.clear();
-                let clean = bytes.chunks(STRIP_COPIES).all(|bytes| {
-                    let (plane, others) = l.low_plane(bytes);
-                    low.extend_from_slice(&l.store(plane));
-                    !others
-                });
-                if clean {
+                low.resize(bytes.len().div_ceil(STRIP_COPIES) * STRIP, 0);
+                let mut others = false;
+                for (bytes, plane) in bytes.chunks(STRIP_COPIES).zip(low.as_chunks_mut().0) {
+                    if bytes.len() < STRIP_COPIES {
+                        plane.fill(0); // what is past the codes may not be written
+                    }
+                    others |= l.store_low_plane(bytes, plane);
+                    if others {
+                        break;
+                    }
+                }
+                if !others {
                     count_plane0(l, tally, start, low, bytes.len().div_ceil(8));
                     continue;
                 }

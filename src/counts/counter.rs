@@ -10,10 +10,10 @@ use super::lanes::Level;
 use super::masks::{ChunkMasks, DistinctSets};
 use super::planes;
 use super::reference::{bad_code, genotype_class};
-use super::request::{ChunkCounts, ChunkShape, CountRequest};
+use super::request::{ChunkCounts, ChunkShape, CountRequest, GENOTYPE_CLASSES};
 use super::rows::Tally;
 use crate::codec::blosc::BloscHeader;
-use crate::codec::{ChunkData, CodecChain, Scratch};
+use crate::codec::{CodecChain, Scratch};
 use crate::store::{ArrayMeta, ElementType, FillValue};
 
 /// Buffers that a counting thread keeps between chunks.
@@ -161,10 +161,7 @@ impl Counter {
             }
         }
 
-        let ChunkData::Fixed(decoded) = chain.decode(encoded, &mut scratch.codec)? else {
-            return Err("expected genotype codes, found strings".into());
-        };
-        let mut bytes: &[u8] = &decoded;
+        let mut bytes = chain.decode_reusing(encoded, &mut scratch.block, &mut scratch.codec)?;
         let repacked;
         if stored_ploidy != shape.ploidy {
             repacked = without_padding_copies(bytes, width.bytes(), stored_ploidy, shape.ploidy);
@@ -251,6 +248,50 @@ impl Counter {
             rows,
         };
         count_codes(self.level, &mut tally, codes, &mut Buffers::default())
+    }
+
+    /// Adds counts of `rows` rows that were made elsewhere: for each allele set `[rows × K]`, then for each genotype set
+    /// `[rows × 5]`.
+    ///
+    /// # Errors
+    /// A reason: another number of counts than that.
+    pub fn add_counted(
+        &self,
+        counted: &[i32],
+        rows: usize,
+        out: &mut ChunkCounts,
+    ) -> Result<(), String> {
+        self.check_out(out, rows)?;
+        let widths = [
+            (&mut out.alleles, self.request.n_alleles),
+            (&mut out.genotypes, GENOTYPE_CLASSES),
+        ];
+        let mut rest = counted;
+        for (columns, width) in widths {
+            for column in columns {
+                let counts = rows
+                    .checked_mul(width)
+                    .and_then(|n| Some((rest.split_at_checked(n)?, column.get_mut(..n)?)));
+                let Some(((counts, tail), column)) = counts else {
+                    return Err(format!(
+                        "expected counts of {rows} rows of every set, found {} in all",
+                        counted.len()
+                    ));
+                };
+                for (sum, count) in column.iter_mut().zip(counts) {
+                    *sum += count;
+                }
+                rest = tail;
+            }
+        }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(format!(
+                "expected counts of {rows} rows of every set, found {} more",
+                rest.len()
+            ))
+        }
     }
 
     /// The chunk's place in the array, checked against the request, and the copies of a call that are stored (more than the

@@ -29,23 +29,24 @@ pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Strin
     format!("; near: {}", names.join(", "))
 }
 
-/// Levenshtein's distance, one row at a time.
+/// Levenshtein's distance where two letters that changed places are one edit too (optimal string alignment), by rows.
 fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
+    let mut above = row.clone();
+    let mut two_above = row.clone();
     for (i, x) in a.iter().enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (slot, y) in row.iter_mut().skip(1).zip(b) {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = *slot;
-            left = substituted.min(diagonal + 1).min(left + 1);
-            *slot = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
+        std::mem::swap(&mut two_above, &mut above);
+        std::mem::swap(&mut above, &mut row);
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = above[j] + usize::from(x != y);
+            row[j + 1] = substituted.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                row[j + 1] = row[j + 1].min(two_above[j - 1] + 1);
+            }
         }
     }
-    row.last().copied().unwrap_or(0)
+    row[b.len()]
 }
 
 #[cfg(test)]
@@ -61,6 +62,7 @@ mod tests {
             "; near: 'YRI', 'yri2'"
         );
         assert_eq!(near_names("something", known.into_iter()), "");
+        assert_eq!(near_names("CUE", known.into_iter()), "; near: 'CEU'");
         let d = |a: &str, b: &str| {
             edit_distance(
                 &a.chars().collect::<Vec<_>>(),
@@ -72,9 +74,14 @@ mod tests {
                 d("kitten", "sitting"),
                 d("", "abc"),
                 d("abc", ""),
-                d("x", "x")
+                d("x", "x"),
             ),
             (3, 3, 3, 0)
+        );
+        // Neighbours that changed places are one edit, others two.
+        assert_eq!(
+            (d("first", "frist"), d("ab", "ba"), d("abc", "cba")),
+            (1, 1, 2)
         );
     }
 }

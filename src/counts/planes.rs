@@ -10,7 +10,7 @@
 use super::bytes::{Buffers, Codes, Width, count_codes};
 use super::lanes::{Job, Lanes, Level, STRIP};
 use super::reference::bad_code;
-use super::rows::{BadCode, Place, Tally, count_plane0, count_strip};
+use super::rows::{BadCode, Place, Tally, count_plane0, count_planes_0_and_7, count_strip};
 use crate::codec::Scratch;
 use crate::codec::blosc::{self, BloscHeader};
 
@@ -142,6 +142,10 @@ impl Job for CountBlock<'_, '_> {
         }
         let others = plane.iter().skip(1).any(|plane| !plane.is_empty());
         let plane0_counts = tally.n_alleles >= 2;
+        // Classes of genotypes look at pairs of codes, strip by strip.
+        let alleles_only = masks
+            .unshifted()
+            .is_some_and(|masks| masks.genotypes.is_empty());
 
         let rows = first / row_copies..(first + plane_len * 8).div_ceil(row_copies).min(rows);
         for row in rows {
@@ -171,6 +175,11 @@ impl Job for CountBlock<'_, '_> {
             };
             if plane0_counts && (!others || rest_is_zero(l, &plane, skew, len)) {
                 count_plane0(l, tally, at, from(plane[0], skew), len);
+                continue;
+            }
+            if plane0_counts && alleles_only && called_are_low(l, &plane, skew, len) {
+                let (low, negative) = (from(plane[0], skew), from(plane[7], skew));
+                count_planes_0_and_7(l, tally, at, low, negative, len);
                 continue;
             }
             let mut done = 0;
@@ -217,6 +226,20 @@ fn rest_is_zero<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -
         done += n;
     }
     true
+}
+
+/// Whether no code in these bytes is above 1: what has a bit in planes 1 to 6 has one in plane 7 too, and is not called. Looks at
+/// whole strips, so at the start of the next row too, which only costs time.
+#[inline(always)]
+fn called_are_low<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -> bool {
+    (start..start + len).step_by(STRIP).all(|at| {
+        let mut high = l.zero();
+        for plane in &planes[1..7] {
+            high = l.or(high, l.load(from(plane, at), STRIP));
+        }
+        let negative = l.load(from(planes[7], at), STRIP);
+        l.is_zero(l.and_not(high, negative))
+    })
 }
 
 /// Whether a plane has no bit.

@@ -107,6 +107,13 @@ fn add_to_rows(column: &mut [i32], width: usize, class: usize, rows: usize, n: i
     }
 }
 
+/// The bytes of a piece of a row that a slot's mask has bits in: from where to where, counted from the piece's first.
+#[inline(always)]
+fn overlap(at: Place, slot: &Slot, len: usize) -> (usize, usize) {
+    let start = slot.span.start.saturating_sub(at.byte);
+    (start, slot.span.end.saturating_sub(at.byte).min(len))
+}
+
 /// Counts a piece of a row in which every code is 0 or 1: `plane` starts with the piece's `len` bytes of plane 0, which belong
 /// to the bytes from `at.byte` on of the masks. K is at least 2.
 #[inline(always)]
@@ -114,13 +121,8 @@ pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: 
     if len <= STRIP {
         return count_low_strip(l, tally, at, l.load(plane, len));
     }
-    // The slot's bytes of the piece.
-    let overlap = |slot: &Slot| {
-        let start = slot.span.start.saturating_sub(at.byte);
-        (start, slot.span.end.saturating_sub(at.byte).min(len))
-    };
     for slot in &at.masks.alleles {
-        let (mut done, stop) = overlap(slot);
+        let (mut done, stop) = overlap(at, slot, len);
         let mut counters = l.zero();
         if slot.whole {
             while done < stop {
@@ -141,7 +143,7 @@ pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: 
     if tally.masks.ploidy == 2 {
         let firsts = l.splat(FIRSTS);
         for slot in &at.masks.genotypes {
-            let (mut done, stop) = overlap(slot);
+            let (mut done, stop) = overlap(at, slot, len);
             let (mut hets, mut homs) = (l.zero(), l.zero());
             while done < stop {
                 let first = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
@@ -158,6 +160,34 @@ pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: 
                 classes[HOM_ALT] += hom_alt;
             }
         }
+    }
+}
+
+/// Counts the alleles of a piece of a row in which every called code is 0 or 1, as [`count_plane0`] does; `negative` starts
+/// with the same bytes of plane 7.
+#[inline(always)]
+pub(super) fn count_planes_0_and_7<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: Place,
+    plane: &[u8],
+    negative: &[u8],
+    len: usize,
+) {
+    for slot in &at.masks.alleles {
+        let (mut done, stop) = overlap(at, slot, len);
+        let (mut ones, mut missing) = (l.zero(), l.zero());
+        while done < stop {
+            let mask = l.load(at.masks.mask(slot, at.byte + done), STRIP);
+            let negative = l.load(negative.get(done..).unwrap_or(&[]), stop - done);
+            let bits = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
+            let one = l.and(l.and_not(bits, negative), mask);
+            ones = l.add(ones, l.counters(one));
+            missing = l.add(missing, l.counters(l.and(negative, mask)));
+            done += STRIP;
+        }
+        tally.move_alleles(slot, at.row, Some(1), l.sum(ones) as i32);
+        tally.move_alleles(slot, at.row, None, l.sum(missing) as i32);
     }
 }
 

@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(info.record_batch(asked).unwrap().num_rows(), 1);
         assert!(info.record_batch([]).unwrap().num_rows() > 30);
         let types = type_info().unwrap();
-        assert_eq!(types.record_batch(None::<i32>).unwrap().num_rows(), 10);
+        assert_eq!(types.record_batch(None).unwrap().num_rows(), 10);
         let integers = Some(XdbcDataType::XdbcInteger as i32);
         assert_eq!(types.record_batch(integers).unwrap().num_rows(), 1);
     }

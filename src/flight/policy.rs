@@ -121,17 +121,15 @@ mod tests {
     use super::*;
 
     /// A session with everything DataFusion has, so that what is refused is refused by the policy.
-    async fn try_plan(sql: &str) -> Result<LogicalPlan> {
+    async fn plan(sql: &str) -> LogicalPlan {
         let config = SessionConfig::new().with_information_schema(true);
         let ctx = SessionContext::new_with_config(config);
         ctx.sql("CREATE TABLE t AS SELECT 1 AS a, 'x' AS b")
             .await
             .unwrap();
-        ctx.state().create_logical_plan(sql).await
-    }
-
-    async fn plan(sql: &str) -> LogicalPlan {
-        try_plan(sql)
+        let state = ctx.state();
+        state
+            .create_logical_plan(sql)
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
@@ -169,7 +167,6 @@ mod tests {
 
     #[tokio::test]
     async fn writes_never_pass() {
-        let mut planned = 0;
         for sql in [
             "INSERT INTO t VALUES (1, 'y')",
             "EXPLAIN INSERT INTO t VALUES (1, 'y')",
@@ -184,7 +181,7 @@ mod tests {
             "PREPARE p AS INSERT INTO t VALUES (1, 'y')",
             "EXECUTE p",
             "DEALLOCATE p",
-            "BEGIN",
+            "START TRANSACTION",
             "COMMIT",
             "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
             "EXPLAIN CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
@@ -192,16 +189,11 @@ mod tests {
             "CREATE FUNCTION f(INT) RETURNS INT RETURN $1 + 1",
             "CREATE DATABASE d",
         ] {
-            // What DataFusion cannot even plan needs no policy.
-            let Ok(plan) = try_plan(sql).await else {
-                continue;
-            };
-            planned += 1;
+            let plan = plan(sql).await;
             for allow_ddl in [false, true] {
                 assert!(check(&plan, allow_ddl).is_err(), "{sql}");
             }
         }
-        assert!(planned >= 15, "only {planned} of them could be planned");
     }
 
     #[tokio::test]

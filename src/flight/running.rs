@@ -29,10 +29,13 @@ use super::{error, wire};
 /// Messages that are ready before the client takes them.
 const AHEAD: usize = 2;
 
+/// Whose query it is, and how it is told to end.
+type Owned = (Arc<str>, watch::Sender<bool>);
+
 /// The queries that run, by the handle of their ticket.
 #[derive(Default)]
 pub struct Running {
-    queries: Mutex<HashMap<Handle, (Arc<str>, watch::Sender<bool>)>>,
+    queries: Mutex<HashMap<Handle, Owned>>,
 }
 
 impl Running {

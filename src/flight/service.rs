@@ -451,7 +451,7 @@ impl FlightSqlService for Service {
         command: CommandGetCatalogs,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
-        let schema = command.clone().into_builder().schema();
+        let schema = command.into_builder().schema();
         fetch_with(command.as_any(), &schema, request.into_inner())
     }
 

@@ -312,7 +312,6 @@ mod tests {
             ("datafusion.execution.batch_size", "0"),
             ("datafusion.execution.batch_size", "1000000"),
             ("datafusion.execution.target_partitions", "5"),
-            ("datafusion.execution.target_partitions", "0"),
             ("datafusion.sql_parser.recursion_limit", "1000000"),
             ("vcz.batch_bytes", "1GB"),
             ("vcz.batch_bytes", "1"),

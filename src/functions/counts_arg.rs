@@ -152,12 +152,17 @@ impl<'a> CountsView<'a> {
     }
 
     /// Whether row `row` is NULL (it then has no counts and is skipped by every aggregate).
-    #[inline]
+    #[inline(always)]
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
-    #[inline]
+    /// Whether any row is NULL.
+    pub fn has_nulls(&self) -> bool {
+        self.nulls.is_some()
+    }
+
+    #[inline(always)] // called for every row and statistic
     fn range(&self, row: usize) -> std::ops::Range<usize> {
         match self.layout {
             Layout::Fixed(width) => row * width..(row + 1) * width,
@@ -172,7 +177,7 @@ impl<'a> CountsView<'a> {
     }
 
     /// The counts of allele 0, 1, … at row `row`; none is negative.
-    #[inline]
+    #[inline(always)]
     pub fn row(&self, row: usize) -> &[i32] {
         &self.values[self.range(row)]
     }

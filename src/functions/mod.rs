@@ -21,7 +21,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub use aggregate::sugar_arity;
+pub use aggregate::{Stages, is_state, stages, sugar_arity};
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 
 /// Every scalar function.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
     Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    PrimitiveBuilder, StringBuilder, StringViewBuilder,
+    PrimitiveBuilder, StringBuilder, StringViewArray, StringViewBuilder,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -124,6 +124,13 @@ pub fn to_arrow(
     match (spec.kind, dense) {
         (ColumnKind::Contig, Dense::Fixed(buffer)) => {
             contig_names(&integers(&spec.array.element, buffer, elements)?, names)
+        }
+        // Without copying, where they are of that type already.
+        (ColumnKind::Position, Dense::Fixed(buffer))
+            if spec.array.element == ElementType::Int32 =>
+        {
+            let values = ScalarBuffer::new(buffer.clone(), elements.start, elements.len());
+            Ok(Arc::new(Int32Array::new(values, None)))
         }
         (ColumnKind::Position, Dense::Fixed(buffer)) => positions(
             &integers(&spec.array.element, buffer, elements)?,
@@ -265,10 +272,13 @@ pub fn integers(
     })
 }
 
+/// The names of contigs. They come in long runs, so a name is looked up once for each.
 fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
-    let mut builder = StringViewBuilder::with_capacity(codes.len());
-    for &code in codes {
-        let name = usize::try_from(code)
+    // Contigs come in runs: one look at the name for each, whose view is then repeated.
+    let runs = || codes.chunk_by(|a, b| a == b);
+    let mut builder = StringViewBuilder::new();
+    for code in runs().flat_map(|run| run.first()) {
+        let name = usize::try_from(*code)
             .ok()
             .and_then(|at| names.contigs.get(at))
             .ok_or_else(|| {
@@ -279,7 +289,14 @@ fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
             })?;
         builder.append_value(name);
     }
-    Ok(Arc::new(builder.finish()))
+    let distinct = builder.finish();
+    let mut views = Vec::with_capacity(codes.len());
+    for (run, view) in runs().zip(distinct.views()) {
+        views.resize(views.len() + run.len(), *view);
+    }
+    let buffers = distinct.data_buffers().to_vec();
+    let array = StringViewArray::try_new(views.into(), buffers, None);
+    Ok(Arc::new(array.map_err(|error| error.to_string())?))
 }
 
 fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {

@@ -9,7 +9,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use tokio::sync::OnceCell;
 
 use super::arrow_column::{Names, integers};
-use super::dense::{Dense, assemble, chunk_index, trailing_chunks};
+use super::dense::{Dense, PartData, assemble, chunk_index, trailing_chunks};
 use super::options::RegionIndexMode;
 use super::schema::{ColumnKind, ColumnSpec, columns};
 use super::sites::visit_sites;
@@ -321,10 +321,8 @@ async fn read_whole(
     for chunk in 0..array.grid_shape()[0] {
         let mut parts = Vec::with_capacity(trailing.len());
         for at in &trailing {
-            parts.push((
-                at.clone(),
-                store.chunk(&array, &chunk_index(chunk, at)).await?,
-            ));
+            let encoded = store.chunk(&array, &chunk_index(chunk, at)).await?;
+            parts.push((at.clone(), PartData::of(encoded)));
         }
         let dense =
             assemble(&array, &chain, chunk, &parts, &mut scratch).map_err(|(index, reason)| {

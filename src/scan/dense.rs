@@ -28,6 +28,35 @@ impl Dense {
 /// One encoded chunk of a variant chunk: its index along the axes after variants, and its bytes (`None` when absent).
 pub type EncodedPart = (Vec<u64>, Option<Bytes>);
 
+/// A chunk of a variant chunk: its index along the axes after variants, and what is known of its elements.
+pub type Part = (Vec<u64>, PartData);
+
+/// A chunk's elements, decoded or not.
+pub enum PartData {
+    /// It is absent: all elements are the fill value.
+    Absent,
+    /// As it is stored.
+    Encoded(Bytes),
+    /// All its elements, native-endian, padding included.
+    Decoded(Buffer),
+}
+
+impl PartData {
+    /// What a store gave for a chunk.
+    pub fn of(encoded: Option<Bytes>) -> Self {
+        encoded.map_or(Self::Absent, Self::Encoded)
+    }
+
+    /// The elements.
+    pub fn decode(&self, chain: &CodecChain, scratch: &mut Scratch) -> Result<ChunkData, String> {
+        match self {
+            Self::Absent => chain.fill_chunk(),
+            Self::Encoded(bytes) => chain.decode(bytes, scratch),
+            Self::Decoded(buffer) => Ok(ChunkData::Fixed(buffer.clone())),
+        }
+    }
+}
+
 /// The chunk indices along the axes after variants, in row-major order.
 pub fn trailing_chunks(array: &ArrayMeta) -> Vec<Vec<u64>> {
     let grid = array.grid_shape();
@@ -46,32 +75,21 @@ pub fn chunk_index(variant_chunk: u64, trailing: &[u64]) -> Vec<u64> {
     [&[variant_chunk], trailing].concat()
 }
 
-/// Decodes one chunk; an absent one is filled.
-pub fn decode(
-    chain: &CodecChain,
-    encoded: Option<&Bytes>,
-    scratch: &mut Scratch,
-) -> Result<ChunkData, String> {
-    match encoded {
-        Some(bytes) => chain.decode(bytes, scratch),
-        None => chain.fill_chunk(),
-    }
-}
-
 /// Decodes the parts of one variant chunk and puts them together. On failure, the index of the part at fault and the reason.
 pub fn assemble(
     array: &ArrayMeta,
     chain: &CodecChain,
     variant_chunk: u64,
-    parts: &[EncodedPart],
+    parts: &[Part],
     scratch: &mut Scratch,
 ) -> Result<Dense, (Vec<u64>, String)> {
     let at_fault =
         |trailing: &[u64], reason: String| (chunk_index(variant_chunk, trailing), reason);
-    if let [(trailing, encoded)] = parts
+    if let [(trailing, data)] = parts
         && array.chunks[1..] == array.shape[1..]
     {
-        return match decode(chain, encoded.as_ref(), scratch)
+        return match data
+            .decode(chain, scratch)
             .map_err(|reason| at_fault(trailing, reason))?
         {
             ChunkData::Fixed(buffer) => Ok(Dense::Fixed(buffer)),
@@ -94,8 +112,9 @@ pub fn assemble(
         .try_fold(1usize, |product, &n| product.checked_mul(n))
         .ok_or_else(too_large)?;
     let mut decoded = Vec::with_capacity(parts.len());
-    for (trailing, encoded) in parts {
-        let data = decode(chain, encoded.as_ref(), scratch)
+    for (trailing, data) in parts {
+        let data = data
+            .decode(chain, scratch)
             .map_err(|reason| at_fault(trailing, reason))?;
         decoded.push(data);
     }

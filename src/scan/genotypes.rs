@@ -9,18 +9,27 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, exec_err};
 
+use super::backend::Device;
 use super::call::{
     GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
 };
 use super::context::GenotypeContext;
 use super::dataset::Dataset;
-use super::dense::{chunk_index, decode};
+use super::dense::{PartData, chunk_index};
 use super::fetch::ChunkFetcher;
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
-use super::reader::chunks_of;
+use super::reader::{Ahead, chunks_of};
+#[cfg(feature = "gpu")]
+use super::{
+    backend::{not_on_gpu, planner},
+    gpu::{GpuFetcher, Request, Wish},
+};
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
+#[cfg(feature = "gpu")]
+use crate::gpu::{Counts, Elements, Engine, Wanted, Work};
+use crate::store::ArrayMeta;
 
 /// Computes a query's calls on the genotypes of one column.
 pub struct GenotypeReader {
@@ -31,9 +40,9 @@ pub struct GenotypeReader {
     counter: Counter,
     /// For each call: where its sets start in the counter's request.
     first_set: Vec<usize>,
-    /// Sample chunks whose genotypes are kept for `select_samples`.
-    selected_chunks: Vec<usize>,
-    fetcher: ChunkFetcher,
+    /// Samples whose genotypes are kept for `select_samples`, by sample chunk, ascending, counted from the chunk's first.
+    selected: Vec<Vec<u32>>,
+    source: Source,
     current: Option<Current>,
     counts: ChunkCounts,
     scratch: CountScratch,
@@ -44,9 +53,58 @@ pub struct GenotypeReader {
 
 struct Current {
     chunk: u64,
-    /// Decoded genotypes by sample chunk, for `select_samples`.
-    selected: Vec<Option<Buffer>>,
+    /// Genotypes by sample chunk, for `select_samples`.
+    selected: Vec<Option<Kept>>,
     _memory: Taken,
+}
+
+/// Genotypes of one chunk.
+enum Kept {
+    /// Of all its samples, as stored.
+    All(Buffer),
+    /// Of the selected ones.
+    #[cfg(feature = "gpu")]
+    Selected(Buffer),
+}
+
+/// What gives the chunks.
+enum Source {
+    Host(ChunkFetcher),
+    #[cfg(feature = "gpu")]
+    Gpu(GpuFetcher),
+}
+
+/// One chunk of a variant chunk: its index along the axes after variants, and what is known of it.
+struct Fetched {
+    trailing: Vec<u64>,
+    counts: PartData,
+    genotypes: PartData,
+}
+
+impl Source {
+    async fn fetch(&mut self, chunk: u64) -> Result<Vec<Fetched>> {
+        match self {
+            Self::Host(fetcher) => {
+                let parts = fetcher.fetch(chunk).await?;
+                let fetched = |(trailing, encoded): (_, Option<_>)| Fetched {
+                    trailing,
+                    counts: PartData::of(encoded.clone()),
+                    genotypes: PartData::of(encoded),
+                };
+                Ok(parts.into_iter().map(fetched).collect())
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(fetcher) => {
+                let parts = fetcher.fetch(chunk).await?;
+                let fetched = |part: super::gpu::Arrived| Fetched {
+                    trailing: part.trailing,
+                    counts: part.counts.into(),
+                    genotypes: part.elements.into(),
+                };
+                Ok(parts.into_iter().map(fetched).collect())
+            }
+        }
+    }
 }
 
 impl GenotypeReader {
@@ -61,9 +119,10 @@ impl GenotypeReader {
         column: usize,
         calls: Vec<GenotypeCall>,
         ranges: &[Range<u64>],
-        prefetch: usize,
+        ahead: Ahead,
         memory: &ScanMemory,
         metrics: &ScanMetrics,
+        device: &Device,
     ) -> Result<Self> {
         let array = &dataset.columns()[column].array;
         let refuse = |reason: String| dataset.array_error(array, reason);
@@ -99,27 +158,19 @@ impl GenotypeReader {
         }
         let chunk_samples = array.chunks[1] as usize;
         let counter = Counter::try_new(request, chunk_samples).map_err(refuse)?;
-        let mut selected_chunks: Vec<usize> = selected
-            .iter()
-            .flat_map(|samples| samples.iter())
-            .map(|sample| sample as usize / chunk_samples)
-            .collect();
-        selected_chunks.sort_unstable();
-        selected_chunks.dedup();
-        let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
-        wanted.extend(&selected_chunks);
-        wanted.sort_unstable();
-        wanted.dedup();
-        let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
-        let upcoming = chunks_of(ranges, array.chunks[0]);
-        let fetcher = ChunkFetcher::new(
-            Arc::clone(dataset),
-            Arc::clone(array),
-            parts,
-            upcoming,
-            prefetch,
-            metrics.clone(),
-        );
+        let mut by_chunk = vec![vec![]; array.grid_shape()[1] as usize];
+        let all: SampleSet =
+            SampleSet::new(selected.iter().flat_map(|samples| samples.iter()).collect());
+        for sample in all.iter() {
+            let (chunk, within) = (
+                sample as usize / chunk_samples,
+                sample as usize % chunk_samples,
+            );
+            by_chunk[chunk].push(within as u32);
+        }
+        let source = source(
+            dataset, column, &counter, &by_chunk, ranges, ahead, memory, metrics, device,
+        )?;
         Ok(Self {
             dataset: Arc::clone(dataset),
             context: Arc::clone(context),
@@ -127,8 +178,8 @@ impl GenotypeReader {
             calls,
             counter,
             first_set,
-            selected_chunks,
-            fetcher,
+            selected: by_chunk,
+            source,
             current: None,
             counts: ChunkCounts::default(),
             scratch: CountScratch::default(),
@@ -174,7 +225,7 @@ impl GenotypeReader {
         let dataset = Arc::clone(&self.dataset);
         let array = &dataset.columns()[self.column].array;
         let chain = dataset.chain(self.column)?;
-        let parts = self.fetcher.fetch(chunk).await?;
+        let parts = self.source.fetch(chunk).await?;
         let rows = array.chunk_extent(&chunk_index(chunk, &[0, 0]))[0] as usize;
         let width = array.element.size().unwrap_or(1);
         let chunk_bytes = array
@@ -184,45 +235,62 @@ impl GenotypeReader {
         let sets = self.counter.request().alleles.len() * self.counter.request().n_alleles
             + self.counter.request().genotypes.len() * super::call::GENOTYPE_CLASSES.len();
         let counts_bytes = rows.saturating_mul(sets).saturating_mul(size_of::<i32>());
-        let kept = chunk_bytes.saturating_mul(self.selected_chunks.len().max(1));
+        let kept_chunks = self.selected.iter().filter(|samples| !samples.is_empty());
+        let kept = chunk_bytes.saturating_mul(kept_chunks.count().max(1));
         let memory = self.memory.take(kept.saturating_add(counts_bytes))?;
         let _timer = self.metrics.count_time.timer();
         self.counts
             .reset(self.counter.request(), rows)
             .map_err(|reason| dataset.chunk_error(array, &chunk_index(chunk, &[0, 0]), reason))?;
-        let mut selected = vec![None; array.grid_shape()[1] as usize];
-        for (trailing, encoded) in &parts {
+        let mut selected: Vec<Option<Kept>> = vec![];
+        selected.resize_with(array.grid_shape()[1] as usize, || None);
+        for part in parts {
+            let trailing = part.trailing;
             let sample_chunk = trailing[0] as usize;
             let failed =
-                |reason: String| dataset.chunk_error(array, &chunk_index(chunk, trailing), reason);
-            if self
-                .counter
-                .wanted_sample_chunks()
-                .binary_search(&sample_chunk)
-                .is_ok()
-            {
-                self.counter
-                    .add_chunk(
+                |reason: String| dataset.chunk_error(array, &chunk_index(chunk, &trailing), reason);
+            let wanted = self.counter.wanted_sample_chunks();
+            if wanted.binary_search(&sample_chunk).is_ok() {
+                let encoded = match &part.counts {
+                    PartData::Encoded(bytes) => Some(&bytes[..]),
+                    PartData::Absent | PartData::Decoded(_) => None,
+                };
+                match &part.counts {
+                    PartData::Decoded(counts) => {
+                        self.counter
+                            .add_counted(counts.typed_data(), rows, &mut self.counts)
+                    }
+                    PartData::Encoded(_) | PartData::Absent => self.counter.add_chunk(
                         chain,
                         array,
-                        encoded.as_deref(),
+                        encoded,
                         sample_chunk,
                         rows,
                         &mut self.counts,
                         &mut self.scratch,
-                    )
-                    .map_err(failed)?;
+                    ),
+                }
+                .map_err(failed)?;
             }
-            if self.selected_chunks.binary_search(&sample_chunk).is_ok() {
-                let data =
-                    decode(chain, encoded.as_ref(), &mut self.decode_scratch).map_err(failed)?;
-                let ChunkData::Fixed(buffer) = data else {
-                    return exec_err!(
-                        "array '{}': genotypes must be integers, found strings",
-                        array.name
-                    );
+            let is_kept = |samples: &Vec<u32>| !samples.is_empty();
+            if self.selected.get(sample_chunk).is_some_and(is_kept) {
+                let kept = match part.genotypes {
+                    #[cfg(feature = "gpu")]
+                    PartData::Decoded(buffer) => Kept::Selected(buffer),
+                    data => {
+                        let data = data
+                            .decode(chain, &mut self.decode_scratch)
+                            .map_err(failed)?;
+                        let ChunkData::Fixed(buffer) = data else {
+                            return exec_err!(
+                                "array '{}': genotypes must be integers, found strings",
+                                array.name
+                            );
+                        };
+                        Kept::All(buffer)
+                    }
                 };
-                selected[sample_chunk] = Some(buffer);
+                selected[sample_chunk] = Some(kept);
             }
             self.metrics.bytes_decoded.add(chunk_bytes);
         }
@@ -257,6 +325,50 @@ impl GenotypeReader {
         }
     }
 
+    /// Where the copies of a run of samples are, in pieces that are next to each other.
+    fn sources<'a>(
+        &'a self,
+        run: &Run,
+        kept: &'a Kept,
+        array: &ArrayMeta,
+        width: usize,
+        element: usize,
+    ) -> Result<Vec<RowBytes<'a>>> {
+        match kept {
+            Kept::All(bytes) => {
+                let sample = array.chunks[2] as usize * element;
+                let stride = array.chunks[1] as usize * sample;
+                let piece = |at: usize, len: usize| RowBytes {
+                    bytes,
+                    at: at * sample,
+                    len,
+                    stride,
+                };
+                Ok(if sample == width {
+                    vec![piece(run.first, run.len * width)]
+                } else {
+                    // Calls are padded.
+                    let samples = run.first..run.first + run.len;
+                    samples.map(|at| piece(at, width)).collect()
+                })
+            }
+            #[cfg(feature = "gpu")]
+            Kept::Selected(bytes) => {
+                let list = &self.selected[run.chunk];
+                match list.binary_search(&(run.first as u32)) {
+                    // The list holds every sample of every call, so those of a run follow each other.
+                    Ok(at) => Ok(vec![RowBytes {
+                        bytes,
+                        at: at * width,
+                        len: run.len * width,
+                        stride: list.len() * width,
+                    }]),
+                    Err(_) => exec_err!("select_samples: sample {} was not read", run.first),
+                }
+            }
+        }
+    }
+
     /// Gathers the copies of `samples` from the decoded sample chunks.
     fn selected(&self, samples: &SampleSet, rows: Range<usize>) -> Result<ArrayRef> {
         let spec = &self.dataset.columns()[self.column];
@@ -266,8 +378,8 @@ impl GenotypeReader {
         let DataType::FixedSizeList(code, ploidy) = call.data_type() else {
             return exec_err!("expected genotypes, found {}", spec.data_type);
         };
-        let chunk_samples = spec.array.chunks[1] as usize;
-        let width = *ploidy as usize * spec.array.element.size().unwrap_or(1);
+        let element = spec.array.element.size().unwrap_or(1);
+        let width = *ploidy as usize * element;
         let total = rows
             .len()
             .checked_mul(samples.len())
@@ -282,25 +394,45 @@ impl GenotypeReader {
         let Some(current) = &self.current else {
             return exec_err!("select_samples: no chunk is loaded");
         };
-        let mut out = MutableBuffer::with_capacity(total);
-        for row in rows.clone() {
-            for sample in samples.iter() {
-                let (chunk, within) = (
-                    sample as usize / chunk_samples,
-                    sample as usize % chunk_samples,
-                );
-                let Some(Some(decoded)) = current.selected.get(chunk) else {
-                    return exec_err!("select_samples: sample chunk {chunk} was not read");
-                };
-                let at = (row * chunk_samples + within) * width;
-                out.extend_from_slice(&decoded.as_slice()[at..at + width]);
-            }
+        let runs = runs(samples, spec.array.chunks[1] as usize);
+        let mut sources = Vec::with_capacity(runs.len());
+        for run in &runs {
+            let Some(Some(kept)) = current.selected.get(run.chunk) else {
+                return exec_err!("select_samples: sample chunk {} was not read", run.chunk);
+            };
+            sources.extend(self.sources(run, kept, &spec.array, width, element)?);
         }
-        let copies = total / spec.array.element.size().unwrap_or(1);
+        let sources = merged(sources);
+        let out = match sources.as_slice() {
+            // Whole rows as they are.
+            [one] if one.stride == one.len => one
+                .bytes
+                .slice_with_length(one.at + rows.start * one.stride, rows.len() * one.stride),
+            _ => {
+                let mut out = MutableBuffer::with_capacity(total);
+                for row in rows.clone() {
+                    for source in &sources {
+                        let at = source.at + row * source.stride;
+                        let Some(copies) = source.bytes.get(at..at + source.len) else {
+                            return exec_err!("select_samples: row {row} was not read");
+                        };
+                        out.extend_from_slice(copies);
+                    }
+                }
+                out.into()
+            }
+        };
+        if out.len() != total {
+            return exec_err!(
+                "select_samples: expected {total} bytes, found {}",
+                out.len()
+            );
+        }
+        let copies = total / element;
         let codes = arrow::array::make_array(
             arrow::array::ArrayData::builder(code.data_type().clone())
                 .len(copies)
-                .add_buffer(out.into())
+                .add_buffer(out)
                 .build()?,
         );
         let n_calls = rows.len() * samples.len();
@@ -321,4 +453,170 @@ impl GenotypeReader {
             rows.len(),
         )?))
     }
+}
+
+/// Consecutive samples of one sample chunk.
+struct Run {
+    chunk: usize,
+    /// The first, counted from the chunk's first.
+    first: usize,
+    len: usize,
+}
+
+/// The samples as runs, in their order.
+fn runs(samples: &SampleSet, chunk_samples: usize) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for sample in samples.iter() {
+        let (chunk, within) = (
+            sample as usize / chunk_samples,
+            sample as usize % chunk_samples,
+        );
+        match runs.last_mut() {
+            Some(run) if run.chunk == chunk && run.first + run.len == within => run.len += 1,
+            _ => runs.push(Run {
+                chunk,
+                first: within,
+                len: 1,
+            }),
+        }
+    }
+    runs
+}
+
+/// Bytes that are next to each other in every row: where they are in row 0, how many, and from one row to the next.
+struct RowBytes<'a> {
+    bytes: &'a Buffer,
+    at: usize,
+    len: usize,
+    stride: usize,
+}
+
+/// Pieces of the same bytes that follow each other, as one.
+fn merged(sources: Vec<RowBytes<'_>>) -> Vec<RowBytes<'_>> {
+    let mut merged: Vec<RowBytes<'_>> = Vec::with_capacity(sources.len());
+    for source in sources {
+        match merged.last_mut() {
+            Some(last)
+                if std::ptr::eq(last.bytes, source.bytes) && last.at + last.len == source.at =>
+            {
+                last.len += source.len;
+            }
+            _ => merged.push(source),
+        }
+    }
+    merged
+}
+
+/// What gives the chunks that the counter wants or of which genotypes are selected.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a different part of the scan; a struct would only rename them"
+)]
+fn source(
+    dataset: &Arc<Dataset>,
+    column: usize,
+    counter: &Counter,
+    selected: &[Vec<u32>],
+    ranges: &[Range<u64>],
+    ahead: Ahead,
+    memory: &ScanMemory,
+    metrics: &ScanMetrics,
+    device: &Device,
+) -> Result<Source> {
+    let array = &dataset.columns()[column].array;
+    let upcoming = chunks_of(ranges, array.chunks[0]);
+    #[cfg(feature = "gpu")]
+    if let Some((request, engine)) = gpu_request(dataset, column, counter, selected, device)? {
+        let metrics = metrics.clone();
+        let fetcher = GpuFetcher::new(request, engine, upcoming, ahead.few, memory, metrics);
+        return Ok(Source::Gpu(fetcher));
+    }
+    #[cfg(not(feature = "gpu"))]
+    let _ = (memory, device);
+    let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
+    let is_kept = |(_, samples): &(usize, &Vec<u32>)| !samples.is_empty();
+    wanted.extend(
+        selected
+            .iter()
+            .enumerate()
+            .filter(is_kept)
+            .map(|(at, _)| at),
+    );
+    wanted.sort_unstable();
+    wanted.dedup();
+    let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
+    Ok(Source::Host(ChunkFetcher::new(
+        Arc::clone(dataset),
+        Arc::clone(array),
+        parts,
+        upcoming,
+        ahead.prefetch,
+        metrics.clone(),
+    )))
+}
+
+/// What a device has to do; `None` if there is none, or it cannot.
+#[cfg(feature = "gpu")]
+fn gpu_request(
+    dataset: &Arc<Dataset>,
+    column: usize,
+    counter: &Counter,
+    selected: &[Vec<u32>],
+    device: &Device,
+) -> Result<Option<(Request, Arc<Engine>)>> {
+    let spec = &dataset.columns()[column];
+    let array = &spec.array;
+    let Some((engine, forced)) = &device.engine else {
+        return Ok(None);
+    };
+    let works = || {
+        let planner = planner(
+            spec,
+            dataset.chain(column).map_err(|e| e.to_string())?,
+            true,
+        )?;
+        let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
+        let counts = Counts::try_new(counter.request().clone(), samples, copies)?;
+        let elements = Elements {
+            samples: selected.iter().cloned().map(Arc::new).collect(),
+            inner: array.shape[2] as u32,
+            width: planner.width(),
+        };
+        let work = |wanted| {
+            Arc::new(Work {
+                planner: planner.clone(),
+                wanted,
+            })
+        };
+        Ok((
+            work(Wanted::Counts(counts)),
+            work(Wanted::Elements(elements)),
+        ))
+    };
+    let (counts, elements) = match works() {
+        Ok(works) => works,
+        Err(reason) if *forced => return Err(not_on_gpu(dataset.array_error(array, reason))),
+        Err(reason) => {
+            log::debug!("array '{}' is counted on the host: {reason}", array.name);
+            return Ok(None);
+        }
+    };
+    let wanted = counter.wanted_sample_chunks();
+    let wishes = selected.iter().enumerate().filter_map(|(chunk, samples)| {
+        let wish = Wish {
+            trailing: vec![chunk as u64, 0],
+            count: wanted.binary_search(&chunk).is_ok(),
+            elements: !samples.is_empty(),
+        };
+        (wish.count || wish.elements).then_some(wish)
+    });
+    let request = Request {
+        dataset: Arc::clone(dataset),
+        array: Arc::clone(array),
+        wishes: wishes.collect(),
+        counts: Some(counts),
+        elements: Some(elements),
+        padded: false,
+    };
+    Ok(Some((request, Arc::clone(engine))))
 }

@@ -16,13 +16,21 @@ pub struct ScanMetrics {
     pub bytes_decoded: Count,
     /// Chunks that were there and were read.
     pub chunks_read: Count,
+    /// Of these, chunks that a GPU decoded.
+    pub chunks_on_gpu: Count,
     /// Largest number of bytes reserved from the memory pool at one time.
     pub memory_reserved: Gauge,
     /// Waiting for bytes.
     pub fetch_time: Time,
-    /// Decoding into elements.
+    /// Copying to and from a GPU.
+    pub copy_time: Time,
+    /// Decompressing on a GPU.
+    pub gpu_decode_time: Time,
+    /// Counting or gathering on a GPU.
+    pub gpu_count_time: Time,
+    /// Decoding into elements on the host.
     pub decode_time: Time,
-    /// Decoding and counting genotypes, which is one step on bit-planes.
+    /// Decoding and counting genotypes on the host, which is one step on bit-planes; after a GPU, adding up its counts.
     pub count_time: Time,
 }
 
@@ -47,11 +55,17 @@ impl ScanMetrics {
             chunks_read: MetricBuilder::new(set)
                 .with_type(MetricType::Summary)
                 .counter("chunks_read", partition),
+            chunks_on_gpu: MetricBuilder::new(set)
+                .with_type(MetricType::Summary)
+                .counter("chunks_on_gpu", partition),
             memory_reserved: MetricBuilder::new(set)
                 .with_type(MetricType::Summary)
                 .with_category(MetricCategory::Bytes)
                 .gauge("memory_reserved", partition),
             fetch_time: time("fetch_time"),
+            copy_time: time("copy_time"),
+            gpu_decode_time: time("gpu_decode_time"),
+            gpu_count_time: time("gpu_count_time"),
             decode_time: time("decode_time"),
             count_time: time("count_time"),
         }

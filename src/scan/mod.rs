@@ -14,6 +14,7 @@
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute.
 
 mod arrow_column;
+mod backend;
 mod call;
 mod context;
 pub mod copies;
@@ -24,6 +25,8 @@ mod error;
 mod fetch;
 mod genotype_udf;
 mod genotypes;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod memory;
 mod metrics;
 mod open;
@@ -41,6 +44,7 @@ mod stream;
 mod table;
 mod zones;
 
+pub use backend::warm_up;
 pub use context::{GENOTYPES_KEY, GenotypeContext, PopulationArg};
 pub use dataset::Dataset;
 pub use genotype_udf::{

@@ -7,7 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion::common::{Result, config_err};
+use datafusion::common::{DataFusionError, Result, config_err};
+
+use super::backend::parse_devices;
 
 /// Which engine decodes and counts genotype chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +53,8 @@ pub struct VczSettings {
     pub backend: Backend,
     /// A batch holds at most this many bytes (or one row, where a single row is wider).
     pub batch_bytes: usize,
-    /// How many chunks of each array are fetched ahead of the one being decoded; 0 turns it off.
+    /// How many reads of each array are in flight ahead of the chunk being decoded; 0 turns it off. A read is a chunk, or
+    /// several small ones of a local store.
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,
@@ -82,7 +85,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ),
     (
         "prefetch",
-        "how many chunks of each array are fetched ahead; 0 turns it off",
+        "how many reads of each array (a chunk, or several small local ones) are in flight ahead; 0 turns it off",
     ),
     (
         "gpu_devices",
@@ -169,16 +172,8 @@ impl ExtensionOptions for VczSettings {
                 }
             },
             "gpu_devices" => {
-                let list = value.trim().to_ascii_lowercase();
-                let numbers = list
-                    .split(',')
-                    .all(|part| part.trim().parse::<u32>().is_ok());
-                if list != "all" && !numbers {
-                    return config_err!(
-                        "vcz.gpu_devices must be 'all' or device numbers such as '0,1', found '{value}'"
-                    );
-                }
-                self.gpu_devices = list;
+                parse_devices(value).map_err(DataFusionError::Configuration)?;
+                self.gpu_devices = value.trim().to_ascii_lowercase();
             }
             "gpu_memory_limit" => self.gpu_memory_limit = parse_bytes(key, value)?,
             _ => {

@@ -7,13 +7,21 @@ use arrow::array::ArrayRef;
 use datafusion::common::Result;
 
 use super::arrow_column::{integers, to_arrow};
+use super::backend::Device;
 use super::dataset::Dataset;
-use super::dense::{Dense, assemble, trailing_chunks};
+use super::dense::{Dense, Part, PartData, assemble, trailing_chunks};
 use super::fetch::{ChunkFetcher, Upcoming};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use super::schema::ColumnKind;
+#[cfg(feature = "gpu")]
+use super::{
+    backend::{not_on_gpu, planner},
+    gpu::{GpuFetcher, Piece, Request, Wish},
+};
 use crate::codec::Scratch;
+#[cfg(feature = "gpu")]
+use crate::gpu::{Elements, Engine, Wanted, Work};
 
 /// The variant chunks of an array that some row ranges (ascending) touch, one after the other: there may be more than
 /// memory could hold a list of.
@@ -34,11 +42,27 @@ pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> Upcoming {
     chunks.peekable()
 }
 
+/// How far to read ahead, in variant chunks.
+#[derive(Debug, Clone, Copy)]
+pub struct Ahead {
+    /// On the host.
+    pub prefetch: usize,
+    /// How many a device should begin with, where few may be needed.
+    pub few: Option<usize>,
+}
+
+/// What gives a column's chunks.
+enum Source {
+    Host(ChunkFetcher),
+    #[cfg(feature = "gpu")]
+    Gpu(GpuFetcher),
+}
+
 /// Reads the rows of one column.
 pub struct ColumnReader {
     dataset: Arc<Dataset>,
     column: usize,
-    fetcher: ChunkFetcher,
+    source: Source,
     current: Option<Current>,
     memory: ScanMemory,
     metrics: ScanMetrics,
@@ -52,35 +76,55 @@ struct Current {
 }
 
 impl ColumnReader {
-    /// A reader of column `column` for the row ranges `ranges`.
-    pub fn new(
+    /// A reader of column `column` for the row ranges `ranges`. Arrays over samples are the device's, where there is one.
+    pub fn try_new(
         dataset: &Arc<Dataset>,
         column: usize,
         ranges: &[Range<u64>],
-        prefetch: usize,
+        ahead: Ahead,
         memory: &ScanMemory,
         metrics: &ScanMetrics,
-    ) -> Self {
+        device: &Device,
+    ) -> Result<Self> {
         let array = &dataset.columns()[column].array;
         let upcoming = chunks_of(ranges, array.chunks[0]);
-        let parts = trailing_chunks(array);
-        let fetcher = ChunkFetcher::new(
-            Arc::clone(dataset),
-            Arc::clone(array),
-            parts,
-            upcoming,
-            prefetch,
-            metrics.clone(),
-        );
-        Self {
+        #[cfg(feature = "gpu")]
+        let (source, upcoming) = match gpu_request(dataset, column, device)? {
+            Some((request, engine)) => {
+                let fetcher = GpuFetcher::new(
+                    request,
+                    engine,
+                    upcoming,
+                    ahead.few,
+                    memory,
+                    metrics.clone(),
+                );
+                (Some(Source::Gpu(fetcher)), None)
+            }
+            None => (None, Some(upcoming)),
+        };
+        #[cfg(not(feature = "gpu"))]
+        let (source, upcoming, _) = (None, Some(upcoming), device);
+        let source = match (source, upcoming) {
+            (Some(source), _) => source,
+            (None, upcoming) => Source::Host(ChunkFetcher::new(
+                Arc::clone(dataset),
+                Arc::clone(array),
+                trailing_chunks(array),
+                upcoming.unwrap_or_else(|| chunks_of(ranges, array.chunks[0])),
+                ahead.prefetch,
+                metrics.clone(),
+            )),
+        };
+        Ok(Self {
             dataset: Arc::clone(dataset),
             column,
-            fetcher,
+            source,
             current: None,
             memory: memory.clone(),
             metrics: metrics.clone(),
             scratch: Scratch::default(),
-        }
+        })
     }
 
     /// The rows of `range`, in pieces that each come from one chunk.
@@ -118,7 +162,7 @@ impl ColumnReader {
         self.current = None;
         let spec = &self.dataset.columns()[self.column];
         let chain = self.dataset.chain(self.column)?;
-        let parts = self.fetcher.fetch(chunk).await?;
+        let parts = self.source.fetch(chunk).await?;
         let expected = (spec.array.chunks[0] as usize).saturating_mul(spec.row_bytes());
         let memory = self.memory.take(expected)?;
         let _timer = self.metrics.decode_time.timer();
@@ -163,6 +207,92 @@ impl ColumnReader {
                  'vcz.region_index' to 'ignore'"
             )
         })
+    }
+}
+
+impl Source {
+    async fn fetch(&mut self, chunk: u64) -> Result<Vec<Part>> {
+        match self {
+            Self::Host(fetcher) => {
+                let parts = fetcher.fetch(chunk).await?;
+                Ok(parts
+                    .into_iter()
+                    .map(|(trailing, encoded)| (trailing, PartData::of(encoded)))
+                    .collect())
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(fetcher) => {
+                let parts = fetcher.fetch(chunk).await?;
+                Ok(parts
+                    .into_iter()
+                    .map(|part| (part.trailing, part.elements.into()))
+                    .collect())
+            }
+        }
+    }
+}
+
+/// What a device has to do for all of an array over samples; `None` if the array is the host's.
+#[cfg(feature = "gpu")]
+fn gpu_request(
+    dataset: &Arc<Dataset>,
+    column: usize,
+    device: &Device,
+) -> Result<Option<(Request, Arc<Engine>)>> {
+    let spec = &dataset.columns()[column];
+    let array = &spec.array;
+    let Some((engine, forced)) = device.engine.as_ref().filter(|_| !spec.is_site_level()) else {
+        return Ok(None);
+    };
+    let planner = match planner(spec, dataset.chain(column)?, false) {
+        Ok(planner) => planner,
+        Err(reason) if *forced => return Err(not_on_gpu(dataset.array_error(array, reason))),
+        Err(reason) => {
+            log::debug!("array '{}' is decoded on the host: {reason}", array.name);
+            return Ok(None);
+        }
+    };
+    // Below the bytes of a chunk, which the planner has checked.
+    let samples = array.chunks.get(1).copied().unwrap_or(1) as u32;
+    let inner: u64 = array.chunks.iter().skip(2).product();
+    let all: Arc<Vec<u32>> = Arc::new((0..samples).collect());
+    let across = array.grid_shape().get(1).copied().unwrap_or(1) as usize;
+    let elements = Elements {
+        samples: vec![all; across],
+        inner: inner as u32,
+        width: planner.width(),
+    };
+    let wishes = trailing_chunks(array)
+        .into_iter()
+        .map(|trailing| Wish {
+            trailing,
+            count: false,
+            elements: true,
+        })
+        .collect();
+    let request = Request {
+        dataset: Arc::clone(dataset),
+        array: Arc::clone(array),
+        wishes,
+        counts: None,
+        elements: Some(Arc::new(Work {
+            planner,
+            wanted: Wanted::Elements(elements),
+        })),
+        padded: true,
+    };
+    Ok(Some((request, Arc::clone(engine))))
+}
+
+#[cfg(feature = "gpu")]
+impl From<Option<Piece>> for PartData {
+    fn from(piece: Option<Piece>) -> Self {
+        match piece {
+            Some(Piece::Results(buffer)) => Self::Decoded(buffer),
+            Some(Piece::Encoded(bytes)) => Self::Encoded(bytes),
+            // Read again by the fetcher before it gives parts out.
+            Some(Piece::Absent | Piece::Refused) | None => Self::Absent,
+        }
     }
 }
 

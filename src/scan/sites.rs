@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::arrow_column::integers;
 use super::dataset::Dataset;
-use super::dense::{Dense, assemble};
+use super::dense::{Dense, PartData, assemble};
 use super::schema::ColumnKind;
 use crate::codec::Scratch;
 use crate::error::Result;
@@ -81,8 +81,14 @@ impl<'a> Cursor<'a> {
         if self.chunk.as_ref().is_none_or(|(at, _)| *at != chunk) {
             let bytes = dataset.store().chunk(array, &[chunk]).await?;
             let chain = dataset.chain(self.column)?;
-            let dense = assemble(array, chain, chunk, &[(vec![], bytes)], &mut self.scratch)
-                .map_err(|(index, reason)| dataset.chunk_error(array, &index, reason))?;
+            let dense = assemble(
+                array,
+                chain,
+                chunk,
+                &[(vec![], PartData::of(bytes))],
+                &mut self.scratch,
+            )
+            .map_err(|(index, reason)| dataset.chunk_error(array, &index, reason))?;
             let rows = array.chunk_extent(&[chunk])[0] as usize;
             let values = match &dense {
                 Dense::Fixed(buffer) => integers(&array.element, buffer, 0..rows),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics, exec_err};
+use datafusion::common::{Result, Statistics};
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Literal};
@@ -468,15 +468,5 @@ impl VczSource {
         };
         self.projection.iter().count() != self.inputs.len()
             || !self.projection.iter().enumerate().all(plain)
-    }
-
-    /// Fails, with the reason, when a setting asks for what this build cannot do.
-    pub(super) fn check_backend(settings: &VczSettings) -> Result<()> {
-        if settings.backend == super::options::Backend::Gpu {
-            return exec_err!(
-                "vcz.backend = 'gpu': this build has no GPU engine yet; use SET vcz.backend = 'auto' or 'host'"
-            );
-        }
-        Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Produces the batches of one scan partition: filter columns first, then only what passes; batches fill up across chunks
 //! to the session's batch size and stay under `vcz.batch_bytes`. Dropping the stream stops all reading.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::projection::Projector;
@@ -17,13 +18,14 @@ use datafusion::physical_expr_common::physical_expr::{
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::stream;
+use futures::{TryStreamExt, stream};
 
+use super::backend::Device;
 use super::genotypes::GenotypeReader;
 use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
 use super::progress::ScanProgress;
-use super::reader::ColumnReader;
+use super::reader::{Ahead, ColumnReader};
 use super::site_filter::SiteFilter;
 use super::source::{Input, VczSource};
 
@@ -34,7 +36,6 @@ pub fn open(
     context: &Arc<TaskContext>,
     metrics: &ExecutionPlanMetricsSet,
 ) -> Result<SendableRecordBatchStream> {
-    VczSource::check_backend(&source.settings)?;
     let Some(ranges) = source.partitions.get(partition) else {
         return exec_err!(
             "partition {partition} was asked for, but the scan has {}",
@@ -44,12 +45,18 @@ pub fn open(
     let metrics = ScanMetrics::new(metrics, partition);
     let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
     let batch_size = context.session_config().batch_size();
-    let batches = Batches::try_new(source.clone(), ranges, batch_size, memory, metrics)?;
     let schema = Arc::clone(&source.schema);
-    let batches = stream::try_unfold(batches, |mut batches| async move {
-        let batch = batches.next().await?;
-        Ok(batch.map(|batch| (batch, batches)))
-    });
+    let (source, ranges) = (source.clone(), ranges.clone());
+    // Nothing is read, and no device asked for, before somebody wants the first batch.
+    let batches = async move {
+        let device = Device::of(&source).await?;
+        let batches = Batches::try_new(source, &ranges, batch_size, memory, metrics, &device)?;
+        Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
+            let batch = batches.next().await?;
+            Ok(batch.map(|batch| (batch, batches)))
+        }))
+    };
+    let batches = stream::once(batches).try_flatten();
     Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
         schema,
         Box::pin(batches),
@@ -91,8 +98,10 @@ impl Batches {
         batch_size: usize,
         memory: ScanMemory,
         metrics: ScanMetrics,
+        device: &Device,
     ) -> Result<Self> {
         let table = Arc::clone(&source.table);
+        let few = source.few_chunks();
         let filter = SiteFilter::try_new(&source.filters, &table.schema)?;
         let dynamic_filter = SiteFilter::try_new(&source.dynamic, &table.schema)?;
         let dynamic = dynamic_filter.is_some().then(|| DynamicPruning {
@@ -111,9 +120,12 @@ impl Batches {
             Input::Call(_) => None,
         });
         for column in filter_columns.chain(output_columns) {
-            readers.entry(column).or_insert_with(|| {
-                ColumnReader::new(&table.dataset, column, ranges, prefetch, &memory, &metrics)
-            });
+            if let Entry::Vacant(entry) = readers.entry(column) {
+                let (dataset, ahead) = (&table.dataset, Ahead { prefetch, few });
+                entry.insert(ColumnReader::try_new(
+                    dataset, column, ranges, ahead, &memory, &metrics, device,
+                )?);
+            }
         }
         let mut calls = Vec::new();
         let mut call_of_input = Vec::with_capacity(source.inputs.len());
@@ -138,9 +150,10 @@ impl Batches {
                 column,
                 calls,
                 ranges,
-                prefetch,
+                Ahead { prefetch, few },
                 &memory,
                 &metrics,
+                device,
             )?),
         };
         let by_bytes = source.settings.batch_bytes / source.output_row_bytes();

@@ -164,7 +164,6 @@ impl TableProvider for VczTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let options = state.config_options();
         let settings = VczSettings::of(options);
-        VczSource::check_backend(&settings)?;
         let dataset = &self.scan.dataset;
         let schema = DFSchema::try_from(Arc::clone(&self.scan.schema))?;
         let filters = filters

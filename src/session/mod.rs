@@ -5,15 +5,20 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
+//! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod carry;
 mod closed;
 mod factory;
+#[cfg(all(test, feature = "gpu"))]
+mod gpu_tests;
 mod list_literal;
 mod planner;
+mod runs;
 mod sugar;
 mod url_table;
+mod windows;
 
 use std::sync::Arc;
 
@@ -24,7 +29,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::SessionConfig;
 
 use crate::functions;
-use crate::scan::{TableOptions, VczSettings};
+use crate::scan::{TableOptions, VczSettings, warm_up};
 
 pub use closed::closed;
 pub use factory::VczTableFactory;
@@ -54,6 +59,8 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
         .with_analyzer_rule(Arc::new(sugar::SugarRule::default()))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
+        .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
+        .with_physical_optimizer_rule(Arc::new(runs::AggregateByRuns))
 }
 
 /// Adds everything of ours to a session: tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings, rules.
@@ -102,6 +109,7 @@ fn finish(ctx: &SessionContext) {
     for (name, function) in functions::table_functions() {
         ctx.register_udtf(name, function);
     }
+    warm_up(&VczSettings::of(ctx.copied_config().options()));
     ctx.register_table_options_extension(TableOptions::default());
     url_table::enable(ctx);
 }

@@ -1214,7 +1214,9 @@ async fn a_gpu_where_there_is_none_says_why() {
     if let Err(message) = refused {
         assert!(message.contains("vcz.backend = 'gpu'"), "{message}");
         assert!(
-            message.contains("no GPU engine") || message.contains("GPU"),
+            ["NVIDIA driver", "GPU", "nvCOMP", "NVRTC"]
+                .iter()
+                .any(|missing| message.contains(missing)),
             "{message}"
         );
         assert!(message.contains("'auto' or 'host'"), "{message}");

@@ -8,14 +8,30 @@ use datafusion::common::ScalarValue;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+pub use crate::unzip::{entries, unpack};
+
+/// The top of the source tree: where cargo says that it is, or the current directory, or where it was when this was compiled.
+/// So the tests also run as a program that was copied to another machine.
+pub fn top() -> PathBuf {
+    let places = [
+        std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from),
+        std::env::current_dir().ok(),
+    ];
+    places
+        .into_iter()
+        .flatten()
+        .find(|place| place.join("tests/fixtures").is_dir())
+        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")))
+}
+
 /// The fixtures of this repository.
 pub fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
+    top().join("tests/fixtures")
 }
 
 /// Real stores beside the checkout, which are not part of it. Says loudly when they are not there.
 pub fn shared_data() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let folder = top().join("../shared/data");
     if folder.is_dir() {
         return Some(folder);
     }
@@ -91,57 +107,4 @@ pub async fn row(ctx: &SessionContext, sql: &str) -> Vec<ScalarValue> {
 pub fn work_dir() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path()
-}
-
-/// Unpacks the store `zip` into a directory `NAME.vcz` under `folder` and gives its path.
-pub fn unpack(zip: &Path, folder: &Path) -> PathBuf {
-    let name = zip
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .trim_end_matches(".zip");
-    let target = folder.join(name);
-    let bytes = std::fs::read(zip).unwrap();
-    for (key, data) in entries(&bytes) {
-        let path = target.join(key);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, data).unwrap();
-    }
-    target
-}
-
-/// Entries of a plain zip of stored or deflated entries, read from its central directory.
-pub fn entries(zip: &[u8]) -> Vec<(String, Vec<u8>)> {
-    use std::io::Read;
-    let u16_at = |at: usize| u16::from_le_bytes(zip[at..at + 2].try_into().unwrap()) as usize;
-    let u32_at = |at: usize| u32::from_le_bytes(zip[at..at + 4].try_into().unwrap()) as usize;
-    let end = zip
-        .windows(4)
-        .rposition(|window| window == b"PK\x05\x06")
-        .expect("a zip");
-    let (count, mut at) = (u16_at(end + 10), u32_at(end + 16));
-    let mut all = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (method, stored) = (u16_at(at + 10), u32_at(at + 20));
-        let (name, extra, comment) = (u16_at(at + 28), u16_at(at + 30), u16_at(at + 32));
-        let local = u32_at(at + 42);
-        let key = String::from_utf8(zip[at + 46..at + 46 + name].to_vec()).unwrap();
-        let data = local + 30 + u16_at(local + 26) + u16_at(local + 28);
-        let bytes = &zip[data..data + stored];
-        if !key.ends_with('/') {
-            let data = if method == 0 {
-                bytes.to_vec()
-            } else {
-                let mut inflated = Vec::new();
-                flate2::read::DeflateDecoder::new(bytes)
-                    .read_to_end(&mut inflated)
-                    .unwrap();
-                inflated
-            };
-            all.push((key, data));
-        }
-        at += 46 + name + extra + comment;
-    }
-    all
 }

@@ -1,14 +1,15 @@
-//! Layers import downwards only: `error < store < codec < counts < scan < functions < session < flight < cli`.
+//! Layers import downwards only: `error < store < codec < counts < gpu < scan < functions < session < flight < cli`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 9] = [
+const LAYERS: [&str; 10] = [
     "error",
     "store",
     "codec",
     "counts",
+    "gpu",
     "scan",
     "functions",
     "session",
@@ -209,7 +210,7 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 
 #[test]
 fn layers_import_downwards_only() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = crate::common::top().join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
     let (mut found, mut seen, mut imports) = (Vec::new(), Vec::new(), 0);

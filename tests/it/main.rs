@@ -1,12 +1,20 @@
 //! Integration tests, in one binary because each one links DataFusion.
 
+#[cfg(feature = "gpu")]
+mod backends;
 mod bad_input;
 mod common;
 mod golden;
+#[cfg(feature = "gpu")]
+mod gpu;
 mod laws;
 mod layers;
 mod memory;
 mod missing_data;
 mod partitions;
 mod queries;
+#[cfg(feature = "gpu")]
+mod random_store;
 mod sqllogic;
+mod unzip;
+mod windows;

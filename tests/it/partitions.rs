@@ -13,11 +13,11 @@ use futures::TryStreamExt;
 use crate::common;
 
 /// A result to the last bit: its rows in the row format, which tells all values apart, -0 and 0 too.
-struct Bits {
-    schema: SchemaRef,
-    rows: Vec<Vec<u8>>,
+pub struct Bits {
+    pub schema: SchemaRef,
+    pub rows: Vec<Vec<u8>>,
     /// For messages.
-    text: String,
+    pub text: String,
     /// The most partitions that a scan of the query had.
     scanned: usize,
 }
@@ -34,7 +34,8 @@ fn scan_partitions(plan: &dyn ExecutionPlan) -> usize {
         .unwrap_or(0)
 }
 
-async fn bits(ctx: &SessionContext, sql: &str) -> Bits {
+/// Runs a query that must succeed.
+pub async fn bits(ctx: &SessionContext, sql: &str) -> Bits {
     let run = async {
         let frame = ctx.sql(sql).await?;
         let task = ctx.task_ctx();

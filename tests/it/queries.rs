@@ -1,7 +1,5 @@
 //! Every query in `sql/` runs as it is, from the top of the repository, and gives rows; what the README shows is checked.
 
-use std::path::Path;
-
 use datafusion::common::ScalarValue;
 
 use crate::common::{create, fails, fixtures, plain_session, row, run, shared_data, work_dir};
@@ -21,8 +19,8 @@ fn statements(text: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_query_runs() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
-    std::env::set_current_dir(top).unwrap();
+    let top = crate::common::top();
+    std::env::set_current_dir(&top).unwrap();
     let mut files = 0;
     for entry in std::fs::read_dir(top.join("sql")).unwrap() {
         let path = entry.unwrap().path();
@@ -49,8 +47,8 @@ async fn every_query_runs() {
 /// The quickstart's spectrum is the one that tests/fixtures/expected.json has, so the README can show it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readme_shows_what_the_quickstart_gives() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
-    std::env::set_current_dir(top).unwrap();
+    let top = crate::common::top();
+    std::env::set_current_dir(&top).unwrap();
     let ctx = plain_session();
     let quickstart = std::fs::read_to_string(top.join("sql/quickstart.sql")).unwrap();
     run(&ctx, &statements(&quickstart)[0]).await;

@@ -1,7 +1,7 @@
 //! Runs `tests/sqllogictest/*.slt`: everything that SQL shows, plans included. Set `SLT_COMPLETE=1` to write the results found into
 //! the files instead (and then read the diff).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -124,7 +124,7 @@ fn dashes(line: &str) -> String {
 }
 
 fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sqllogictest");
+    let folder = crate::common::top().join("tests/sqllogictest");
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())

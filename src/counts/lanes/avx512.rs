@@ -104,6 +104,20 @@ impl Lanes for Avx512 {
         }
     }
     #[inline(always)]
+    fn store_low_plane(self, codes: &[u8], plane: &mut [u8; STRIP]) -> bool {
+        unsafe {
+            let one = _mm512_set1_epi8(1);
+            let mut any = _mm512_setzero_si512();
+            // Straight to memory: a strip made of eight masks would have to wait there for all of them.
+            for (word, codes) in plane.as_chunks_mut().0.iter_mut().zip(codes.chunks(STRIP)) {
+                let x = self.load(codes, STRIP);
+                any = _mm512_or_si512(any, x);
+                *word = _mm512_test_epi8_mask(x, one).to_le_bytes();
+            }
+            _mm512_test_epi8_mask(any, _mm512_set1_epi8(0xfeu8 as i8)) != 0
+        }
+    }
+    #[inline(always)]
     fn planes(self, codes: &[u8]) -> [__m512i; 8] {
         let mut planes = [[0u64; 8]; 8];
         for (i, codes) in codes.chunks(STRIP).take(8).enumerate() {

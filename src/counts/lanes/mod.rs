@@ -55,6 +55,13 @@ pub(super) trait Lanes: Copy {
     fn sum(self, a: Self::Strip) -> u64;
     /// Plane 0 of up to 512 one-byte codes, and whether any of them has another bit.
     fn low_plane(self, codes: &[u8]) -> (Self::Strip, bool);
+    /// Plane 0 of up to 512 one-byte codes into `plane`, and whether any of them has another bit.
+    #[inline(always)]
+    fn store_low_plane(self, codes: &[u8], plane: &mut [u8; STRIP]) -> bool {
+        let (strip, others) = self.low_plane(codes);
+        *plane = self.store(strip);
+        others
+    }
     /// All bit-planes of up to 512 one-byte codes.
     fn planes(self, codes: &[u8]) -> [Self::Strip; 8];
 

@@ -22,7 +22,7 @@ impl SiteSums<1, 0> for Divergence {
         two_populations(values)
     }
 
-    #[inline]
+    #[inline(always)] // once per row, in the loop over them
     fn site(sites: &Pair<'_>, row: usize) -> Option<Site<1, 0>> {
         let term = site_divergence(sites.0.row(row), sites.1.row(row))?;
         Some(Site {

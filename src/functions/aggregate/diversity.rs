@@ -23,7 +23,7 @@ impl SiteSums<1, 0> for Diversity {
         one_population(values)
     }
 
-    #[inline]
+    #[inline(always)] // once per row, in the loop over them
     fn site(sites: &CountsView<'_>, row: usize) -> Option<Site<1, 0>> {
         site_diversity(sites.row(row)).map(|term| Site {
             terms: [term],

@@ -42,6 +42,10 @@ impl Input for &Float64Array {
     fn is_null(&self, row: usize) -> bool {
         Array::is_null(self, row)
     }
+
+    fn has_nulls(&self) -> bool {
+        self.null_count() > 0
+    }
 }
 
 /// The column that saves states.

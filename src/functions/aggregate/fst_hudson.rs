@@ -23,7 +23,7 @@ impl SiteSums<2, 0> for FstHudson {
         two_populations(values)
     }
 
-    #[inline]
+    #[inline(always)] // once per row, in the loop over them
     fn site(sites: &Pair<'_>, row: usize) -> Option<Site<2, 0>> {
         let (numerator, denominator) = fst_hudson_terms(sites.0.row(row), sites.1.row(row))?;
         Some(Site {

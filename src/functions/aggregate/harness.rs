@@ -7,11 +7,12 @@ use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, List
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{AggregateUDF, EmitTo, GroupsAccumulator};
+use datafusion::logical_expr::{self, AggregateUDF, EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::{Column, lit};
 use datafusion::physical_plan::PhysicalExpr;
 
+use super::stages::stages;
 use crate::functions::counts_arg::{COPIES_DEFERRED, COPIES_KEY};
 
 /// The counts of one population at one site, or NULL.
@@ -25,8 +26,56 @@ pub(super) fn udaf(name: &str) -> AggregateUDF {
         .unwrap()
 }
 
-/// A call of an aggregate, planned.
-pub(super) struct Call(AggregateFunctionExpr);
+/// A call of an aggregate, planned; and its stages, where it has any.
+pub(super) struct Call(AggregateFunctionExpr, Option<Stages>);
+
+/// The two stages of a call, planned.
+struct Stages {
+    state: AggregateFunctionExpr,
+    merge: AggregateFunctionExpr,
+}
+
+impl Stages {
+    /// The stages of the aggregate on columns of these fields, and then constants; `args` are the same, planned.
+    fn new(
+        udaf: AggregateUDF,
+        fields: &[Field],
+        constants: &[i64],
+        args: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Option<Self>> {
+        let columns = fields.iter().map(|field| {
+            logical_expr::Expr::Column(datafusion::common::Column::from_name(field.name()))
+        });
+        let constants = constants
+            .iter()
+            .map(|&constant| logical_expr::lit(constant));
+        let call = logical_expr::expr::AggregateFunction::new_udf(
+            Arc::new(udaf),
+            columns.chain(constants).collect(),
+            false,
+            None,
+            vec![],
+            None,
+        );
+        let schema = Schema::new(fields.to_vec());
+        let Some(two) = stages(&call, &schema.clone().try_into()?)? else {
+            return Ok(None);
+        };
+        let logical_expr::Expr::AggregateFunction(state) = two.state else {
+            panic!("{}", two.state)
+        };
+        let state = AggregateExprBuilder::new(state.func, args)
+            .schema(Arc::new(schema))
+            .alias("s")
+            .build()?;
+        let column = Column::new("s", 0);
+        let merge = AggregateExprBuilder::new(two.merge, vec![Arc::new(column)])
+            .schema(Arc::new(Schema::new(vec![state.field()])))
+            .alias("x")
+            .build()?;
+        Ok(Some(Self { state, merge }))
+    }
+}
 
 impl Call {
     /// A call on columns of these fields, and then constants.
@@ -36,11 +85,14 @@ impl Call {
             .map(|(at, field)| Arc::new(Column::new(field.name(), at)) as _)
             .collect();
         args.extend(constants.iter().map(|&constant| lit(constant)));
-        AggregateExprBuilder::new(Arc::new(udaf(name)), args)
-            .schema(Arc::new(Schema::new(fields)))
+        let call = AggregateExprBuilder::new(Arc::new(udaf(name)), args.clone())
+            .schema(Arc::new(Schema::new(fields.clone())))
             .alias("x")
-            .build()
-            .map(Self)
+            .build()?;
+        Ok(Self(
+            call,
+            Stages::new(udaf(name), &fields, constants, args)?,
+        ))
     }
 
     /// A call on counts whose populations have these many copies, and then constants.
@@ -185,14 +237,133 @@ pub(super) struct Deal {
     pub(super) cut: usize,
 }
 
-/// Asserts that one accumulator, the accumulator of groups, two phases, states made row by row, and sliding frames give
-/// the same bits.
+/// Asserts that one accumulator, the accumulator of groups, two phases, states made row by row, sliding frames and two
+/// stages give the same bits.
 pub(super) fn assert_all_ways_agree(call: &Call, columns: &[ArrayRef], deal: &Deal) {
     let count = columns[0].len();
     let cut = deal.cut.min(count);
     sliding(call, columns, cut);
     two_phases(call, columns, cut);
     groups(call, columns, deal, cut);
+    one_in_stages(call, columns, cut);
+    groups_in_stages(call, columns, deal, cut);
+}
+
+/// States of parts as values, merged as values.
+fn one_in_stages(call: &Call, columns: &[ArrayRef], cut: usize) {
+    let Stages { state, merge } = call.1.as_ref().unwrap();
+    let mut merged = merge.create_accumulator().unwrap();
+    for part in [cut..columns[0].len(), 0..0, 0..cut] {
+        // Each state in two phases itself.
+        let mut phase = state.create_accumulator().unwrap();
+        phase.update_batch(&slice(columns, part)).unwrap();
+        let saved: Vec<ArrayRef> = phase
+            .state()
+            .unwrap()
+            .iter()
+            .map(|value| value.to_array().unwrap())
+            .collect();
+        let mut one = state.create_accumulator().unwrap();
+        one.merge_batch(&saved).unwrap();
+        let value = one.evaluate().unwrap();
+        assert_eq!(value.data_type(), *state.field().data_type());
+        merged.update_batch(&[value.to_array().unwrap()]).unwrap();
+    }
+    let all = call.value(columns).unwrap();
+    assert_eq!(bits(&merged.evaluate().unwrap()), bits(&all), "two stages");
+}
+
+/// States of groups, merged into overlapping windows of two groups each.
+fn groups_in_stages(call: &Call, columns: &[ArrayRef], deal: &Deal, cut: usize) {
+    let Stages { state, merge } = call.1.as_ref().unwrap();
+    let count = columns[0].len();
+    let total = deal.groups.iter().max().map_or(1, |most| most + 1);
+    let expected: Vec<String> = (0..=total)
+        .map(|window| {
+            let chosen: Vec<usize> = (0..count)
+                .filter(|&row| (deal.groups[row]..=deal.groups[row] + 1).contains(&window))
+                .filter(|&row| deal.filter[row] == Some(true))
+                .collect();
+            bits(&call.value(&rows(columns, &chosen)).unwrap())
+        })
+        .collect();
+    let filter = BooleanArray::from(deal.filter.clone());
+    let part = |part: std::ops::Range<usize>, states: &mut Box<dyn GroupsAccumulator>| {
+        let (filter, indices) = (
+            filter.slice(part.start, part.len()),
+            &deal.groups[part.clone()],
+        );
+        states
+            .update_batch(&slice(columns, part), indices, Some(&filter), total)
+            .unwrap();
+    };
+    // The first part in one phase, the second in two.
+    let mut states = state.create_groups_accumulator().unwrap();
+    part(0..cut, &mut states);
+    let mut phase = state.create_groups_accumulator().unwrap();
+    part(cut..count, &mut phase);
+    let all: Vec<usize> = (0..total).collect();
+    states
+        .merge_batch(&phase.state(EmitTo::All).unwrap(), &all, total)
+        .unwrap();
+    let states = states.evaluate(EmitTo::All).unwrap();
+    assert_eq!(states.data_type(), state.field().data_type());
+
+    let (bins, windows): (Vec<usize>, Vec<usize>) = all
+        .iter()
+        .flat_map(|&bin| [(bin, bin), (bin, bin + 1)])
+        .unzip();
+    let unnested = rows(&[states], &bins);
+    let check = |values: &ArrayRef, expected: &[String], way: &str| {
+        let found: Vec<String> = (0..values.len())
+            .map(|row| bits(&ScalarValue::try_from_array(values, row).unwrap()))
+            .collect();
+        assert_eq!(found, expected, "{way}");
+        assert_eq!(values.data_type(), call.0.field().data_type());
+    };
+    let mut merged = merge.create_groups_accumulator().unwrap();
+    merged
+        .update_batch(&unnested, &windows, None, total + 1)
+        .unwrap();
+    assert!(merged.size() > 0);
+    check(
+        &merged.evaluate(EmitTo::All).unwrap(),
+        &expected,
+        "two stages of groups",
+    );
+
+    // The merge in two phases, the first of them a state for each row.
+    let by_row = merged.convert_to_state(&unnested, None).unwrap();
+    let mut last = merge.create_groups_accumulator().unwrap();
+    last.merge_batch(&by_row, &windows, total + 1).unwrap();
+    check(
+        &last.evaluate(EmitTo::All).unwrap(),
+        &expected,
+        "a state for each row",
+    );
+
+    // Only the states of each window's own bin.
+    let own: BooleanArray = (0..windows.len()).map(|row| Some(row % 2 == 0)).collect();
+    let mut filtered = merge.create_groups_accumulator().unwrap();
+    filtered
+        .update_batch(&unnested, &windows, Some(&own), total + 1)
+        .unwrap();
+    let mut plain = merge.create_groups_accumulator().unwrap();
+    plain
+        .update_batch(
+            &rows(
+                &unnested,
+                &all.iter().map(|bin| 2 * bin).collect::<Vec<_>>(),
+            ),
+            &all,
+            None,
+            total + 1,
+        )
+        .unwrap();
+    assert_eq!(
+        &filtered.evaluate(EmitTo::All).unwrap(),
+        &plain.evaluate(EmitTo::All).unwrap()
+    );
 }
 
 fn sliding(call: &Call, columns: &[ArrayRef], cut: usize) {

@@ -102,7 +102,7 @@ impl SiteCells for JointSpectrum {
         two_populations(values)
     }
 
-    #[inline]
+    #[inline(always)] // once per row, in the loop over them
     fn cell(&self, sites: &Pair<'_>, row: usize) -> Result<Option<u64>> {
         let [copies1, copies2] = self.copies;
         let derived1 = complete(self.function, copies1, sites.0.row(row))?;

@@ -281,10 +281,11 @@ fn spectra_need_the_number_of_copies() {
 
 #[test]
 fn joint_spectra_have_a_limit() {
-    let fields = |copies: [&str; 2]| {
-        copies
-            .map(|copies| counts_field("ac", Some(copies)))
-            .to_vec()
+    let fields = |[first, second]: [&str; 2]| {
+        vec![
+            counts_field("ac1", Some(first)),
+            counts_field("ac2", Some(second)),
+        ]
     };
     let error = planning_error("joint_sfs", fields(["10000", "10000"]), &[]);
     assert!(

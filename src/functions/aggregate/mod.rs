@@ -2,7 +2,8 @@
 //!
 //! A function's file holds its `Definition` and its statistic, a function of sums
 //! (`sums`) or of a histogram (`cells`). `statistic` is what both come down to; `one` and `groups` run it;
-//! `udaf` shows it to DataFusion.
+//! `udaf` shows it to DataFusion. `stages` splits a call in two, the states of small groups (`state_of`) and their merging
+//! (`merge_of`).
 //!
 //! Invariant: states are integers until a value is asked for, so the result has the same bits in whatever order,
 //! batches and partitions the rows come, and after rows were taken out again.
@@ -29,11 +30,14 @@ mod harness;
 mod histogram;
 #[cfg(test)]
 mod laws;
+mod merge_of;
 mod one;
 mod places;
 mod projection;
 #[cfg(test)]
 mod queries;
+mod stages;
+mod state_of;
 mod statistic;
 mod sums;
 mod udaf;
@@ -42,6 +46,8 @@ use datafusion::logical_expr::AggregateUDF;
 
 use self::definition::Definition;
 use self::udaf::CountsAggregate;
+
+pub use self::stages::{Stages, is_state, stages};
 
 /// The register: one line for each aggregate over counts.
 macro_rules! aggregates {

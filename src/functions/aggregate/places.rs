@@ -5,7 +5,7 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use crate::functions::numeric::site::{allele_number, derived_count};
 
 /// n and d of a site; an error where n is more than the population has copies.
-#[inline]
+#[inline(always)]
 fn measure(function: &str, copies: Option<u64>, counts: &[i32]) -> Result<(u64, u64)> {
     // Counts are not negative: `CountsView` has checked that.
     let (n, d) = (allele_number(counts) as u64, derived_count(counts) as u64);
@@ -24,7 +24,7 @@ fn too_many<T>(function: &str, copies: u64, n: u64, counts: &[i32]) -> Result<T>
 }
 
 /// d of a site where every copy is called (n = N), else nothing.
-#[inline]
+#[inline(always)]
 pub(crate) fn complete(function: &str, copies: u64, counts: &[i32]) -> Result<Option<u64>> {
     let (n, d) = measure(function, Some(copies), counts)?;
     Ok((n == copies).then_some(d))

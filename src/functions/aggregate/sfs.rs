@@ -72,7 +72,7 @@ impl SiteCells for Spectrum {
         one_population(values)
     }
 
-    #[inline]
+    #[inline(always)] // once per row, in the loop over them
     fn cell(&self, sites: &CountsView<'_>, row: usize) -> Result<Option<u64>> {
         let derived = complete(self.function, self.copies, sites.row(row))?;
         Ok(derived.map(|d| {

@@ -18,6 +18,8 @@ pub(crate) trait Input {
     fn len(&self) -> usize;
     /// Whether an argument is NULL at `row`, so that every aggregate skips it.
     fn is_null(&self, row: usize) -> bool;
+    /// Whether an argument may be NULL at any row.
+    fn has_nulls(&self) -> bool;
 }
 
 /// What one group holds.
@@ -98,6 +100,10 @@ impl Input for CountsView<'_> {
     fn is_null(&self, row: usize) -> bool {
         CountsView::is_null(self, row)
     }
+
+    fn has_nulls(&self) -> bool {
+        CountsView::has_nulls(self)
+    }
 }
 
 /// The counts of two populations; a site that is NULL in either is skipped.
@@ -111,6 +117,10 @@ impl Input for Pair<'_> {
     #[inline]
     fn is_null(&self, row: usize) -> bool {
         self.0.is_null(row) || self.1.is_null(row)
+    }
+
+    fn has_nulls(&self) -> bool {
+        self.0.has_nulls() || self.1.has_nulls()
     }
 }
 

@@ -12,31 +12,31 @@ pub struct FixedSum(pub i128);
 
 /// 2⁹⁰, exactly.
 const SCALE: f64 = (1u128 << 90) as f64;
+/// Terms enter in two halves of this many bits.
+const HALF_BITS: u32 = 45;
+/// 2⁴⁵, exactly.
+const HALF_SCALE: f64 = (1u64 << HALF_BITS) as f64;
 
 impl FixedSum {
     /// The empty sum.
     pub const ZERO: Self = Self(0);
 
-    #[inline]
+    #[inline(always)]
     fn quantise(term: f64) -> i128 {
         debug_assert!(
             (-1.0..=1.0).contains(&term),
             "a term must lie in [-1, 1]: {term}"
         );
-        // Most terms are multiples of 2^-90: mantissa · 2^(exponent - 1075) · 2^90 is a shift to the left.
-        let bits = term.to_bits();
-        let exponent = (bits >> 52) & 0x7ff;
-        if (985..=1023).contains(&exponent) {
-            let mantissa = (bits & ((1 << 52) - 1)) | (1 << 52);
-            let size = i128::from(mantissa) << (exponent - 985);
-            return if term.is_sign_negative() { -size } else { size };
-        }
-        // The product is exact (a power of two); the cast truncates, and maps NaN to 0.
-        (term * SCALE) as i128
+        // The integer part of term · 2⁴⁵, and that of what is left · 2⁴⁵. Every step is exact: the products are by powers of two,
+        // and the difference has no more digits than the term. The casts truncate, and map NaN to 0.
+        let scaled = term * HALF_SCALE;
+        let high = scaled as i64;
+        let low = ((scaled - high as f64) * HALF_SCALE) as i64;
+        (i128::from(high) << HALF_BITS) + i128::from(low)
     }
 
     /// Adds a term.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, term: f64) {
         self.0 = self.0.wrapping_add(Self::quantise(term));
     }

@@ -24,6 +24,31 @@ pub fn bin_start(position: i64, size: i64) -> Option<i64> {
     position.checked_sub(offset.rem_euclid(size))
 }
 
+/// [`bin_start`] for one position after the other: most are in the window of the one before, which costs no division.
+#[derive(Debug)]
+pub struct Bins {
+    size: i64,
+    /// The window of the last position.
+    last: std::ops::Range<i64>,
+}
+
+impl Bins {
+    /// Windows of `size`, which must be positive.
+    pub fn new(size: i64) -> Self {
+        Self { size, last: 0..0 }
+    }
+
+    /// [`bin_start`] of `position`.
+    #[inline]
+    pub fn start(&mut self, position: i64) -> Option<i64> {
+        if !self.last.contains(&position) {
+            let start = bin_start(position, self.size)?;
+            self.last = start..start.saturating_add(self.size);
+        }
+        Some(self.last.start)
+    }
+}
+
 /// The windows `[start, start + size)` with start = 1 + k·step, k ≥ 0, that hold a position: the first start and how many
 /// there are; the others follow at distance `step`. None holds a position below 1. `size` and `step` must be positive
 /// (else there are none).
@@ -44,7 +69,22 @@ pub fn overlapping(position: i64, size: i64, step: i64) -> (i64, u64) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// What lets aggregates over overlapping windows be computed from bins of one step.
+        #[test]
+        fn windows_of_whole_steps_hold_whole_bins(
+            position in prop_oneof![-50..500i64, 1..3_000_000_000i64, i64::MAX - 10_000..=i64::MAX],
+            step in prop_oneof![1..20i64, 1..200_000i64],
+            steps in 1..40i64,
+        ) {
+            let start = bin_start(position, step).unwrap();
+            prop_assert_eq!(overlapping(start, step * steps, step), overlapping(position, step * steps, step));
+        }
+    }
 
     #[test]
     fn bins() {
@@ -61,6 +101,36 @@ mod tests {
         assert_eq!(bin_start(i64::MIN, 10), None);
         assert_eq!(bin_start(i64::MIN + 3, 10), None);
         assert_eq!(bin_start(1, 0), None);
+    }
+
+    #[test]
+    fn one_after_the_other() {
+        for size in [1, 3, 10, i64::MAX] {
+            let mut bins = Bins::new(size);
+            for position in [
+                1,
+                2,
+                3,
+                4,
+                11,
+                10,
+                0,
+                -1,
+                -20,
+                i64::MAX,
+                i64::MAX - 1,
+                5,
+                i64::MIN,
+                5,
+            ] {
+                assert_eq!(
+                    bins.start(position),
+                    bin_start(position, size),
+                    "{position}, {size}"
+                );
+            }
+        }
+        assert_eq!(Bins::new(0).start(1), None);
     }
 
     #[test]

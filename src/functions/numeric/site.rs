@@ -30,7 +30,7 @@ fn widen(count: i32) -> u64 {
 const SMALL: u64 = u32::MAX as u64;
 
 /// n and Σ a_i², the latter modulo 2⁶⁴ (exact where n is [`SMALL`]).
-#[inline]
+#[inline(always)]
 fn moments(row: &[i32]) -> (u64, u64) {
     let add = |(n, squares): (u64, u64), count: i32| {
         let count = widen(count);
@@ -46,7 +46,7 @@ fn moments(row: &[i32]) -> (u64, u64) {
 }
 
 /// n1, n2 and Σ a1_i a2_i, the latter modulo 2⁶⁴ (exact where n1 and n2 are [`SMALL`]).
-#[inline]
+#[inline(always)]
 fn cross_moments(row1: &[i32], row2: &[i32]) -> (u64, u64, u64) {
     let mut sums = (0, 0, 0u64);
     for (&a1, &a2) in row1.iter().zip(row2) {
@@ -59,8 +59,12 @@ fn cross_moments(row1: &[i32], row2: &[i32]) -> (u64, u64, u64) {
 }
 
 /// `differences / comparisons`; `None` where nothing is compared.
-#[inline]
+#[inline(always)]
 fn ratio(differences: u64, comparisons: u64) -> Option<f64> {
+    // Most sites do not vary, and a division costs more than the rest.
+    if differences == 0 {
+        return (comparisons > 0).then_some(0.0);
+    }
     (comparisons > 0).then(|| differences as f64 / comparisons as f64)
 }
 
@@ -145,7 +149,7 @@ fn large_between(row1: &[i32], row2: &[i32]) -> Pairs {
 
 /// Nucleotide diversity of one site, 1 − Σ a(a−1) / (n(n−1)), in [0, 1]; `None` where n < 2.
 /// Nei and Li 1979; all alleles count, they are not collapsed to two.
-#[inline]
+#[inline(always)]
 pub fn site_diversity(row: &[i32]) -> Option<f64> {
     let (n, squares) = moments(row);
     if n > SMALL {
@@ -155,7 +159,7 @@ pub fn site_diversity(row: &[i32]) -> Option<f64> {
 }
 
 /// Divergence of one site between two populations, 1 − Σ a1_i a2_i / (n1 n2), in [0, 1]; `None` where n1 n2 = 0.
-#[inline]
+#[inline(always)]
 pub fn site_divergence(row1: &[i32], row2: &[i32]) -> Option<f64> {
     let (n1, n2, same) = cross_moments(row1, row2);
     if n1.max(n2) > SMALL {
@@ -167,7 +171,7 @@ pub fn site_divergence(row1: &[i32], row2: &[i32]) -> Option<f64> {
 /// Hudson's FST of one site as numerator b − (w1 + w2)/2 in [−1, 1] and denominator b in [0, 1], where b is
 /// [`site_divergence`] and w [`site_diversity`]; `None` unless n1 ≥ 2 and n2 ≥ 2.
 /// Hudson, Slatkin and Maddison 1992, eq. 3, in the per-site form of Bhatia et al. 2013, eq. 10.
-#[inline]
+#[inline(always)]
 pub fn fst_hudson_terms(row1: &[i32], row2: &[i32]) -> Option<(f64, f64)> {
     let (w1, w2) = (site_diversity(row1)?, site_diversity(row2)?);
     let b = site_divergence(row1, row2)?;

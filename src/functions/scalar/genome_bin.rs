@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::Int64Array;
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
@@ -77,16 +78,27 @@ impl ScalarUDFImpl for GenomeBin {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let inputs = Inputs::new(self.name(), &args)?;
         let (positions, sizes) = (inputs.integers(0)?, inputs.integers(1)?);
+        let found = |start: Option<i64>, position: i64, size: i64| match start {
+            Some(start) => Ok(start),
+            None if size <= 0 => {
+                exec_err!("genome_bin: size must be a positive number, found {size}")
+            }
+            None => exec_err!("genome_bin: position {position} is out of range"),
+        };
+        if let (Some(positions), Some(size)) = (positions.all(), sizes.constant()) {
+            let mut bins = grid::Bins::new(size);
+            let starts = positions
+                .iter()
+                .map(|&position| found(bins.start(position), position, size))
+                .collect::<Result<Vec<_>>>()?;
+            return inputs.finish(Arc::new(Int64Array::from(starts)));
+        }
         let array = numbers::<Int64Type>(inputs.rows, |row| {
-            let (Some(position), Some(size)) = (positions.get(row), sizes.get(row)) else {
-                return Ok(None);
-            };
-            match grid::bin_start(position, size) {
-                Some(start) => Ok(Some(start)),
-                None if size <= 0 => {
-                    exec_err!("genome_bin: size must be a positive number, found {size}")
+            match (positions.get(row), sizes.get(row)) {
+                (Some(position), Some(size)) => {
+                    found(grid::bin_start(position, size), position, size).map(Some)
                 }
-                None => exec_err!("genome_bin: position {position} is out of range"),
+                _ => Ok(None),
             }
         })?;
         inputs.finish(array)

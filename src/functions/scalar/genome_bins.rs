@@ -1,4 +1,4 @@
-//! `genome_bins(position, size, step)`: all overlapping windows that a position lies in.
+//! `genome_bins(position, size [, step])`: all overlapping windows that a position lies in.
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ use super::support::{
 };
 use crate::functions::numeric::grid;
 
-const SYNTAX: &str = "genome_bins(position, size, step)";
+const SYNTAX: &str = "genome_bins(position, size [, step])";
 
 function_struct! {
-    /// `genome_bins(position, size, step)` → List(Int64): starts of all windows `[start, start + size)` that hold
-    /// `position`, with start = 1 + k·step, k ≥ 0, ascending. Empty where there are none. `size` and `step` must be positive.
+    /// `genome_bins(position, size [, step])` → List(Int64): starts of all windows `[start, start + size)` that hold
+    /// `position`, with start = 1 + k·step, k ≥ 0, ascending. Empty where there are none. `size` and `step` must be positive;
+    /// without `step` it is `size`, and there is one window.
     GenomeBins
 }
 
@@ -35,7 +36,7 @@ fn documentation() -> Documentation {
             ("size", "Number of bases in a window, at least 1."),
             (
                 "step",
-                "Distance between the starts of windows, at least 1.",
+                "Distance between the starts of windows, at least 1; if left out, size.",
             ),
         ],
     )
@@ -45,12 +46,13 @@ impl ScalarUDFImpl for GenomeBins {
     function_identity!("genome_bins");
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        check_arity(SYNTAX, types, 3, 3)?;
-        Ok(vec![
-            coerce_integer(self.name(), 0, "position", &types[0])?,
-            coerce_integer(self.name(), 1, "size", &types[1])?,
-            coerce_integer(self.name(), 2, "step", &types[2])?,
-        ])
+        check_arity(SYNTAX, types, 2, 3)?;
+        types
+            .iter()
+            .zip(["position", "size", "step"])
+            .enumerate()
+            .map(|(at, (data_type, name))| coerce_integer(self.name(), at, name, data_type))
+            .collect()
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
@@ -69,11 +71,8 @@ impl ScalarUDFImpl for GenomeBins {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let inputs = Inputs::new(self.name(), &args)?;
-        let (positions, sizes, steps) = (
-            inputs.integers(0)?,
-            inputs.integers(1)?,
-            inputs.integers(2)?,
-        );
+        let (positions, sizes) = (inputs.integers(0)?, inputs.integers(1)?);
+        let steps = inputs.integers(if args.args.len() > 2 { 2 } else { 1 })?;
         let mut lists = BinLists::new("genome_bins", inputs.rows)?;
         for row in 0..inputs.rows {
             let (Some(position), Some(size), Some(step)) =
@@ -108,6 +107,15 @@ mod tests {
             show(&call(GenomeBins::new(), &[int(8), int(5), int(10)]).unwrap()),
             ["[]"]
         );
+    }
+
+    #[test]
+    fn without_a_step_there_is_one_window() {
+        let positions = ints(&[Some(25), Some(20), Some(0), None]);
+        let found = call(GenomeBins::new(), &[positions, int(20)]).unwrap();
+        assert_eq!(show(&found), ["[21]", "[1]", "[]", "NULL"]);
+        let error = call(GenomeBins::new(), &[int(1), int(0)]).unwrap_err();
+        assert!(error.to_string().contains("positive"), "{error}");
     }
 
     #[test]

@@ -342,6 +342,16 @@ impl Integers<'_> {
         let row = if self.constant { 0 } else { row };
         (!self.array.is_null(row)).then(|| self.array.value(row))
     }
+
+    /// The values of all rows, where it is no constant and none is NULL.
+    pub(super) fn all(&self) -> Option<&[i64]> {
+        (!self.constant && self.array.null_count() == 0).then(|| self.array.values().as_ref())
+    }
+
+    /// The value of a constant that is not NULL.
+    pub(super) fn constant(&self) -> Option<i64> {
+        if self.constant { self.get(0) } else { None }
+    }
 }
 
 // ---- building results ------------------------------------------------------------------------------------------

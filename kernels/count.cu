@@ -1,0 +1,391 @@
+// Allele counts of sample sets, straight from decoded blocks: bit-planes are counted as they are, other layouts are turned into
+// the same words of 32 codes in registers.
+//
+// A warp counts a row, or four at once; a lane takes every 32nd group of 32 codes, counted from the row's start, so that the
+// masks of a tile need one shift for all rows. Bits p0 and p1 tell alleles 4t to 4t + 3 apart, `other` marks codes that are none of
+// these (missing ones too), so alleles are counted four at a time; usually there is no bit but in p0, and then the count of
+// allele 0 is what the set has in this tile, less the rest. Sets are taken two at a time.
+#include "vcz.cuh"
+
+// Sets whose sizes in the tile are kept.
+#define VCZ_SIZES 128
+
+// 32 codes, as bits.
+struct VczWords {
+    u32 p0, p1, other, bad;
+};
+
+// The tile of a CTA, and what follows from it, once for all threads.
+struct VczJob {
+    VczTile tile;
+    VczCountSpec spec;
+    const u32* wanted;       // the union of all sets, then the sets, every `mask_words` words
+    u32 mask_bit;            // the tile's first copy in the masks
+    u32 copies;              // of a row that exist
+    bool big_endian, shared;
+    u32 size[VCZ_SIZES];     // copies of the first sets that lie in the tile
+};
+
+// Bit-shuffled codes of which at most two planes are there.
+VCZ_DEVICE VczWords vcz_two_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
+    VczWords w;
+    w.p0 = vcz_plane_bits(block.data, bit);
+    w.p1 = block.planes > 1 ? vcz_plane_bits(block.data + block.elements / 8, bit) : 0;
+    w.other = 0;
+    w.bad = n_alleles == 1 ? w.p0 | w.p1 : n_alleles == 2 ? w.p1 : n_alleles == 3 ? w.p0 & w.p1 : 0;
+    return w;
+}
+
+// Bit-shuffled codes of any width.
+VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bool big_endian, u32 t, u32 n_alleles) {
+    const u64 stride = block.elements / 8;
+    const u32 sign = 8 * width - 1;
+    VczWords w;
+    w.p0 = w.p1 = 0;
+    // Alleles that only a wider code could be are no one's.
+    w.other = width < 4 && (t >> (sign - 2)) != 0 ? VCZ_ALL_LANES : 0;
+    w.bad = VCZ_ALL_LANES;
+#pragma unroll 8
+    for (u32 v = 0; v <= sign; ++v) {
+        const u32 plane = vcz_plane_of(v, width, big_endian);
+        const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, bit) : 0;
+        if (v == sign) {
+            w.other |= x;
+            // Nothing is too much for more alleles than codes.
+            w.bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : w.bad & ~x;
+            break;
+        }
+        // Whether the code's bits up to this one are at least those of K.
+        const bool k = v < 32 && ((n_alleles >> v) & 1) != 0;
+        w.bad = k ? w.bad & x : w.bad | x;
+        if (v == 0) {
+            w.p0 = x;
+        } else if (v == 1) {
+            w.p1 = x;
+        } else {
+            const bool high = v - 2 < 32 && ((t >> (v - 2)) & 1) != 0;
+            w.other |= high ? ~x : x;
+        }
+    }
+    return w;
+}
+
+// Bits 0, 8, 16 and 24, moved together.
+VCZ_DEVICE u32 vcz_nibble(u32 x) { return ((x & 0x01010101u) * 0x01020408u) >> 24; }
+
+// 32 one-byte codes that lie one after the other, all of them in the block.
+VCZ_DEVICE VczWords vcz_byte_codes(const VczBlock& block, u32 first, u32 t, u32 n_alleles) {
+    const u64 address = block.data + first;
+    const u32* from = (const u32*)(address & ~(u64)3);
+    const u32 shift = 8 * (u32)(address & 3);
+    u32 x[8], any = 0;
+    u32 low = __ldg(from);
+#pragma unroll
+    for (u32 j = 0; j < 8; ++j) {
+        const u32 high = j < 7 || shift != 0 ? __ldg(from + j + 1) : 0;
+        x[j] = __funnelshift_r(low, high, shift);
+        any |= x[j];
+        low = high;
+    }
+    VczWords w;
+    w.p0 = w.p1 = w.other = w.bad = 0;
+#pragma unroll
+    for (u32 j = 0; j < 8; ++j) w.p0 |= vcz_nibble(x[j]) << (4 * j);
+    if ((any & 0xfefefefeu) == 0 && t == 0) {
+        w.bad = n_alleles == 1 ? w.p0 : 0;
+        return w;
+    }
+    // Every byte below 0x40, after the shift: adding 0x3f carries into bit 6 unless it is 0.
+    const u32 high = (t & 31) * 0x01010101u;
+    const u32 limit = n_alleles < 128 ? (128 - n_alleles) * 0x01010101u : 0;
+#pragma unroll
+    for (u32 j = 0; j < 8; ++j) {
+        w.p1 |= vcz_nibble(x[j] >> 1) << (4 * j);
+        w.other |= vcz_nibble(((((x[j] >> 2) & 0x3f3f3f3fu) ^ high) + 0x3f3f3f3fu) >> 6) << (4 * j);
+        w.bad |= vcz_nibble((((x[j] & 0x7f7f7f7fu) + limit) & ~x[j]) >> 7) << (4 * j);
+    }
+    if (t > 31) w.other = VCZ_ALL_LANES;
+    if (n_alleles >= 128) w.bad = 0;
+    return w;
+}
+
+// Codes of any kind and width, those of `valid` only; `first` is the block's element of bit 0 and may be before the block.
+VCZ_DEVICE VczWords vcz_any_codes(const VczBlock& block, u32 first, u32 valid, u32 width, bool big_endian, u32 t,
+                                  u32 n_alleles) {
+    VczWords w;
+    w.p0 = w.p1 = w.other = w.bad = 0;
+    for (u32 i = 0; i < 32; ++i) {
+        if (((valid >> i) & 1) == 0) continue;
+        const i64 code = vcz_code(block, first + i, width, big_endian);
+        w.p0 |= (u32)(code & 1) << i;
+        w.p1 |= (u32)((code >> 1) & 1) << i;
+        w.other |= (u32)(code >> 2 != (i64)t) << i;
+        w.bad |= (u32)(code >= (i64)n_alleles) << i;
+    }
+    return w;
+}
+
+// Counts of a row, of one lane. `first`: the codes that are none of alleles 0 to 3, or, for t > 0, allele 4t.
+template <int S>
+struct VczCounts {
+    u32 first[S], one[S], two[S], three[S];
+};
+
+template <int S>
+VCZ_DEVICE void vcz_tally(VczCounts<S>& counts, const VczWords& w, u32 valid, u32 t, const u32* __restrict__ masks,
+                          u32 mask_words, u32 bit) {
+    const u32 rest = (w.p1 | w.other) & valid;
+    if (t == 0 && rest == 0) {
+#pragma unroll
+        for (int s = 0; s < S; ++s) counts.one[s] += __popc(w.p0 & valid & vcz_mask_bits(masks + (u64)s * mask_words, bit));
+        return;
+    }
+    const u32 here = valid & ~w.other;
+    if (t != 0 && here == 0) return;
+    const u32 first = t == 0 ? w.other & valid : here & ~(w.p0 | w.p1);
+    const u32 one = here & w.p0 & ~w.p1, two = here & w.p1 & ~w.p0, three = here & w.p0 & w.p1;
+#pragma unroll
+    for (int s = 0; s < S; ++s) {
+        const u32 mask = vcz_mask_bits(masks + (u64)s * mask_words, bit);
+        counts.first[s] += __popc(first & mask);
+        counts.one[s] += __popc(one & mask);
+        counts.two[s] += __popc(two & mask);
+        counts.three[s] += __popc(three & mask);
+    }
+}
+
+// Sets from `set` on, and alleles 4t.. of them, which are counted at once.
+struct VczPart {
+    u32 set, t;
+    bool check;  // also look for codes that are no alleles
+};
+
+VCZ_DEVICE const u32* vcz_set_mask(const VczJob& job, u32 set) { return job.wanted + (u64)(1 + set) * job.spec.mask_words; }
+
+VCZ_DEVICE u32 vcz_size_of(const VczJob& job, u32 set) {
+    return set < VCZ_SIZES ? job.size[set] : vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
+}
+
+// Counts one row that starts at `at`; what other lanes count is not added yet. CODES: any kind and width, else bit-planes and
+// bytes of one-byte codes.
+template <int S, bool CODES>
+VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace at, VczCounts<S>& counts) {
+    const u32 copies = job.copies, k = job.spec.n_alleles;
+    const u32 width = CODES ? job.tile.width : 1;
+    const bool big_endian = CODES && job.big_endian;
+    const u32* masks = vcz_set_mask(job, part.set);
+    u32 bad = 0;
+    for (u32 done = 0; done < copies;) {
+        const VczBlock block = vcz_block(job.tile, at.block);
+        if (at.offset >= block.elements) break;  // no such element: a tile that contradicts itself
+        const u32 end = done + vcz_min(copies - done, block.elements - at.offset);
+        // Blocks of zeros hold allele 0 only, which is what is left over.
+        if (block.planes != 0) {
+            for (u32 group = done / 32 + vcz_lane(); group <= (end - 1) / 32; group += 32) {
+                const u32 begin = 32 * group;
+                u32 valid = VCZ_ALL_LANES;
+                if (begin < done) valid <<= done - begin;
+                if (end - begin < 32) valid &= ~(VCZ_ALL_LANES << (end - begin));
+                // Before the block for the group that straddles its start.
+                const u32 first = at.offset + begin - done;
+                VczWords w;
+                if (block.kind == VCZ_BIT_SHUFFLED) {
+                    if (block.planes <= 2 && !(big_endian && width > 1)) {
+                        w = vcz_two_planes(block, (i32)first, k);
+                        if (part.t != 0) w.other = VCZ_ALL_LANES;
+                    } else {
+                        w = vcz_all_planes(block, (i32)first, width, big_endian, part.t, k);
+                    }
+                } else if (valid == VCZ_ALL_LANES && width == 1) {
+                    w = vcz_byte_codes(block, first, part.t, k);
+                } else {
+                    w = vcz_any_codes(block, first, valid, width, big_endian, part.t, k);
+                }
+                const u32 bit = job.mask_bit + begin;
+                if (part.check && (w.bad & valid) != 0) bad |= w.bad & valid & vcz_mask_bits(job.wanted, bit);
+                vcz_tally<S>(counts, w, valid, part.t, masks, job.spec.mask_words, bit);
+            }
+        }
+        done = end;
+        at.block += 1;
+        at.offset = 0;
+    }
+    return bad != 0;
+}
+
+// Counts a row and gives the counts out.
+template <int S, bool CODES>
+VCZ_DEVICE void vcz_finish_row(const VczJob& job, const VczPart& part, u32 row, VczPlace at, u32* status) {
+    VczCounts<S> counts = {};
+    const bool bad = vcz_count_row<S, CODES>(job, part, at, counts);
+    if (part.check) vcz_report(&status[job.tile.status], bad, VCZ_BAD_CODE);
+    const bool shared = job.shared;
+    const u32 allele = 4 * part.t, k = job.spec.n_alleles;
+#pragma unroll
+    for (int s = 0; s < S; ++s) {
+        const u32 set = part.set + s;
+        i32* out = (i32*)job.tile.out + ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k + allele;
+        u32 first = counts.first[s];
+        if (part.t == 0) {
+            // All that are not counted below, in lane 0.
+            const u32 size = vcz_size_of(job, set);
+            first = (vcz_lane() == 0 ? size : 0) - (first + counts.one[s] + counts.two[s] + counts.three[s]);
+        }
+        vcz_add_to(out, (i32)first, shared);
+        if (allele + 1 < k) vcz_add_to(out + 1, (i32)counts.one[s], shared);
+        if (allele + 2 < k) vcz_add_to(out + 2, (i32)counts.two[s], shared);
+        if (allele + 3 < k) vcz_add_to(out + 3, (i32)counts.three[s], shared);
+    }
+}
+
+// Rows that a warp counts at once where they lie in one block with two planes at most.
+#define VCZ_BUNDLE 4
+
+// Counts a bundle of rows that have no code above 1; gives back which rows have one, and are still to be counted.
+template <int S>
+VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
+    const u32 copies = job.copies, mask_words = job.spec.mask_words, mask_bit = job.mask_bit;
+    const u32* masks = vcz_set_mask(job, set);
+    const u64 next_plane = block.data + block.elements / 8;
+    const u32* plane = (const u32*)(block.data & ~(u64)3);
+    const u32* plane1 = (const u32*)(next_plane & ~(u64)3);
+    u32 from[VCZ_BUNDLE], from1[VCZ_BUNDLE], shift[VCZ_BUNDLE], one[VCZ_BUNDLE][S] = {}, above[VCZ_BUNDLE] = {};
+#pragma unroll
+    for (int r = 0; r < VCZ_BUNDLE; ++r) {
+        const u32 bit = offset + r * job.tile.row_elements;
+        const u32 at = bit + 8 * (u32)(block.data & 3);
+        from[r] = at / 32;
+        shift[r] = at % 32;
+        from1[r] = (bit + 8 * (u32)(next_plane & 3)) / 32;
+    }
+    const bool two = block.planes > 1;
+    for (u32 begin = 32 * vcz_lane(); begin < copies; begin += 32 * 32) {
+        const u32 group = begin / 32;
+        const u32 left = copies - begin;
+        const u32 valid = left < 32 ? ~(VCZ_ALL_LANES << left) : VCZ_ALL_LANES;
+        u32 mask[S], x[VCZ_BUNDLE];
+#pragma unroll
+        for (int r = 0; r < VCZ_BUNDLE; ++r) {
+            const u32* word = plane + from[r] + group;
+            x[r] = __funnelshift_r(__ldg(word), __ldg(word + 1), shift[r]);
+        }
+        if (two) {
+            // Whole words: a bit of a neighbouring row only costs time.
+#pragma unroll
+            for (int r = 0; r < VCZ_BUNDLE; ++r) {
+                const u32* word = plane1 + from1[r] + group;
+                above[r] |= __ldg(word);
+                if (left <= 32) above[r] |= __ldg(word + 1);
+            }
+        }
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            mask[s] = valid & vcz_mask_bits(masks + (u64)s * mask_words, mask_bit + begin);
+        }
+#pragma unroll
+        for (int r = 0; r < VCZ_BUNDLE; ++r) {
+#pragma unroll
+            for (int s = 0; s < S; ++s) one[r][s] += __popc(x[r] & mask[s]);
+        }
+    }
+    u32 todo = 0;
+    const bool shared = job.shared;
+    const u32 k = job.spec.n_alleles;
+#pragma unroll
+    for (int r = 0; r < VCZ_BUNDLE; ++r) {
+        if (__any_sync(VCZ_ALL_LANES, above[r] != 0)) {
+            todo |= 1u << r;
+            continue;
+        }
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            const i32 derived = vcz_warp_sum((i32)one[r][s]);
+            const i32 size = (i32)vcz_size_of(job, set + s);
+            i32* out = (i32*)job.tile.out + ((u64)(set + s) * job.tile.out_rows + job.tile.row0 + row + r) * k;
+            for (u32 allele = vcz_lane(); allele < k; allele += 32) {
+                const i32 x = allele == 0 ? size - derived : allele == 1 ? derived : 0;
+                if (!shared) {
+                    out[allele] = x;
+                } else if (x != 0) {
+                    atomicAdd(out + allele, x);
+                }
+            }
+        }
+    }
+    return todo;
+}
+
+// Counts the rows of `todo` (bit 0: `row`, which starts at `at`) for S sets from `set` on. `bundle`: where they allow it, all four
+// rows together.
+template <int S, bool CODES>
+VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at, u32 todo, bool bundle, u32* status) {
+    if (!CODES && bundle) {
+        const VczBlock block = vcz_block(job.tile, at.block);
+        const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
+        if (block.kind == VCZ_BIT_SHUFFLED && (block.planes == 1 || block.planes == 2) && end <= block.elements) {
+            todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
+        }
+    }
+    for (u32 r = 0; todo != 0; ++r, todo >>= 1) {
+        if ((todo & 1) == 0) continue;
+        const VczPlace start = r == 0 ? at : vcz_after(at, r * job.tile.row_elements, job.tile.block_elements);
+        VczPart part;
+        part.set = set;
+        for (part.t = 0; 4 * part.t < job.spec.n_alleles; ++part.t) {
+            part.check = set == 0 && part.t == 0;
+            vcz_finish_row<S, CODES>(job, part, row + r, start, status);
+        }
+    }
+}
+
+template <bool CODES>
+VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, VczJob& job, u32* status) {
+    if (blockIdx.x / tile_groups >= n_tiles) return;
+    if (threadIdx.x == 0) {
+        job.tile = tiles[blockIdx.x / tile_groups];
+        job.spec = *(const VczCountSpec*)job.tile.spec;
+        job.wanted = (const u32*)job.spec.masks;
+        job.mask_bit = job.tile.sample0 * job.tile.copies;
+        job.copies = job.tile.samples * job.tile.copies;
+        job.big_endian = (job.tile.flags & VCZ_BIG_ENDIAN) != 0;
+        job.shared = (job.tile.flags & VCZ_SHARED) != 0;
+    }
+    __syncthreads();
+    const u32 sets = job.spec.allele_sets;
+    for (u32 set = threadIdx.x / 32; set < vcz_min(sets, VCZ_SIZES); set += VCZ_WARPS) {
+        const u32 size = vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
+        if (vcz_lane() == 0) job.size[set] = size;
+    }
+    __syncthreads();
+    const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
+    const u32 warps = tile_groups * VCZ_WARPS;
+    // Bundles where there is one for about every warp; with one allele, every code but 0 is bad, which they do not tell.
+    const bool bundles = !CODES && job.spec.n_alleles >= 2 && job.tile.rows >= (VCZ_BUNDLE - 1) * warps;
+    const u32 height = bundles ? VCZ_BUNDLE : 1;
+    VczRowWalk walk(job.tile, height * warp, height * warps);
+    for (u32 row = height * warp; row < job.tile.rows; row += height * warps, walk.next()) {
+        const u32 todo = (1u << vcz_min(height, job.tile.rows - row)) - 1;
+        const bool bundle = bundles && job.tile.rows - row >= VCZ_BUNDLE;
+        for (u32 set = 0; set < sets; set += 2) {
+            if (set + 2 <= sets) {
+                vcz_count_sets<2, CODES>(job, set, row, walk.at, todo, bundle, status);
+            } else {
+                vcz_count_sets<1, CODES>(job, set, row, walk.at, todo, bundle, status);
+            }
+        }
+    }
+}
+
+// Tiles of one-byte codes in blocks that are bit-shuffled or plain: default stores.
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
+    vcz_count_planes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
+    __shared__ VczJob job;
+    vcz_count<false>(tiles, n_tiles, tile_groups, job, status);
+}
+
+// Tiles of codes of any width in blocks of any kind.
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
+    vcz_count_codes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
+    __shared__ VczJob job;
+    vcz_count<true>(tiles, n_tiles, tile_groups, job, status);
+}

@@ -1,0 +1,271 @@
+// What the host and the kernels agree on (the structs below, their layout and meaning) and what several kernels share: reading
+// codes out of decoded blocks, in whatever order their bytes or bits are, and adding up over a warp.
+//
+// A *tile* is one decoded chunk, or a part of one: rows (variants) of elements (the copies of every sample), stored in blocks
+// that were decoded one by one. Rows straddle blocks, and have fewer than 2^31 bytes. Tables of structs are aligned to 8 bytes. Every kernel that takes tiles is launched with CTAs of 256 threads,
+// `tile_groups` of them per tile: blockIdx.x = tile * tile_groups + group.
+//
+// NVRTC compiles these files without any other header; g++ compiles them too, behind tests/kernels/emulate.h, so that they are
+// tested where there is no device.
+#ifndef VCZ_CUH
+#define VCZ_CUH
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+// Elements one after the other.
+#define VCZ_PLAIN 0
+// Byte j of element i at data[j * elements + i].
+#define VCZ_BYTE_SHUFFLED 1
+// Bit b of byte j of every element, in order, at data + (8 * j + b) * (elements / 8): bit-planes. `elements` is a multiple of 8.
+#define VCZ_BIT_SHUFFLED 2
+
+// Elements are big-endian: byte 0 is the most significant.
+#define VCZ_BIG_ENDIAN 1
+// Other tiles count the same rows (of other samples): add to the output, which was zeroed, instead of storing.
+#define VCZ_SHARED 2
+
+// What is set in a tile's, frame's or check's status word.
+#define VCZ_BAD_CODE 1
+#define VCZ_BAD_FRAME 2
+#define VCZ_BAD_SUM 4
+
+#define VCZ_THREADS 256
+#define VCZ_WARPS 8
+#define VCZ_CLASSES 5
+
+// One decoded block. Its bytes may have any alignment; aligned 4-byte words that hold one of its bytes are read whole, and up
+// to 16 bytes past its end.
+struct VczBlock {
+    u64 data;
+    u32 elements;  // below 2^31
+    u32 kind;      // VCZ_PLAIN ...
+    u32 planes;    // bit-shuffled: planes that are there, from the first; the others are zero. Else: 0 if all is zero and not there.
+    u32 pad;
+};
+
+struct VczTile {
+    u64 out;             // i32 counts, or the gathered elements: of all rows and samples of the output, aligned to 8 bytes
+    u64 blocks;          // VczBlock*, the tile's
+    u64 spec;            // VczCountSpec* or VczGatherSpec*
+    u32 block_elements;  // elements of every block but the last; not 0
+    u32 rows;            // rows that exist
+    u32 row0;            // the first row's index in the output
+    u32 row_elements;    // elements from one row to the next
+    u32 sample0;         // the tile's first sample, counted as masks and selections do
+    u32 samples;         // samples that exist
+    u32 copies;          // elements of a sample; those past the ploidy are padding
+    u32 width;           // bytes of an element: 1, 2, 4, 8
+    u32 flags;           // VCZ_BIG_ENDIAN, VCZ_SHARED
+    u32 status;          // index of the status word
+    u32 out_rows;        // rows of the output
+    u32 sel_begin;       // gather: the part of the selection that lies in this tile
+    u32 sel_count;
+    u32 pad[3];
+};
+
+// Sample sets as bit masks. First 1 + allele_sets masks of mask_words words over stored elements (bit sample * copies + copy;
+// 0 for padding copies), the first of them the union of every wanted set; then genotype_sets masks of sample_words words over
+// samples. Two words that may be read follow after the last.
+//
+// Counts go to out[set][row][allele] for all allele sets, then to [set][row][class] for all genotype sets.
+struct VczCountSpec {
+    u64 masks;
+    u32 mask_words;
+    u32 allele_sets;
+    u32 genotype_sets;
+    u32 sample_words;
+    u32 n_alleles;
+    u32 ploidy;
+};
+
+// Wanted samples. Elements go to out[row][selected sample][inner], little-endian.
+struct VczGatherSpec {
+    u64 samples;    // u32 indices, ascending
+    u32 n_samples;  // all that are selected
+    u32 inner;      // elements wanted of each, at most `copies`
+};
+
+struct VczSegment {
+    u64 src;  // 0: fill with zeros
+    u64 dst;
+    u64 len;
+};
+
+struct VczCheck {
+    u64 data;
+    u64 len;
+    u32 expected;
+    u32 kind;  // 0: Adler-32; 1: CRC-32
+    u32 status;
+    u32 pad;
+};
+
+static_assert(sizeof(VczBlock) == 24, "layout of VczBlock");
+static_assert(sizeof(VczTile) == 88, "layout of VczTile");
+static_assert(sizeof(VczCountSpec) == 32, "layout of VczCountSpec");
+static_assert(sizeof(VczGatherSpec) == 16, "layout of VczGatherSpec");
+static_assert(sizeof(VczSegment) == 24, "layout of VczSegment");
+static_assert(sizeof(VczCheck) == 32, "layout of VczCheck");
+
+#define VCZ_DEVICE static __device__ __forceinline__
+#define VCZ_ALL_LANES 0xffffffffu
+
+VCZ_DEVICE u32 vcz_min(u32 a, u32 b) { return a < b ? a : b; }
+
+VCZ_DEVICE u32 vcz_lane() { return threadIdx.x & 31; }
+
+// The sum of every lane's x, in every lane.
+VCZ_DEVICE i32 vcz_warp_sum(i32 x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+    for (int step = 16; step > 0; step >>= 1) x += __shfl_xor_sync(VCZ_ALL_LANES, x, step);
+    return x;
+#else
+    return __reduce_add_sync(VCZ_ALL_LANES, x);
+#endif
+}
+
+// Stores the sum of every lane's x, or adds it where other tiles do too.
+VCZ_DEVICE void vcz_add_to(i32* out, i32 x, bool shared) {
+    x = vcz_warp_sum(x);
+    if (vcz_lane() != 0) return;
+    if (!shared) {
+        *out = x;
+    } else if (x != 0) {
+        atomicAdd(out, x);
+    }
+}
+
+// Sets `bits` in a status word if a lane says so.
+VCZ_DEVICE void vcz_report(u32* status, bool found, u32 bits) {
+    if (__any_sync(VCZ_ALL_LANES, found) && vcz_lane() == 0) atomicOr(status, bits);
+}
+
+VCZ_DEVICE const u8* vcz_bytes(u64 address) { return (const u8*)address; }
+
+VCZ_DEVICE VczBlock vcz_block(const VczTile& tile, u32 index) {
+    const u64* from = (const u64*)tile.blocks + 3 * (u64)index;
+    const u64 kind = __ldg(from + 1), planes = __ldg(from + 2);
+    VczBlock block;
+    block.data = __ldg(from);
+    block.elements = (u32)kind;
+    block.kind = (u32)(kind >> 32);
+    block.planes = (u32)planes;
+    block.pad = 0;
+    return block;
+}
+
+// An element's place: its block, and its index there.
+struct VczPlace {
+    u32 block;
+    u32 offset;
+};
+
+// The element `elements` after `at`.
+VCZ_DEVICE VczPlace vcz_after(VczPlace at, u32 elements, u32 block_elements) {
+    u64 offset = (u64)at.offset + elements;
+    if (offset >= block_elements) {
+        at.block += (u32)(offset / block_elements);
+        offset %= block_elements;
+    }
+    at.offset = (u32)offset;
+    return at;
+}
+
+// The places of rows `first`, `first + step`, ..., without a division per row.
+struct VczRowWalk {
+    VczPlace at;
+    u32 blocks, elements;  // from one of these rows to the next
+    u32 block_elements;
+
+    __device__ __forceinline__ VczRowWalk(const VczTile& tile, u32 first, u32 step) {
+        block_elements = tile.block_elements;
+        const u64 start = (u64)first * tile.row_elements, distance = (u64)step * tile.row_elements;
+        at.block = (u32)(start / block_elements);
+        at.offset = (u32)(start % block_elements);
+        blocks = (u32)(distance / block_elements);
+        elements = (u32)(distance % block_elements);
+    }
+
+    __device__ __forceinline__ void next() {
+        at.block += blocks;
+        at.offset += elements;
+        if (at.offset >= block_elements) {
+            at.offset -= block_elements;
+            at.block += 1;
+        }
+    }
+};
+
+// 32 bits of a mask from bit `bit` on; the word after them is read too.
+VCZ_DEVICE u32 vcz_mask_bits(const u32* __restrict__ mask, u32 bit) {
+    const u32* word = mask + (bit >> 5);
+    return __funnelshift_r(__ldg(word), __ldg(word + 1), bit & 31);
+}
+
+// The number of ones among the `bits` bits of a mask from bit `bit` on, in every lane.
+VCZ_DEVICE u32 vcz_mask_size(const u32* __restrict__ mask, u32 bit, u32 bits) {
+    u32 n = 0;
+    for (u32 first = 32 * vcz_lane(); first < bits; first += 32 * 32) {
+        u32 x = vcz_mask_bits(mask, bit + first);
+        if (bits - first < 32) x &= ~(VCZ_ALL_LANES << (bits - first));
+        n += __popc(x);
+    }
+    return (u32)vcz_warp_sum((i32)n);
+}
+
+// 32 bits of a bit-plane that starts at byte address `plane`, from bit `bit` >= -31 on. Those before the plane are anything.
+VCZ_DEVICE u32 vcz_plane_bits(u64 plane, i32 bit) {
+    const i32 at = bit + 8 * (i32)(plane & 3);
+    const u32* word = (const u32*)(plane & ~(u64)3) + (at >> 5);
+    const u32 low = at < 0 ? 0 : __ldg(word);
+    return __funnelshift_r(low, __ldg(word + 1), at & 31);
+}
+
+// The plane that holds bit `bit` (0 = least significant) of an element.
+VCZ_DEVICE u32 vcz_plane_of(u32 bit, u32 width, bool big_endian) {
+    return big_endian ? 8 * (width - 1 - bit / 8) + bit % 8 : bit;
+}
+
+// Four bytes from any address.
+VCZ_DEVICE u32 vcz_load_4(u64 address) {
+    const u32* word = (const u32*)(address & ~(u64)3);
+    const u32 shift = 8 * (u32)(address & 3);
+    const u32 low = __ldg(word);
+    return shift == 0 ? low : __funnelshift_r(low, __ldg(word + 1), shift);
+}
+
+// The bytes of element i of a block, as a little-endian number.
+VCZ_DEVICE u64 vcz_element(const VczBlock& block, u32 i, u32 width, bool big_endian) {
+    u64 x = 0;
+    if (block.planes == 0) return x;
+    if (block.kind == VCZ_BIT_SHUFFLED) {
+        const u64 stride = block.elements / 8;
+        const u8* at = vcz_bytes(block.data) + i / 8;
+        const u32 planes = vcz_min(block.planes, 8 * width);
+        for (u32 plane = 0; plane < planes; ++plane) {
+            const u64 bit = (__ldg(at + plane * stride) >> (i % 8)) & 1;
+            x |= bit << vcz_plane_of(plane, width, big_endian);
+        }
+        return x;
+    }
+    const u64 step = block.kind == VCZ_PLAIN ? 1 : block.elements;
+    const u8* at = vcz_bytes(block.data) + (block.kind == VCZ_PLAIN ? (u64)i * width : (u64)i);
+    for (u32 j = 0; j < width; ++j) {
+        const u64 byte = __ldg(at + j * step);
+        x |= byte << (8 * (big_endian ? width - 1 - j : j));
+    }
+    return x;
+}
+
+// Element i of a block as a genotype code.
+VCZ_DEVICE i64 vcz_code(const VczBlock& block, u32 i, u32 width, bool big_endian) {
+    const u32 unused = 64 - 8 * width;
+    return (i64)(vcz_element(block, i, width, big_endian) << unused) >> unused;
+}
+
+#endif

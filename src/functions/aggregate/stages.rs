@@ -1,0 +1,115 @@
+//! Aggregates in two stages: [`stages`] splits a call into one that gives the state of each small group and one that merges
+//! states into the value of a larger group.
+//!
+//! Only calls are split whose states are exact, so that the two stages together give the bits of the call itself:
+//! ours, whose states are integers, and of DataFusion's own those on whole numbers, truth values and things to compare.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{DFSchema, Result};
+use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
+use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable};
+
+use super::arguments::is_genotypes;
+use super::definition::Copies;
+use super::merge_of::{Argument, MergeOf};
+use super::state_of::StateOf;
+
+/// A call in two stages.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    /// The first: the state of a group, a struct. It takes the call's arguments and its FILTER.
+    pub state: Expr,
+    /// The second: of a column of such states, the value.
+    pub merge: Arc<AggregateUDF>,
+}
+
+/// `call`, over rows of `input`, in two stages; `None` where its states are not exact, or it depends on more than the set
+/// of its rows (DISTINCT, ORDER BY), or planning has still to find its constants.
+///
+/// # Errors
+/// Where an argument has no type over `input`.
+pub fn stages(call: &AggregateFunction, input: &DFSchema) -> Result<Option<Stages>> {
+    let params = &call.params;
+    if params.distinct || !params.order_by.is_empty() || params.null_treatment.is_some() {
+        return Ok(None);
+    }
+    let fields = params
+        .args
+        .iter()
+        .map(|arg| Ok(arg.to_field(input)?.1))
+        .collect::<Result<Vec<_>>>()?;
+    let splits = OURS.contains(&call.func) && ours_splits(call, &fields)
+        || stock_splits(&call.func, &fields);
+    if !splits {
+        return Ok(None);
+    }
+    let arguments = params
+        .args
+        .iter()
+        .zip(fields)
+        .map(|(arg, field)| Argument {
+            field,
+            constant: match arg {
+                Expr::Literal(value, _) => Some(value.clone()),
+                _ => None,
+            },
+        })
+        .collect();
+    let merge = MergeOf::try_new(Arc::clone(&call.func), arguments)?;
+    let mut state = call.clone();
+    state.func = Arc::new(AggregateUDF::from(StateOf::new(Arc::clone(&call.func))));
+    Ok(Some(Stages {
+        state: Expr::AggregateFunction(state),
+        merge: Arc::new(AggregateUDF::from(merge)),
+    }))
+}
+
+/// Whether an aggregate is the first of two stages, so that its values are going to be merged.
+pub fn is_state(func: &AggregateUDF) -> bool {
+    func.inner().is::<StateOf>()
+}
+
+/// Every aggregate of this crate.
+static OURS: LazyLock<Vec<Arc<AggregateUDF>>> =
+    LazyLock::new(|| super::all().into_iter().map(Arc::new).collect());
+
+/// Whether a call of ours is on counts, its numbers constants, and its populations' numbers of copies known if they are
+/// ever to be.
+fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
+    let counts = super::sugar_arity(call.func.name()).unwrap_or(fields.len());
+    let known = fields.iter().take(counts).all(|field| {
+        !is_genotypes(field.data_type())
+            && Copies::of(field).is_ok_and(|copies| copies != Copies::Deferred)
+    });
+    let numbers = call.params.args.iter().skip(counts);
+    known
+        && numbers
+            .into_iter()
+            .all(|arg| matches!(arg, Expr::Literal(..)))
+}
+
+/// Whether a call of DataFusion's own has exact states: not those on floating point numbers, whose sums depend on the
+/// order, and whose comparisons take 0 and -0 as equal.
+fn stock_splits(func: &Arc<AggregateUDF>, fields: &[FieldRef]) -> bool {
+    let all = |is: fn(&DataType) -> bool| fields.iter().all(|field| is(field.data_type()));
+    if *func == count_udaf() || *func == bool_and_udaf() || *func == bool_or_udaf() {
+        return true;
+    }
+    if *func == sum_udaf() || [bit_and_udaf(), bit_or_udaf(), bit_xor_udaf()].contains(func) {
+        return all(DataType::is_integer);
+    }
+    (*func == min_udaf() || *func == max_udaf())
+        && all(|data_type| {
+            data_type.is_integer()
+                || data_type.is_string()
+                || data_type.is_temporal()
+                || *data_type == DataType::Boolean
+        })
+}

@@ -1,0 +1,158 @@
+//! The structs that the kernels read (`kernels/vcz.cuh`), byte for byte. Device addresses are plain `u64`.
+
+use bytemuck::{Pod, Zeroable};
+
+/// A decoded block of elements on the device.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Block {
+    /// Address of its bytes; 0 where it is all zeros.
+    pub data: u64,
+    /// Elements in it.
+    pub elements: u32,
+    /// [`PLAIN`], [`BYTE_SHUFFLED`] or [`BIT_SHUFFLED`].
+    pub kind: u32,
+    /// Bit-planes that are there; for the other kinds 0 if the block is all zeros, else 1.
+    pub planes: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
+/// Elements one after the other.
+pub const PLAIN: u32 = 0;
+/// All first bytes, then all second bytes, and so on.
+pub const BYTE_SHUFFLED: u32 = 1;
+/// All lowest bits, then the next, and so on.
+pub const BIT_SHUFFLED: u32 = 2;
+
+/// A rectangle of rows and samples that is decoded as one, and where its results go.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tile {
+    /// Address of the whole chunk's output.
+    pub out: u64,
+    /// Address of its first [`Block`].
+    pub blocks: u64,
+    /// Address of its [`CountSpec`] or [`GatherSpec`].
+    pub spec: u64,
+    /// Elements of every block but the last.
+    pub block_elements: u32,
+    /// Rows that exist.
+    pub rows: u32,
+    /// Row of the output that its first row is.
+    pub row0: u32,
+    /// Elements from one row to the next.
+    pub row_elements: u32,
+    /// Its first sample, counted from the chunk's first.
+    pub sample0: u32,
+    /// Samples of a row.
+    pub samples: u32,
+    /// Stored elements of a sample.
+    pub copies: u32,
+    /// Bytes of an element.
+    pub width: u32,
+    /// [`BIG_ENDIAN`] and [`SHARED`].
+    pub flags: u32,
+    /// Index of the chunk's status.
+    pub status: u32,
+    /// Rows of the whole output.
+    pub out_rows: u32,
+    /// Selected samples before this tile's.
+    pub sel_begin: u32,
+    /// Selected samples in this tile.
+    pub sel_count: u32,
+    /// Unused.
+    pub pad: [u32; 3],
+}
+
+/// Flag of a [`Tile`]: elements are big-endian.
+pub const BIG_ENDIAN: u32 = 1;
+/// Flag of a [`Tile`]: other tiles add to the same rows of the output.
+pub const SHARED: u32 = 2;
+
+/// What is counted in a sample chunk.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CountSpec {
+    /// Address of the masks: the wanted copies, the copies of each allele set, the samples of each genotype set.
+    pub masks: u64,
+    /// 32-bit words of a mask of copies.
+    pub mask_words: u32,
+    /// Sets whose alleles are counted.
+    pub allele_sets: u32,
+    /// Sets whose genotypes are counted.
+    pub genotype_sets: u32,
+    /// 32-bit words of a mask of samples.
+    pub sample_words: u32,
+    /// Number of alleles, K.
+    pub n_alleles: u32,
+    /// Copies of a call.
+    pub ploidy: u32,
+}
+
+/// What is brought back of a sample chunk.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GatherSpec {
+    /// Address of the selected samples, `u32`, ascending, counted from the chunk's first.
+    pub samples: u64,
+    /// How many are selected.
+    pub n_samples: u32,
+    /// Elements of a sample that are wanted.
+    pub inner: u32,
+}
+
+/// Bytes to copy, or to set to zero.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Segment {
+    /// Address to copy from; 0 for zeros.
+    pub src: u64,
+    /// Address to write to.
+    pub dst: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// A checksum to verify.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Check {
+    /// Address of the decoded bytes.
+    pub data: u64,
+    /// Number of bytes.
+    pub len: u64,
+    /// The checksum that was stored.
+    pub expected: u32,
+    /// [`ADLER32`] or [`CRC32`].
+    pub kind: u32,
+    /// Index of the chunk's status.
+    pub status: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
+/// Adler-32, of zlib streams.
+pub const ADLER32: u32 = 0;
+/// CRC-32, of gzip members.
+pub const CRC32: u32 = 1;
+
+/// Bit of a status: a wanted code that `variant_allele` has no allele for.
+pub const BAD_CODE: u32 = 1;
+/// Bit of a status: a frame that did not decode to what was expected.
+pub const BAD_FRAME: u32 = 2;
+/// Bit of a status: a checksum that does not hold.
+pub const BAD_CHECKSUM: u32 = 4;
+
+/// The structs are integers without padding between or behind them, which the sizes prove.
+macro_rules! plain {
+    ($($name:ident: $size:literal),*) => {$(
+        const _: () = assert!(size_of::<$name>() == $size);
+        // SAFETY: integers only, no padding: any bytes are a value.
+        unsafe impl Zeroable for $name {}
+        // SAFETY: as above.
+        unsafe impl Pod for $name {}
+    )*};
+}
+
+plain!(Block: 24, Tile: 88, CountSpec: 32, GatherSpec: 16, Segment: 24, Check: 32);

@@ -1,0 +1,175 @@
+//! The kernels of `kernels/`: compiled by NVRTC for the device on first use, kept in a cache on disk, and looked up by name.
+
+use std::ffi::{CString, c_char};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use cudarc::driver::{result, sys};
+use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
+
+use super::libraries;
+
+/// The shared header of the kernels.
+const HEADER: &str = include_str!("../../../kernels/vcz.cuh");
+/// The line by which the kernels ask for it.
+const INCLUDE: &str = "#include \"vcz.cuh\"";
+
+/// The kernels' sources, by file name.
+pub const KERNEL_SOURCES: [(&str, &str); 4] = [
+    ("count.cu", include_str!("../../../kernels/count.cu")),
+    (
+        "genotypes.cu",
+        include_str!("../../../kernels/genotypes.cu"),
+    ),
+    ("gather.cu", include_str!("../../../kernels/gather.cu")),
+    ("frames.cu", include_str!("../../../kernels/frames.cu")),
+];
+
+/// The kernels, loaded into a context.
+#[derive(Debug)]
+pub struct Kernels {
+    /// Counts alleles on bit-planes of one-byte elements.
+    pub count_planes: sys::CUfunction,
+    /// Counts alleles of any elements.
+    pub count_codes: sys::CUfunction,
+    /// Counts genotypes of any elements.
+    pub count_genotypes: sys::CUfunction,
+    /// Brings elements of selected samples into rows.
+    pub gather: sys::CUfunction,
+    /// Copies and zero-fills.
+    pub segments: sys::CUfunction,
+    /// Compares what frames decoded to with what was expected.
+    pub check_frames: sys::CUfunction,
+    /// Verifies checksums.
+    pub check_sums: sys::CUfunction,
+}
+
+// SAFETY: handles; the driver's functions may be called from any thread.
+unsafe impl Send for Kernels {}
+// SAFETY: as above.
+unsafe impl Sync for Kernels {}
+
+impl Kernels {
+    /// Loads the kernels for a device of compute capability `major.minor` into the current context.
+    ///
+    /// # Errors
+    /// What failed: NVRTC is missing, or does not know the device.
+    pub fn load(major: i32, minor: i32) -> Result<Self, String> {
+        let mut modules = Vec::new();
+        for (name, source) in KERNEL_SOURCES {
+            modules.push(module(name, source, major, minor)?);
+        }
+        let function = |name: &str| {
+            let c_name = CString::new(name).map_err(|e| e.to_string())?;
+            modules
+                .iter()
+                // SAFETY: modules are never unloaded.
+                .find_map(|module| {
+                    unsafe { result::module::get_function(*module, c_name.clone()) }.ok()
+                })
+                .ok_or_else(|| format!("the kernels have no {name}"))
+        };
+        Ok(Self {
+            count_planes: function("vcz_count_planes")?,
+            count_codes: function("vcz_count_codes")?,
+            count_genotypes: function("vcz_count_genotypes")?,
+            gather: function("vcz_gather")?,
+            segments: function("vcz_segments")?,
+            check_frames: function("vcz_check_frames")?,
+            check_sums: function("vcz_check_sums")?,
+        })
+    }
+}
+
+/// A source as a module: from the cache where that has it and the driver takes it, else compiled now.
+fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmodule, String> {
+    // SAFETY: an image that NVRTC made, or that claims so; the driver checks it.
+    let load = |image: &[u8]| unsafe { result::module::load_data(image.as_ptr().cast()) };
+    let source = source.replacen(INCLUDE, HEADER, 1);
+    let mut hasher = DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), &source).hash(&mut hasher);
+    let file = format!("{name}.sm_{major}{minor}.{:016x}.cubin", hasher.finish());
+    let cached = cache_folder().map(|folder| folder.join(file));
+    if let Some(image) = cached.as_deref().and_then(|path| fs::read(path).ok())
+        && let Ok(module) = load(&image)
+    {
+        return Ok(module);
+    }
+    let image = compile(name, &source, major, minor)?;
+    if let Some(path) = cached
+        && let Err(error) = store(&path, &image)
+    {
+        log::debug!(
+            "the compiled kernels could not be kept in '{}': {error}",
+            path.display()
+        );
+    }
+    load(&image).map_err(|error| format!("the kernels of {name} could not be loaded: {error}"))
+}
+
+/// Where compiled kernels are kept: `VCZ_KERNEL_CACHE`, else `datafusion-vcz/kernels` in the user's cache folder.
+fn cache_folder() -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("VCZ_KERNEL_CACHE") {
+        return Some(folder.into());
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
+    Some(cache.join("datafusion-vcz").join("kernels"))
+}
+
+/// Writes a file that others may be reading or writing at the same time.
+fn store(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    fs::write(&temporary, bytes)?;
+    fs::rename(&temporary, path)
+}
+
+fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, String> {
+    libraries::nvrtc()?;
+    let failed = |error: nvrtc::NvrtcError| format!("NVRTC could not compile {name}: {error:?}");
+    let c_source = CString::new(source).map_err(|e| e.to_string())?;
+    let c_name = CString::new(name).map_err(|e| e.to_string())?;
+    let program = nvrtc::create_program(&c_source, Some(&c_name)).map_err(failed)?;
+    let options = [
+        format!("--gpu-architecture=sm_{major}{minor}"),
+        "--std=c++17".to_string(),
+        "-default-device".to_string(),
+    ];
+    // SAFETY: the program is destroyed after its last use; buffers have the sizes that NVRTC gave.
+    unsafe {
+        let compiled = nvrtc::compile_program(program, &options);
+        let image = match compiled {
+            Ok(()) => cubin(program).map_err(failed),
+            Err(error) => {
+                let log = nvrtc::get_program_log(program).unwrap_or_default();
+                let log: Vec<u8> = log.iter().map(|c: &c_char| c.cast_unsigned()).collect();
+                Err(format!(
+                    "{}: {}",
+                    failed(error),
+                    String::from_utf8_lossy(&log)
+                ))
+            }
+        };
+        // The image is here or the error is; a program that stays is only memory.
+        let _ = nvrtc::destroy_program(program);
+        image
+    }
+}
+
+/// # Safety
+/// `program` has been compiled for a real architecture.
+unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::NvrtcError> {
+    let mut len = 0;
+    // SAFETY: the caller's promise; `image` has the length that was asked for.
+    unsafe {
+        nvrtc_sys::nvrtcGetCUBINSize(program, &mut len).result()?;
+        let mut image = vec![0u8; len];
+        nvrtc_sys::nvrtcGetCUBIN(program, image.as_mut_ptr().cast()).result()?;
+        Ok(image)
+    }
+}

@@ -1,0 +1,138 @@
+//! Memory of a device and page-locked memory of the host. Both grow and never shrink: steady work allocates nothing.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, result, sys};
+
+use super::Device;
+use crate::gpu::slab::Memory;
+
+/// Allocations are rounded up to this many bytes, so that slightly larger batches find room.
+const STEP: usize = 1 << 20;
+
+/// Bytes of a device that grow on demand; what was in them is lost when they do.
+#[derive(Debug)]
+pub struct DeviceBuffer {
+    context: Arc<CudaContext>,
+    address: sys::CUdeviceptr,
+    len: usize,
+}
+
+impl DeviceBuffer {
+    /// No bytes yet.
+    pub fn new(device: &Device) -> Self {
+        Self {
+            context: Arc::clone(&device.context),
+            address: 0,
+            len: 0,
+        }
+    }
+
+    /// The address of at least `len` bytes. Nothing on the device may be using the buffer.
+    pub fn ensure(&mut self, what: &str, len: usize) -> Result<u64, String> {
+        if len > self.len {
+            self.release();
+            let rounded = len
+                .checked_next_multiple_of(STEP)
+                .ok_or_else(|| format!("{len} bytes for {what} do not fit on the device"))?;
+            // SAFETY: the context is current on this thread; the memory is written before it is read.
+            let address = unsafe { result::malloc_sync(rounded) }
+                .map_err(|error| format!("{rounded} bytes for {what} on the device: {error}"))?;
+            (self.address, self.len) = (address, rounded);
+        }
+        Ok(self.address)
+    }
+
+    /// Bytes held.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    fn release(&mut self) {
+        if self.address != 0 {
+            // SAFETY: allocated by `ensure` and not used any more. An error means a lost device, whose memory is gone.
+            let _ = unsafe { result::free_sync(self.address) };
+            (self.address, self.len) = (0, 0);
+        }
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        if self.context.bind_to_thread().is_ok() {
+            self.release();
+        }
+    }
+}
+
+/// Page-locked host memory, which devices copy from and to at full speed.
+#[derive(Debug)]
+pub struct Pinned {
+    context: Arc<CudaContext>,
+    pointer: *mut u8,
+    len: usize,
+}
+
+// SAFETY: plain memory; who may touch which bytes is up to its users.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// `len` bytes that every device can use. Takes half a second per GiB.
+    pub fn new(device: &Device, len: usize) -> Result<Self, String> {
+        device.bind()?;
+        // SAFETY: the context is current; bytes are set to zero below.
+        let pointer = unsafe { result::malloc_host(len.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) }
+            .map_err(|error| format!("{len} bytes of page-locked memory: {error}"))?
+            .cast::<u8>();
+        // SAFETY: `len` bytes were allocated.
+        unsafe { pointer.write_bytes(0, len) };
+        Ok(Self {
+            context: Arc::clone(&device.context),
+            pointer,
+            len,
+        })
+    }
+
+    /// Grows to at least `len` bytes; what was in them is lost.
+    pub fn ensure(&mut self, device: &Device, len: usize) -> Result<(), String> {
+        if len > self.len {
+            *self = Self::new(device, len.next_multiple_of(STEP))?;
+        }
+        Ok(())
+    }
+
+    /// The first `len` bytes (or all, if there are fewer).
+    pub fn bytes(&self, len: usize) -> &[u8] {
+        // SAFETY: inside the allocation, which was initialised; the worker that owns it waits for the device before reading.
+        unsafe { std::slice::from_raw_parts(self.pointer, len.min(self.len)) }
+    }
+
+    /// The first `len` bytes (or all, if there are fewer), to write to.
+    pub fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer, len.min(self.len)) }
+    }
+}
+
+// SAFETY: allocated and zeroed by `new`, freed by `drop`.
+unsafe impl Memory for Pinned {
+    fn as_mut_ptr(&self) -> *mut u8 {
+        self.pointer
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if self.context.bind_to_thread().is_ok() {
+            // SAFETY: allocated by `new`. An error means a lost device.
+            let _ = unsafe { result::free_host(self.pointer.cast::<c_void>()) };
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Everything that talks to CUDA: contexts and memory, nvCOMP, the kernels, and the worker that runs batches.
+//!
+//! Libraries are looked for at run time, so the program runs where there are none.
+
+mod kernels;
+mod libraries;
+mod memory;
+mod nvcomp;
+mod tables;
+mod worker;
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, DriverError};
+
+use kernels::Kernels;
+pub use memory::Pinned;
+pub use nvcomp::Nvcomp;
+pub use worker::Worker;
+
+/// A device that is ready to run batches.
+#[derive(Debug)]
+pub struct Device {
+    /// Its number, as `vcz.gpu_devices` counts.
+    pub ordinal: usize,
+    /// Its name, e.g. `NVIDIA H200`.
+    pub name: String,
+    /// Bytes of its memory.
+    pub memory: usize,
+    context: Arc<CudaContext>,
+    kernels: Kernels,
+}
+
+/// Number of devices, once the driver has been found and started.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn device_count() -> Result<usize, String> {
+    libraries::driver()?;
+    let failed = |error: DriverError| format!("the NVIDIA driver did not start: {error}");
+    cudarc::driver::result::init().map_err(failed)?;
+    let count = CudaContext::device_count().map_err(failed)?;
+    match usize::try_from(count) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("the NVIDIA driver finds no GPU".to_string()),
+    }
+}
+
+impl Device {
+    /// Makes device `ordinal` ready: its context and its kernels.
+    ///
+    /// # Errors
+    /// The reason why it cannot be used.
+    pub fn open(ordinal: usize) -> Result<Self, String> {
+        let failed = |error: DriverError| format!("GPU {ordinal}: {error}");
+        let context = CudaContext::new(ordinal).map_err(failed)?;
+        let (major, minor) = context.compute_capability().map_err(failed)?;
+        let kernels = Kernels::load(major, minor).map_err(|e| format!("GPU {ordinal}: {e}"))?;
+        Ok(Self {
+            ordinal,
+            name: context.name().map_err(failed)?,
+            memory: context.total_mem().map_err(failed)?,
+            context,
+            kernels,
+        })
+    }
+
+    /// Makes this thread use the device.
+    pub(super) fn bind(&self) -> Result<(), String> {
+        self.context
+            .bind_to_thread()
+            .map_err(|error| format!("GPU {}: {error}", self.ordinal))
+    }
+}

@@ -1,0 +1,74 @@
+//! The tables that describe a batch to the device, built in one piece of host memory and copied in one go.
+//!
+//! Invariant: the device memory is reserved before anything is written, so every address is known when it is needed; the
+//! reservation is an upper bound that [`Tables::push`] enforces.
+
+use bytemuck::Pod;
+
+use super::Device;
+use super::memory::{DeviceBuffer, Pinned};
+use crate::gpu::batch::align_up;
+
+/// Tables of one batch.
+#[derive(Debug)]
+pub struct Tables {
+    host: Pinned,
+    device: DeviceBuffer,
+    address: u64,
+    len: usize,
+    room: usize,
+}
+
+impl Tables {
+    /// No tables yet, with room for `len` bytes.
+    pub fn new(device: &Device, len: usize) -> Result<Self, String> {
+        Ok(Self {
+            host: Pinned::new(device, len)?,
+            device: DeviceBuffer::new(device),
+            address: 0,
+            len: 0,
+            room: 0,
+        })
+    }
+
+    /// Starts over, with room for `room` bytes.
+    pub fn start(&mut self, device: &Device, room: usize) -> Result<(), String> {
+        self.host.ensure(device, room)?;
+        self.address = self.device.ensure("the tables of a batch", room)?;
+        (self.len, self.room) = (0, room);
+        Ok(())
+    }
+
+    /// Adds a table and gives its address on the device.
+    pub fn push<T: Pod>(&mut self, items: &[T]) -> Result<u64, String> {
+        let bytes: &[u8] = bytemuck::cast_slice(items);
+        let start = self.len;
+        let end = align_up(start + bytes.len());
+        if end > self.room {
+            return Err(format!(
+                "the tables of a batch take {end} bytes, {} were reserved",
+                self.room
+            ));
+        }
+        if let Some(to) = self.host.bytes_mut(end).get_mut(start..start + bytes.len()) {
+            to.copy_from_slice(bytes);
+        }
+        self.len = end;
+        Ok(self.address + start as u64)
+    }
+
+    /// What has been written, and where it belongs on the device.
+    pub fn image(&self) -> (&[u8], u64) {
+        (self.host.bytes(self.len), self.address)
+    }
+
+    /// Bytes of device memory held.
+    pub fn device_bytes(&self) -> usize {
+        self.device.len()
+    }
+}
+
+/// Room that a table of `n` items takes at most.
+pub fn room_for<T>(n: usize) -> usize {
+    align_up(n * size_of::<T>())
+}

@@ -1,0 +1,507 @@
+//! Engines of software workers: every chunk has one outcome, whatever happens to others. All waiting has a time limit, so
+//! that a hang fails.
+
+use std::future::Future;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use super::super::batch::Times;
+use super::super::queue::Ticket;
+use super::super::software::{Software, engine, engine_of, slab};
+use super::super::testing::{chunk, counts, elements, plain, reason};
+use super::super::work::Work;
+use super::*;
+
+const ROWS: usize = 4;
+const SAMPLES: usize = 8;
+/// What a chunk takes of a slab.
+const STAGED: usize = ROWS * SAMPLES * 2 + 16;
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+/// Runs to the end, or fails.
+fn finish<T>(future: impl Future<Output = T>) -> T {
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), future).await };
+    let runtime = runtime();
+    let result = runtime.block_on(limited);
+    runtime.shutdown_background();
+    result.expect("hangs")
+}
+
+/// Submits one chunk as a scan does: announced until it is staged.
+async fn submit(engine: &Engine, work: &Arc<Work>, seed: u64) -> Result<Ticket, String> {
+    let active = engine.queue().activate();
+    let (encoded, _) = chunk(ROWS, SAMPLES, seed);
+    let ticket = engine.queue().submit(work, 0, ROWS, &encoded).await;
+    drop(active);
+    ticket
+}
+
+/// The outcome of one chunk; what is refused at once is the host's too.
+async fn outcome(engine: &Engine, work: &Arc<Work>, seed: u64) -> Outcome {
+    match submit(engine, work, seed).await {
+        Ok(ticket) => ticket.await.expect("the chunk was dropped"),
+        Err(reason) => Outcome::Host(reason),
+    }
+}
+
+async fn check(engine: &Engine, work: &Arc<Work>, seed: u64) {
+    let found = counts(outcome(engine, work, seed).await);
+    assert_eq!(found, chunk(ROWS, SAMPLES, seed).1, "chunk {seed}");
+}
+
+/// `tasks` tasks that each have `chunks` chunks counted, several at a time.
+async fn load(engine: &Arc<Engine>, tasks: u64, chunks: u64) {
+    let work = plain(ROWS, SAMPLES);
+    let spawn = |task: u64| -> JoinHandle<()> {
+        let (engine, work) = (Arc::clone(engine), Arc::clone(&work));
+        tokio::spawn(async move {
+            for first in (0..chunks).step_by(5) {
+                let seeds = first..chunks.min(first + 5);
+                let all = seeds.map(|at| check(&engine, &work, task * chunks + at));
+                futures::future::join_all(all).await;
+            }
+        })
+    };
+    let tasks: Vec<_> = (0..tasks).map(spawn).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+#[test]
+fn every_chunk_is_counted_once() {
+    for (workers, slab_len) in [
+        (1, STAGED),
+        (1, 5 * STAGED),
+        (2, 3 * STAGED + 1),
+        (5, 1 << 20),
+    ] {
+        finish(load(&engine(workers, slab_len), 24, 60));
+    }
+}
+
+#[test]
+fn large_results_are_copied_by_several_threads() {
+    let (rows, samples) = (700, 1000);
+    let engine = engine(2, 16 << 20);
+    finish(async {
+        let work = elements(rows, samples);
+        let active = engine.queue().activate();
+        let mut tickets = Vec::new();
+        for seed in 0..7 {
+            let (encoded, _) = chunk(rows, samples, seed);
+            let ticket = engine.queue().submit(&work, 0, rows, &encoded).await;
+            tickets.push((ticket.unwrap(), encoded));
+        }
+        drop(active);
+        for (ticket, encoded) in tickets {
+            let Outcome::Done(done) = ticket.await.unwrap() else {
+                panic!("left to the host");
+            };
+            assert!(done.bytes.as_slice() == encoded);
+        }
+    });
+}
+
+/// Results that nobody fetches hold up nobody, and neither does somebody who has announced chunks and brings none.
+#[test]
+fn those_who_are_not_polled_hold_up_nobody() {
+    let engine = engine(1, 4 * STAGED);
+    finish(async {
+        let work = plain(ROWS, SAMPLES);
+        let _announced = engine.queue().activate();
+        let mut lazy = Vec::new();
+        for seed in 0..50 {
+            lazy.push((seed, submit(&engine, &work, seed).await.unwrap()));
+        }
+        load(&engine, 8, 40).await;
+        for (seed, ticket) in lazy {
+            assert_eq!(counts(ticket.await.unwrap()), chunk(ROWS, SAMPLES, seed).1);
+        }
+    });
+}
+
+#[test]
+fn dropped_tickets_and_futures_harm_nobody() {
+    let engine = engine(2, 3 * STAGED);
+    finish(async {
+        let work = plain(ROWS, SAMPLES);
+        let busy = {
+            let engine = Arc::clone(&engine);
+            tokio::spawn(async move { load(&engine, 8, 100).await })
+        };
+        for round in 0..40u64 {
+            let tasks: Vec<_> = (0..10)
+                .map(|seed| {
+                    let (engine, work) = (Arc::clone(&engine), Arc::clone(&work));
+                    tokio::spawn(async move { outcome(&engine, &work, seed).await })
+                })
+                .collect();
+            for seed in 0..3 {
+                drop(submit(&engine, &work, seed).await.unwrap());
+            }
+            tokio::time::sleep(Duration::from_micros(round * 20)).await;
+            // Wherever they are: waiting for a slab, or for their counts.
+            for task in &tasks {
+                task.abort();
+            }
+        }
+        busy.await.unwrap();
+        load(&engine, 4, 20).await;
+    });
+}
+
+/// A device does nothing for chunks that nobody waits for.
+#[test]
+fn batches_of_nobody_are_not_run() {
+    let software = Software::default();
+    let batches = Arc::clone(&software.batches);
+    let engine = engine_of(vec![(0, Box::new(software))], 1 << 16);
+    finish(async {
+        let work = plain(ROWS, SAMPLES);
+        let active = engine.queue().activate();
+        let (encoded, _) = chunk(ROWS, SAMPLES, 1);
+        for _ in 0..10 {
+            // Dropped before a millisecond is over, mostly.
+            drop(
+                engine
+                    .queue()
+                    .submit(&work, 0, ROWS, &encoded)
+                    .await
+                    .unwrap(),
+            );
+        }
+        drop(active);
+        let before = batches.load(Ordering::Relaxed);
+        assert!(before <= 10);
+        check(&engine, &work, 3).await;
+        assert!(batches.load(Ordering::Relaxed) <= before + 2);
+    });
+}
+
+#[test]
+fn a_batch_that_fails_is_the_hosts_and_the_next_is_run() {
+    for workers in [1, 3] {
+        let batches = Arc::new(AtomicUsize::new(0));
+        let executors = (0..workers).map(|_| {
+            let mut software = Software::default();
+            software.batches = Arc::clone(&batches);
+            software.fails = Some((2, false));
+            (0, Box::new(software) as Box<dyn Executor>)
+        });
+        let engine = engine_of(executors.collect(), 4 * STAGED);
+        finish(async {
+            let work = plain(ROWS, SAMPLES);
+            let active = engine.queue().activate();
+            let mut tickets = Vec::new();
+            for seed in 0..40 {
+                let (encoded, _) = chunk(ROWS, SAMPLES, seed);
+                let ticket = engine.queue().submit(&work, 0, ROWS, &encoded).await;
+                tickets.push((seed, ticket.unwrap()));
+            }
+            drop(active);
+            let mut refused = 0;
+            for (seed, ticket) in tickets {
+                match ticket.await.unwrap() {
+                    Outcome::Host(reason) => {
+                        assert_eq!(reason, "on purpose");
+                        refused += 1;
+                    }
+                    done => assert_eq!(counts(done), chunk(ROWS, SAMPLES, seed).1),
+                }
+            }
+            assert!((1..=4).contains(&refused), "{refused} chunks");
+            assert_eq!(engine.queue().failure(), None);
+            load(&engine, 4, 20).await;
+        });
+    }
+}
+
+/// How a worker goes wrong.
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    Device,
+    Panic,
+    TooFewStatuses,
+    TooFewBytes,
+}
+
+/// Runs some batches, and then goes wrong.
+struct Faulty {
+    software: Software,
+    good: usize,
+    fault: Fault,
+    zeros: Vec<u8>,
+    statuses: Vec<u32>,
+}
+
+impl Executor for Faulty {
+    fn run(&mut self, batch: &Batch) -> Result<Results<'_>, Failure> {
+        if self.good > 0 {
+            self.good -= 1;
+            return self.software.run(batch);
+        }
+        // So that others are waiting for slabs by now.
+        thread::sleep(Duration::from_millis(5));
+        let (mut bytes, mut statuses) = (batch.output, batch.jobs.len());
+        match self.fault {
+            Fault::Device => return Err(Failure::Device("it burns".to_string())),
+            Fault::Panic => panic!("on purpose"),
+            Fault::TooFewStatuses => statuses -= 1,
+            Fault::TooFewBytes => bytes -= 1,
+        }
+        self.zeros = vec![0; bytes];
+        self.statuses = vec![0; statuses];
+        Ok(Results {
+            bytes: &self.zeros,
+            statuses: &self.statuses,
+            times: Times::default(),
+        })
+    }
+
+    fn device_bytes(&self) -> usize {
+        0
+    }
+
+    fn release(&mut self) {}
+}
+
+#[test]
+fn when_a_device_is_lost_everything_is_the_hosts() {
+    for (fault, expected) in [
+        (Fault::Device, "it burns"),
+        (Fault::Panic, "a worker of the GPU has failed"),
+        (Fault::TooFewStatuses, "results"),
+        (Fault::TooFewBytes, "bytes came back"),
+    ] {
+        for good in [0, 3] {
+            let faulty = Faulty {
+                software: Software::default(),
+                good,
+                fault,
+                zeros: Vec::new(),
+                statuses: Vec::new(),
+            };
+            let workers: Vec<(usize, Box<dyn Executor>)> =
+                vec![(0, Box::new(faulty)), (0, Box::new(Software::default()))];
+            let engine = engine_of(workers, 2 * STAGED);
+            finish(async {
+                let work = plain(ROWS, SAMPLES);
+                let refused = Arc::new(AtomicUsize::new(0));
+                let tasks: Vec<_> = (0..20u64)
+                    .map(|task| {
+                        let (engine, work) = (Arc::clone(&engine), Arc::clone(&work));
+                        let refused = Arc::clone(&refused);
+                        tokio::spawn(async move {
+                            let mut seed = task * 1_000_000;
+                            loop {
+                                seed += 1;
+                                match outcome(&engine, &work, seed).await {
+                                    Outcome::Host(reason) => {
+                                        assert!(reason.contains(expected), "{reason}");
+                                        refused.fetch_add(1, Ordering::Relaxed);
+                                        return;
+                                    }
+                                    done => {
+                                        assert_eq!(counts(done), chunk(ROWS, SAMPLES, seed).1);
+                                    }
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                for task in tasks {
+                    task.await.unwrap();
+                }
+                assert_eq!(refused.load(Ordering::Relaxed), 20);
+                let failure = engine.queue().failure().unwrap();
+                assert!(failure.starts_with("the GPU is lost: "), "{failure}");
+                assert_eq!(reason(outcome(&engine, &work, 1).await), failure);
+            });
+        }
+    }
+}
+
+#[test]
+fn what_a_device_finds_wrong_is_named() {
+    let engine = engine(1, 1 << 16);
+    let work = plain(ROWS, SAMPLES);
+    let mut encoded = chunk(ROWS, SAMPLES, 1).0;
+    encoded[5] = 2;
+    let found = finish(async {
+        let ticket = engine.queue().submit(&work, 0, ROWS, &encoded).await;
+        ticket.unwrap().await.unwrap()
+    });
+    assert_eq!(reason(found), "a genotype code has no allele");
+    assert_eq!(
+        describe(BAD_FRAME | BAD_CHECKSUM),
+        "a frame did not decode to what was expected, a checksum does not hold"
+    );
+    let unknown = !(BAD_FRAME | BAD_CHECKSUM | BAD_CODE);
+    assert!(describe(unknown).contains(&unknown.to_string()));
+}
+
+/// Two devices of one worker each.
+fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
+    let infos = [3, 5].map(|ordinal| DeviceInfo {
+        ordinal,
+        name: format!("software {ordinal}"),
+        memory: 4 << 30,
+    });
+    let worker = |ordinal: usize, batches: &Arc<AtomicUsize>| {
+        let mut software = Software::default();
+        software.batches = Arc::clone(batches);
+        (ordinal, Box::new(software) as Box<dyn Executor>)
+    };
+    let workers = vec![worker(3, batches[0]), worker(5, batches[1])];
+    let slabs = (0..3).map(|_| slab(4 * STAGED)).collect();
+    Engine::with_workers(slabs, infos.to_vec(), workers, limits(1 << 30)).unwrap()
+}
+
+#[test]
+fn devices_are_chosen_by_their_numbers() {
+    let batches = [Arc::default(), Arc::default()];
+    let engine = two_devices([&batches[0], &batches[1]]);
+    let run = || batches.each_ref().map(|n| n.load(Ordering::Relaxed));
+    for unknown in [0, 4, 67] {
+        let refused = engine.configure(&[3, unknown], 0).unwrap_err();
+        assert_eq!(
+            refused,
+            format!("vcz.gpu_devices: there is no GPU {unknown}; the devices are 3, 5")
+        );
+    }
+    finish(load(&engine, 4, 20));
+    engine.configure(&[5, 5], 0).unwrap();
+    let before = run();
+    finish(load(&engine, 4, 20));
+    let after = run();
+    assert_eq!(after[0], before[0]);
+    assert!(after[1] > before[1]);
+    // Back and forth while chunks are on their way.
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let devices: &[usize] = [&[3][..], &[5], &[], &[3, 5]][round % 4];
+                engine.configure(devices, 0).unwrap();
+                thread::sleep(Duration::from_micros(200));
+            }
+        });
+        finish(load(&engine, 16, 100));
+        done.store(true, Ordering::Relaxed);
+    });
+    engine.configure(&[3], 0).unwrap();
+    let before = run();
+    finish(load(&engine, 4, 20));
+    assert_eq!(run()[1], before[1]);
+    assert!(run()[0] > before[0]);
+}
+
+#[test]
+fn memory_is_limited() {
+    let engine = two_devices([&Arc::default(), &Arc::default()]);
+    let limits_of = |memory| {
+        engine.configure(&[], memory)?;
+        Ok::<_, String>(engine.queue().limits())
+    };
+    let large = limits_of(2 << 30).unwrap();
+    let small = limits_of(1 << 30).unwrap();
+    assert!(0 < small.decoded && small.decoded < large.decoded);
+    // All batches that are run at the same time, with their slabs and results, stay below it.
+    let held = |limits: Limits| {
+        let decoded = limits.decoded as u64 * BYTES_PER_DECODED;
+        workers_per_device() as u64 * (decoded + (SLAB_BYTES + limits.output) as u64)
+    };
+    assert!(held(large) <= 2 << 30 && held(small) <= 1 << 30);
+    // More than there is.
+    assert!(held(limits_of(u64::MAX).unwrap()) <= 4 << 30);
+    let default = limits_of(0).unwrap();
+    assert!(held(default) <= 2 << 30);
+    // Too little changes nothing, and is not remembered as if it had.
+    for _ in 0..2 {
+        let refused = limits_of(100 << 20).unwrap_err();
+        assert!(
+            refused.starts_with("vcz.gpu_memory_limit: 104857600 bytes leave no room"),
+            "{refused}"
+        );
+        assert_eq!(engine.queue().limits(), default);
+    }
+    finish(load(&engine, 4, 20));
+}
+
+/// Batches that ran give their plans back for others.
+#[test]
+fn plans_are_used_again() {
+    let engine = Queue::new(vec![slab(1 << 16)], limits(1 << 30));
+    let work = plain(ROWS, SAMPLES);
+    finish(async {
+        let mut tickets = Vec::new();
+        for seed in 0..5 {
+            let (encoded, _) = chunk(ROWS, SAMPLES, seed);
+            tickets.push(engine.submit(&work, 0, ROWS, &encoded).await.unwrap());
+        }
+        let mut batch = engine.next(0).unwrap();
+        let plans = run(&mut Software::default(), &mut batch).unwrap();
+        assert_eq!((plans.len(), batch.jobs.len()), (5, 0));
+        for (seed, ticket) in tickets.into_iter().enumerate() {
+            let found = counts(ticket.await.unwrap());
+            assert_eq!(found, chunk(ROWS, SAMPLES, seed as u64).1);
+        }
+    });
+}
+
+/// Everything at once.
+#[test]
+fn stress() {
+    let batches = [Arc::default(), Arc::default()];
+    let engine = two_devices([&batches[0], &batches[1]]);
+    finish(async {
+        let work = plain(ROWS, SAMPLES);
+        let tasks: Vec<_> = (0..60u64)
+            .map(|task| {
+                let (engine, work) = (Arc::clone(&engine), Arc::clone(&work));
+                tokio::spawn(async move {
+                    for at in 0..40 {
+                        let seed = task * 40 + at;
+                        match (task + at) % 6 {
+                            0 => drop(submit(&engine, &work, seed).await.unwrap()),
+                            1 => {
+                                let patience = Duration::from_micros(50 * (at % 9));
+                                let one = check(&engine, &work, seed);
+                                // Too late is no failure.
+                                let _ = tokio::time::timeout(patience, one).await;
+                            }
+                            2 => {
+                                let truncated = [0; 3];
+                                let queue = engine.queue();
+                                let refused = queue.submit(&work, 0, ROWS, &truncated).await;
+                                assert!(refused.is_err());
+                            }
+                            3 if task == 3 => {
+                                let memory = [1 << 30, 2 << 30, 0][at as usize % 3];
+                                engine.configure(&[3, 5], memory).unwrap();
+                            }
+                            _ => check(&engine, &work, seed).await,
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+}

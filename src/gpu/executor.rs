@@ -1,0 +1,38 @@
+//! What runs batches: a worker of a device, or, in tests, the host doing the same thing step by step.
+
+use super::batch::{Batch, Times};
+
+/// Why a batch did not run.
+#[derive(Debug)]
+pub enum Failure {
+    /// This batch cannot be run; the next may.
+    Batch(String),
+    /// Nothing can be run any more.
+    Device(String),
+}
+
+/// What a batch gave.
+#[derive(Debug)]
+pub struct Results<'a> {
+    /// The results of its jobs, each at its `out`.
+    pub bytes: &'a [u8],
+    /// For each job a status: 0, or bits such as [`BAD_CODE`](super::abi::BAD_CODE).
+    pub statuses: &'a [u32],
+    /// How long it took.
+    pub times: Times,
+}
+
+/// Runs batches, one after the other.
+pub trait Executor: Send {
+    /// Runs a batch.
+    ///
+    /// # Errors
+    /// Why it did not run, and whether another can.
+    fn run(&mut self, batch: &Batch) -> Result<Results<'_>, Failure>;
+
+    /// Bytes of device memory held.
+    fn device_bytes(&self) -> usize;
+
+    /// Gives back device memory that the next batch would take again.
+    fn release(&mut self);
+}

@@ -1,0 +1,37 @@
+//! Decoding and counting on NVIDIA GPUs: encoded chunks in, counts or elements out. Beside `counts`, which does the same on
+//! the host, and below the scan; knows nothing of DataFusion.
+//!
+//! * `plan`: what a device has to do with one encoded chunk, worked out from its bytes on the host.
+//! * `work`: what is wanted of the chunks of an array.
+//! * `queue`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
+//! * `engine`: the process's devices and their workers, started in the background.
+//! * `executor`: what runs batches; `cuda` is the real one: contexts, nvCOMP, the kernels of `kernels/`.
+//! * `cost`: whether a scan is worth it.
+//!
+//! Whatever a device cannot do, or reports an error for, is the host's ([`Outcome::Host`]): it gives the same answer, or
+//! finds out what is wrong.
+
+mod abi;
+mod batch;
+mod cost;
+mod cuda;
+mod engine;
+#[cfg(test)]
+mod equivalence_tests;
+mod executor;
+pub mod plan;
+mod queue;
+mod slab;
+#[cfg(test)]
+pub(crate) mod software;
+#[cfg(test)]
+mod testing;
+mod work;
+
+pub use batch::{Done, Outcome, Times};
+pub use cost::{Load, Prediction};
+#[cfg(test)]
+pub(crate) use engine::install;
+pub use engine::{DeviceInfo, Engine, Status, is_starting, ready, start, status};
+pub use queue::{Active, Limits, Queue, Ticket};
+pub use work::{Counts, Elements, Wanted, Work};

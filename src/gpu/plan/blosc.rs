@@ -1,0 +1,221 @@
+//! Planning a Blosc container: each split of each block is a frame of its own.
+//!
+//! Blocks stay shuffled. In the bit-shuffled zstd blocks of a default store most bytes are bit-planes of zeros, which the frame's
+//! block headers show: such frames are cut, and the plan says how many planes are there.
+
+use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, Place, PlannedBlock, Segment};
+use super::deflate;
+use super::encoding::{no_decoder, zstd_summary};
+use super::tile::TileShape;
+use crate::codec::blosc::{BloscHeader, Compressor, HEADER_LEN, Shuffle, Split};
+use crate::codec::zstd_cut::InPlaceCut;
+
+/// Plans the container `src`, which starts at `base` in the encoded chunk; the elements of a block.
+pub(super) fn plan(
+    src: &[u8],
+    base: usize,
+    shape: &TileShape,
+    plan: &mut ChunkPlan,
+) -> Result<u32, String> {
+    let header = BloscHeader::parse(src)?;
+    if header.nbytes() != shape.len {
+        return Err(format!(
+            "blosc: the container holds {} bytes, expected {}",
+            header.nbytes(),
+            shape.len
+        ));
+    }
+    if header.memcpyed() {
+        let bytes = base + HEADER_LEN..base + src.len();
+        plan.encoded_block(bytes, shape.elements, Shuffle::None, 1)?;
+        return Ok(shape.elements);
+    }
+    if header.n_blocks() > 1 && !header.blocksize().is_multiple_of(shape.width) {
+        return Err(format!(
+            "blosc: blocks of {} bytes cut elements of {}",
+            header.blocksize(),
+            shape.width
+        ));
+    }
+    for i in 0..header.n_blocks() {
+        block(src, base, &header, i, shape.width, plan)
+            .map_err(|e| format!("blosc: block {i}: {e}"))?;
+    }
+    elements(header.block_len(0), shape.width)
+}
+
+fn block(
+    src: &[u8],
+    base: usize,
+    header: &BloscHeader,
+    i: usize,
+    width: usize,
+    plan: &mut ChunkPlan,
+) -> Result<(), String> {
+    let shuffle = header.block_shuffle(i);
+    if shuffle != Shuffle::None && header.typesize() != width {
+        return Err(format!(
+            "shuffled as elements of {} bytes, expected {width}",
+            header.typesize()
+        ));
+    }
+    let len = header.block_len(i);
+    let elements = elements(len, width)?;
+    let all_planes = match shuffle {
+        // A width is 1, 2, 4 or 8.
+        Shuffle::Bit => 8 * width as u32,
+        Shuffle::None | Shuffle::Byte => 1,
+    };
+    let mut splits = header.splits(src, i)?;
+    if header.n_splits(i) == 1
+        && let Some(split) = splits.next().transpose()?
+    {
+        let start = base + split.offset;
+        let range = start..start + split.payload.len();
+        if split.stored {
+            return plan.encoded_block(range, elements, shuffle, all_planes);
+        }
+        if header.compressor() == Compressor::Zstd && shuffle == Shuffle::Bit {
+            return zstd_planes(split, start, elements, all_planes, plan);
+        }
+        let dst = plan.room(len)?;
+        frame(header.compressor(), &split, start, dst, plan)?;
+        return plan.block(PlannedBlock {
+            place: Place::Decoded(dst),
+            elements,
+            shuffle,
+            planes: all_planes,
+        });
+    }
+    let start = plan.room(len)?;
+    let mut dst = start;
+    for split in splits {
+        let split = split?;
+        let src = base + split.offset;
+        if split.stored {
+            plan.segment(Segment {
+                src: Some(src),
+                dst,
+                len: split.len,
+            })?;
+        } else {
+            frame(header.compressor(), &split, src, dst, plan)?;
+        }
+        dst += split.len;
+    }
+    if dst != start + len {
+        return Err(format!("splits of {} bytes, expected {len}", dst - start));
+    }
+    plan.block(PlannedBlock {
+        place: Place::Decoded(start),
+        elements,
+        shuffle,
+        planes: all_planes,
+    })
+}
+
+/// Plans a bit-shuffled block that is one zstd frame, without the planes that are proven to be zero.
+fn zstd_planes(
+    split: Split<'_>,
+    src: usize,
+    elements: u32,
+    all_planes: u32,
+    plan: &mut ChunkPlan,
+) -> Result<(), String> {
+    let summary = zstd_summary(split.payload, split.len)?;
+    let plane_len = elements as usize / 8;
+    let mut block = PlannedBlock {
+        place: Place::Zero,
+        elements,
+        shuffle: Shuffle::Bit,
+        planes: 0,
+    };
+    // What comes before the tail of zeros; everything where there is none.
+    let head = match summary.cut_len() {
+        Some(0) if summary.last_kept.is_none() => return plan.block(block),
+        // Blocks that would have to be empty: let libzstd judge them.
+        Some(0) => return Err("zstd: blocks that hold more than the content".to_string()),
+        Some(head) => usize::try_from(head).unwrap_or(split.len),
+        None => split.len,
+    };
+    let planes = head.div_ceil(plane_len.max(1));
+    block.planes = u32::try_from(planes).unwrap_or(all_planes).min(all_planes);
+    let kept = block.planes as usize * plane_len;
+    let frame = Frame {
+        codec: FrameCodec::Zstd,
+        src: src..src + split.payload.len(),
+        dst: plan.decoded_len,
+        len: split.len,
+        check: None,
+    };
+    match summary.in_place_cut(split.payload) {
+        Some(cut) => {
+            let dst = plan.room(kept)?;
+            let frame = Frame { len: head, ..frame };
+            cut_frame(frame, cut, plan)?;
+            if kept > head {
+                plan.segment(Segment {
+                    src: None,
+                    dst: dst + head,
+                    len: kept - head,
+                })?;
+            }
+            block.place = Place::Decoded(dst);
+        }
+        None => {
+            block.place = Place::Decoded(plan.room(split.len)?);
+            plan.frame(frame)?;
+        }
+    }
+    plan.block(block)
+}
+
+fn cut_frame(frame: Frame, cut: InPlaceCut, plan: &mut ChunkPlan) -> Result<(), String> {
+    if cut.decoded_len != frame.len as u64 {
+        return Err(format!(
+            "zstd: cut to {} bytes, expected {}",
+            cut.decoded_len, frame.len
+        ));
+    }
+    plan.cut_frame(frame, cut)
+}
+
+/// Adds the frame of a split that is compressed; its payload is at `src` in the encoded chunk.
+fn frame(
+    compressor: Compressor,
+    split: &Split<'_>,
+    src: usize,
+    dst: usize,
+    plan: &mut ChunkPlan,
+) -> Result<(), String> {
+    let whole = src..src + split.payload.len();
+    let (codec, src, check) = match compressor {
+        Compressor::Zstd => {
+            zstd_summary(split.payload, split.len)?;
+            (FrameCodec::Zstd, whole, None)
+        }
+        Compressor::Lz4 => (FrameCodec::Lz4, whole, None),
+        Compressor::Zlib => {
+            let (stream, check) = deflate::zlib(split.payload)?;
+            let stream = src + stream.start..src + stream.end;
+            (FrameCodec::Deflate, stream, Some(check))
+        }
+        Compressor::Blosclz | Compressor::Snappy => {
+            return Err(no_decoder(compressor));
+        }
+    };
+    plan.frame(Frame {
+        codec,
+        src,
+        dst,
+        len: split.len,
+        check,
+    })
+}
+
+fn elements(len: usize, width: usize) -> Result<u32, String> {
+    match u32::try_from(len / width) {
+        Ok(elements) if len.is_multiple_of(width) => Ok(elements),
+        _ => Err(format!("{len} bytes of elements of {width}")),
+    }
+}

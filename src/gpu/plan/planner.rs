@@ -1,0 +1,212 @@
+//! Which arrays a GPU can decode, and the plan of each of their chunks.
+
+use std::ops::Range;
+
+use super::chunk_plan::{ChunkPlan, Place, PlannedBlock, Tile};
+use super::encoding::{Crc32c, Encoding, outermost_checksums, strip};
+use super::estimate::{self, Estimate};
+use super::tile::{TileShape, check_copies};
+use crate::codec::blosc::Shuffle;
+use crate::codec::{CodecChain, Serializer, Sharding};
+use crate::store::{ArrayMeta, Endianness, FillValue};
+
+/// Plans the chunks of one array. Built once per array, and shared by the threads that read its chunks.
+#[derive(Debug, Clone)]
+pub struct ChunkPlanner {
+    /// Of the chunk's object; no compressor is outside a shard.
+    outer: Vec<Crc32c>,
+    sharding: Option<Sharding>,
+    encoding: Encoding,
+    tile: TileShape,
+    chunk_len: usize,
+    big_endian: bool,
+    summary: String,
+    estimate: Estimate,
+}
+
+impl ChunkPlanner {
+    /// Looks at an array and its chain, which must be [`CodecChain::try_new`] of it.
+    ///
+    /// # Errors
+    /// The reason, in words, where a GPU cannot decode this array.
+    pub fn try_new(array: &ArrayMeta, chain: &CodecChain) -> Result<ChunkPlanner, String> {
+        if array.element.is_text() {
+            return Err("text is decoded on the host".to_string());
+        }
+        if !chain.transpose().is_identity() {
+            return Err("transposed chunks are decoded on the host".to_string());
+        }
+        // Absent chunks are zeros to a device.
+        match &array.fill_value {
+            FillValue::Null => {}
+            FillValue::Bytes(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
+            _ => return Err("a fill value other than 0 is left to the host".to_string()),
+        }
+        let (inner, sharding, outer) = match chain.serializer() {
+            Serializer::Sharding(sharding) => {
+                let (rest, checksums) = outermost_checksums(chain.compressors());
+                if let Some(codec) = rest.first() {
+                    return Err(format!(
+                        "shards that are compressed again ({}) are decoded on the host",
+                        codec.summary()
+                    ));
+                }
+                (sharding.inner(), Some(sharding.as_ref().clone()), checksums)
+            }
+            _ => (chain, None, Vec::new()),
+        };
+        let encoding = Encoding::try_new(inner)?;
+        let tile = TileShape::try_new(array.element, inner.shape())?;
+        check_copies(array, inner.shape(), sharding.as_ref())?;
+        let chunk_len = chain.fixed_len()?;
+        if u32::try_from(chunk_len).is_err() {
+            return Err(format!(
+                "chunks of {chunk_len} bytes are too large for the GPU, which takes less than 4 GiB"
+            ));
+        }
+        let big_endian = matches!(inner.serializer(), Serializer::Bytes(Endianness::Big));
+        Ok(ChunkPlanner {
+            estimate: estimate::of(array, chain, chunk_len),
+            summary: chain.summary(),
+            big_endian: big_endian && tile.width > 1,
+            outer,
+            sharding,
+            encoding,
+            tile,
+            chunk_len,
+        })
+    }
+
+    /// Plans one encoded chunk, which is all bytes of its object. `plan` is cleared and filled.
+    ///
+    /// `encoded` is a copy of the chunk for the device: frames that end in zeros are cut there, which
+    /// [`ChunkPlan::restore`] undoes. After an error it is as it was, and `plan` is empty.
+    ///
+    /// # Errors
+    /// The reason why this chunk is left to the host, which decodes it or finds out what is wrong.
+    pub fn plan(&self, encoded: &mut [u8], plan: &mut ChunkPlan) -> Result<(), String> {
+        plan.clear();
+        let result = self.fill(encoded, plan).and_then(|()| plan.finish(encoded));
+        if result.is_err() {
+            plan.clear();
+        }
+        result
+    }
+
+    /// What a chunk is expected to cost, from metadata alone.
+    pub fn estimate(&self) -> Estimate {
+        self.estimate
+    }
+
+    /// A short description of the encoding, e.g. `blosc(zstd, bitshuffle)`.
+    pub fn summary(&self) -> String {
+        self.summary.clone()
+    }
+
+    /// Whether the bytes of every element are stored the most significant first.
+    pub fn big_endian(&self) -> bool {
+        self.big_endian
+    }
+
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub fn width(&self) -> usize {
+        self.tile.width
+    }
+
+    /// Bytes of a decoded chunk.
+    pub fn chunk_len(&self) -> usize {
+        self.chunk_len
+    }
+
+    fn fill(&self, encoded: &[u8], plan: &mut ChunkPlan) -> Result<(), String> {
+        let object = strip(&self.outer, encoded, 0..encoded.len())?;
+        let Some(sharding) = &self.sharding else {
+            return self.tile(encoded, object, [0, 0], plan);
+        };
+        let columns = sharding.grid().get(1).copied().unwrap_or(1);
+        plan.shared_rows = columns > 1;
+        self.inner_tiles(encoded, object, sharding, columns, plan)
+    }
+
+    /// Plans the inner chunks of a shard, `columns` to a band of rows.
+    fn inner_tiles(
+        &self,
+        encoded: &[u8],
+        shard: Range<usize>,
+        sharding: &Sharding,
+        columns: usize,
+        plan: &mut ChunkPlan,
+    ) -> Result<(), String> {
+        let bytes = encoded.get(shard.clone()).unwrap_or_default();
+        // Taken out, so that the plan can be written while it is read.
+        let mut index = std::mem::take(&mut plan.index);
+        let mut run = || {
+            sharding.read_index(bytes, &mut index)?;
+            for (i, range) in index.ranges().iter().enumerate() {
+                // Below the lengths of the chunk, which were checked.
+                let row0 = (i / columns) as u32 * self.tile.rows;
+                let sample0 = (i % columns) as u32 * self.tile.samples;
+                let Some(range) = range else {
+                    self.absent_tile([row0, sample0], plan)?;
+                    continue;
+                };
+                // The index was checked against the shard's length.
+                let piece = shard.start + range.start as usize..shard.start + range.end as usize;
+                self.tile(encoded, piece, [row0, sample0], plan)
+                    .map_err(|e| format!("inner chunk {i}: {e}"))?;
+            }
+            Ok(())
+        };
+        let result = run();
+        plan.index = index;
+        result
+    }
+
+    /// A tile of zeros.
+    fn absent_tile(&self, origin: [u32; 2], plan: &mut ChunkPlan) -> Result<(), String> {
+        let first = plan.blocks.len();
+        plan.block(PlannedBlock {
+            place: Place::Zero,
+            elements: self.tile.elements,
+            shuffle: Shuffle::None,
+            planes: 0,
+        })?;
+        self.push_tile(first, self.tile.elements, origin, plan);
+        Ok(())
+    }
+
+    /// Plans the tile whose encoded bytes are `piece` of `encoded`.
+    fn tile(
+        &self,
+        encoded: &[u8],
+        piece: Range<usize>,
+        origin: [u32; 2],
+        plan: &mut ChunkPlan,
+    ) -> Result<(), String> {
+        let first = plan.blocks.len();
+        let block_elements = self.encoding.plan(encoded, piece, &self.tile, plan)?;
+        self.push_tile(first, block_elements, origin, plan);
+        Ok(())
+    }
+
+    fn push_tile(&self, first: usize, block_elements: u32, origin: [u32; 2], plan: &mut ChunkPlan) {
+        let [row0, sample0] = origin;
+        let TileShape {
+            rows,
+            samples,
+            copies,
+            ..
+        } = self.tile;
+        plan.tiles.push(Tile {
+            blocks: first..plan.blocks.len(),
+            block_elements,
+            row0,
+            rows,
+            // No more than the elements of the tile.
+            row_elements: samples * copies,
+            sample0,
+            samples,
+            copies,
+        });
+    }
+}

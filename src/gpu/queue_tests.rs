@@ -1,0 +1,440 @@
+//! The queue alone: the tests take its batches themselves. What is waited for is a batch of its own, so a hang fails.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::executor::block_on;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::super::software::slab;
+use super::super::testing::{chunk, plain, reason};
+use super::*;
+
+const ROWS: usize = 4;
+const SAMPLES: usize = 8;
+/// Bytes of a chunk, encoded and decoded, and of its counts.
+const CHUNK: usize = ROWS * SAMPLES * 2;
+const OUTPUT: usize = ROWS * 2 * 4;
+/// What a chunk takes of a slab.
+const STAGED: usize = CHUNK + GUARD;
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+const ROOMY: Limits = Limits {
+    decoded: 1 << 20,
+    output: 1 << 20,
+};
+
+fn queue(slabs: usize, slab_len: usize, limits: Limits) -> Arc<Queue> {
+    Queue::new((0..slabs).map(|_| slab(slab_len)).collect(), limits)
+}
+
+fn submit(queue: &Arc<Queue>, work: &Arc<Work>) -> Result<Ticket, String> {
+    let (encoded, _) = chunk(ROWS, SAMPLES, 1);
+    let submitted = queue.submit(work, 0, ROWS, &encoded).now_or_never();
+    submitted.expect("there is no staging memory")
+}
+
+/// A chunk that no plan can be made of.
+fn submit_bad(queue: &Arc<Queue>, work: &Arc<Work>) -> String {
+    let encoded = vec![0; CHUNK - 1];
+    let submitted = queue.submit(work, 0, ROWS, &encoded).now_or_never();
+    submitted
+        .expect("there is no staging memory")
+        .expect_err("a plan of a truncated chunk")
+}
+
+/// The next batch, from a thread of its own.
+fn next(queue: &Arc<Queue>, device: usize) -> Option<Batch> {
+    let (sender, receiver) = mpsc::channel();
+    let queue = Arc::clone(queue);
+    thread::spawn(move || sender.send(queue.next(device)));
+    receiver.recv_timeout(LONG).expect("no batch came")
+}
+
+/// How many batches are ready, without waiting for any.
+fn ready(queue: &Queue) -> usize {
+    queue.state.lock().ready.len()
+}
+
+fn recycle(queue: &Queue, batch: Batch) {
+    let plans = batch.jobs.into_iter().map(|job| job.plan);
+    queue.recycle(batch.slab, plans);
+}
+
+#[test]
+fn a_batch_goes_when_the_last_who_could_add_to_it_leaves() {
+    let queue = queue(2, 1 << 16, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let (first, second) = (queue.activate(), queue.activate());
+    let _tickets = [submit(&queue, &work), submit(&queue, &work)];
+    drop(first);
+    assert_eq!(ready(&queue), 0);
+    drop(second);
+    assert_eq!(ready(&queue), 1);
+    assert_eq!(next(&queue, 0).unwrap().jobs.len(), 2);
+}
+
+#[test]
+fn a_batch_goes_after_a_while_however_many_could_add_to_it() {
+    let queue = queue(2, 1 << 16, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let _active = queue.activate();
+    let begun = Instant::now();
+    let _ticket = submit(&queue, &work);
+    assert_eq!(ready(&queue), 0);
+    assert_eq!(next(&queue, 0).unwrap().jobs.len(), 1);
+    assert!(begun.elapsed() >= IDLE, "{:?}", begun.elapsed());
+}
+
+/// A device that waits from before the first chunk is woken by it.
+#[test]
+fn waiting_devices_are_woken() {
+    let queue = queue(2, 1 << 16, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    for _ in 0..50 {
+        let (sender, receiver) = mpsc::channel();
+        let other = Arc::clone(&queue);
+        thread::spawn(move || sender.send(other.next(0)));
+        thread::sleep(Duration::from_micros(300));
+        let active = queue.activate();
+        let ticket = submit(&queue, &work);
+        drop(active);
+        let batch = receiver.recv_timeout(LONG).expect("no batch came").unwrap();
+        assert_eq!(batch.jobs.len(), 1);
+        drop(ticket);
+        recycle(&queue, batch);
+    }
+}
+
+#[test]
+fn a_batch_goes_when_its_slab_is_full() {
+    let queue = queue(2, 3 * STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let _active = queue.activate();
+    let _tickets: Vec<_> = (0..4).map(|_| submit(&queue, &work)).collect();
+    assert_eq!(ready(&queue), 1);
+    let batch = next(&queue, 0).unwrap();
+    assert_eq!((batch.jobs.len(), batch.used), (3, 3 * STAGED));
+    let sources: Vec<_> = batch.jobs.iter().map(|job| job.src.clone()).collect();
+    assert_eq!(sources[1], STAGED..STAGED + CHUNK);
+    // Nothing overlaps, on the device either.
+    for pair in batch.jobs.windows(2) {
+        assert!(pair[0].src.end + GUARD <= pair[1].src.start);
+        assert!(pair[0].dst + pair[0].plan.decoded_len + GUARD <= pair[1].dst);
+        assert!(pair[0].out.end <= pair[1].out.start);
+    }
+}
+
+/// Slabs of any length, also where the last chunk only just fits or only just does not.
+#[test]
+fn nothing_is_staged_beyond_a_slab() {
+    let work = plain(ROWS, SAMPLES);
+    for len in STAGED..3 * STAGED {
+        let queue = queue(3, len, ROOMY);
+        let _active = queue.activate();
+        let _tickets: Vec<_> = (0..3).map(|_| submit(&queue, &work).unwrap()).collect();
+        for _ in 0..3_usize.div_ceil(len / STAGED) {
+            let batch = next(&queue, 0).unwrap();
+            assert_eq!(batch.jobs.len().min(len / STAGED), batch.jobs.len());
+            assert!(batch.used <= len);
+        }
+    }
+}
+
+#[test]
+fn a_batch_goes_when_the_devices_memory_is_full() {
+    // Uncompressed chunks decode to nothing, but that much is promised until they are planned.
+    let limits = Limits {
+        decoded: 3 * CHUNK,
+        output: 1 << 20,
+    };
+    let queue = queue(2, 1 << 16, limits);
+    let places: Vec<_> = (0..4)
+        .map(|_| queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap())
+        .collect();
+    let batches: Vec<u64> = places.iter().map(|place| place.batch).collect();
+    assert_eq!(batches, [0, 0, 0, 1]);
+}
+
+/// Results of chunks that are still being staged count too.
+#[test]
+fn a_batch_goes_when_its_results_are_full() {
+    let limits = Limits {
+        decoded: 1 << 20,
+        output: 2 * OUTPUT,
+    };
+    let queue = queue(3, 1 << 16, limits);
+    let places: Vec<_> = (0..5)
+        .map(|_| queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap())
+        .collect();
+    let batches: Vec<u64> = places.iter().map(|place| place.batch).collect();
+    assert_eq!(batches, [0, 0, 1, 1, 2]);
+}
+
+#[test]
+fn what_fits_in_no_batch_is_the_hosts() {
+    let work = plain(ROWS, SAMPLES);
+    let of = |slab_len: usize, decoded: usize, output: usize| {
+        let queue = queue(2, slab_len, Limits { decoded, output });
+        let refused = submit(&queue, &work).unwrap_err();
+        // And no place is kept for it.
+        assert!(queue.state.lock().open.is_none());
+        refused
+    };
+    let refused = of(CHUNK, 1 << 20, 1 << 20);
+    assert!(
+        refused.contains("64 encoded bytes is larger than the staging memory (64 bytes)"),
+        "{refused}"
+    );
+    let refused = of(1 << 16, CHUNK - 1, 1 << 20);
+    assert!(refused.contains("vcz.gpu_memory_limit"), "{refused}");
+    let refused = of(1 << 16, 1 << 20, OUTPUT - 1);
+    assert!(refused.contains("results of 32 bytes"), "{refused}");
+    let queue = queue(0, 0, ROOMY);
+    assert!(
+        submit(&queue, &work)
+            .unwrap_err()
+            .contains("staging memory")
+    );
+}
+
+/// Sizes near the largest number are refused and not wrapped round.
+#[test]
+fn sizes_that_overflow_are_refused() {
+    let queue = queue(1, 1 << 16, ROOMY);
+    for len in [
+        usize::MAX,
+        usize::MAX - 1,
+        usize::MAX - GUARD,
+        usize::MAX / 2,
+    ] {
+        assert!(queue.reserve(len, 1, 1).is_err());
+        assert!(queue.reserve(1, len, 1).is_err());
+        assert!(queue.reserve(1, 1, len).is_err());
+    }
+    let work = plain(ROWS, SAMPLES);
+    let submitted = queue.submit(&work, 0, usize::MAX, &[]).now_or_never();
+    assert!(submitted.unwrap().unwrap_err().contains("do not fit"));
+}
+
+/// A chunk without a plan leaves nothing behind, however often that happens.
+#[test]
+fn chunks_that_cannot_be_planned_give_their_place_back() {
+    let queue = queue(1, 2 * STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let _active = queue.activate();
+    for _ in 0..20 {
+        let refused = submit_bad(&queue, &work);
+        assert!(refused.contains("63"), "{refused}");
+    }
+    let _first = submit(&queue, &work).unwrap();
+    submit_bad(&queue, &work);
+    let batch = next(&queue, 0).unwrap();
+    assert_eq!((batch.jobs.len(), batch.writers), (1, 0));
+    assert_eq!((batch.promised, batch.promised_output), (0, 0));
+}
+
+/// A batch that was closed while chunks of it were being staged goes when the last of them is settled, given up or not.
+#[test]
+fn a_closed_batch_waits_for_what_is_being_staged() {
+    let queue = queue(2, 1 << 16, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let active = queue.activate();
+    let places: Vec<_> = (0..3)
+        .map(|_| queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap())
+        .collect();
+    let _ticket = submit(&queue, &work).unwrap();
+    drop(active);
+    for place in places {
+        assert_eq!(ready(&queue), 0);
+        drop(place);
+    }
+    assert_eq!(ready(&queue), 1);
+    assert_eq!(next(&queue, 0).unwrap().jobs.len(), 1);
+}
+
+/// Where all chunks of a closed batch are given up, its slab is free again and whoever waits for it is woken.
+#[test]
+fn a_batch_of_nothing_frees_its_slab() {
+    let queue = queue(1, 1 << 16, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let active = queue.activate();
+    let place = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    drop(active);
+    let (encoded, _) = chunk(ROWS, SAMPLES, 1);
+    let mut waiting = Box::pin(queue.submit(&work, 0, ROWS, &encoded));
+    assert!((&mut waiting).now_or_never().is_none(), "there was a slab");
+    drop(place);
+    assert!(waiting.now_or_never().expect("not woken").is_ok());
+}
+
+#[test]
+fn chunks_wait_for_slabs_and_may_give_up_waiting() {
+    let queue = queue(1, STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let (encoded, _) = chunk(ROWS, SAMPLES, 1);
+    let active = queue.activate();
+    let _first = submit(&queue, &work).unwrap();
+    let submit = || Box::pin(queue.submit(&work, 0, ROWS, &encoded));
+    let (mut second, mut third) = (submit(), submit());
+    assert!((&mut second).now_or_never().is_none());
+    assert!((&mut third).now_or_never().is_none());
+    // The full batch went when somebody found no room in it.
+    let batch = next(&queue, 0).unwrap();
+    drop(second);
+    assert!((&mut third).now_or_never().is_none());
+    recycle(&queue, batch);
+    let _third = third.now_or_never().expect("not woken").unwrap();
+    drop(active);
+    assert_eq!(next(&queue, 0).unwrap().jobs.len(), 1);
+}
+
+/// A slab that is freed after somebody looked for one and before he waits is not missed.
+#[test]
+fn no_wake_up_is_missed() {
+    let queue = queue(1, STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let taker = Arc::clone(&queue);
+    let device = thread::spawn(move || {
+        let mut jobs = 0;
+        while let Some(batch) = taker.next(0) {
+            jobs += batch.jobs.len();
+            recycle(&taker, batch);
+        }
+        jobs
+    });
+    let (sender, receiver) = mpsc::channel();
+    for seed in 0..3 {
+        let (queue, work, sender) = (Arc::clone(&queue), Arc::clone(&work), sender.clone());
+        thread::spawn(move || {
+            let (encoded, _) = chunk(ROWS, SAMPLES, seed);
+            for _ in 0..300 {
+                let active = queue.activate();
+                let ticket = block_on(queue.submit(&work, 0, ROWS, &encoded)).unwrap();
+                drop((active, ticket));
+            }
+            sender.send(()).unwrap();
+        });
+    }
+    for _ in 0..3 {
+        receiver.recv_timeout(3 * LONG).expect("a thread hangs");
+    }
+    while queue.state.lock().slabs.is_empty() {
+        thread::yield_now();
+    }
+    queue.fail("the end of the test");
+    assert_eq!(device.join().unwrap(), 900);
+}
+
+/// Batches reach the device that may take them, whichever others wait too.
+#[test]
+fn devices_that_take_no_batches_do_not_swallow_wake_ups() {
+    let queue = queue(2, 1 << 16, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let (sender, receiver) = mpsc::channel();
+    for device in [0, 0, 1, 1] {
+        let (queue, sender) = (Arc::clone(&queue), sender.clone());
+        thread::spawn(move || {
+            while let Some(batch) = queue.next(device) {
+                sender.send(device).unwrap();
+                recycle(&queue, batch);
+            }
+        });
+    }
+    for round in 0..200 {
+        let device = round / 3 % 2;
+        queue.set_devices(1 << device);
+        let active = queue.activate();
+        let _ticket = submit(&queue, &work);
+        drop(active);
+        assert_eq!(receiver.recv_timeout(LONG), Ok(device), "round {round}");
+    }
+    queue.fail("the end of the test");
+}
+
+#[test]
+fn after_a_failure_everything_is_the_hosts() {
+    let queue = queue(2, 2 * STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let active = queue.activate();
+    // Two in a batch that is ready, one in the open one, one being staged, one waiting for a slab.
+    let mut tickets: Vec<_> = (0..3).map(|_| submit(&queue, &work).unwrap()).collect();
+    let place = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    let (encoded, _) = chunk(ROWS, SAMPLES, 1);
+    let mut waiting = Box::pin(queue.submit(&work, 0, ROWS, &encoded));
+    assert!((&mut waiting).now_or_never().is_none());
+    assert!(matches!(tickets[0].try_recv(), Err(TryRecvError::Empty)));
+    // Device 7 takes nothing, and hears of it all the same.
+    queue.set_devices(1);
+    let (sender, receiver) = mpsc::channel();
+    for _ in 0..3 {
+        let (queue, sender) = (Arc::clone(&queue), sender.clone());
+        thread::spawn(move || sender.send(queue.next(7).is_none()));
+    }
+    queue.fail("it burns");
+    queue.fail("it drowns");
+    assert_eq!(queue.failure().as_deref(), Some("it burns"));
+    for ticket in tickets {
+        assert_eq!(reason(block_on(ticket).unwrap()), "it burns");
+    }
+    let refused = waiting.now_or_never().expect("not woken").unwrap_err();
+    assert_eq!(refused, "it burns");
+    assert_eq!(submit(&queue, &work).unwrap_err(), "it burns");
+    for _ in 0..3 {
+        assert_eq!(receiver.recv_timeout(LONG), Ok(true));
+    }
+    assert!(next(&queue, 0).is_none());
+    // A chunk that is settled only now has an outcome too.
+    let mut place = place;
+    let (reply, ticket) = oneshot::channel();
+    place.job = Some(Job {
+        work: Arc::clone(&work),
+        sample_chunk: 0,
+        rows: ROWS,
+        src: place.range.clone(),
+        plan: ChunkPlan::default(),
+        dst: 0,
+        out: 0..0,
+        reply,
+    });
+    drop(place);
+    assert_eq!(reason(block_on(ticket).unwrap()), "it burns");
+    drop(active);
+}
+
+#[test]
+fn lower_limits_hold_from_the_next_chunk_on() {
+    let queue = queue(3, 1 << 16, ROOMY);
+    let place = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    let second = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    queue.set_limits(Limits {
+        decoded: CHUNK,
+        output: OUTPUT,
+    });
+    let third = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    assert_eq!((place.batch, second.batch, third.batch), (0, 0, 1));
+    assert!(queue.reserve(CHUNK, CHUNK + 1, OUTPUT).is_err());
+}
+
+/// Plans are kept for other chunks, but not more of them, nor larger ones, than is worth it.
+#[test]
+fn plans_are_kept() {
+    let queue = queue(1, 1 << 16, ROOMY);
+    let plan_of = |parts: usize| {
+        let mut plan = ChunkPlan::default();
+        let segment = crate::gpu::plan::Segment {
+            src: None,
+            dst: 0,
+            len: 0,
+        };
+        plan.segments.resize(parts, segment);
+        plan
+    };
+    queue.recycle(slab(8), [plan_of(3), plan_of(KEPT_PARTS + 1)].into_iter());
+    assert_eq!(queue.state.lock().plans.len(), 1);
+    queue.recycle(slab(8), (0..KEPT_PLANS + 5).map(|_| plan_of(0)));
+    assert_eq!(queue.state.lock().plans.len(), KEPT_PLANS);
+}

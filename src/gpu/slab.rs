@@ -1,0 +1,72 @@
+//! Staging memory for one batch of encoded chunks, filled by many threads at once and copied to a device in one go.
+//!
+//! Invariant: the queue hands out disjoint ranges, and a batch is run only after every range of it has been given back,
+//! so no two threads ever touch the same bytes.
+
+use std::ops::Range;
+
+/// Page-locked memory, or any other that outlives the slab.
+///
+/// # Safety
+/// The pointer is always the same, and valid for reads and writes of `len` bytes, all initialised, as long as the value
+/// lives; `len` does not change.
+pub unsafe trait Memory: Send + Sync + std::fmt::Debug {
+    /// Its first byte.
+    fn as_mut_ptr(&self) -> *mut u8;
+    /// Number of bytes.
+    fn len(&self) -> usize;
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Staging memory for one batch.
+#[derive(Debug)]
+pub struct Slab {
+    memory: Box<dyn Memory>,
+}
+
+impl Slab {
+    /// A slab of this memory.
+    pub fn new(memory: Box<dyn Memory>) -> Self {
+        Self { memory }
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether it has no room at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of `range`.
+    ///
+    /// # Safety
+    /// No other thread reads or writes them while the result lives.
+    #[expect(clippy::mut_from_ref, reason = "ranges are disjoint, see the module")]
+    pub unsafe fn bytes_mut(&self, range: Range<usize>) -> Option<&mut [u8]> {
+        if range.start > range.end || range.end > self.len() {
+            return None;
+        }
+        // SAFETY: inside the memory, which lives as long as `self`; exclusive by the caller's promise.
+        Some(unsafe {
+            std::slice::from_raw_parts_mut(
+                self.memory.as_mut_ptr().add(range.start),
+                range.end - range.start,
+            )
+        })
+    }
+
+    /// The first `len` bytes.
+    ///
+    /// # Safety
+    /// No other thread writes them while the result lives.
+    pub unsafe fn bytes(&self, len: usize) -> &[u8] {
+        // SAFETY: as above; shared by the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.memory.as_mut_ptr(), len.min(self.len())) }
+    }
+}

@@ -1,0 +1,218 @@
+//! For tests: runs batches on the host, step by step as a device would, so that everything but CUDA, nvCOMP and the
+//! kernels is tested where there is no device.
+
+use std::time::Duration;
+
+use super::abi::{BAD_CODE, BAD_FRAME};
+use super::batch::{Batch, Job, Times};
+use super::engine::{DeviceInfo, Engine};
+use super::executor::{Executor, Failure, Results};
+use super::plan::ChunkPlan;
+use super::plan::tests::device::Device;
+use super::queue::Limits;
+use super::slab::{Memory, Slab};
+use super::work::{Counts, Elements, Wanted};
+use crate::counts::GENOTYPE_CLASSES;
+use crate::counts::reference::genotype_class;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Plain memory as a slab.
+#[derive(Debug)]
+struct Plain(*mut u8, usize);
+
+// SAFETY: plain memory that is never freed.
+unsafe impl Send for Plain {}
+// SAFETY: as above.
+unsafe impl Sync for Plain {}
+
+// SAFETY: a leaked slice.
+unsafe impl Memory for Plain {
+    fn as_mut_ptr(&self) -> *mut u8 {
+        self.0
+    }
+
+    fn len(&self) -> usize {
+        self.1
+    }
+}
+
+/// A slab of `len` bytes.
+pub fn slab(len: usize) -> Slab {
+    let bytes: &'static mut [u8] = Box::leak(vec![0; len].into_boxed_slice());
+    Slab::new(Box::new(Plain(bytes.as_mut_ptr(), len)))
+}
+
+/// Runs batches on the host.
+#[derive(Debug, Default)]
+pub struct Software {
+    bytes: Vec<u8>,
+    statuses: Vec<u32>,
+    /// Batches that have run.
+    pub batches: Arc<AtomicUsize>,
+    /// Fails with this instead of running the batch of this number.
+    pub fails: Option<(usize, bool)>,
+}
+
+impl Executor for Software {
+    fn run(&mut self, batch: &Batch) -> Result<Results<'_>, Failure> {
+        let number = self.batches.fetch_add(1, Ordering::Relaxed);
+        match self.fails {
+            Some((at, true)) if at == number => return Err(Failure::Device("on purpose".into())),
+            Some((at, false)) if at == number => return Err(Failure::Batch("on purpose".into())),
+            _ => {}
+        }
+        self.bytes = vec![0xa5; batch.output];
+        self.statuses.clear();
+        // SAFETY: all chunks are staged.
+        let slab = unsafe { batch.slab.bytes(batch.used) };
+        for job in &batch.jobs {
+            let out = &mut self.bytes[job.out.clone()];
+            self.statuses.push(run(job, &slab[job.src.clone()], out));
+        }
+        Ok(Results {
+            bytes: &self.bytes,
+            statuses: &self.statuses,
+            times: Times {
+                decode: Duration::from_micros(1),
+                ..Times::default()
+            },
+        })
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn release(&mut self) {}
+}
+
+fn run(job: &Job, encoded: &[u8], out: &mut [u8]) -> u32 {
+    let width = job.work.planner.width();
+    let Ok(device) = Device::run(&job.plan, encoded, width) else {
+        return BAD_FRAME;
+    };
+    let (samples, copies) = shape(&job.plan);
+    let mut elements = device.elements(samples, copies, job.work.planner.chunk_len());
+    if job.work.planner.big_endian() {
+        elements.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+    }
+    match &job.work.wanted {
+        Wanted::Elements(wanted) => {
+            gather(wanted, job, &elements, samples, copies, out);
+            0
+        }
+        Wanted::Counts(counts) => count(counts, job, &elements, samples, copies, out),
+    }
+}
+
+/// Stored samples of the chunk and elements of each.
+fn shape(plan: &ChunkPlan) -> (usize, usize) {
+    let samples = plan.tiles.iter().map(|tile| tile.sample0 + tile.samples);
+    let copies = plan.tiles.iter().map(|tile| tile.copies);
+    (
+        samples.max().unwrap() as usize,
+        copies.max().unwrap() as usize,
+    )
+}
+
+fn gather(
+    wanted: &Elements,
+    job: &Job,
+    elements: &[u8],
+    samples: usize,
+    copies: usize,
+    out: &mut [u8],
+) {
+    let (width, inner) = (wanted.width, wanted.inner as usize);
+    let mut out = out.chunks_exact_mut(inner * width);
+    for row in 0..job.rows {
+        for &sample in wanted.samples[job.sample_chunk].iter() {
+            let at = (row * samples + sample as usize) * copies * width;
+            out.next()
+                .unwrap()
+                .copy_from_slice(&elements[at..at + inner * width]);
+        }
+    }
+}
+
+fn code(elements: &[u8], width: usize, at: usize) -> i64 {
+    let bytes = &elements[at * width..(at + 1) * width];
+    let negative = bytes[width - 1] >= 0x80;
+    let mut all = [if negative { 0xff } else { 0 }; 8];
+    all[..width].copy_from_slice(bytes);
+    i64::from_le_bytes(all)
+}
+
+fn count(
+    counts: &Counts,
+    job: &Job,
+    elements: &[u8],
+    samples: usize,
+    copies: usize,
+    out: &mut [u8],
+) -> u32 {
+    let request = counts.request();
+    let masks = counts.masks(job.sample_chunk).unwrap();
+    let width = job.work.planner.width();
+    let bit = |mask: usize, at: usize| masks.words[mask + at / 32] >> (at % 32) & 1 != 0;
+    let words = masks.mask_words as usize;
+    let mut values = vec![0i32; out.len() / 4];
+    let mut status = 0;
+    for row in 0..job.rows {
+        let of = |at: usize| code(elements, width, row * samples * copies + at);
+        for at in 0..samples * copies {
+            if bit(0, at) && of(at) >= request.n_alleles as i64 {
+                status = BAD_CODE;
+            }
+        }
+        for set in 0..request.alleles.len() {
+            for at in (0..samples * copies).filter(|at| bit((1 + set) * words, *at)) {
+                if let Some(allele) = usize::try_from(of(at))
+                    .ok()
+                    .filter(|a| *a < request.n_alleles)
+                {
+                    values[(set * job.rows + row) * request.n_alleles + allele] += 1;
+                }
+            }
+        }
+        let base = request.alleles.len() * job.rows * request.n_alleles;
+        for set in 0..request.genotypes.len() {
+            let mask = (1 + request.alleles.len()) * words + set * masks.sample_words as usize;
+            for sample in (0..samples).filter(|sample| bit(mask, *sample)) {
+                let call: Vec<i64> = (0..request.ploidy)
+                    .map(|copy| of(sample * copies + copy))
+                    .collect();
+                let class = genotype_class(&call);
+                values[base + (set * job.rows + row) * GENOTYPE_CLASSES + class] += 1;
+            }
+        }
+    }
+    for (to, value) in out.chunks_exact_mut(4).zip(values) {
+        to.copy_from_slice(&value.to_ne_bytes());
+    }
+    status
+}
+
+/// An engine of `workers` of these, with small slabs, so that batches are many.
+pub fn engine(workers: usize, slab_len: usize) -> Arc<Engine> {
+    let executors = (0..workers)
+        .map(|_| (0, Box::new(Software::default()) as Box<dyn Executor>))
+        .collect();
+    engine_of(executors, slab_len)
+}
+
+/// An engine of these workers.
+pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> Arc<Engine> {
+    let device = DeviceInfo {
+        ordinal: 0,
+        name: "software".to_string(),
+        memory: 1 << 33,
+    };
+    let slabs = (0..3).map(|_| slab(slab_len)).collect();
+    let limits = Limits {
+        decoded: 64 << 20,
+        output: 16 << 20,
+    };
+    Engine::with_workers(slabs, vec![device], workers, limits).unwrap()
+}

@@ -1,0 +1,78 @@
+//! For tests: work on small chunks of genotypes, and what it must give.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::batch::Outcome;
+use super::plan::ChunkPlanner;
+use super::work::{Counts, Elements, Wanted, Work};
+use crate::codec::CodecChain;
+use crate::codec::testing::{noise, one_chunk};
+use crate::counts::{CountRequest, SampleSet, reference};
+
+/// Counts of alleles 0 and 1 of everybody, in uncompressed chunks of diploid genotypes.
+pub fn plain(rows: usize, samples: usize) -> Arc<Work> {
+    let array = one_chunk(
+        &json!("int8"),
+        json!(0),
+        &[rows, samples, 2],
+        &json!([{"name": "bytes"}]),
+    );
+    let chain = CodecChain::try_new(&array).unwrap();
+    let counts = Counts::try_new(request(samples), samples, 2).unwrap();
+    Arc::new(Work {
+        planner: ChunkPlanner::try_new(&array, &chain).unwrap(),
+        wanted: Wanted::Counts(counts),
+    })
+}
+
+/// All elements of such chunks.
+pub fn elements(rows: usize, samples: usize) -> Arc<Work> {
+    let all = Elements {
+        samples: vec![Arc::new((0..samples as u32).collect())],
+        inner: 2,
+        width: 1,
+    };
+    Arc::new(Work {
+        planner: plain(rows, samples).planner.clone(),
+        wanted: Wanted::Elements(all),
+    })
+}
+
+fn request(samples: usize) -> CountRequest {
+    CountRequest {
+        alleles: vec![Arc::new(SampleSet::all(samples as u32))],
+        genotypes: vec![],
+        n_alleles: 2,
+        n_samples: samples,
+        ploidy: 2,
+    }
+}
+
+/// A chunk of [`plain`], different for each seed, and its counts.
+pub fn chunk(rows: usize, samples: usize, seed: u64) -> (Vec<u8>, Vec<i32>) {
+    let codes: Vec<u8> = noise(rows * samples * 2, seed.wrapping_mul(2) + 1)
+        .iter()
+        .map(|byte| if *byte < 20 { 255 } else { byte & 1 })
+        .collect();
+    let wide: Vec<i64> = codes.iter().map(|code| i64::from(*code as i8)).collect();
+    let counts = reference::count(&request(samples), &wide, rows).unwrap();
+    (codes, counts.alleles.concat())
+}
+
+/// The counts of an outcome that must have some.
+pub fn counts(outcome: Outcome) -> Vec<i32> {
+    match outcome {
+        Outcome::Done(done) => done.bytes.typed_data().to_vec(),
+        Outcome::Host(reason) => panic!("left to the host: {reason}"),
+    }
+}
+
+/// The reason of an outcome that must be the host's.
+pub fn reason(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Host(reason) => reason,
+        Outcome::Done(_) => panic!("done, and not left to the host"),
+    }
+}

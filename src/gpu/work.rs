@@ -1,0 +1,211 @@
+//! What is wanted of an array's chunks: counts of sample sets, or the elements of some samples. Made once per scan and
+//! shared by its chunks; knows nothing of devices.
+
+use std::sync::Arc;
+
+use super::abi;
+use super::plan::ChunkPlanner;
+use crate::counts::{CountRequest, GENOTYPE_CLASSES, SampleSet};
+
+/// What is wanted of the chunks of one array, and how they are decoded.
+#[derive(Debug)]
+pub struct Work {
+    /// How chunks of the array are decoded.
+    pub planner: ChunkPlanner,
+    /// What comes back.
+    pub wanted: Wanted,
+}
+
+/// What comes back of a chunk.
+#[derive(Debug)]
+pub enum Wanted {
+    /// Counts, as [`Counts::len`] lays them out.
+    Counts(Counts),
+    /// Elements.
+    Elements(Elements),
+}
+
+/// The counts of a request in an array's chunks: little-endian `i32`, for each allele set `[rows × K]`, then for each
+/// genotype set `[rows × 5]`.
+#[derive(Debug)]
+pub struct Counts {
+    request: CountRequest,
+    /// By sample chunk; `None` where no wanted sample is.
+    masks: Vec<Option<Arc<Masks>>>,
+}
+
+/// The sets of a request as bit masks over one sample chunk.
+#[derive(Debug)]
+pub struct Masks {
+    /// The masks, in the order of [`abi::CountSpec::masks`], and two words that may be read past their end.
+    pub words: Vec<u32>,
+    /// Words of a mask of copies.
+    pub mask_words: u32,
+    /// Words of a mask of samples.
+    pub sample_words: u32,
+}
+
+/// Elements `[rows × selected samples × inner]`, native-endian.
+#[derive(Debug)]
+pub struct Elements {
+    /// By sample chunk: the selected samples, ascending, counted from the chunk's first.
+    pub samples: Vec<Arc<Vec<u32>>>,
+    /// Elements of a sample that are wanted.
+    pub inner: u32,
+    /// Bytes of an element.
+    pub width: usize,
+}
+
+impl Counts {
+    /// Masks for `request` over chunks of `chunk_samples` samples, `copies` stored elements each.
+    ///
+    /// # Errors
+    /// A reason, where sizes do not fit.
+    pub fn try_new(
+        request: CountRequest,
+        chunk_samples: usize,
+        copies: usize,
+    ) -> Result<Self, String> {
+        request.check()?;
+        let too_large = || {
+            format!("masks over {chunk_samples} samples of {copies} copies do not fit the device")
+        };
+        let row = chunk_samples
+            .checked_mul(copies)
+            .filter(|row| *row > 0 && u32::try_from(*row).is_ok())
+            .ok_or_else(too_large)?;
+        let mask_words = row.div_ceil(32);
+        let sample_words = chunk_samples.div_ceil(32);
+        let union = SampleSet::new(
+            request
+                .alleles
+                .iter()
+                .chain(&request.genotypes)
+                .flat_map(|set| set.iter())
+                .collect(),
+        );
+        let mut masks = Vec::new();
+        for chunk in 0..request.n_samples.div_ceil(chunk_samples) {
+            let first = chunk * chunk_samples;
+            let stop = (first + chunk_samples).min(request.n_samples);
+            let (Ok(first), Ok(stop)) = (u32::try_from(first), u32::try_from(stop)) else {
+                return Err(too_large());
+            };
+            if union.within(first, stop).is_empty() {
+                masks.push(None);
+                continue;
+            }
+            let n_words = mask_words
+                .checked_mul(1 + request.alleles.len())
+                .and_then(|n| n.checked_add(sample_words.checked_mul(request.genotypes.len())?))
+                .ok_or_else(too_large)?;
+            let mut words = Vec::with_capacity(n_words + 2);
+            for set in std::iter::once(&union).chain(request.alleles.iter().map(AsRef::as_ref)) {
+                let at = words.len();
+                words.resize(at + mask_words, 0u32);
+                for sample in set.within(first, stop) {
+                    let bit = (sample - first) as usize * copies;
+                    for bit in bit..bit + request.ploidy {
+                        words[at + bit / 32] |= 1 << (bit % 32);
+                    }
+                }
+            }
+            for set in &request.genotypes {
+                let at = words.len();
+                words.resize(at + sample_words, 0u32);
+                for sample in set.within(first, stop) {
+                    let bit = (sample - first) as usize;
+                    words[at + bit / 32] |= 1 << (bit % 32);
+                }
+            }
+            words.extend([0, 0]);
+            // Both are at most the row's, which fits.
+            let (mask_words, sample_words) = (mask_words as u32, sample_words as u32);
+            masks.push(Some(Arc::new(Masks {
+                words,
+                mask_words,
+                sample_words,
+            })));
+        }
+        Ok(Self { request, masks })
+    }
+
+    /// What is counted.
+    pub fn request(&self) -> &CountRequest {
+        &self.request
+    }
+
+    /// The masks of a sample chunk; `None` if it holds no wanted sample.
+    pub fn masks(&self, sample_chunk: usize) -> Option<&Arc<Masks>> {
+        self.masks.get(sample_chunk).and_then(Option::as_ref)
+    }
+
+    /// Number of counts of `rows` rows.
+    pub fn len(&self, rows: usize) -> Option<usize> {
+        let (request, alleles) = (&self.request, self.request.alleles.len());
+        let per_row = alleles
+            .checked_mul(request.n_alleles)?
+            .checked_add(request.genotypes.len().checked_mul(GENOTYPE_CLASSES)?)?;
+        per_row.checked_mul(rows)
+    }
+
+    /// The request as the kernels read it, with its masks at device address `masks`.
+    pub fn spec(&self, of: &Masks, masks: u64) -> abi::CountSpec {
+        abi::CountSpec {
+            masks,
+            mask_words: of.mask_words,
+            allele_sets: self.request.alleles.len() as u32,
+            genotype_sets: self.request.genotypes.len() as u32,
+            sample_words: of.sample_words,
+            n_alleles: self.request.n_alleles as u32,
+            ploidy: self.request.ploidy as u32,
+        }
+    }
+}
+
+impl Work {
+    /// Bytes that come back of `rows` rows of a sample chunk.
+    ///
+    /// # Errors
+    /// A reason, where they are more than fit.
+    pub fn output_bytes(&self, sample_chunk: usize, rows: usize) -> Result<usize, String> {
+        let bytes = match &self.wanted {
+            Wanted::Counts(counts) => counts.len(rows).and_then(|n| n.checked_mul(4)),
+            Wanted::Elements(elements) => elements
+                .samples
+                .get(sample_chunk)
+                .and_then(|samples| samples.len().checked_mul(elements.inner as usize))
+                .and_then(|n| n.checked_mul(elements.width))
+                .and_then(|n| n.checked_mul(rows)),
+        };
+        bytes.ok_or_else(|| format!("the results of {rows} rows do not fit in memory"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_cover_stored_copies() {
+        let request = CountRequest {
+            alleles: vec![Arc::new(SampleSet::new(vec![0, 5]))],
+            genotypes: vec![Arc::new(SampleSet::new(vec![6]))],
+            n_alleles: 2,
+            n_samples: 9,
+            ploidy: 2,
+        };
+        // Three stored elements a sample, of which two are copies; chunks of four samples.
+        let counts = Counts::try_new(request, 4, 3).unwrap();
+        assert_eq!(counts.masks(0).unwrap().words, [0b11, 0b11, 0, 0, 0]);
+        let second = counts.masks(1).unwrap();
+        assert_eq!(
+            second.words,
+            [0b011_011_000, 0b000_011_000, 0b0100, 0, 0],
+            "the union, the allele set, the genotype set, and two words of room"
+        );
+        assert!(counts.masks(2).is_none() && counts.masks(3).is_none());
+        assert_eq!(counts.len(10), Some(10 * 2 + 10 * 5));
+        assert_eq!(counts.len(usize::MAX), None);
+    }
+}

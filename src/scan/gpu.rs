@@ -1,0 +1,334 @@
+//! Fetches chunks of an array over samples and has the GPU decode them: like [`fetch`](super::fetch), but what arrives is
+//! counts or elements. Many chunks are on their way at the same time, because a device is fast only with thousands of frames.
+//!
+//! Tasks are aborted when the fetcher is dropped; chunks of theirs that a device is working on are thrown away when done.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::buffer::Buffer;
+use bytes::Bytes;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::dataset::Dataset;
+use super::dense::chunk_index;
+use super::fetch::Upcoming;
+use super::memory::{ScanMemory, Taken};
+use super::metrics::ScanMetrics;
+use crate::error::VczError;
+use crate::gpu::{Active, Engine, Outcome, Ticket, Work};
+use crate::store::ArrayMeta;
+
+/// Requests in flight for one variant chunk.
+const CONCURRENT_PARTS: usize = 8;
+/// Results that a partition may have waiting for it, in bytes.
+const WINDOW_BYTES: usize = 32 << 20;
+/// Variant chunks that a partition may have on their way.
+const WINDOW_CHUNKS: usize = 4096;
+
+/// One chunk of a variant chunk that is wanted.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// Its index along the axes after variants.
+    pub trailing: Vec<u64>,
+    /// Whether it is counted.
+    pub count: bool,
+    /// Whether elements of it are wanted.
+    pub elements: bool,
+}
+
+/// One chunk as it came back.
+pub struct Arrived {
+    /// Its index along the axes after variants.
+    pub trailing: Vec<u64>,
+    /// Its counts, if it was to be counted.
+    pub counts: Option<Piece>,
+    /// Its elements, if they were wanted.
+    pub elements: Option<Piece>,
+}
+
+/// What a chunk gave.
+pub enum Piece {
+    /// The device's results.
+    Results(Buffer),
+    /// It is absent: all its elements are the fill value.
+    Absent,
+    /// It is the host's to decode.
+    Encoded(Bytes),
+    /// It is the host's to decode, once it has been read again.
+    Refused,
+}
+
+/// What is wanted of an array's chunks.
+#[derive(Debug)]
+pub struct Request {
+    /// Where they come from.
+    pub dataset: Arc<Dataset>,
+    /// The array.
+    pub array: Arc<ArrayMeta>,
+    /// The chunks of a variant chunk that are wanted.
+    pub wishes: Vec<Wish>,
+    /// What is counted.
+    pub counts: Option<Arc<Work>>,
+    /// What elements are wanted.
+    pub elements: Option<Arc<Work>>,
+    /// Whether all stored rows are wanted, padding included, or those that exist.
+    pub padded: bool,
+}
+
+type ReadTask = SpawnedTask<Result<Vec<Arrived>, VczError>>;
+
+/// Has the wanted parts of an array's variant chunks decoded, in ascending order.
+pub struct GpuFetcher {
+    request: Arc<Request>,
+    engine: Arc<Engine>,
+    /// Variant chunks that will be asked for, ascending; some may be skipped.
+    upcoming: Upcoming,
+    pending: VecDeque<(u64, ReadTask)>,
+    depth: usize,
+    most: usize,
+    metrics: ScanMetrics,
+    /// Announces this fetcher's chunks until the first of them are under way.
+    announced: Option<Active>,
+    _window: Option<Taken>,
+}
+
+impl GpuFetcher {
+    /// A fetcher of what `request` wants of the variant chunks `upcoming`. Where `few`, it starts with that many variant chunks
+    /// and takes more as they are asked for.
+    pub fn new(
+        request: Request,
+        engine: Arc<Engine>,
+        upcoming: Upcoming,
+        few: Option<usize>,
+        memory: &ScanMemory,
+        metrics: ScanMetrics,
+    ) -> Self {
+        let rows = request.array.chunks[0] as usize;
+        let bytes: usize = request
+            .wishes
+            .iter()
+            .flat_map(|wish| {
+                let part = wish.trailing.first().map_or(0, |at| *at as usize);
+                let of = |work: &Option<Arc<Work>>| {
+                    work.as_ref()
+                        .and_then(|work| work.output_bytes(part, rows).ok())
+                };
+                [
+                    of(&request.counts).filter(|_| wish.count),
+                    of(&request.elements).filter(|_| wish.elements),
+                ]
+            })
+            .flatten()
+            .fold(1, usize::saturating_add);
+        let mut most = (WINDOW_BYTES / bytes).clamp(2, WINDOW_CHUNKS);
+        // Take what the memory pool gives; with nothing left, one chunk at a time is taken when it arrives.
+        let window = loop {
+            match memory.take(bytes.saturating_mul(most)) {
+                Ok(taken) => break Some(taken),
+                Err(_) if most > 1 => most /= 2,
+                Err(_) => break None,
+            }
+        };
+        Self {
+            announced: Some(engine.queue().activate()),
+            request: Arc::new(request),
+            engine,
+            upcoming,
+            pending: VecDeque::new(),
+            depth: few.unwrap_or(most).clamp(1, most),
+            most,
+            metrics,
+            _window: window,
+        }
+    }
+
+    /// The parts of one variant chunk. Chunks before it are forgotten.
+    pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<Arrived>> {
+        let fetch_time = self.metrics.fetch_time.clone();
+        let _timer = fetch_time.timer();
+        while self.pending.front().is_some_and(|(at, _)| *at < chunk) {
+            self.pending.pop_front();
+        }
+        if self.pending.front().is_none_or(|(at, _)| *at > chunk) {
+            while self.upcoming.next_if(|at| *at <= chunk).is_some() {}
+            let task = self.spawn(chunk);
+            self.pending.push_front((chunk, task));
+        }
+        self.fill();
+        self.announced = None;
+        self.depth = self.depth.saturating_mul(2).min(self.most);
+        let Some((_, task)) = self.pending.pop_front() else {
+            return Ok(vec![]);
+        };
+        let mut arrived = task
+            .join_unwind()
+            .await
+            .map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        // Only now, so that what a device refuses does not pile up in memory.
+        for part in &mut arrived {
+            for piece in [&mut part.counts, &mut part.elements].into_iter().flatten() {
+                if matches!(piece, Piece::Refused) {
+                    *piece = self.request.read_again(chunk, &part.trailing).await?;
+                }
+            }
+        }
+        Ok(arrived)
+    }
+
+    fn fill(&mut self) {
+        while self.pending.len() < self.depth
+            && let Some(chunk) = self.upcoming.next()
+        {
+            let task = self.spawn(chunk);
+            self.pending.push_back((chunk, task));
+        }
+    }
+
+    fn spawn(&self, chunk: u64) -> ReadTask {
+        let request = Arc::clone(&self.request);
+        let engine = Arc::clone(&self.engine);
+        let metrics = self.metrics.clone();
+        // Counted from here on, not from when the task first runs.
+        let active = engine.queue().activate();
+        SpawnedTask::spawn(async move { request.read(&engine, chunk, active, &metrics).await })
+    }
+}
+
+/// Tickets of one chunk; `None` where it is absent or nothing of this kind is wanted.
+struct Submitted {
+    trailing: Vec<u64>,
+    present: bool,
+    counts: Option<Result<Ticket, String>>,
+    elements: Option<Result<Ticket, String>>,
+}
+
+impl Request {
+    async fn read(
+        &self,
+        engine: &Engine,
+        chunk: u64,
+        active: Active,
+        metrics: &ScanMetrics,
+    ) -> Result<Vec<Arrived>, VczError> {
+        let rows = if self.padded {
+            self.array.chunks[0]
+        } else {
+            let origin = vec![0; self.array.rank() - 1];
+            self.array.chunk_extent(&chunk_index(chunk, &origin))[0]
+        } as usize;
+        let submitted: Vec<Submitted> = stream::iter(0..self.wishes.len())
+            .map(|at| self.submit(engine, chunk, rows, at, metrics))
+            .buffered(CONCURRENT_PARTS)
+            .try_collect()
+            .await?;
+        drop(active);
+        let mut arrived = Vec::with_capacity(submitted.len());
+        for (part, wish) in submitted.into_iter().zip(&self.wishes) {
+            let Submitted {
+                trailing,
+                present,
+                counts,
+                elements,
+            } = part;
+            let counts = self
+                .wait(chunk, present, &trailing, counts, metrics)
+                .await?;
+            let elements = self
+                .wait(chunk, present, &trailing, elements, metrics)
+                .await?;
+            arrived.push(Arrived {
+                counts: counts.filter(|_| wish.count),
+                elements: elements.filter(|_| wish.elements),
+                trailing,
+            });
+        }
+        Ok(arrived)
+    }
+
+    async fn submit(
+        &self,
+        engine: &Engine,
+        chunk: u64,
+        rows: usize,
+        wish: usize,
+        metrics: &ScanMetrics,
+    ) -> Result<Submitted, VczError> {
+        let wish = &self.wishes[wish];
+        let index = chunk_index(chunk, &wish.trailing);
+        let queue = engine.queue();
+        // Until the chunk is staged, its encoded bytes are in memory.
+        let work = self.counts.as_ref().or(self.elements.as_ref());
+        let _room = queue
+            .room_to_stage(work.map_or(0, |work| work.planner.estimate().encoded_bytes()))
+            .await;
+        let encoded = self.dataset.store().chunk(&self.array, &index).await?;
+        let mut submitted = Submitted {
+            trailing: wish.trailing.clone(),
+            present: encoded.is_some(),
+            counts: None,
+            elements: None,
+        };
+        let Some(encoded) = encoded else {
+            return Ok(submitted);
+        };
+        metrics.bytes_fetched.add(encoded.len());
+        metrics.chunks_read.add(1);
+        let part = wish.trailing.first().map_or(0, |at| *at as usize);
+        for (wanted, work, ticket) in [
+            (wish.count, &self.counts, &mut submitted.counts),
+            (wish.elements, &self.elements, &mut submitted.elements),
+        ] {
+            if let Some(work) = work.as_ref().filter(|_| wanted) {
+                *ticket = Some(queue.submit(work, part, rows, &encoded).await);
+            }
+        }
+        Ok(submitted)
+    }
+
+    /// Waits for a chunk's results.
+    async fn wait(
+        &self,
+        chunk: u64,
+        present: bool,
+        trailing: &[u64],
+        ticket: Option<Result<Ticket, String>>,
+        metrics: &ScanMetrics,
+    ) -> Result<Option<Piece>, VczError> {
+        if !present {
+            return Ok(Some(Piece::Absent));
+        }
+        let reason = match ticket {
+            None => return Ok(None),
+            Some(Err(reason)) => reason,
+            Some(Ok(ticket)) => match ticket.await {
+                Ok(Outcome::Done(done)) => {
+                    metrics.copy_time.add_duration(done.times.copy);
+                    metrics.gpu_decode_time.add_duration(done.times.decode);
+                    metrics.gpu_count_time.add_duration(done.times.count);
+                    metrics.chunks_on_gpu.add(1);
+                    return Ok(Some(Piece::Results(done.bytes)));
+                }
+                Ok(Outcome::Host(reason)) => reason,
+                Err(_) => "the GPU engine dropped the chunk".to_string(),
+            },
+        };
+        let index = chunk_index(chunk, trailing);
+        log::debug!(
+            "{}: array '{}', chunk {}: decoded on the host: {reason}",
+            self.dataset.store().location(),
+            self.array.name,
+            self.array.chunk_label(&index)
+        );
+        Ok(Some(Piece::Refused))
+    }
+
+    /// A chunk that a device has refused, for the host.
+    async fn read_again(&self, chunk: u64, trailing: &[u64]) -> Result<Piece, VczError> {
+        let index = chunk_index(chunk, trailing);
+        let encoded = self.dataset.store().chunk(&self.array, &index).await?;
+        Ok(encoded.map_or(Piece::Absent, Piece::Encoded))
+    }
+}

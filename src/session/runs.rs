@@ -1,0 +1,400 @@
+//! The first step of aggregates over windows ([`windows`](super::windows)), by runs: sites come sorted by position, so
+//! neighbours are mostly of the same bin, and a group is looked up once for each run of rows instead of once for each row.
+//!
+//! Takes the place of DataFusion's `AggregateExec` where every aggregate gives states that are merged later. So a group may
+//! be given out more than once: the table of groups is small, and is given out whenever it is full or memory is short.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::compute::kernels::cmp::distinct;
+use arrow::compute::take;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Constraints, Result, internal_datafusion_err, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
+    InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{StreamExt, stream};
+
+use crate::functions::is_state;
+
+/// The rule that puts [`AggregateRunsExec`] in the place of `AggregateExec`.
+#[derive(Debug)]
+pub struct AggregateByRuns;
+
+impl PhysicalOptimizerRule for AggregateByRuns {
+    fn name(&self) -> &str {
+        "vcz_aggregate_by_runs"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            Ok(match plan.downcast_ref::<AggregateExec>() {
+                Some(aggregate) if is_first_step(aggregate) => Transformed::yes(Arc::new(
+                    AggregateRunsExec::new(Arc::new(aggregate.clone())),
+                )),
+                _ => Transformed::no(plan),
+            })
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+fn is_first_step(aggregate: &AggregateExec) -> bool {
+    let raw = matches!(
+        aggregate.mode(),
+        AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned
+    );
+    let group_by = aggregate.group_expr();
+    // Groups without aggregates (DISTINCT) are not merged by anyone.
+    raw && !aggregate.aggr_expr().is_empty()
+        && group_by.is_single()
+        && !group_by.is_empty()
+        && aggregate.limit_options().is_none()
+        && aggregate
+            .aggr_expr()
+            .iter()
+            .all(|call| is_state(call.fun()) && call.groups_accumulator_supported())
+}
+
+/// An aggregation of rows that come in runs.
+#[derive(Debug)]
+pub struct AggregateRunsExec {
+    /// What is computed.
+    aggregate: Arc<AggregateExec>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl AggregateRunsExec {
+    fn new(aggregate: Arc<AggregateExec>) -> Self {
+        let mut properties = PlanProperties::clone(aggregate.properties());
+        // Groups come in the order of their first rows, as before, but maybe more than once.
+        properties.eq_properties = properties
+            .eq_properties
+            .with_constraints(Constraints::default());
+        Self {
+            aggregate,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+}
+
+impl DisplayAs for AggregateRunsExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        struct Inner<'a>(&'a AggregateExec, DisplayFormatType);
+        impl fmt::Display for Inner<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                self.0.fmt_as(self.1, f)
+            }
+        }
+        let inner = Inner(&self.aggregate, t).to_string();
+        match inner.strip_prefix("AggregateExec") {
+            Some(rest) => write!(f, "{}{rest}", self.name()),
+            None => f.write_str(&inner),
+        }
+    }
+}
+
+impl ExecutionPlan for AggregateRunsExec {
+    fn name(&self) -> &str {
+        "AggregateRunsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.aggregate.input_distribution_requirements()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        self.aggregate.maintains_input_order()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![self.aggregate.input()]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let replaced = Arc::clone(&self.aggregate).replace_children(children, options)?;
+        match replaced.downcast_ref::<AggregateExec>() {
+            Some(aggregate) => Ok(Arc::new(Self::new(Arc::new(aggregate.clone())))),
+            None => internal_err!("an aggregate with other children is {}", replaced.name()),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.aggregate.apply_expressions(f)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let input = self
+            .aggregate
+            .input()
+            .execute(partition, Arc::clone(&context))?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let table = Table::new(Arc::clone(&self.aggregate), partition, &context)?;
+        let batches = stream::try_unfold(
+            (table, Some(input), metrics),
+            |(mut table, mut input, metrics)| async move {
+                while let Some(rows) = &mut input {
+                    let batch = rows.next().await.transpose()?;
+                    let _timer = metrics.elapsed_compute().timer();
+                    let given_out = match batch {
+                        Some(batch) => table.add(&batch)?,
+                        None => {
+                            input = None;
+                            table.give_out()?
+                        }
+                    };
+                    if let Some(groups) = given_out {
+                        metrics.record_output(groups.num_rows());
+                        drop(_timer);
+                        return Ok(Some((groups, (table, input, metrics))));
+                    }
+                }
+                Ok(None)
+            },
+        );
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// The groups seen since they were last given out.
+struct Table {
+    aggregate: Arc<AggregateExec>,
+    schema: SchemaRef,
+    keys_schema: SchemaRef,
+    keys: Box<dyn GroupValues>,
+    accumulators: Vec<Box<dyn GroupsAccumulator>>,
+    memory: MemoryReservation,
+    /// Groups that the table may hold.
+    capacity: usize,
+}
+
+impl Table {
+    fn new(aggregate: Arc<AggregateExec>, partition: usize, context: &TaskContext) -> Result<Self> {
+        let keys_schema = aggregate
+            .group_expr()
+            .group_schema(&aggregate.input().schema())?;
+        Ok(Self {
+            schema: aggregate.schema(),
+            keys: new_group_values(Arc::clone(&keys_schema), &GroupOrdering::None)?,
+            accumulators: aggregate
+                .aggr_expr()
+                .iter()
+                .map(|call| call.create_groups_accumulator())
+                .collect::<Result<_>>()?,
+            memory: MemoryConsumer::new(format!("AggregateRuns[{partition}]"))
+                .register(context.memory_pool()),
+            capacity: context.session_config().batch_size(),
+            keys_schema,
+            aggregate,
+        })
+    }
+
+    /// Adds rows; gives the groups out where they have become too many.
+    fn add(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
+        let keys = self
+            .aggregate
+            .group_expr()
+            .expr()
+            .iter()
+            .map(|(key, _)| key.evaluate(batch)?.into_array(batch.num_rows()))
+            .collect::<Result<Vec<_>>>()?;
+        let groups = self.groups(&keys, batch.num_rows())?;
+        let calls = self.aggregate.aggr_expr().iter();
+        for ((call, filter), accumulator) in calls
+            .zip(self.aggregate.filter_expr())
+            .zip(&mut self.accumulators)
+        {
+            let filter = filter.as_ref().map(|filter| truth(filter, batch));
+            accumulator.update_batch(
+                &arguments(call, batch)?,
+                &groups,
+                filter.transpose()?.as_ref(),
+                self.keys.len(),
+            )?;
+        }
+        let bytes = self.keys.size()
+            + self
+                .accumulators
+                .iter()
+                .map(|accumulator| accumulator.size())
+                .sum::<usize>();
+        let full = self.keys.len() >= self.capacity || self.memory.try_resize(bytes).is_err();
+        if full { self.give_out() } else { Ok(None) }
+    }
+
+    /// The group of each row.
+    fn groups(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
+        let runs = runs(keys, rows)?;
+        let mut of_runs = Vec::with_capacity(runs.len());
+        if runs.len() == rows {
+            self.keys.intern(keys, &mut of_runs)?;
+            return Ok(of_runs);
+        }
+        let first: UInt32Array = runs.iter().map(|run| run.start as u32).collect();
+        let firsts = keys
+            .iter()
+            .map(|key| take(key, &first, None))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.keys.intern(&firsts, &mut of_runs)?;
+        let mut groups = Vec::with_capacity(rows);
+        for (run, group) in runs.into_iter().zip(of_runs) {
+            groups.resize(run.end, group);
+        }
+        Ok(groups)
+    }
+
+    /// Gives the groups out, and forgets them.
+    fn give_out(&mut self) -> Result<Option<RecordBatch>> {
+        if self.keys.is_empty() {
+            return Ok(None);
+        }
+        let mut columns = self.keys.emit(EmitTo::All)?;
+        for accumulator in &mut self.accumulators {
+            match self.aggregate.mode() {
+                AggregateMode::Partial => columns.extend(accumulator.state(EmitTo::All)?),
+                _ => columns.push(accumulator.evaluate(EmitTo::All)?),
+            }
+        }
+        self.keys = new_group_values(Arc::clone(&self.keys_schema), &GroupOrdering::None)?;
+        self.memory.free();
+        Ok(Some(RecordBatch::try_new(
+            Arc::clone(&self.schema),
+            columns,
+        )?))
+    }
+}
+
+fn arguments(call: &AggregateFunctionExpr, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    call.expressions()
+        .iter()
+        .map(|argument| argument.evaluate(batch)?.into_array(batch.num_rows()))
+        .collect()
+}
+
+/// The rows that pass `filter`.
+fn truth(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
+    let passes = filter.evaluate(batch)?.into_array(batch.num_rows())?;
+    match passes.as_boolean_opt() {
+        Some(passes) => Ok(passes.clone()),
+        None => internal_err!("a filter gives {}", passes.data_type()),
+    }
+}
+
+/// The runs of rows that agree in all keys; rows that cannot be compared at once are runs of their own.
+fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
+    if rows == 0 {
+        return Ok(vec![]);
+    }
+    let mut starts: Option<BooleanArray> = None;
+    for key in keys {
+        if key.data_type().is_nested() || key.data_type().is_floating() {
+            return Ok((0..rows).map(|row| row..row + 1).collect());
+        }
+        let differs = distinct(&key.slice(0, rows - 1), &key.slice(1, rows - 1))?;
+        starts = Some(match starts {
+            Some(others) => arrow::compute::or(&others, &differs)?,
+            None => differs,
+        });
+    }
+    let starts = starts.ok_or_else(|| internal_datafusion_err!("groups without keys"))?;
+    let mut runs = Vec::new();
+    let mut start = 0;
+    for last in starts.values().set_indices() {
+        runs.push(start..last + 1);
+        start = last + 1;
+    }
+    runs.push(start..rows);
+    Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, Int64Array, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn runs_agree_in_all_keys() {
+        let contigs: ArrayRef = Arc::new(StringViewArray::from(vec![
+            "1", "1", "1", "2", "2", "2", "2",
+        ]));
+        let bins: ArrayRef = Arc::new(Int64Array::from(vec![
+            Some(1),
+            Some(1),
+            Some(5),
+            Some(5),
+            None,
+            None,
+            Some(1),
+        ]));
+        let found = |keys: &[ArrayRef]| runs(keys, keys[0].len()).unwrap();
+        assert_eq!(
+            found(&[Arc::clone(&contigs), Arc::clone(&bins)]),
+            [0..2, 2..3, 3..4, 4..6, 6..7]
+        );
+        assert_eq!(found(&[Arc::clone(&bins)]), [0..2, 2..4, 4..6, 6..7]);
+        assert_eq!(found(&[bins.slice(0, 1)]), vec![0..1; 1]);
+        assert!(found(&[bins.slice(0, 0)]).is_empty());
+        // Numbers that compare as equal, or not even to themselves, are left to the table of groups.
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
+        assert_eq!(found(&[floats]), [0..1, 1..2, 2..3]);
+    }
+}

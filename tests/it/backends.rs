@@ -1,0 +1,337 @@
+//! The same queries on the host and on a GPU: the same batches of every partition, and every chunk really on the GPU. Used
+//! by these tests with whatever device there is, and by the library's own with one in software.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{Array, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::physical_plan::{ExecutionPlan, collect_partitioned};
+use datafusion::prelude::SessionContext;
+
+/// Makes a session of so many partitions and rows of a batch.
+pub type MakeSession = fn(usize, usize) -> SessionContext;
+
+/// Longer than any query here takes.
+pub const LONG: Duration = Duration::from_secs(120);
+
+/// What a query gave.
+pub struct Answer {
+    /// The batches of each partition, or the error.
+    pub batches: std::result::Result<Vec<Vec<RecordBatch>>, String>,
+    /// Chunks that were read, and decodings of a chunk by a GPU.
+    pub chunks: (usize, usize),
+}
+
+/// Runs a query to its end, without putting partitions together; a hang is a failure.
+pub async fn ask(ctx: &SessionContext, sql: &str) -> Answer {
+    let run = async {
+        let plan = ctx.sql(sql).await?.create_physical_plan().await?;
+        let batches = collect_partitioned(Arc::clone(&plan), ctx.task_ctx()).await;
+        Ok::<_, datafusion::common::DataFusionError>((batches?, plan))
+    };
+    let result: Result<_> = tokio::time::timeout(LONG, run)
+        .await
+        .unwrap_or_else(|_| panic!("hangs: {sql}"));
+    match result {
+        Ok((batches, plan)) => Answer {
+            batches: Ok(batches),
+            chunks: (sum(&plan, "chunks_read"), sum(&plan, "chunks_on_gpu")),
+        },
+        Err(error) => Answer {
+            batches: Err(error.to_string()),
+            chunks: (0, 0),
+        },
+    }
+}
+
+fn sum(plan: &Arc<dyn ExecutionPlan>, metric: &str) -> usize {
+    let metrics = plan.metrics();
+    let here = metrics.and_then(|metrics| Some(metrics.sum_by_name(metric)?.as_usize()));
+    let below = plan.children().into_iter().map(|child| sum(child, metric));
+    here.unwrap_or(0) + below.sum::<usize>()
+}
+
+/// Whether both are the same batches. Fields say which table they came from, so their metadata may differ.
+pub fn are_equal(one: &[RecordBatch], other: &[RecordBatch]) -> bool {
+    let is_equal = |(one, other): (&RecordBatch, &RecordBatch)| {
+        one.num_rows() == other.num_rows() && one.columns() == other.columns()
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_equal)
+}
+
+/// The columns of a query as text.
+pub async fn texts(ctx: &SessionContext, sql: &str) -> Vec<Vec<String>> {
+    let batches = ctx.sql(sql).await.unwrap().collect().await.unwrap();
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| cast(column, &DataType::Utf8).unwrap())
+            .collect();
+        let text = |column: &arrow::array::ArrayRef, row: usize| {
+            let strings = column.as_any().downcast_ref::<StringArray>().unwrap();
+            let is_null = strings.is_null(row);
+            (!is_null).then(|| strings.value(row).to_string())
+        };
+        rows.extend((0..batch.num_rows()).map(|row| {
+            let row = columns.iter().map(|column| text(column, row));
+            row.map(Option::unwrap_or_default).collect::<Vec<String>>()
+        }));
+    }
+    rows
+}
+
+/// A session for each backend, with the same tables.
+pub struct Backends {
+    pub host: SessionContext,
+    pub gpu: SessionContext,
+    pub partitions: usize,
+}
+
+/// A query, the arrays over samples that it reads, and whether each chunk of them is decoded for one thing only.
+struct Query {
+    sql: String,
+    arrays: Vec<String>,
+    once: bool,
+}
+
+impl Backends {
+    pub async fn new(make: MakeSession, partitions: usize, batch_size: usize) -> Self {
+        let both = Self {
+            host: make(partitions, batch_size),
+            gpu: make(partitions, batch_size),
+            partitions,
+        };
+        ask(&both.host, "SET vcz.backend = 'host'").await;
+        ask(&both.gpu, "SET vcz.backend = 'gpu'").await;
+        both
+    }
+
+    pub async fn create(&self, table: &str, store: &Path, populations: Option<&Path>) {
+        let options = populations.map_or(String::new(), |file| {
+            format!("OPTIONS ('vcz.populations' '{}')", file.display())
+        });
+        let sql = format!(
+            "CREATE EXTERNAL TABLE \"{table}\" STORED AS VCZ LOCATION '{}' {options}",
+            store.display()
+        );
+        for ctx in [&self.host, &self.gpu] {
+            ask(ctx, &format!("DROP TABLE IF EXISTS \"{table}\"")).await;
+            if let Err(error) = ask(ctx, &sql).await.batches {
+                panic!("{}: {error}", store.display());
+            }
+        }
+    }
+
+    /// The same batches, or the same error, from both.
+    pub async fn same(&self, sql: &str, place: &str) -> (Answer, Answer) {
+        let (host, gpu) = (ask(&self.host, sql).await, ask(&self.gpu, sql).await);
+        assert_eq!(host.chunks.1, 0, "{place}: the host's on a GPU: {sql}");
+        match (&host.batches, &gpu.batches) {
+            (Ok(one), Ok(other)) => {
+                assert_eq!(one.len(), other.len(), "{place}: partitions of {sql}");
+                for (partition, (one, other)) in one.iter().zip(other).enumerate() {
+                    let rows = |batches: &[RecordBatch]| -> Vec<usize> {
+                        batches.iter().map(RecordBatch::num_rows).collect()
+                    };
+                    let place = format!("{place}, partition {partition}: {sql}");
+                    assert_eq!(rows(one), rows(other), "{place}");
+                    assert!(are_equal(one, other), "other values: {place}");
+                }
+            }
+            (one, other) => assert_eq!(one.as_ref().err(), other.as_ref().err(), "{place}: {sql}"),
+        }
+        (host, gpu)
+    }
+
+    /// Asks everything of the table `t`. Gives how many chunks the GPU decoded.
+    pub async fn compare(&self, place: &str) -> usize {
+        let place = format!("{place}, {} partitions", self.partitions);
+        let refused = self.refused().await;
+        let mut on_gpu = 0;
+        for Query { sql, arrays, once } in self.queries().await {
+            let reason = arrays.iter().find_map(|array| refused.get_key_value(array));
+            if let Some((array, reason)) = reason {
+                let answer = ask(&self.gpu, &sql).await;
+                let error = answer.batches.expect_err("an array that no device decodes");
+                assert!(
+                    error.contains(&format!("'{array}'"))
+                        && error.contains(reason)
+                        && error.contains("SET vcz.backend = 'auto' or 'host'"),
+                    "{place}: {sql}: {error}"
+                );
+                continue;
+            }
+            let (_, gpu) = self.same(&sql, &place).await;
+            let (read, decoded) = gpu.chunks;
+            // Frames with a checksum of their own are the host's, one by one.
+            if once && !place.contains("zstd-checksum") {
+                assert_eq!(decoded, read, "{place}: left to the host: {sql}");
+            }
+            on_gpu += decoded;
+        }
+        on_gpu
+    }
+
+    /// The arrays over samples that no device decodes, and why.
+    async fn refused(&self) -> BTreeMap<String, String> {
+        let sql = "SELECT name, reason FROM vcz_arrays('t') WHERE name LIKE 'call\\_%' AND cardinality(shape) > 1 AND backend = 'host'";
+        let rows = texts(&self.gpu, sql).await.into_iter();
+        rows.map(|row| (row[0].clone(), row[1].clone())).collect()
+    }
+
+    async fn queries(&self) -> Vec<Query> {
+        let of = |column: &'static str, from: &str| {
+            let sql = format!("SELECT {column} FROM {from}");
+            let ctx = &self.host;
+            async move {
+                let rows = texts(ctx, &sql).await;
+                rows.into_iter()
+                    .map(|mut row| row.remove(0))
+                    .collect::<Vec<String>>()
+            }
+        };
+        let columns = of(
+            "name",
+            "vcz_arrays('t') WHERE name LIKE 'call\\_%' AND backend <> 'none' ORDER BY 1",
+        );
+        let columns: Vec<String> = columns.await;
+        let mut queries = Vec::new();
+        for name in &columns {
+            let arrays = vec![name.clone()];
+            let sql = format!("SELECT \"{name}\" FROM t");
+            queries.push(Query {
+                sql,
+                arrays,
+                once: true,
+            });
+        }
+        let samples = of("sample_id", "vcz_samples('t') ORDER BY sample_index").await;
+        if samples.is_empty() || !columns.iter().any(|name| name == "call_genotype") {
+            return queries;
+        }
+        let genotypes = vec!["call_genotype".to_string()];
+        let mut ask = |sql: String, once: bool| {
+            let arrays = genotypes.clone();
+            queries.push(Query { sql, arrays, once });
+        };
+        let quoted = |id: &String| format!("'{}'", id.replace('\'', "''"));
+        let named = of("population", "vcz_populations('t')").await;
+        let named: Vec<String> = named.iter().map(quoted).collect();
+        let few = [0, samples.len() / 2, samples.len() - 1].map(|at| quoted(&samples[at]));
+        let few = format!("[{}]", few.join(", "));
+        let populations = named.iter().chain([&few]);
+        let arguments: Vec<String> = std::iter::once(String::new())
+            .chain(populations.map(|population| format!(", {population}")))
+            .collect();
+        for argument in &arguments {
+            ask(
+                format!("SELECT allele_counts(call_genotype{argument}) FROM t"),
+                true,
+            );
+            ask(
+                format!("SELECT genotype_counts(call_genotype{argument}) FROM t"),
+                true,
+            );
+            let sql = format!(
+                "SELECT sfs(call_genotype{argument}), sfs_folded(call_genotype{argument}),
+                        diversity(call_genotype{argument}), tajimas_d(call_genotype{argument}) FROM t"
+            );
+            ask(sql, true);
+        }
+        if let [first, second, ..] = &named[..] {
+            ask(
+                "SELECT population_counts(call_genotype) FROM t".to_string(),
+                true,
+            );
+            ask(
+                format!("SELECT joint_sfs(call_genotype, {first}, {second}) FROM t"),
+                true,
+            );
+            let sql = format!(
+                "SELECT variant_contig, genome_bin(variant_position, 5000), divergence(call_genotype, {first}, {second}),
+                        fst_hudson(call_genotype, {first}, {second}) FROM t GROUP BY 1, 2 ORDER BY 1, 2"
+            );
+            ask(sql, false);
+        }
+        ask(
+            format!("SELECT select_samples(call_genotype, {few}) FROM t"),
+            true,
+        );
+        let all: Vec<String> = arguments
+            .iter()
+            .map(|p| format!("allele_counts(call_genotype{p}), genotype_counts(call_genotype{p})"))
+            .collect();
+        let all = all.join(", ");
+        ask(
+            format!(
+                "SELECT variant_position, {all}, select_samples(call_genotype, {few}), call_genotype FROM t"
+            ),
+            false,
+        );
+        ask(
+            format!("SELECT {all} FROM t WHERE variant_position % 7 = 3"),
+            false,
+        );
+        if self.partitions == 1 {
+            for columns in ["call_genotype", "allele_counts(call_genotype)"] {
+                ask(format!("SELECT {columns} FROM t LIMIT 10"), false);
+            }
+        }
+        queries
+    }
+}
+
+/// The stores of a folder, each with its populations file if it has one.
+pub fn stores(folder: &Path) -> Vec<(PathBuf, Option<PathBuf>)> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.to_string_lossy().ends_with(".vcz.zip"));
+    paths.sort();
+    let populations = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().to_string();
+        let base = name.trim_end_matches(".vcz.zip").trim_end_matches(".v3");
+        let files = [
+            format!("{base}.populations.tsv"),
+            "populations.tsv".to_string(),
+        ];
+        let mut files = files.iter().map(|file| folder.join(file));
+        files.find(|file| file.exists())
+    };
+    paths
+        .into_iter()
+        .map(|path| {
+            let file = populations(&path);
+            (path, file)
+        })
+        .collect()
+}
+
+/// Compares stores, with several numbers of partitions and rows of a batch. Gives how many chunks the GPU decoded.
+pub async fn compare_stores(
+    make: MakeSession,
+    stores: &[(PathBuf, Option<PathBuf>)],
+    sizes: &[(usize, usize)],
+) -> usize {
+    assert!(!stores.is_empty());
+    let mut on_gpu = 0;
+    for &(partitions, batch_size) in sizes {
+        let both = Backends::new(make, partitions, batch_size).await;
+        for (store, populations) in stores {
+            // One does not say that it is a store.
+            if store.ends_with("version-none.vcz.zip") {
+                continue;
+            }
+            both.create("t", store, populations.as_deref()).await;
+            let place = store.display().to_string();
+            on_gpu += both.compare(&place).await;
+        }
+    }
+    on_gpu
+}

@@ -1,0 +1,86 @@
+//! The host and a real GPU give the same: over the fixtures, the real stores where they are, and random stores. Where there
+//! is no GPU these tests say on standard error that they did not run; with `VCZ_REQUIRE_GPU=1` that is a failure.
+//!
+//! To run them on another machine, copy the program of these tests and the source tree, and there, at its top:
+//! `VCZ_REQUIRE_GPU=1 ./it gpu:: --nocapture`.
+
+use std::io::Write;
+
+use crate::backends::{Backends, ask, compare_stores, stores};
+use crate::common;
+use crate::random_store::{Random, prepare, put_genotypes};
+
+/// Whether there is a GPU to compare with. Says loudly why not.
+async fn is_there() -> bool {
+    let ctx = common::session(1, 8192);
+    let store = common::fixtures().join("sim.vcz.zip");
+    common::create(&ctx, "t", &store, None).await;
+    common::run(&ctx, "SET vcz.backend = 'gpu'").await;
+    let answer = ask(&ctx, "SELECT sfs(call_genotype) FROM t").await;
+    match answer.batches {
+        Ok(_) if answer.chunks.1 > 0 => true,
+        found => {
+            let reason = found
+                .err()
+                .unwrap_or_else(|| "no chunk was decoded on it".to_string());
+            let required = std::env::var_os("VCZ_REQUIRE_GPU").is_some_and(|value| value == "1");
+            assert!(!required, "{reason}");
+            // Not by a macro, which the test harness keeps to itself.
+            let said = writeln!(
+                std::io::stderr(),
+                "\nNOT RUN: whether a GPU gives the same as the host was NOT tested here: {reason}\n"
+            );
+            said.unwrap();
+            false
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fixtures() {
+    if is_there().await {
+        let sizes = [(1, 8192), (2, 37), (16, 100)];
+        let on_gpu = compare_stores(common::session, &stores(&common::fixtures()), &sizes).await;
+        assert!(on_gpu > 2000, "only {on_gpu} chunks");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn layouts() {
+    if is_there().await {
+        let folder = common::fixtures().join("layouts");
+        let on_gpu = compare_stores(common::session, &stores(&folder), &[(2, 64)]).await;
+        assert!(on_gpu > 2000, "only {on_gpu} chunks");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_stores() {
+    let Some(folder) = common::shared_data() else {
+        return;
+    };
+    if is_there().await {
+        compare_stores(common::session, &stores(&folder), &[(1, 8192), (16, 1000)]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_stores() {
+    if !is_there().await {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let fixtures = common::fixtures();
+    let store = prepare(common::unpack, &fixtures, folder.path());
+    let populations = fixtures.join("chunks7.populations.tsv");
+    let mut on_gpu = 0;
+    for seed in 1..=80 {
+        let mut random = Random::new(seed);
+        let metadata = put_genotypes(&store, &mut random);
+        let (partitions, batch_size) = random.one(&[(1, 8192), (3, 50), (16, 200)]);
+        let both = Backends::new(common::session, partitions, batch_size).await;
+        both.create("t", &store, Some(&populations)).await;
+        on_gpu += both.compare(&format!("seed {seed}: {metadata}")).await;
+    }
+    assert!(on_gpu > 5000, "only {on_gpu} chunks");
+}

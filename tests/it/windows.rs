@@ -1,0 +1,192 @@
+//! Aggregates over overlapping windows, computed in two steps, give the bits that they give in one.
+
+use std::path::Path;
+
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::prelude::SessionContext;
+
+use crate::common;
+use crate::partitions::{Bits, bits};
+
+/// Name of the rule that makes two steps.
+const RULE: &str = "vcz_two_step_windows";
+
+/// Every aggregate of ours, and those of DataFusion that are computed in two steps with them.
+const AGGREGATES: [&str; 30] = [
+    "sfs(a)",
+    "sfs(call_genotype, 'second')",
+    "sfs_folded(a)",
+    "project_sfs(a, 4)",
+    "project_sfs_folded(b, 3)",
+    "joint_sfs(a, b)",
+    "joint_sfs_folded(a, b)",
+    "project_joint_sfs(a, b, 4, 3)",
+    "project_joint_sfs_folded(a, b, 4, 3)",
+    "diversity(a)",
+    "diversity(call_genotype)",
+    "divergence(a, b)",
+    "theta_w(a)",
+    "segregating_sites(b)",
+    "tajimas_d(a)",
+    "tajimas_d(a, 6)",
+    "fst_hudson(a, b)",
+    "exact_sum(site_diversity(a))",
+    "diversity(b) FILTER (WHERE is_biallelic(variant_allele))",
+    "count(*)",
+    "count(variant_id)",
+    "count(*) FILTER (WHERE is_segregating(a))",
+    "sum(variant_position)",
+    "sum(derived_count(a)) FILTER (WHERE variant_position % 3 = 0)",
+    "min(variant_position)",
+    "max(variant_id)",
+    "bool_and(is_segregating(a))",
+    "bool_or(is_segregating(b))",
+    "bit_xor(variant_position)",
+    "bit_and(variant_position)",
+];
+
+/// A scan of windows of `size`, a multiple of `step`, or a part of one.
+fn queries(size: u32, step: u32) -> Vec<String> {
+    let aggregates = AGGREGATES.join(", ");
+    let windows = |position: &str| {
+        format!(
+            "SELECT variant_contig, variant_position, variant_id, variant_allele, call_genotype,
+                    allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b,
+                    unnest(genome_bins({position}, {size}, {step})) AS w FROM t"
+        )
+    };
+    let plain = windows("variant_position");
+    vec![
+        format!(
+            "SELECT variant_contig, w, {aggregates} FROM ({plain}) GROUP BY 1, 2 ORDER BY 1, 2"
+        ),
+        // Some positions are NULL, some below 1, and not narrow integers.
+        format!(
+            "SELECT w, {aggregates} FROM ({}) GROUP BY w ORDER BY w",
+            windows("CASE WHEN variant_position % 7 = 0 THEN NULL ELSE variant_position - 1000 END")
+        ),
+        // Keys that are made of the window or not of it, filters on both, and aggregates above.
+        format!(
+            "SELECT k, stop, n, pi / n AS pi FROM (
+               SELECT substr(s.variant_contig, 2, 2) AS k, s.w + {size} - 1 AS stop, count(*) AS n, diversity(s.a) AS pi
+               FROM ({plain}) s WHERE s.w > 2 * {step} AND s.w % 3 <> 1 AND length(s.variant_allele[1]) = 1
+               GROUP BY 1, 2 HAVING count(*) > 1) ORDER BY k, stop"
+        ),
+        // Nothing left.
+        format!("SELECT w, {aggregates} FROM ({plain}) WHERE variant_position < 0 GROUP BY w"),
+        format!("SELECT w, count(*), sfs(a) FROM ({plain}) WHERE w < 0 GROUP BY w"),
+        // A projection, a join and a scan of windows over the windows.
+        format!(
+            "SELECT g.contig, g.window_start, g.window_stop, s.n, s.d FROM genome_windows('t', {size}, {step}) g LEFT JOIN
+               (SELECT variant_contig, w, count(*) AS n, tajimas_d(b) AS d FROM ({plain}) GROUP BY 1, 2) s
+             ON s.variant_contig = g.contig AND s.w = g.window_start ORDER BY 1, 2"
+        ),
+        format!(
+            "SELECT v, sum(n), count(*) FROM (SELECT unnest(genome_bins(w, {size}, {step})) AS v, n FROM
+               (SELECT w, count(*) AS n FROM ({plain}) GROUP BY w)) GROUP BY v ORDER BY v"
+        ),
+    ]
+}
+
+/// Groups without aggregates come once each, though no one merges them.
+#[tokio::test(flavor = "multi_thread")]
+async fn distinct_windows_come_once() {
+    let ctx = common::session(1, 7);
+    let store = common::fixtures().join("missing.vcz.zip");
+    common::create(&ctx, "t", &store, None).await;
+    let sql = "SELECT DISTINCT w FROM (SELECT unnest(genome_bins(variant_position, 2000, 500)) AS w FROM t)";
+    assert!(!plan(&ctx, sql).await.contains("AggregateRunsExec"));
+    let rows = common::row(
+        &ctx,
+        &format!("SELECT count(*), count(DISTINCT w) FROM ({sql})"),
+    )
+    .await;
+    assert_eq!(rows[0], rows[1]);
+}
+
+async fn plan(ctx: &SessionContext, sql: &str) -> String {
+    let plan = common::run(ctx, &format!("EXPLAIN {sql}")).await;
+    pretty_format_batches(&plan).unwrap().to_string()
+}
+
+fn assert_same(found: &Bits, expected: &Bits, place: &str) {
+    assert_eq!(found.rows.len(), expected.rows.len(), "{place}");
+    if let Some(row) = (0..found.rows.len()).find(|&row| found.rows[row] != expected.rows[row]) {
+        panic!(
+            "{place}: row {row} differs\n{}\nexpected\n{}",
+            found.text, expected.text
+        );
+    }
+    // Genotype columns are not selected, so that all of the schema must agree.
+    assert_eq!(found.schema, expected.schema, "{place}");
+}
+
+async fn two_steps_are_one(
+    store: &Path,
+    populations: &Path,
+    queries: &[String],
+    batches: &[usize],
+) {
+    let one_step = common::session(1, 8192);
+    assert!(one_step.remove_optimizer_rule(RULE));
+    common::create(&one_step, "t", store, Some(populations)).await;
+    let mut expected = Vec::new();
+    for sql in queries {
+        assert!(!plan(&one_step, sql).await.contains("_merge("), "{sql}");
+        expected.push(bits(&one_step, sql).await);
+    }
+    assert!(!expected[0].rows.is_empty());
+    for partitions in [1, 2, 16] {
+        for &batch in batches {
+            let ctx = common::session(partitions, batch);
+            common::create(&ctx, "t", store, Some(populations)).await;
+            for (sql, expected) in queries.iter().zip(&expected) {
+                let place = format!(
+                    "{}, {partitions} partitions, batches of {batch}: {sql}",
+                    store.display()
+                );
+                let plan = plan(&ctx, sql).await;
+                // An empty result may be known while planning.
+                let two_steps = plan.contains("AggregateRunsExec") && plan.contains("_merge(");
+                assert!(expected.rows.is_empty() || two_steps, "{place}\n{plan}");
+                assert_same(&bits(&ctx, sql).await, expected, &place);
+            }
+        }
+    }
+}
+
+async fn fixture(name: &str, size: u32, step: u32, batches: &[usize]) {
+    let folder = common::fixtures();
+    let store = folder.join(format!("{name}.vcz.zip"));
+    let populations = folder.join(format!("{name}.populations.tsv"));
+    two_steps_are_one(&store, &populations, &queries(size, step), batches).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sim() {
+    fixture("sim", 50_000, 5_000, &[8192, 100]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing() {
+    fixture("missing", 2_000, 500, &[8192, 7]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks7() {
+    // Steps so short that most bins hold one site.
+    fixture("chunks7", 120, 40, &[8192, 7]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gamb_x() {
+    let Some(folder) = common::shared_data() else {
+        return;
+    };
+    let queries = &queries(100_000, 10_000)[..1];
+    let (store, populations) = (
+        folder.join("gambX.vcz.zip"),
+        folder.join("gambX.populations.tsv"),
+    );
+    two_steps_are_one(&store, &populations, queries, &[8192]).await;
+}

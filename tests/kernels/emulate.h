@@ -1,0 +1,168 @@
+// CUDA for g++: every thread of a CTA is a fiber, so that warp and CTA barriers work as they do on a device, and a barrier that
+// not all threads of a warp reach is found. Between barriers threads run one after the other, from the first or from the last
+// on, so that a missing barrier shows. One CTA runs after the other; atomics are plain. Only what kernels/ uses is here.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+
+namespace emulate {
+
+struct Index {
+    unsigned x;
+};
+
+enum class Wait { None, Sum, Any, Cta, Done };
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    Wait wait = Wait::None;
+    unsigned value = 0;
+};
+
+constexpr size_t STACK = 256 * 1024;
+constexpr unsigned WARP = 32;
+
+inline Index thread, block, grid_size, cta_size;
+inline ucontext_t scheduler;
+inline std::vector<Fiber> fibers;
+inline std::function<void()> body;
+inline bool backwards = false;
+
+inline void fail(const char* why) {
+    std::fprintf(stderr, "emulation: %s (CTA %u, thread %u)\n", why, block.x, thread.x);
+    std::abort();
+}
+
+// Waits until all threads of the warp, or of the CTA, wait for the same; gives the result that the scheduler left.
+inline unsigned wait(Wait wait, unsigned value) {
+    Fiber& fiber = fibers[thread.x];
+    fiber.wait = wait;
+    fiber.value = value;
+    swapcontext(&fiber.context, &scheduler);
+    return fiber.value;
+}
+
+inline void run_fiber() {
+    body();
+    fibers[thread.x].wait = Wait::Done;
+}
+
+// Lets go of the warps, or the CTA, whose threads all wait for the same; false if there are none.
+inline bool release() {
+    bool released = false;
+    for (size_t first = 0; first < fibers.size(); first += WARP) {
+        const Wait what = fibers[first].wait;
+        unsigned sum = 0, any = 0, same = 0;
+        for (size_t i = first; i < first + WARP; ++i) {
+            same += fibers[i].wait == what;
+            sum += fibers[i].value;
+            any |= fibers[i].value;
+        }
+        if (what == Wait::Cta || what == Wait::Done) continue;
+        if (same != WARP) fail("threads of a warp wait for different things");
+        for (size_t i = first; i < first + WARP; ++i) {
+            fibers[i].value = what == Wait::Sum ? sum : any;
+            fibers[i].wait = Wait::None;
+        }
+        released = true;
+    }
+    if (released) return true;
+    for (const Fiber& fiber : fibers) {
+        if (fiber.wait != fibers[0].wait) fail("not all threads of a CTA wait at its barrier");
+    }
+    if (fibers[0].wait == Wait::Done) return false;
+    for (Fiber& fiber : fibers) fiber.wait = Wait::None;
+    return true;
+}
+
+inline void launch(unsigned grid, unsigned threads, std::function<void()> kernel) {
+    grid_size.x = grid;
+    cta_size.x = threads;
+    body = std::move(kernel);
+    if (fibers.size() != threads) {
+        fibers = std::vector<Fiber>(threads);
+        for (Fiber& fiber : fibers) fiber.stack.reset(new char[STACK]);
+    }
+    for (block.x = 0; block.x < grid; ++block.x) {
+        backwards = !backwards;
+        for (Fiber& fiber : fibers) {
+            getcontext(&fiber.context);
+            fiber.context.uc_stack.ss_sp = fiber.stack.get();
+            fiber.context.uc_stack.ss_size = STACK;
+            fiber.context.uc_link = &scheduler;
+            fiber.wait = Wait::None;
+            makecontext(&fiber.context, run_fiber, 0);
+        }
+        do {
+            for (unsigned i = 0; i < threads; ++i) {
+                thread.x = backwards ? threads - 1 - i : i;
+                Fiber& fiber = fibers[thread.x];
+                if (fiber.wait == Wait::None) swapcontext(&scheduler, &fiber.context);
+            }
+            thread.x = 0;
+        } while (release());
+    }
+}
+
+}  // namespace emulate
+
+#define threadIdx emulate::thread
+#define blockIdx emulate::block
+#define gridDim emulate::grid_size
+#define blockDim emulate::cta_size
+
+inline void __syncthreads() { emulate::wait(emulate::Wait::Cta, 0); }
+inline int __reduce_add_sync(unsigned mask, int x) {
+    if (mask != 0xffffffffu) emulate::fail("only whole warps are emulated");
+    return (int)emulate::wait(emulate::Wait::Sum, (unsigned)x);
+}
+inline int __any_sync(unsigned mask, int x) {
+    if (mask != 0xffffffffu) emulate::fail("only whole warps are emulated");
+    return emulate::wait(emulate::Wait::Any, x != 0) != 0;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+    return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+template <class T>
+inline T __ldg(const T* at) {
+    return *at;
+}
+template <class T>
+inline T atomicAdd(T* at, T x) {
+    const T old = *at;
+    *at = old + x;
+    return old;
+}
+inline unsigned atomicOr(unsigned* at, unsigned x) {
+    const unsigned old = *at;
+    *at = old | x;
+    return old;
+}
+inline unsigned atomicXor(unsigned* at, unsigned x) {
+    const unsigned old = *at;
+    *at = old ^ x;
+    return old;
+}

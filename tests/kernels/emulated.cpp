@@ -1,0 +1,533 @@
+// Runs every kernel of kernels/ in emulation on random cases and compares with plain code, element by element, from the
+// definitions of design.md. `run.sh` builds it with the address and undefined-behaviour sanitizers, so that reads further
+// outside of a block than vcz.cuh allows, misaligned accesses and shifts by too much are failures too.
+//
+//     emulated [cases] [first seed]
+#include "emulate.h"
+
+#include "count.cu"
+#include "frames.cu"
+#include "gather.cu"
+#include "genotypes.cu"
+
+#include <cstring>
+#include <random>
+#include <set>
+#include <string>
+
+namespace {
+
+std::mt19937_64 rng;
+
+u64 below(u64 n) { return rng() % n; }
+u64 between(u64 low, u64 high) { return low + below(high - low + 1); }
+bool chance(double p) { return (double)(rng() >> 11) * 0x1p-53 < p; }
+
+u64 seed;
+std::string what;
+
+[[noreturn]] void fail(const std::string& message) {
+    std::fprintf(stderr, "seed %llu, %s: %s\n", seed, what.c_str(), message.c_str());
+    std::exit(1);
+}
+
+std::string str(i64 x) { return std::to_string(x); }
+
+// Bytes at an address that is `misaligned` past a multiple of 16, with the 16 bytes after them that kernels may read.
+class Bytes {
+   public:
+    explicit Bytes(const std::vector<u8>& bytes) {
+        const size_t misaligned = chance(0.5) ? below(4) : below(16);
+        memory_.reset((u8*)std::malloc(misaligned + bytes.size() + 16));
+        start_ = memory_.get() + misaligned;
+        for (size_t i = 0; i < misaligned; ++i) memory_[i] = (u8)rng();
+        std::copy(bytes.begin(), bytes.end(), start_);
+        for (size_t i = 0; i < 16; ++i) start_[bytes.size() + i] = (u8)rng();
+    }
+    u64 address() const { return (u64)start_; }
+
+   private:
+    struct Free {
+        void operator()(u8* p) const { std::free(p); }
+    };
+    std::unique_ptr<u8[], Free> memory_;
+    u8* start_;
+};
+
+// Elements in the stored byte order, as blocks. Elements are given as little-endian numbers.
+struct Encoded {
+    std::vector<VczBlock> blocks;
+    std::vector<Bytes> bytes;
+    u32 block_elements;
+};
+
+std::vector<u8> stored_bytes(u64 x, u32 width, bool big_endian) {
+    std::vector<u8> out(width);
+    for (u32 j = 0; j < width; ++j) out[big_endian ? width - 1 - j : j] = (u8)(x >> (8 * j));
+    return out;
+}
+
+Encoded encode(const std::vector<u64>& elements, u32 width, bool big_endian, u32 kind, bool large) {
+    Encoded out;
+    const u32 n = (u32)elements.size();
+    u32 size = chance(0.2) ? n : (u32)between(1, chance(0.5) ? 64 : 3000);
+    if (large || chance(0.1)) size = n / (u32)between(1, 2) + 1;
+    // Blocks of one tile that are shuffled or not, as no writer makes them.
+    const bool mixed = !large && chance(0.1);
+    if (kind == VCZ_BIT_SHUFFLED && !mixed) size = (size + 7) / 8 * 8;
+    out.block_elements = size;
+    for (u32 start = 0; start < n; start += size) {
+        const u32 len = std::min(size, n - start);
+        VczBlock block = {};
+        block.elements = len;
+        // What cannot be shuffled by bits is not shuffled.
+        if (mixed) kind = (u32)below(3);
+        block.kind = kind == VCZ_BIT_SHUFFLED && len % 8 != 0 ? VCZ_PLAIN : kind;
+        u32 planes = 0;
+        std::vector<u8> bytes((size_t)len * width);
+        for (u32 i = 0; i < len; ++i) {
+            const std::vector<u8> element = stored_bytes(elements[start + i], width, big_endian);
+            for (u32 j = 0; j < width; ++j) {
+                if (element[j] == 0) continue;
+                if (block.kind == VCZ_PLAIN) bytes[(size_t)i * width + j] = element[j];
+                if (block.kind == VCZ_BYTE_SHUFFLED) bytes[(size_t)j * len + i] = element[j];
+                for (u32 bit = 0; bit < 8; ++bit) {
+                    if ((element[j] >> bit & 1) == 0) continue;
+                    planes = std::max(planes, 8 * j + bit + 1);
+                    if (block.kind == VCZ_BIT_SHUFFLED) bytes[(size_t)(8 * j + bit) * (len / 8) + i / 8] |= (u8)(1 << i % 8);
+                }
+            }
+        }
+        if (planes == 0 && chance(0.7)) {
+            out.blocks.push_back(block);
+            continue;
+        }
+        if (block.kind == VCZ_BIT_SHUFFLED) {
+            // As many planes as there are, or some more; they come in whole frames.
+            block.planes = large || chance(0.5) ? std::max(planes, 1u) : (u32)between(std::max(planes, 1u), 8 * width);
+            bytes.resize((size_t)block.planes * (len / 8));
+        } else {
+            block.planes = (u32)between(1, 8);
+        }
+        out.bytes.emplace_back(bytes);
+        block.data = out.bytes.back().address();
+        out.blocks.push_back(block);
+    }
+    return out;
+}
+
+// A chunk of rows of samples of elements, cut into tiles.
+struct Chunk {
+    u32 rows, samples, copies, width, kind, out_rows, row0;
+    bool big_endian;
+    bool large;                 // in large tiles and blocks
+    std::vector<u64> elements;  // [rows, samples, copies], masked to the width
+
+    u64 at(u32 row, u32 sample, u32 copy) const { return elements[((size_t)row * samples + sample) * copies + copy]; }
+    i64 code(u32 row, u32 sample, u32 copy) const {
+        const u32 unused = 64 - 8 * width;
+        return (i64)(at(row, sample, copy) << unused) >> unused;
+    }
+};
+
+u64 masked(i64 code, u32 width) { return width == 8 ? (u64)code : (u64)code & (((u64)1 << (8 * width)) - 1); }
+
+struct Tiles {
+    std::vector<VczTile> tiles;
+    std::vector<Encoded> encoded;
+    bool shared;
+};
+
+// Cuts a chunk into a grid of tiles, those at the ends padded with other elements that no one may count.
+Tiles cut(const Chunk& chunk, const std::function<u64()>& padding, u32 status_offset) {
+    Tiles out;
+    const u32 tile_rows = chunk.large || chance(0.6) ? chunk.rows + (u32)below(3) : (u32)between(1, chunk.rows);
+    const u32 tile_samples = chance(0.5) ? chunk.samples + (u32)below(3) * (u32)below(40) : (u32)between(1, chunk.samples);
+    out.shared = tile_samples < chunk.samples || chance(0.1);
+    for (u32 row = 0; row < chunk.rows; row += tile_rows) {
+        for (u32 sample = 0; sample < chunk.samples; sample += tile_samples) {
+            VczTile tile = {};
+            tile.rows = std::min(tile_rows, chunk.rows - row);
+            tile.row0 = chunk.row0 + row;
+            tile.samples = std::min(tile_samples, chunk.samples - sample);
+            tile.sample0 = sample;
+            tile.copies = chunk.copies;
+            tile.width = chunk.width;
+            tile.row_elements = tile_samples * chunk.copies;
+            tile.flags = (chunk.big_endian ? VCZ_BIG_ENDIAN : 0) | (out.shared ? VCZ_SHARED : 0);
+            tile.out_rows = chunk.out_rows;
+            tile.status = status_offset + (u32)out.tiles.size();
+            std::vector<u64> elements((size_t)tile_rows * tile.row_elements);
+            for (u32 r = 0; r < tile_rows; ++r) {
+                for (u32 s = 0; s < tile_samples; ++s) {
+                    for (u32 c = 0; c < chunk.copies; ++c) {
+                        const bool exists = r < tile.rows && s < tile.samples;
+                        elements[(size_t)r * tile.row_elements + s * chunk.copies + c] =
+                            exists ? chunk.at(row + r, sample + s, c) : padding();
+                    }
+                }
+            }
+            out.encoded.push_back(encode(elements, chunk.width, chunk.big_endian, chunk.kind, chunk.large));
+            tile.block_elements = out.encoded.back().block_elements;
+            out.tiles.push_back(tile);
+        }
+    }
+    for (size_t i = 0; i < out.tiles.size(); ++i) out.tiles[i].blocks = (u64)out.encoded[i].blocks.data();
+    return out;
+}
+
+template <class Kernel>
+void launch_tiles(Kernel kernel, const Tiles& tiles, std::vector<u32>& status) {
+    const u32 groups = (u32)between(1, 3);
+    emulate::launch((u32)tiles.tiles.size() * groups, VCZ_THREADS,
+                    [&] { kernel(tiles.tiles.data(), (u32)tiles.tiles.size(), groups, status.data()); });
+}
+
+using Set = std::vector<bool>;
+
+Set random_set(u32 samples) {
+    Set set(samples);
+    const double p = chance(0.3) ? 1.0 : chance(0.1) ? 0.0 : (double)between(1, 99) / 100;
+    for (u32 i = 0; i < samples; ++i) set[i] = chance(p);
+    return set;
+}
+
+int reference_class(const std::vector<i64>& call) {
+    std::vector<i64> copies;
+    for (i64 code : call) {
+        if (code != -2) copies.push_back(code);
+    }
+    if (copies.empty() || *std::min_element(copies.begin(), copies.end()) < 0) return 4;
+    if (copies.size() == 1) return 3;
+    if (std::set<i64>(copies.begin(), copies.end()).size() > 1) return 1;
+    return copies[0] == 0 ? 0 : 2;
+}
+
+void compare(const std::vector<i32>& found, const std::vector<i32>& expected, const char* kernel) {
+    for (size_t i = 0; i < expected.size(); ++i) {
+        if (found[i] != expected[i]) {
+            fail(std::string(kernel) + ": output " + str((i64)i) + " of " + str((i64)expected.size()) + ": expected " +
+                 str(expected[i]) + ", found " + str(found[i]));
+        }
+    }
+}
+
+void test_counts() {
+    Chunk chunk;
+    const u32 ploidy = chance(0.5) ? 2 : (u32)between(1, 4);
+    chunk.copies = ploidy + (chance(0.2) ? (u32)between(1, 2) : 0);
+    chunk.rows = (u32)(chance(0.5) ? between(1, 12) : between(30, 90));
+    chunk.samples = (u32)(chance(0.1) ? between(300, 900) : between(1, 120));
+    chunk.width = chance(0.6) ? 1 : 1u << below(4);
+    chunk.big_endian = chance(0.3);
+    chunk.kind = chance(0.6) ? VCZ_BIT_SHUFFLED : (u32)below(3);
+    u32 k = (u32)(chance(0.5) ? 2 : between(1, 9));
+    u32 style = (u32)below(5);
+    double rare = (double)between(0, 100) / 2000;
+    chunk.large = chance(0.3);
+    if (chunk.large) {
+        // As default stores are: many rows in few bit-planes of a block, and hardly a code above 1.
+        chunk.rows = (u32)between(30, 90);
+        chunk.width = 1;
+        chunk.kind = VCZ_BIT_SHUFFLED;
+        k = (u32)(chance(0.15) ? 1 : between(2, 4));
+        style = 1;
+        rare = 0;
+    } else if (chance(0.05)) {
+        k = (u32)between(100, 300);
+        chunk.width = chance(0.5) ? 1 : 2;
+    }
+    chunk.row0 = (u32)below(5);
+    chunk.out_rows = chunk.row0 + chunk.rows + (u32)below(4);
+    const auto code = [&]() -> i64 {
+        const i64 plain = chance(0.2) ? 1 % k : 0;
+        switch (style) {
+            case 0: return plain;                                                // biallelic and complete
+            case 1: return chance(rare) ? (i64)below(k) : plain;                 // some multiallelic
+            case 2: return chance(rare) ? -(i64)between(1, 3) : plain;           // some missing
+            case 3: return chance(0.2) ? -(i64)between(1, 3) : (i64)below(k);    // anything
+            default: return chance(0.3) ? -2 : chance(0.02) ? -(i64)between(1, 100) : (i64)below(k);
+        }
+    };
+    const bool tidy = chunk.large || chance(0.5);  // padding that looks like the rest
+    const auto padding = [&]() -> u64 {
+        return masked(tidy ? (style < 2 ? 0 : -1) : (i64)between(0, 255) - 128, chunk.width);
+    };
+    chunk.elements.resize((size_t)chunk.rows * chunk.samples * chunk.copies);
+    for (size_t i = 0; i < chunk.elements.size(); ++i) {
+        chunk.elements[i] = i % chunk.copies < ploidy ? masked(code(), chunk.width) : padding();
+    }
+    // A place for a special code: often at an end of a row, where words straddle rows.
+    const auto place_of = [&]() {
+        const u64 sample = chance(0.5) ? chunk.samples - 1 : chance(0.2) ? 0 : below(chunk.samples);
+        return (size_t)(below(chunk.rows) * chunk.samples + sample) * chunk.copies + below(ploidy);
+    };
+    for (u64 n = chunk.large ? below(12) : 0; n > 0; --n) chunk.elements[place_of()] = chance(0.2) ? below(k) : k - 1;
+    // Codes that no allele has, of samples that are wanted or not.
+    for (u64 n = chance(0.3) ? between(1, 2) : 0; n > 0; --n) {
+        const size_t place = place_of();
+        const i64 top = chunk.width == 1 ? 127 : chunk.width == 2 ? 32767 : 2000000000;
+        const i64 bad = chunk.large || chance(0.5) ? k : chance(0.5) ? top : k + (i64)below(5);
+        if (bad <= top) chunk.elements[place] = masked(bad, chunk.width);
+    }
+
+    VczCountSpec spec = {};
+    spec.n_alleles = k;
+    spec.ploidy = ploidy;
+    spec.allele_sets = (u32)(chance(0.1) ? between(5, 11) : below(4));
+    spec.genotype_sets = (u32)below(4);
+    if (spec.allele_sets + spec.genotype_sets == 0) spec.allele_sets = 1;
+    std::vector<Set> sets;
+    for (u32 i = 0; i < spec.allele_sets + spec.genotype_sets; ++i) sets.push_back(random_set(chunk.samples));
+    spec.mask_words = (chunk.samples * chunk.copies + 31) / 32;
+    spec.sample_words = (chunk.samples + 31) / 32;
+    const size_t n_masks = 1 + spec.allele_sets;
+    std::vector<u32> masks(n_masks * spec.mask_words + spec.genotype_sets * (size_t)spec.sample_words + 2);
+    for (u32 i = 0; i < sets.size(); ++i) {
+        for (u32 sample = 0; sample < chunk.samples; ++sample) {
+            if (!sets[i][sample]) continue;
+            for (u32 copy = 0; copy < ploidy; ++copy) {
+                const u32 bit = sample * chunk.copies + copy;
+                masks[bit / 32] |= 1u << bit % 32;
+                if (i < spec.allele_sets) masks[(size_t)(1 + i) * spec.mask_words + bit / 32] |= 1u << bit % 32;
+            }
+            if (i >= spec.allele_sets) {
+                const size_t mask = n_masks * spec.mask_words + (size_t)(i - spec.allele_sets) * spec.sample_words;
+                masks[mask + sample / 32] |= 1u << sample % 32;
+            }
+        }
+    }
+    spec.masks = (u64)masks.data();
+
+    const u32 status_offset = (u32)below(3);
+    Tiles tiles = cut(chunk, padding, status_offset);
+    what = "counts of " + str(chunk.rows) + " x " + str(chunk.samples) + " x " + str(chunk.copies) + ", ploidy " + str(ploidy) +
+           ", K " + str(k) + ", width " + str(chunk.width) + ", kind " + str(chunk.kind) + ", " + str((i64)tiles.tiles.size()) +
+           " tiles, style " + str(style);
+
+    const size_t alleles = (size_t)spec.allele_sets * chunk.out_rows * k;
+    std::vector<i32> expected(alleles + (size_t)spec.genotype_sets * chunk.out_rows * VCZ_CLASSES);
+    std::vector<i32> blank(expected.size());
+    if (!tiles.shared) {
+        for (i32& x : blank) x = (i32)below(1000) + 1000000;
+    }
+    // Rows that no tile has stay as they are.
+    for (size_t i = 0; i < expected.size(); ++i) {
+        const size_t row = i < alleles ? i / k % chunk.out_rows : (i - alleles) / VCZ_CLASSES % chunk.out_rows;
+        const bool counted = row >= chunk.row0 && row < chunk.row0 + chunk.rows;
+        expected[i] = counted ? 0 : blank[i];
+    }
+    std::vector<u32> bad_alleles(status_offset + tiles.tiles.size()), bad_genotypes(bad_alleles.size());
+    bool any_bad = false;
+    for (const VczTile& tile : tiles.tiles) {
+        for (u32 r = 0; r < tile.rows; ++r) {
+            const u32 row = tile.row0 + r;
+            for (u32 s = tile.sample0; s < tile.sample0 + tile.samples; ++s) {
+                std::vector<i64> call(ploidy);
+                for (u32 c = 0; c < ploidy; ++c) call[c] = chunk.code(row - chunk.row0, s, c);
+                const bool bad = *std::max_element(call.begin(), call.end()) >= (i64)k;
+                for (u32 i = 0; i < sets.size(); ++i) {
+                    if (!sets[i][s]) continue;
+                    if (bad) {
+                        any_bad = true;
+                        bad_alleles[tile.status] = VCZ_BAD_CODE;
+                        if (i >= spec.allele_sets) bad_genotypes[tile.status] = VCZ_BAD_CODE;
+                    }
+                    if (i < spec.allele_sets) {
+                        for (i64 code : call) {
+                            if (code >= 0 && code < (i64)k) expected[((size_t)i * chunk.out_rows + row) * k + code] += 1;
+                        }
+                    } else {
+                        const size_t set = i - spec.allele_sets;
+                        expected[alleles + (set * chunk.out_rows + row) * VCZ_CLASSES + reference_class(call)] += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    for (u32 codes = 0; codes < 2; ++codes) {
+        if (codes == 0 && (chunk.width != 1 || chunk.kind == VCZ_BYTE_SHUFFLED)) continue;
+        std::vector<i32> out = blank;
+        for (VczTile& tile : tiles.tiles) {
+            tile.out = (u64)out.data();
+            tile.spec = (u64)&spec;
+        }
+        std::vector<u32> status(bad_alleles.size());
+        if (spec.allele_sets > 0) {
+            const char* name = codes ? "vcz_count_codes" : "vcz_count_planes";
+            launch_tiles(codes ? vcz_count_codes : vcz_count_planes, tiles, status);
+            if (status != bad_alleles) fail(std::string(name) + ": status");
+        }
+        status.assign(status.size(), 0);
+        if (spec.genotype_sets > 0) {
+            launch_tiles(vcz_count_genotypes, tiles, status);
+            if (status != bad_genotypes) fail("vcz_count_genotypes: status");
+        }
+        if (!any_bad) compare(out, expected, codes ? "vcz_count_codes or _genotypes" : "vcz_count_planes or _genotypes");
+    }
+}
+
+void test_gather() {
+    Chunk chunk;
+    chunk.rows = (u32)between(1, 30);
+    chunk.samples = (u32)(chance(0.1) ? between(200, 600) : between(1, 60));
+    chunk.copies = (u32)between(1, 5);
+    chunk.width = chance(0.4) ? 1 : 1u << below(4);
+    chunk.big_endian = chance(0.3);
+    chunk.kind = (u32)below(3);
+    chunk.large = chance(0.2);
+    chunk.row0 = (u32)below(3);
+    chunk.out_rows = chunk.row0 + chunk.rows + (u32)below(3);
+    const u32 style = (u32)below(3);
+    const auto element = [&]() -> u64 {
+        return masked(style == 0 ? (i64)chance(0.2) : style == 1 ? (i64)below(4) - 2 : (i64)rng(), chunk.width);
+    };
+    chunk.elements.resize((size_t)chunk.rows * chunk.samples * chunk.copies);
+    for (u64& x : chunk.elements) x = element();
+    Tiles tiles = cut(chunk, element, 0);
+
+    const Set set = random_set(chunk.samples);
+    std::vector<u32> samples;
+    for (u32 s = 0; s < chunk.samples; ++s) {
+        if (set[s]) samples.push_back(s);
+    }
+    VczGatherSpec spec;
+    spec.samples = (u64)samples.data();
+    spec.n_samples = (u32)samples.size();
+    spec.inner = chance(0.6) ? chunk.copies : (u32)between(1, chunk.copies);
+    what = "gathering " + str((i64)samples.size()) + " of " + str(chunk.rows) + " x " + str(chunk.samples) + " x " +
+           str(chunk.copies) + ", width " + str(chunk.width) + ", kind " + str(chunk.kind) + ", " +
+           str((i64)tiles.tiles.size()) + " tiles";
+
+    const size_t row_bytes = samples.size() * spec.inner * chunk.width;
+    const size_t bytes = row_bytes * chunk.out_rows;
+    std::unique_ptr<u64[]> memory(new u64[bytes / 8 + 2]);  // aligned to 8
+    u8* out = (u8*)memory.get();
+    std::vector<u8> expected(bytes + 8);
+    for (u8& x : expected) x = (u8)rng();
+    std::copy(expected.begin(), expected.end(), out);
+    for (u32 row = 0; row < chunk.rows; ++row) {
+        for (size_t s = 0; s < samples.size(); ++s) {
+            for (u32 i = 0; i < spec.inner; ++i) {
+                const std::vector<u8> x = stored_bytes(chunk.at(row, samples[s], i), chunk.width, false);
+                const size_t place = ((chunk.row0 + row) * samples.size() + s) * spec.inner + i;
+                std::copy(x.begin(), x.end(), expected.begin() + (std::ptrdiff_t)(place * chunk.width));
+            }
+        }
+    }
+    for (VczTile& tile : tiles.tiles) {
+        tile.out = (u64)out;
+        tile.spec = (u64)&spec;
+        const auto place = [&](u32 sample) { return (u32)(std::lower_bound(samples.begin(), samples.end(), sample) - samples.begin()); };
+        tile.sel_begin = place(tile.sample0);
+        tile.sel_count = place(tile.sample0 + tile.samples) - tile.sel_begin;
+    }
+    std::vector<u32> status(tiles.tiles.size());
+    launch_tiles(vcz_gather, tiles, status);
+    for (size_t i = 0; i < expected.size(); ++i) {
+        if (out[i] != expected[i]) fail("byte " + str((i64)i) + " of " + str((i64)bytes) + ": expected " + str(expected[i]) + ", found " + str(out[i]));
+    }
+    if (status != std::vector<u32>(status.size())) fail("status");
+}
+
+void test_segments() {
+    what = "segments";
+    const size_t n = between(1, 6);
+    std::vector<VczSegment> segments(n);
+    std::vector<Bytes> sources;
+    std::vector<std::vector<u8>> targets(n), expected(n);
+    for (size_t i = 0; i < n; ++i) {
+        const size_t len = chance(0.3) ? below(40) : below(9000), before = below(20);
+        targets[i].resize(before + len + 1 + below(16));
+        for (u8& x : targets[i]) x = (u8)rng();
+        expected[i] = targets[i];
+        std::vector<u8> bytes(len);
+        const bool zero = chance(0.3);
+        for (u8& x : bytes) x = zero ? 0 : (u8)rng();
+        std::copy(bytes.begin(), bytes.end(), expected[i].begin() + (std::ptrdiff_t)before);
+        segments[i].dst = (u64)targets[i].data() + before;
+        segments[i].len = len;
+        if (!zero) {
+            sources.emplace_back(bytes);
+            segments[i].src = sources.back().address();
+        }
+    }
+    emulate::launch((u32)between(1, n), VCZ_THREADS, [&] { vcz_segments(segments.data(), (u32)n); });
+    if (targets != expected) fail("bytes differ");
+}
+
+void test_frames() {
+    what = "frame checks";
+    const u32 n = (u32)between(1, 700);
+    std::vector<i32> statuses(n);
+    std::vector<u64> actual(n), expected(n);
+    std::vector<u32> index(n), status(20), wanted(20);
+    for (u32 i = 0; i < n; ++i) {
+        expected[i] = actual[i] = rng();
+        index[i] = (u32)below(20);
+        if (chance(0.01)) statuses[i] = (i32)between(1, 9);
+        if (chance(0.01)) actual[i] += chance(0.5) ? 1 : (u64)1 << 40;
+        if (statuses[i] != 0 || actual[i] != expected[i]) wanted[index[i]] |= VCZ_BAD_FRAME;
+    }
+    emulate::launch((u32)between(1, 4), VCZ_THREADS, [&] {
+        vcz_check_frames(statuses.data(), actual.data(), expected.data(), index.data(), n, status.data());
+    });
+    if (status != wanted) fail("status");
+}
+
+u32 reference_sum(const std::vector<u8>& bytes, u32 kind) {
+    u32 a = 1, b = 0, crc = 0xffffffff;
+    for (u8 byte : bytes) {
+        a = (a + byte) % 65521;
+        b = (b + a) % 65521;
+        crc ^= byte;
+        for (int i = 0; i < 8; ++i) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+    }
+    return kind == 0 ? b << 16 | a : ~crc;
+}
+
+void test_sums() {
+    what = "checksums";
+    const size_t n = between(1, 4);
+    std::vector<VczCheck> checks(n);
+    std::vector<Bytes> data;
+    std::vector<u32> status(n + 1), wanted(n + 1);
+    for (size_t i = 0; i < n; ++i) {
+        std::vector<u8> bytes(chance(0.3) ? below(20) : below(chance(0.1) ? 300000 : 5000));
+        const bool full = chance(0.2);
+        for (u8& x : bytes) x = full ? 255 : (u8)rng();
+        checks[i].kind = (u32)below(2);
+        checks[i].status = (u32)i + 1;
+        checks[i].len = bytes.size();
+        checks[i].expected = reference_sum(bytes, checks[i].kind);
+        if (chance(0.3)) {
+            if (bytes.empty() || chance(0.5)) {
+                checks[i].expected ^= 1u << below(32);
+            } else {
+                bytes[below(bytes.size())] ^= (u8)(1 << below(8));
+            }
+            wanted[i + 1] = VCZ_BAD_SUM;
+        }
+        data.emplace_back(bytes);
+        checks[i].data = data.back().address();
+    }
+    emulate::launch((u32)between(1, n), VCZ_THREADS, [&] { vcz_check_sums(checks.data(), (u32)n, status.data()); });
+    if (status != wanted) fail("status");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const u64 cases = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 150;
+    const u64 first = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+    for (seed = first; seed < first + cases; ++seed) {
+        rng.seed(seed);
+        test_counts();
+        test_gather();
+        test_segments();
+        test_frames();
+        test_sums();
+    }
+    std::printf("%llu cases of every kernel agree with the reference\n", cases);
+}

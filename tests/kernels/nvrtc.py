@@ -1,0 +1,96 @@
+"""Compiles kernels/*.cu the way the program does, with NVRTC and the one header in memory, for the device generations that
+matter and that this NVRTC knows; prints what the assembler says of registers and spills. Fails on any error or warning, and on
+registers that are spilled on the generation that the kernels were tuned for.
+
+    python3 tests/kernels/nvrtc.py [folder with libnvrtc.so.*]    # without: the system's
+"""
+
+import ctypes
+import glob
+import os
+import re
+import sys
+
+KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kernels")
+TARGETS = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
+TUNED = "sm_90"
+
+
+def library():
+    """libnvrtc of the folder, else the system's."""
+    names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+    if len(sys.argv) > 1:
+        names = glob.glob(os.path.join(sys.argv[1], "**", "libnvrtc.so.*"), recursive=True)
+        if not names:
+            sys.exit(f"no libnvrtc.so.* below {sys.argv[1]}")
+        for builtins in glob.glob(os.path.join(os.path.dirname(names[0]), "libnvrtc-builtins.so.*")):
+            ctypes.CDLL(builtins)  # where the loader would not look
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            print(error)
+    sys.exit("no libnvrtc")
+
+
+def compile_one(nvrtc, name, source, header, target):
+    """(error code, log) of one compilation."""
+    program = ctypes.c_void_p()
+    headers, names = (ctypes.c_char_p * 1)(header), (ctypes.c_char_p * 1)(b"vcz.cuh")
+    rc = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 1, headers, names)
+    if rc != 0:
+        sys.exit(f"nvrtcCreateProgram: error {rc}")
+    options = [f"--gpu-architecture={target}", "--std=c++17", "-default-device", "--ptxas-options=-v"]
+    array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
+    rc = nvrtc.nvrtcCompileProgram(program, len(options), array)
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value + 1)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return rc, log.value.decode()
+
+
+def known_targets(nvrtc):
+    """The generations that this NVRTC compiles for."""
+    count = ctypes.c_int()
+    nvrtc.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+    known = (ctypes.c_int * count.value)()
+    nvrtc.nvrtcGetSupportedArchs(known)
+    return [target for target in TARGETS if int(target.split("_")[1]) in set(known)]
+
+
+def main():
+    nvrtc = library()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    targets = known_targets(nvrtc)
+    print(f"NVRTC {major.value}.{minor.value}: {', '.join(targets)}")
+    if TUNED not in targets:
+        sys.exit(f"this NVRTC does not know {TUNED}")
+    with open(os.path.join(KERNELS, "vcz.cuh"), "rb") as file:
+        header = file.read()
+    sources = sorted(glob.glob(os.path.join(KERNELS, "*.cu")))
+    if not sources:
+        sys.exit(f"no *.cu in {KERNELS}")
+    failed = False
+    for target in targets:
+        for path in sources:
+            name = os.path.basename(path)
+            with open(path, "rb") as file:
+                rc, log = compile_one(nvrtc, name, file.read(), header, target)
+            kernels = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                                 r"(\d+) bytes spill loads.*?Used (\d+) registers", log, re.S)
+            for kernel, stack, stores, loads, registers in kernels:
+                print(f"  {target} {kernel}: {registers} registers, {stack} bytes of stack, spills {stores} and {loads} bytes")
+                failed |= target == TUNED and (stack, stores, loads) != ("0", "0", "0")
+            others = [line for line in log.splitlines()
+                      if line.strip() and not re.match(r"\s*(ptxas\s+(info|\.)|\d+ bytes stack frame|Function properties)", line)]
+            if rc != 0 or others or not kernels:
+                print(f"  {target} {name}: error {rc}\n" + "\n".join(others))
+                failed = True
+    sys.exit("the kernels do not compile cleanly" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
