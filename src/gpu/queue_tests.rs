@@ -339,8 +339,9 @@ fn devices_that_take_no_batches_do_not_swallow_wake_ups() {
         let (queue, sender) = (Arc::clone(&queue), sender.clone());
         thread::spawn(move || {
             while let Some(batch) = queue.next(device) {
-                sender.send(device).unwrap();
+                // First, so that the slab is there for the next round.
                 recycle(&queue, batch);
+                sender.send(device).unwrap();
             }
         });
     }

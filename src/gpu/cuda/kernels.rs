@@ -1,5 +1,6 @@
 //! The kernels of `kernels/`: compiled by NVRTC for the device on first use, kept in a cache on disk, and looked up by name.
 
+use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -56,28 +57,26 @@ impl Kernels {
     /// # Errors
     /// What failed: NVRTC is missing, or does not know the device.
     pub fn load(major: i32, minor: i32) -> Result<Self, String> {
-        let mut modules = Vec::new();
+        let mut modules = HashMap::new();
         for (name, source) in KERNEL_SOURCES {
-            modules.push(module(name, source, major, minor)?);
+            modules.insert(name, module(name, source, major, minor)?);
         }
-        let function = |name: &str| {
+        let function = |file: &str, name: &str| {
+            let missing = || format!("{file} has no kernel {name}");
             let c_name = CString::new(name).map_err(|e| e.to_string())?;
-            modules
-                .iter()
-                // SAFETY: modules are never unloaded.
-                .find_map(|module| {
-                    unsafe { result::module::get_function(*module, c_name.clone()) }.ok()
-                })
-                .ok_or_else(|| format!("the kernels have no {name}"))
+            let module = *modules.get(file).ok_or_else(missing)?;
+            // SAFETY: modules are never unloaded.
+            unsafe { result::module::get_function(module, c_name) }
+                .map_err(|error| format!("{}: {error}", missing()))
         };
         Ok(Self {
-            count_planes: function("vcz_count_planes")?,
-            count_codes: function("vcz_count_codes")?,
-            count_genotypes: function("vcz_count_genotypes")?,
-            gather: function("vcz_gather")?,
-            segments: function("vcz_segments")?,
-            check_frames: function("vcz_check_frames")?,
-            check_sums: function("vcz_check_sums")?,
+            count_planes: function("count.cu", "vcz_count_planes")?,
+            count_codes: function("count.cu", "vcz_count_codes")?,
+            count_genotypes: function("genotypes.cu", "vcz_count_genotypes")?,
+            gather: function("gather.cu", "vcz_gather")?,
+            segments: function("frames.cu", "vcz_segments")?,
+            check_frames: function("frames.cu", "vcz_check_frames")?,
+            check_sums: function("frames.cu", "vcz_check_sums")?,
         })
     }
 }
