@@ -290,8 +290,9 @@ impl From<Option<Piece>> for PartData {
         match piece {
             Some(Piece::Results(buffer)) => Self::Decoded(buffer),
             Some(Piece::Encoded(bytes)) => Self::Encoded(bytes),
-            // Read again by the fetcher before it gives parts out.
-            Some(Piece::Absent | Piece::Refused) | None => Self::Absent,
+            // The fetcher has read these again; if ever not, no bytes are an error, where an absent chunk would be zeros.
+            Some(Piece::Refused) => Self::Encoded(bytes::Bytes::new()),
+            Some(Piece::Absent) | None => Self::Absent,
         }
     }
 }
