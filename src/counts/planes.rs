@@ -232,23 +232,32 @@ fn rest_is_zero<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -
 /// whole strips, so at the start of the next row too, which only costs time.
 #[inline(always)]
 fn called_are_low<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -> bool {
-    (start..start + len).step_by(STRIP).all(|at| {
+    let mut at = start;
+    while at < start + len {
         let mut high = l.zero();
         for plane in &planes[1..7] {
             high = l.or(high, l.load(from(plane, at), STRIP));
         }
         let negative = l.load(from(planes[7], at), STRIP);
-        l.is_zero(l.and_not(high, negative))
-    })
+        if !l.is_zero(l.and_not(high, negative)) {
+            return false;
+        }
+        at += STRIP;
+    }
+    true
 }
 
 /// Whether a plane has no bit.
 #[inline(always)]
 fn is_zero<L: Lanes>(l: L, plane: &[u8]) -> bool {
-    plane.chunks(8 * STRIP).all(|bytes| {
-        let any = bytes
-            .chunks(STRIP)
-            .fold(l.zero(), |any, strip| l.or(any, l.load(strip, STRIP)));
-        l.is_zero(any)
-    })
+    for bytes in plane.chunks(8 * STRIP) {
+        let mut any = l.zero();
+        for strip in bytes.chunks(STRIP) {
+            any = l.or(any, l.load(strip, STRIP));
+        }
+        if !l.is_zero(any) {
+            return false;
+        }
+    }
+    true
 }

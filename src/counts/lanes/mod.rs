@@ -3,8 +3,8 @@
 //! The counting loops in [`rows`](super::rows) are written once against [`Lanes`] and compiled once per instruction set;
 //! [`Level::run`] picks the copy that the CPU supports. A value of [`Avx2`] or [`Avx512`] exists only after detection, which is
 //! what makes the intrinsics here sound. Every method is `inline(always)`, so that it ends up inside the function that
-//! enables the instruction set; for the same reason the loops avoid `array::map` and
-//! `bool::then`, which are not always inlined.
+//! enables the instruction set; for the same reason the loops avoid `array::map`, `bool::then`, `fold`, `all` and whatever else
+//! takes a closure with a strip in it: those are not always inlined, and outside of that function every intrinsic is a call.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
