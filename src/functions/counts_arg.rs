@@ -115,10 +115,16 @@ impl<'a> CountsView<'a> {
             len,
         };
         let child_nulls = child.nulls().filter(|nulls| nulls.null_count() > 0);
-        if child_nulls.is_some() || view.values.iter().any(|&count| count < 0) {
+        if child_nulls.is_some() || view.has_negatives() {
             view.check_rows(child_nulls)?;
         }
         Ok(view)
+    }
+
+    /// Whether any value is negative, of rows that are NULL as well.
+    fn has_negatives(&self) -> bool {
+        // Without leaving early: that is one sign bit at the end, and many values at once.
+        self.values.iter().fold(0, |all, &count| all | count) < 0
     }
 
     /// The slow half of validation: nulls and negatives matter only inside rows that are not NULL themselves.
@@ -173,6 +179,15 @@ impl<'a> CountsView<'a> {
                 (offsets[row] - offsets[0]) as usize..(offsets[row + 1] - offsets[0]) as usize
             }
             Layout::AllNull => 0..0,
+        }
+    }
+
+    /// All rows, where each holds `K` counts by its type.
+    #[inline(always)]
+    pub fn of_width<const K: usize>(&self) -> Option<&[[i32; K]]> {
+        match self.layout {
+            Layout::Fixed(width) if width == K => Some(self.values.as_chunks().0),
+            _ => None,
         }
     }
 

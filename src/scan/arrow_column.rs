@@ -8,9 +8,10 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
     Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    PrimitiveBuilder, StringBuilder, StringViewArray, StringViewBuilder,
+    PrimitiveBuilder, StringBuilder, StringViewBuilder, UInt32Array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::take;
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -290,13 +291,11 @@ fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
         builder.append_value(name);
     }
     let distinct = builder.finish();
-    let mut views = Vec::with_capacity(codes.len());
-    for (run, view) in runs().zip(distinct.views()) {
-        views.resize(views.len() + run.len(), *view);
+    let mut of_rows: Vec<u32> = Vec::with_capacity(codes.len());
+    for (run, at) in runs().zip(0..) {
+        of_rows.resize(of_rows.len() + run.len(), at);
     }
-    let buffers = distinct.data_buffers().to_vec();
-    let array = StringViewArray::try_new(views.into(), buffers, None);
-    Ok(Arc::new(array.map_err(|error| error.to_string())?))
+    take(&distinct, &UInt32Array::from(of_rows), None).map_err(|error| error.to_string())
 }
 
 fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {

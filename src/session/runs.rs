@@ -1,8 +1,9 @@
-//! The first step of aggregates over windows ([`windows`](super::windows)), by runs: sites come sorted by position, so
-//! neighbours are mostly of the same bin, and a group is looked up once for each run of rows instead of once for each row.
+//! Aggregates over windows by runs: sites come sorted by position, so neighbours are mostly of the same window, and a group is
+//! looked up once for each run of rows instead of once for each row.
 //!
-//! Takes the place of DataFusion's `AggregateExec` where every aggregate gives states that are merged later. So a group may
-//! be given out more than once: the table of groups is small, and is given out whenever it is full or memory is short.
+//! Takes the place of DataFusion's `AggregateExec` where its groups are merged later: in the first step of overlapping windows
+//! ([`windows`](super::windows)), and where rows are grouped by what is made of their contig and position, as `genome_bin` does. A
+//! group may be given out more than once: the table of groups is small, and is given out whenever it is full or memory is short.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,8 +18,11 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Constraints, Result, internal_datafusion_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
@@ -32,6 +36,9 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, stream};
 
 use crate::functions::is_state;
+
+const CONTIG: &str = "variant_contig";
+const POSITION: &str = "variant_position";
 
 /// The rule that puts [`AggregateRunsExec`] in the place of `AggregateExec`.
 #[derive(Debug)]
@@ -52,18 +59,26 @@ impl PhysicalOptimizerRule for AggregateByRuns {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|plan| {
-            Ok(match plan.downcast_ref::<AggregateExec>() {
-                Some(aggregate) if is_first_step(aggregate) => Transformed::yes(Arc::new(
-                    AggregateRunsExec::new(Arc::new(aggregate.clone())),
-                )),
-                _ => Transformed::no(plan),
+            let by_runs = match plan.downcast_ref::<AggregateExec>() {
+                Some(aggregate) if is_first_step(aggregate) => Some(by_runs(aggregate.clone())),
+                Some(aggregate) if is_by_windows(aggregate) => in_two_steps(aggregate)?,
+                _ => None,
+            };
+            Ok(match by_runs {
+                Some(by_runs) => Transformed::yes(by_runs),
+                None => Transformed::no(plan),
             })
         })
         .map(|transformed| transformed.data)
     }
 }
 
-fn is_first_step(aggregate: &AggregateExec) -> bool {
+fn by_runs(aggregate: AggregateExec) -> Arc<dyn ExecutionPlan> {
+    Arc::new(AggregateRunsExec::new(Arc::new(aggregate)))
+}
+
+/// Whether rows go into groups here, one by one, in a way that [`AggregateRunsExec`] can take over.
+fn takes_rows(aggregate: &AggregateExec) -> bool {
     let raw = matches!(
         aggregate.mode(),
         AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned
@@ -77,7 +92,78 @@ fn is_first_step(aggregate: &AggregateExec) -> bool {
         && aggregate
             .aggr_expr()
             .iter()
-            .all(|call| is_state(call.fun()) && call.groups_accumulator_supported())
+            .all(|call| call.groups_accumulator_supported())
+}
+
+/// Whether all that is computed are states that are merged later.
+fn is_first_step(aggregate: &AggregateExec) -> bool {
+    takes_rows(aggregate)
+        && aggregate
+            .aggr_expr()
+            .iter()
+            .all(|call| is_state(call.fun()))
+}
+
+/// Whether the groups are windows: functions of the contig and the position, but not the position itself. By their names, since
+/// more than speed does not depend on it.
+fn is_by_windows(aggregate: &AggregateExec) -> bool {
+    let mut by_position = false;
+    let mut of_the_place = |key: &Arc<dyn PhysicalExpr>| {
+        let bare = key.downcast_ref::<Column>().is_some();
+        collect_columns(key).iter().all(|column| {
+            by_position |= column.name() == POSITION;
+            column.name() == CONTIG || column.name() == POSITION && !bare
+        })
+    };
+    takes_rows(aggregate)
+        && aggregate
+            .group_expr()
+            .expr()
+            .iter()
+            .all(|(key, _)| of_the_place(key))
+        && by_position
+        && aggregate
+            .aggr_expr()
+            .iter()
+            .all(|call| call.order_sensitivity() == AggregateOrderSensitivity::Insensitive)
+}
+
+/// The aggregate with its rows taken by runs, and what these give merged, unless that is done above already. `None` where the
+/// result would not come in the same order or partitions.
+fn in_two_steps(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    match aggregate.mode() {
+        AggregateMode::Partial => return Ok(Some(by_runs(aggregate.clone()))),
+        AggregateMode::Single => {}
+        _ => return Ok(None),
+    }
+    let calls = aggregate.aggr_expr().to_vec();
+    let group_by = aggregate.group_expr();
+    let first = AggregateExec::try_new(
+        AggregateMode::Partial,
+        group_by.clone(),
+        calls.clone(),
+        aggregate.filter_expr().to_vec(),
+        Arc::clone(aggregate.input()),
+        aggregate.input_schema(),
+    )?;
+    let filters = vec![None; calls.len()];
+    let merged = AggregateExec::try_new(
+        AggregateMode::Final,
+        group_by.as_final(),
+        calls,
+        filters,
+        by_runs(first),
+        aggregate.input_schema(),
+    )?;
+    let same_order = match aggregate.properties().output_ordering() {
+        Some(ordering) => merged
+            .properties()
+            .equivalence_properties()
+            .ordering_satisfy(ordering.iter().cloned())?,
+        None => true,
+    };
+    Ok((same_order && merged.schema() == aggregate.schema())
+        .then(|| Arc::new(merged) as Arc<dyn ExecutionPlan>))
 }
 
 /// An aggregation of rows that come in runs.

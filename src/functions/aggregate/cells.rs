@@ -12,19 +12,16 @@ use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
 use datafusion::common::{Result, internal_err, resources_err};
 
 use super::histogram::{Histogram, Key};
+use super::sites::{Sites, Visit};
 use super::statistic::{Input, Statistic, column};
 
 /// A statistic that is a function of the number of sites in each cell.
-pub(crate) trait SiteCells: Debug + Send + Sync + 'static {
+pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
     /// What tells cells apart.
     type Key: Key;
-    /// A batch of arguments, viewed.
-    type Input<'a>: Input;
 
-    /// Views a batch of arguments.
-    fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>>;
-    /// The cell of the site of `row`; `None` where the site has no place.
-    fn cell(&self, input: &Self::Input<'_>, row: usize) -> Result<Option<Self::Key>>;
+    /// The cell of a site with these counts in each population; `None` where the site has no place.
+    fn cell(&self, counts: [&[i32]; P]) -> Result<Option<Self::Key>>;
     /// Number of cells that there can be; 0 where that is not known.
     fn domain(&self) -> usize {
         0
@@ -45,7 +42,7 @@ pub(crate) trait SiteCells: Debug + Send + Sync + 'static {
 
 /// The [`Statistic`] of a [`SiteCells`].
 #[derive(Debug)]
-pub(crate) struct CellsOf<T>(pub(crate) T);
+pub(crate) struct CellsOf<T, const P: usize>(pub(crate) T);
 
 /// Saved histograms, viewed.
 pub(crate) struct SavedCells<'a> {
@@ -108,28 +105,46 @@ impl<K: Key> Saver<K> {
     }
 }
 
-impl<T: SiteCells> CellsOf<T> {
+/// A histogram that sites are added to.
+struct Added<'a, T: SiteCells<P>, const P: usize> {
+    cells: &'a T,
+    state: &'a mut Histogram<T::Key>,
+    times: i64,
+    domain: usize,
+}
+
+impl<T: SiteCells<P>, const P: usize> Visit<P> for Added<'_, T, P> {
+    #[inline(always)]
+    fn visit(&mut self, counts: [&[i32]; P]) -> Result<()> {
+        match self.cells.cell(counts)? {
+            Some(cell) => self.state.add(cell, self.times, self.domain),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<T: SiteCells<P>, const P: usize> CellsOf<T, P> {
     #[inline]
     fn add_times(
         &self,
         state: &mut Histogram<T::Key>,
-        input: &T::Input<'_>,
+        input: &Sites<'_, P>,
         rows: impl Iterator<Item = usize>,
         times: i64,
     ) -> Result<()> {
-        let domain = self.0.domain();
-        for row in rows {
-            if let Some(cell) = self.0.cell(input, row)? {
-                state.add(cell, times, domain)?;
-            }
-        }
-        Ok(())
+        let mut added = Added {
+            cells: &self.0,
+            state,
+            times,
+            domain: self.0.domain(),
+        };
+        input.try_for_each(rows, &mut added)
     }
 }
 
-impl<T: SiteCells> Statistic for CellsOf<T> {
+impl<T: SiteCells<P>, const P: usize> Statistic for CellsOf<T, P> {
     type State = Histogram<T::Key>;
-    type Input<'a> = T::Input<'a>;
+    type Input<'a> = Sites<'a, P>;
     type Saved<'a> = SavedCells<'a>;
 
     fn state_columns() -> Vec<(String, DataType)> {
@@ -141,14 +156,14 @@ impl<T: SiteCells> Statistic for CellsOf<T> {
     }
 
     fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>> {
-        T::input(values)
+        Sites::try_new(values)
     }
 
     #[inline]
     fn add(
         &self,
         state: &mut Self::State,
-        input: &T::Input<'_>,
+        input: &Sites<'_, P>,
         rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
         self.add_times(state, input, rows, 1)
@@ -158,7 +173,7 @@ impl<T: SiteCells> Statistic for CellsOf<T> {
     fn remove(
         &self,
         state: &mut Self::State,
-        input: &T::Input<'_>,
+        input: &Sites<'_, P>,
         rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
         self.add_times(state, input, rows, -1)
@@ -227,14 +242,14 @@ impl<T: SiteCells> Statistic for CellsOf<T> {
 
     fn save_rows(
         &self,
-        input: &T::Input<'_>,
+        input: &Sites<'_, P>,
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>> {
         let mut saver = Saver::new(input.len(), input.len());
         for row in 0..input.len() {
             if kept(row)
                 && !input.is_null(row)
-                && let Some(cell) = self.0.cell(input, row)?
+                && let Some(cell) = self.0.cell(input.counts(row))?
             {
                 saver.push(cell, 1);
             }

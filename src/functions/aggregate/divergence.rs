@@ -1,12 +1,10 @@
 //! `divergence(ac1, ac2)`: nucleotide divergence d_xy summed over sites.
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_two};
-use super::statistic::{Pair, two_populations};
 use super::sums::{Site, SiteSums, Sums, SumsOf};
 use crate::functions::numeric::site::site_divergence;
 
@@ -14,17 +12,12 @@ use crate::functions::numeric::site::site_divergence;
 #[derive(Debug)]
 pub(crate) struct Divergence;
 
-impl SiteSums<1, 0> for Divergence {
-    type Input<'a> = Pair<'a>;
+impl SiteSums<2, 1, 0> for Divergence {
     type Output = Float64Type;
 
-    fn input(values: &[ArrayRef]) -> Result<Pair<'_>> {
-        two_populations(values)
-    }
-
     #[inline(always)] // once per row, in the loop over them
-    fn site(sites: &Pair<'_>, row: usize) -> Option<Site<1, 0>> {
-        let term = site_divergence(sites.0.row(row), sites.1.row(row))?;
+    fn site([first, second]: [&[i32]; 2]) -> Option<Site<1, 0>> {
+        let term = site_divergence(first, second)?;
         Some(Site {
             terms: [term],
             counts: [],
@@ -37,7 +30,7 @@ impl SiteSums<1, 0> for Divergence {
 }
 
 impl Definition for Divergence {
-    type Statistic = SumsOf<Self, 1, 0>;
+    type Statistic = SumsOf<Self, 2, 1, 0>;
     const NAME: &'static str = "divergence";
     const COUNTS: usize = 2;
 

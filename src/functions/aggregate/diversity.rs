@@ -1,31 +1,23 @@
 //! `diversity(ac)`: nucleotide diversity π summed over sites.
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::statistic::one_population;
 use super::sums::{Site, SiteSums, Sums, SumsOf};
-use crate::functions::counts_arg::CountsView;
 use crate::functions::numeric::site::site_diversity;
 
 /// `diversity`.
 #[derive(Debug)]
 pub(crate) struct Diversity;
 
-impl SiteSums<1, 0> for Diversity {
-    type Input<'a> = CountsView<'a>;
+impl SiteSums<1, 1, 0> for Diversity {
     type Output = Float64Type;
 
-    fn input(values: &[ArrayRef]) -> Result<CountsView<'_>> {
-        one_population(values)
-    }
-
     #[inline(always)] // once per row, in the loop over them
-    fn site(sites: &CountsView<'_>, row: usize) -> Option<Site<1, 0>> {
-        site_diversity(sites.row(row)).map(|term| Site {
+    fn site([counts]: [&[i32]; 1]) -> Option<Site<1, 0>> {
+        site_diversity(counts).map(|term| Site {
             terms: [term],
             counts: [],
         })
@@ -37,7 +29,7 @@ impl SiteSums<1, 0> for Diversity {
 }
 
 impl Definition for Diversity {
-    type Statistic = SumsOf<Self, 1, 0>;
+    type Statistic = SumsOf<Self, 1, 1, 0>;
     const NAME: &'static str = "diversity";
     const COUNTS: usize = 1;
 

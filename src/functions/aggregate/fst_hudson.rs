@@ -1,12 +1,10 @@
 //! `fst_hudson(ac1, ac2)`: Hudson's F_ST, as a ratio of sums over sites.
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_two};
-use super::statistic::{Pair, two_populations};
 use super::sums::{Site, SiteSums, Sums, SumsOf};
 use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::site::fst_hudson_terms;
@@ -15,17 +13,12 @@ use crate::functions::numeric::site::fst_hudson_terms;
 #[derive(Debug)]
 pub(crate) struct FstHudson;
 
-impl SiteSums<2, 0> for FstHudson {
-    type Input<'a> = Pair<'a>;
+impl SiteSums<2, 2, 0> for FstHudson {
     type Output = Float64Type;
 
-    fn input(values: &[ArrayRef]) -> Result<Pair<'_>> {
-        two_populations(values)
-    }
-
     #[inline(always)] // once per row, in the loop over them
-    fn site(sites: &Pair<'_>, row: usize) -> Option<Site<2, 0>> {
-        let (numerator, denominator) = fst_hudson_terms(sites.0.row(row), sites.1.row(row))?;
+    fn site([first, second]: [&[i32]; 2]) -> Option<Site<2, 0>> {
+        let (numerator, denominator) = fst_hudson_terms(first, second)?;
         Some(Site {
             terms: [numerator, denominator],
             counts: [],
@@ -39,7 +32,7 @@ impl SiteSums<2, 0> for FstHudson {
 }
 
 impl Definition for FstHudson {
-    type Statistic = SumsOf<Self, 2, 0>;
+    type Statistic = SumsOf<Self, 2, 2, 0>;
     const NAME: &'static str = "fst_hudson";
     const COUNTS: usize = 2;
 

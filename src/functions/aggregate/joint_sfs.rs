@@ -11,7 +11,6 @@ use super::definition::{Call, Copies, Definition, document_two};
 use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zeros};
 use super::histogram::Histogram;
 use super::places::complete;
-use super::statistic::{Pair, two_populations};
 
 /// `joint_sfs`.
 #[derive(Debug)]
@@ -94,19 +93,14 @@ impl JointSpectrum {
     }
 }
 
-impl SiteCells for JointSpectrum {
+impl SiteCells<2> for JointSpectrum {
     type Key = u64;
-    type Input<'a> = Pair<'a>;
-
-    fn input(values: &[ArrayRef]) -> Result<Pair<'_>> {
-        two_populations(values)
-    }
 
     #[inline(always)] // once per row, in the loop over them
-    fn cell(&self, sites: &Pair<'_>, row: usize) -> Result<Option<u64>> {
+    fn cell(&self, [counts1, counts2]: [&[i32]; 2]) -> Result<Option<u64>> {
         let [copies1, copies2] = self.copies;
-        let derived1 = complete(self.function, copies1, sites.0.row(row))?;
-        let derived2 = complete(self.function, copies2, sites.1.row(row))?;
+        let derived1 = complete(self.function, copies1, counts1)?;
+        let derived2 = complete(self.function, copies2, counts2)?;
         Ok(derived1
             .zip(derived2)
             .map(|(d1, d2)| d1 * (copies2 + 1) + d2))
@@ -144,7 +138,7 @@ impl SiteCells for JointSpectrum {
 }
 
 impl Definition for JointSfs {
-    type Statistic = CellsOf<JointSpectrum>;
+    type Statistic = CellsOf<JointSpectrum, 2>;
     const NAME: &'static str = "joint_sfs";
     const COUNTS: usize = 2;
 
@@ -177,7 +171,7 @@ impl Definition for JointSfs {
 }
 
 impl Definition for JointSfsFolded {
-    type Statistic = CellsOf<JointSpectrum>;
+    type Statistic = CellsOf<JointSpectrum, 2>;
     const NAME: &'static str = "joint_sfs_folded";
     const COUNTS: usize = 2;
 

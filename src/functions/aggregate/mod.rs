@@ -36,6 +36,7 @@ mod places;
 mod projection;
 #[cfg(test)]
 mod queries;
+mod sites;
 mod stages;
 mod state_of;
 mod statistic;

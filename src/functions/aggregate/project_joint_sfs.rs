@@ -12,7 +12,6 @@ use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zero
 use super::histogram::Histogram;
 use super::places::{projectable, projection_size};
 use super::projection::Projector;
-use super::statistic::{Pair, two_populations};
 
 /// `project_joint_sfs`.
 #[derive(Debug)]
@@ -98,19 +97,14 @@ fn unpack(cell: u128) -> [u32; 4] {
     [96, 64, 32, 0].map(|shift| (cell >> shift) as u32)
 }
 
-impl SiteCells for ProjectedJoint {
+impl SiteCells<2> for ProjectedJoint {
     type Key = u128;
-    type Input<'a> = Pair<'a>;
-
-    fn input(values: &[ArrayRef]) -> Result<Pair<'_>> {
-        two_populations(values)
-    }
 
     #[inline]
-    fn cell(&self, sites: &Pair<'_>, row: usize) -> Result<Option<u128>> {
+    fn cell(&self, [counts1, counts2]: [&[i32]; 2]) -> Result<Option<u128>> {
         let [copies1, copies2] = self.copies;
-        let first = projectable(self.function, copies1, self.m[0], sites.0.row(row))?;
-        let second = projectable(self.function, copies2, self.m[1], sites.1.row(row))?;
+        let first = projectable(self.function, copies1, self.m[0], counts1)?;
+        let second = projectable(self.function, copies2, self.m[1], counts2)?;
         Ok(first.zip(second).map(|((n1, d1), (n2, d2))| {
             let pack = |n, d| u128::from(u64::from(n) << 32 | u64::from(d));
             pack(n1, d1) << 64 | pack(n2, d2)
@@ -158,7 +152,7 @@ fn with_sizes(documentation: DocumentationBuilder) -> DocumentationBuilder {
 }
 
 impl Definition for ProjectJointSfs {
-    type Statistic = CellsOf<ProjectedJoint>;
+    type Statistic = CellsOf<ProjectedJoint, 2>;
     const NAME: &'static str = "project_joint_sfs";
     const COUNTS: usize = 2;
     const NUMBERS: &'static [&'static str] = &["m1", "m2"];
@@ -186,7 +180,7 @@ impl Definition for ProjectJointSfs {
 }
 
 impl Definition for ProjectJointSfsFolded {
-    type Statistic = CellsOf<ProjectedJoint>;
+    type Statistic = CellsOf<ProjectedJoint, 2>;
     const NAME: &'static str = "project_joint_sfs_folded";
     const COUNTS: usize = 2;
     const NUMBERS: &'static [&'static str] = &["m1", "m2"];

@@ -12,8 +12,6 @@ use super::grid::{MAX_SPECTRUM_CELLS, cells_within, fold_spectrum, list_of, spec
 use super::histogram::Histogram;
 use super::places::{projectable, projection_size};
 use super::projection::Projector;
-use super::statistic::one_population;
-use crate::functions::counts_arg::CountsView;
 
 /// `project_sfs`.
 #[derive(Debug)]
@@ -57,17 +55,12 @@ fn unpack(cell: u64) -> (u32, u32) {
     ((cell >> 32) as u32, cell as u32)
 }
 
-impl SiteCells for Projected {
+impl SiteCells<1> for Projected {
     type Key = u64;
-    type Input<'a> = CountsView<'a>;
-
-    fn input(values: &[ArrayRef]) -> Result<CountsView<'_>> {
-        one_population(values)
-    }
 
     #[inline]
-    fn cell(&self, sites: &CountsView<'_>, row: usize) -> Result<Option<u64>> {
-        let site = projectable(self.function, self.copies, self.m, sites.row(row))?;
+    fn cell(&self, [counts]: [&[i32]; 1]) -> Result<Option<u64>> {
+        let site = projectable(self.function, self.copies, self.m, counts)?;
         Ok(site.map(|(n, d)| u64::from(n) << 32 | u64::from(d)))
     }
 
@@ -112,7 +105,7 @@ impl SiteCells for Projected {
 }
 
 impl Definition for ProjectSfs {
-    type Statistic = CellsOf<Projected>;
+    type Statistic = CellsOf<Projected, 1>;
     const NAME: &'static str = "project_sfs";
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["m"];
@@ -145,7 +138,7 @@ impl Definition for ProjectSfs {
 }
 
 impl Definition for ProjectSfsFolded {
-    type Statistic = CellsOf<Projected>;
+    type Statistic = CellsOf<Projected, 1>;
     const NAME: &'static str = "project_sfs_folded";
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["m"];

@@ -1,33 +1,25 @@
 //! `segregating_sites(ac)`: the number S of sites with at least two alleles.
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::statistic::one_population;
 use super::sums::{Site, SiteSums, Sums, SumsOf};
-use crate::functions::counts_arg::CountsView;
 use crate::functions::numeric::site::is_segregating;
 
 /// `segregating_sites`.
 #[derive(Debug)]
 pub(crate) struct SegregatingSites;
 
-impl SiteSums<0, 1> for SegregatingSites {
-    type Input<'a> = CountsView<'a>;
+impl SiteSums<1, 0, 1> for SegregatingSites {
     type Output = Int64Type;
 
-    fn input(values: &[ArrayRef]) -> Result<CountsView<'_>> {
-        one_population(values)
-    }
-
     #[inline]
-    fn site(sites: &CountsView<'_>, row: usize) -> Option<Site<0, 1>> {
+    fn site([counts]: [&[i32]; 1]) -> Option<Site<0, 1>> {
         Some(Site {
             terms: [],
-            counts: [i64::from(is_segregating(sites.row(row)))],
+            counts: [i64::from(is_segregating(counts))],
         })
     }
 
@@ -37,7 +29,7 @@ impl SiteSums<0, 1> for SegregatingSites {
 }
 
 impl Definition for SegregatingSites {
-    type Statistic = SumsOf<Self, 0, 1>;
+    type Statistic = SumsOf<Self, 1, 0, 1>;
     const NAME: &'static str = "segregating_sites";
     const COUNTS: usize = 1;
 

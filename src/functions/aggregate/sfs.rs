@@ -10,8 +10,6 @@ use super::definition::{Call, Copies, Definition, document_one};
 use super::grid::{MAX_SPECTRUM_CELLS, cells_within, list_of, spectra, zeros};
 use super::histogram::Histogram;
 use super::places::complete;
-use super::statistic::one_population;
-use crate::functions::counts_arg::CountsView;
 
 /// `sfs`.
 #[derive(Debug)]
@@ -64,17 +62,12 @@ impl Spectrum {
     }
 }
 
-impl SiteCells for Spectrum {
+impl SiteCells<1> for Spectrum {
     type Key = u64;
-    type Input<'a> = CountsView<'a>;
-
-    fn input(values: &[ArrayRef]) -> Result<CountsView<'_>> {
-        one_population(values)
-    }
 
     #[inline(always)] // once per row, in the loop over them
-    fn cell(&self, sites: &CountsView<'_>, row: usize) -> Result<Option<u64>> {
-        let derived = complete(self.function, self.copies, sites.row(row))?;
+    fn cell(&self, [counts]: [&[i32]; 1]) -> Result<Option<u64>> {
+        let derived = complete(self.function, self.copies, counts)?;
         Ok(derived.map(|d| {
             if self.folded {
                 d.min(self.copies - d)
@@ -118,7 +111,7 @@ impl SiteCells for Spectrum {
 }
 
 impl Definition for Sfs {
-    type Statistic = CellsOf<Spectrum>;
+    type Statistic = CellsOf<Spectrum, 1>;
     const NAME: &'static str = "sfs";
     const COUNTS: usize = 1;
 
@@ -151,7 +144,7 @@ impl Definition for Sfs {
 }
 
 impl Definition for SfsFolded {
-    type Statistic = CellsOf<Spectrum>;
+    type Statistic = CellsOf<Spectrum, 1>;
     const NAME: &'static str = "sfs_folded";
     const COUNTS: usize = 1;
 

@@ -8,9 +8,7 @@ use std::fmt::Debug;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use datafusion::common::{Result, internal_datafusion_err, internal_err};
-
-use crate::functions::counts_arg::CountsView;
+use datafusion::common::{Result, internal_datafusion_err};
 
 /// One batch of an aggregate's arguments.
 pub(crate) trait Input {
@@ -89,56 +87,6 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     fn heap_size(&self) -> usize {
         0
     }
-}
-
-impl Input for CountsView<'_> {
-    fn len(&self) -> usize {
-        CountsView::len(self)
-    }
-
-    #[inline]
-    fn is_null(&self, row: usize) -> bool {
-        CountsView::is_null(self, row)
-    }
-
-    fn has_nulls(&self) -> bool {
-        CountsView::has_nulls(self)
-    }
-}
-
-/// The counts of two populations; a site that is NULL in either is skipped.
-pub(crate) struct Pair<'a>(pub(crate) CountsView<'a>, pub(crate) CountsView<'a>);
-
-impl Input for Pair<'_> {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    #[inline]
-    fn is_null(&self, row: usize) -> bool {
-        self.0.is_null(row) || self.1.is_null(row)
-    }
-
-    fn has_nulls(&self) -> bool {
-        self.0.has_nulls() || self.1.has_nulls()
-    }
-}
-
-/// The counts argument of a function that takes one.
-pub(crate) fn one_population(values: &[ArrayRef]) -> Result<CountsView<'_>> {
-    CountsView::try_new(column(values, 0)?)
-}
-
-/// The counts arguments of a function that takes two.
-pub(crate) fn two_populations(values: &[ArrayRef]) -> Result<Pair<'_>> {
-    let pair = Pair(
-        CountsView::try_new(column(values, 0)?)?,
-        CountsView::try_new(column(values, 1)?)?,
-    );
-    if pair.0.len() != pair.1.len() {
-        return internal_err!("arguments of {} and of {} rows", pair.0.len(), pair.1.len());
-    }
-    Ok(pair)
 }
 
 /// Argument or state column `at`.

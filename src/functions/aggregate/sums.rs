@@ -1,5 +1,6 @@
 //! Statistics that are sums of per-site terms: fixed-point sums and integer counts, of fixed number.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow::array::PrimitiveArray;
@@ -7,6 +8,7 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
 use datafusion::common::{Result, internal_err};
 
+use super::sites::{Sites, Visit};
 use super::statistic::{Input, State, Statistic, column};
 use crate::functions::numeric::FixedSum;
 
@@ -41,16 +43,15 @@ impl<const F: usize, const C: usize> Sums<F, C> {
             .for_each(|(sum, count)| *sum += count);
     }
 
-    #[inline]
-    fn remove(&mut self, site: Site<F, C>) {
+    fn unmerge(&mut self, other: Self) {
         self.terms
             .iter_mut()
-            .zip(site.terms)
-            .for_each(|(sum, term)| sum.sub(term));
+            .zip(other.terms)
+            .for_each(|(sum, other)| sum.unmerge(other));
         self.counts
             .iter_mut()
-            .zip(site.counts)
-            .for_each(|(sum, count)| *sum -= count);
+            .zip(other.counts)
+            .for_each(|(sum, other)| *sum -= other);
     }
 }
 
@@ -63,25 +64,36 @@ pub(crate) struct Site<const F: usize, const C: usize> {
 }
 
 /// A statistic that is a function of [`Sums`].
-pub(crate) trait SiteSums<const F: usize, const C: usize>:
+pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
     std::fmt::Debug + Send + Sync + 'static
 {
-    /// A batch of arguments, viewed.
-    type Input<'a>: Input;
     /// The type of the result.
     type Output: ArrowPrimitiveType;
 
-    /// Views a batch of arguments.
-    fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>>;
-    /// What the site of `row` adds, if anything.
-    fn site(input: &Self::Input<'_>, row: usize) -> Option<Site<F, C>>;
+    /// What a site with these counts in each population adds, if anything.
+    fn site(counts: [&[i32]; P]) -> Option<Site<F, C>>;
     /// The result; `None` is NULL.
     fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as ArrowPrimitiveType>::Native>;
 }
 
 /// The [`Statistic`] of a [`SiteSums`].
 #[derive(Debug)]
-pub(crate) struct SumsOf<T, const F: usize, const C: usize>(pub(crate) T);
+pub(crate) struct SumsOf<T, const P: usize, const F: usize, const C: usize>(pub(crate) T);
+
+/// Sums that sites are added to.
+struct Added<T, const P: usize, const F: usize, const C: usize>(Sums<F, C>, PhantomData<T>);
+
+impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Visit<P>
+    for Added<T, P, F, C>
+{
+    #[inline(always)]
+    fn visit(&mut self, counts: [&[i32]; P]) -> Result<()> {
+        if let Some(site) = T::site(counts) {
+            self.0.add(site);
+        }
+        Ok(())
+    }
+}
 
 /// Saved sums, viewed.
 pub(crate) struct SavedSums<'a> {
@@ -117,9 +129,11 @@ fn columns<const F: usize, const C: usize>(
     Ok(columns)
 }
 
-impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, F, C> {
+impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Statistic
+    for SumsOf<T, P, F, C>
+{
     type State = Sums<F, C>;
-    type Input<'a> = T::Input<'a>;
+    type Input<'a> = Sites<'a, P>;
     type Saved<'a> = SavedSums<'a>;
 
     fn state_columns() -> Vec<(String, DataType)> {
@@ -129,21 +143,20 @@ impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, 
     }
 
     fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>> {
-        T::input(values)
+        Sites::try_new(values)
     }
 
     #[inline]
     fn add(
         &self,
         state: &mut Sums<F, C>,
-        input: &T::Input<'_>,
+        input: &Sites<'_, P>,
         rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
         // A local copy: the run accumulates in registers.
-        let mut sums = *state;
-        rows.filter_map(|row| T::site(input, row))
-            .for_each(|site| sums.add(site));
-        *state = sums;
+        let mut added = Added::<T, P, F, C>(*state, PhantomData);
+        input.try_for_each(rows, &mut added)?;
+        *state = added.0;
         Ok(())
     }
 
@@ -151,13 +164,12 @@ impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, 
     fn remove(
         &self,
         state: &mut Sums<F, C>,
-        input: &T::Input<'_>,
+        input: &Sites<'_, P>,
         rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
-        let mut sums = *state;
-        rows.filter_map(|row| T::site(input, row))
-            .for_each(|site| sums.remove(site));
-        *state = sums;
+        let mut removed = Added::<T, P, F, C>(Sums::default(), PhantomData);
+        input.try_for_each(rows, &mut removed)?;
+        state.unmerge(removed.0);
         Ok(())
     }
 
@@ -202,14 +214,14 @@ impl<T: SiteSums<F, C>, const F: usize, const C: usize> Statistic for SumsOf<T, 
 
     fn save_rows(
         &self,
-        input: &T::Input<'_>,
+        input: &Sites<'_, P>,
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>> {
         columns((0..input.len()).map(|row| {
             let mut sums = Sums::default();
             if kept(row)
                 && !input.is_null(row)
-                && let Some(site) = T::site(input, row)
+                && let Some(site) = T::site(input.counts(row))
             {
                 sums.add(site);
             }

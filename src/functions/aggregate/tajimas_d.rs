@@ -1,14 +1,11 @@
 //! `tajimas_d(ac [, n])`: Tajima's D.
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::statistic::one_population;
 use super::sums::{Site, SiteSums, Sums, SumsOf};
-use crate::functions::counts_arg::CountsView;
 use crate::functions::numeric::harmonic::{TajimaConstants, inverse_harmonic};
 use crate::functions::numeric::site::{allele_number, is_segregating, site_diversity};
 
@@ -33,18 +30,12 @@ fn rounded_harmonic_mean(sites: i64, inverses: f64) -> u64 {
     (x + 0.5 + x * 1e-12).floor() as u64
 }
 
-impl SiteSums<3, 1> for TajimasD {
-    type Input<'a> = CountsView<'a>;
+impl SiteSums<1, 3, 1> for TajimasD {
     type Output = Float64Type;
-
-    fn input(values: &[ArrayRef]) -> Result<CountsView<'_>> {
-        one_population(values)
-    }
 
     /// π, 1/h(n), 1/n and 1, of segregating sites; the others add nothing to any of them.
     #[inline]
-    fn site(sites: &CountsView<'_>, row: usize) -> Option<Site<3, 1>> {
-        let counts = sites.row(row);
+    fn site([counts]: [&[i32]; 1]) -> Option<Site<3, 1>> {
         if !is_segregating(counts) {
             return None;
         }
@@ -73,7 +64,7 @@ impl SiteSums<3, 1> for TajimasD {
 }
 
 impl Definition for TajimasD {
-    type Statistic = SumsOf<Self, 3, 1>;
+    type Statistic = SumsOf<Self, 1, 3, 1>;
     const NAME: &'static str = "tajimas_d";
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["n"];

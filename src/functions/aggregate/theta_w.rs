@@ -1,14 +1,11 @@
 //! `theta_w(ac)`: Watterson's estimator of θ summed over sites.
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::statistic::one_population;
 use super::sums::{Site, SiteSums, Sums, SumsOf};
-use crate::functions::counts_arg::CountsView;
 use crate::functions::numeric::harmonic::inverse_harmonic;
 use crate::functions::numeric::site::{allele_number, is_segregating};
 
@@ -16,17 +13,11 @@ use crate::functions::numeric::site::{allele_number, is_segregating};
 #[derive(Debug)]
 pub(crate) struct ThetaW;
 
-impl SiteSums<1, 0> for ThetaW {
-    type Input<'a> = CountsView<'a>;
+impl SiteSums<1, 1, 0> for ThetaW {
     type Output = Float64Type;
 
-    fn input(values: &[ArrayRef]) -> Result<CountsView<'_>> {
-        one_population(values)
-    }
-
     #[inline]
-    fn site(sites: &CountsView<'_>, row: usize) -> Option<Site<1, 0>> {
-        let counts = sites.row(row);
+    fn site([counts]: [&[i32]; 1]) -> Option<Site<1, 0>> {
         is_segregating(counts).then(|| {
             // A sum of counts that are not negative.
             let term = inverse_harmonic(allele_number(counts) as u64);
@@ -43,7 +34,7 @@ impl SiteSums<1, 0> for ThetaW {
 }
 
 impl Definition for ThetaW {
-    type Statistic = SumsOf<Self, 1, 0>;
+    type Statistic = SumsOf<Self, 1, 1, 0>;
     const NAME: &'static str = "theta_w";
     const COUNTS: usize = 1;
 

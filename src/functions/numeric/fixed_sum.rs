@@ -5,7 +5,7 @@
 /// A sum of terms in [−1, 1], held as a multiple of 2⁻⁹⁰.
 ///
 /// A term is cut (towards zero) to a multiple of 2⁻⁹⁰ when it enters; a term of at least 2⁻³⁷ in size enters exactly.
-/// From there on it is integer addition: commutative, associative, and undone exactly by [`FixedSum::sub`]. There is room
+/// From there on it is integer addition: commutative, associative, and undone exactly by [`FixedSum::unmerge`]. There is room
 /// for 2³⁷ (137 billion) terms of size 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedSum(pub i128);
@@ -39,12 +39,6 @@ impl FixedSum {
     #[inline(always)]
     pub fn add(&mut self, term: f64) {
         self.0 = self.0.wrapping_add(Self::quantise(term));
-    }
-
-    /// Takes a term out again that was added before.
-    #[inline]
-    pub fn sub(&mut self, term: f64) {
-        self.0 = self.0.wrapping_sub(Self::quantise(term));
     }
 
     /// Adds `times` copies of a term (takes them out where `times` is negative): the bits of as many single additions.
@@ -107,7 +101,9 @@ mod tests {
         sum.add(0.1);
         let before = sum;
         sum.add(-1.0 / 3.0);
-        sum.sub(-1.0 / 3.0);
+        let mut third = FixedSum::ZERO;
+        third.add(-1.0 / 3.0);
+        sum.unmerge(third);
         assert_eq!(sum, before);
         sum.merge(FixedSum::from_state(7));
         sum.unmerge(FixedSum::from_state(7));

@@ -26,8 +26,9 @@ fn widen(count: i32) -> u64 {
     u64::from(count as u32)
 }
 
-/// Largest n whose square, and whose products with another such n, fit 64 bits.
-const SMALL: u64 = u32::MAX as u64;
+/// Largest n whose square, and whose products with another such n, fit 63 bits: a signed number becomes a double in one
+/// instruction.
+const SMALL: u64 = i32::MAX as u64;
 
 /// n and Σ a_i², the latter modulo 2⁶⁴ (exact where n is [`SMALL`]).
 #[inline(always)]
@@ -58,14 +59,11 @@ fn cross_moments(row1: &[i32], row2: &[i32]) -> (u64, u64, u64) {
     (sums.0 + rest(row1, row2), sums.1 + rest(row2, row1), sums.2)
 }
 
-/// `differences / comparisons`; `None` where nothing is compared.
+/// `differences / comparisons`, both of 63 bits at most; `None` where nothing is compared.
 #[inline(always)]
 fn ratio(differences: u64, comparisons: u64) -> Option<f64> {
-    // Most sites do not vary, and a division costs more than the rest.
-    if differences == 0 {
-        return (comparisons > 0).then_some(0.0);
-    }
-    (comparisons > 0).then(|| differences as f64 / comparisons as f64)
+    // Divided always: whether a site varies cannot be foreseen, and a branch that goes wrong costs more.
+    (comparisons > 0).then(|| differences as i64 as f64 / comparisons as i64 as f64)
 }
 
 /// Number of called copies, n = Σ a_i.
