@@ -15,6 +15,7 @@ mod partitions;
 mod queries;
 #[cfg(feature = "gpu")]
 mod random_store;
+mod runs;
 mod sqllogic;
 mod unzip;
 mod windows;

@@ -12,7 +12,7 @@ use crate::partitions::{Bits, bits};
 const RULE: &str = "vcz_two_step_windows";
 
 /// Every aggregate of ours, and those of DataFusion that are computed in two steps with them.
-const AGGREGATES: [&str; 30] = [
+pub const AGGREGATES: [&str; 30] = [
     "sfs(a)",
     "sfs(call_genotype, 'second')",
     "sfs_folded(a)",
