@@ -201,7 +201,9 @@ mod tests {
         check(0xe0, &100_250u64.to_le_bytes(), &head, 100_000, true);
         // Nothing before the tail, or nothing but an empty block: there is nothing to decode, or libzstd is to judge.
         let frame = by_hand(0xa0, &100_000u32.to_le_bytes(), &[], &[100_000]);
-        assert_eq!(FrameSummary::parse(&frame).unwrap().zero_cut(), None);
+        let summary = FrameSummary::parse(&frame).unwrap();
+        let at = summary.zero_cut().unwrap();
+        assert_eq!(summary.in_place_cut(&at, &frame), None);
     }
 
     /// A compressed block that is longer than what is left of the content does not fit the smaller window.

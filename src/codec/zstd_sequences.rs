@@ -8,7 +8,7 @@
 use super::zstd_fse::{Bits, Description, State, Table};
 
 /// The most sequences of a block that is [short](Parts::is_short).
-const MAX_SEQUENCES: usize = 512;
+const MAX_SEQUENCES: usize = 1024;
 
 /// What a kind of code in sequences is written with.
 struct Coding {
