@@ -275,7 +275,11 @@ impl FrameSummary {
 
     /// Whether to copy the frame that is cut. When its bytes are many and the tail is short, that costs more than it saves.
     pub(super) fn pays(&self, cut: &Cut) -> bool {
-        let tail = self.header.content_size.unwrap_or(0).saturating_sub(cut.decoded_len);
+        let tail = self
+            .header
+            .content_size
+            .unwrap_or(0)
+            .saturating_sub(cut.decoded_len);
         tail >= cut.encoded_len as u64 / 2
     }
 

@@ -175,7 +175,10 @@ impl Description {
 
     /// The table.
     pub(super) fn table(&self) -> Table {
-        Table::new(self.probabilities.get(..self.symbols).unwrap_or(&[]), self.log)
+        Table::new(
+            self.probabilities.get(..self.symbols).unwrap_or(&[]),
+            self.log,
+        )
     }
 }
 

@@ -193,7 +193,10 @@ impl Job for CountBlock<'_, '_> {
                 count_plane0(l, tally, at, from(plane[0], skew), len);
                 continue;
             }
-            if plane0_counts && alleles_only && called_are_low(l, &plane[above.clone()], plane[7], skew, len) {
+            if plane0_counts
+                && alleles_only
+                && called_are_low(l, &plane[above.clone()], plane[7], skew, len)
+            {
                 let (low, negative) = (from(plane[0], skew), from(plane[7], skew));
                 count_planes_0_and_7(l, tally, at, low, negative, len);
                 continue;

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::{on_device, on_host};
 use crate::codec::CodecChain;
 use crate::codec::blosc::Shuffle;
-use crate::codec::testing::{Form, c_compress, encode_bytes, noise, one_chunk, shard, with_missing};
+use crate::codec::testing::{
+    Form, c_compress, encode_bytes, noise, one_chunk, shard, with_missing,
+};
 use crate::gpu::plan::{ChunkPlan, ChunkPlanner, FrameCodec, Place, Segment};
 
 fn planner(data_type: &str, shape: &[usize], codecs: &Value) -> (CodecChain, ChunkPlanner) {
