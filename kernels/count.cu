@@ -26,29 +26,41 @@ struct VczJob {
     u32 size[VCZ_SIZES];     // copies of the first sets that lie in the tile
 };
 
-// Bit-shuffled codes of which at most two planes are there.
-VCZ_DEVICE VczWords vcz_two_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
+// Bit-shuffled codes of which at most two planes are there; or, of one-byte codes, three of which the last repeats: codes with a
+// bit there are negative. The others are 0 to 3.
+template <bool ONE_BYTE>
+VCZ_DEVICE VczWords vcz_few_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
+    const bool repeats = ONE_BYTE && vcz_repeats(block);
+    const u64 stride = block.elements / 8;
     VczWords w;
     w.p0 = vcz_plane_bits(block.data, bit);
-    w.p1 = block.planes > 1 ? vcz_plane_bits(block.data + block.elements / 8, bit) : 0;
-    w.other = 0;
+    w.p1 = block.planes > 1 ? vcz_plane_bits(block.data + stride, bit) : repeats ? w.p0 : 0;
+    w.other = ONE_BYTE && block.planes > 2 ? vcz_plane_bits(block.data + 2 * stride, bit) : repeats ? w.p1 : 0;
     w.bad = n_alleles == 1 ? w.p0 | w.p1 : n_alleles == 2 ? w.p1 : n_alleles == 3 ? w.p0 & w.p1 : 0;
+    w.bad &= ~w.other;
     return w;
 }
 
-// Bit-shuffled codes of any width.
+// Bit-shuffled codes of any width; only those of one byte may repeat.
+template <bool ONE_BYTE>
 VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bool big_endian, u32 t, u32 n_alleles) {
-    const u64 stride = block.elements / 8;
     const u32 sign = 8 * width - 1;
     VczWords w;
     w.p0 = w.p1 = 0;
     // Alleles that only a wider code could be are no one's.
     w.other = width < 4 && (t >> (sign - 2)) != 0 ? VCZ_ALL_LANES : 0;
     w.bad = VCZ_ALL_LANES;
+    const u64 stride = block.elements / 8;
+    const bool repeats = ONE_BYTE && vcz_repeats(block);
+    u32 x = 0;
 #pragma unroll 8
     for (u32 v = 0; v <= sign; ++v) {
         const u32 plane = vcz_plane_of(v, width, big_endian);
-        const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, bit) : 0;
+        if (plane < block.planes) {
+            x = vcz_plane_bits(block.data + plane * stride, bit);
+        } else if (!repeats) {
+            x = 0;
+        }
         if (v == sign) {
             w.other |= x;
             // Nothing is too much for more alleles than codes.
@@ -189,14 +201,15 @@ VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace a
                 // Before the block for the group that straddles its start.
                 const u32 first = at.offset + begin - done;
                 VczWords w;
-                if (block.kind == VCZ_BIT_SHUFFLED) {
-                    if (block.planes <= 2 && !(big_endian && width > 1)) {
-                        w = vcz_two_planes(block, (i32)first, k);
+                if (block.kind == VCZ_BIT_SHUFFLED && !(CODES && vcz_repeats(block))) {
+                    const bool few = !CODES && vcz_repeats(block) ? block.planes <= 3 : block.planes <= 2 && !(big_endian && width > 1);
+                    if (few) {
+                        w = vcz_few_planes<!CODES>(block, (i32)first, k);
                         if (part.t != 0) w.other = VCZ_ALL_LANES;
                     } else {
-                        w = vcz_all_planes(block, (i32)first, width, big_endian, part.t, k);
+                        w = vcz_all_planes<!CODES>(block, (i32)first, width, big_endian, part.t, k);
                     }
-                } else if (valid == VCZ_ALL_LANES && width == 1) {
+                } else if (valid == VCZ_ALL_LANES && width == 1 && !(CODES && vcz_repeats(block))) {
                     w = vcz_byte_codes(block, first, part.t, k);
                 } else {
                     w = vcz_any_codes(block, first, valid, width, big_endian, part.t, k);
@@ -322,7 +335,8 @@ VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at,
     if (!CODES && bundle) {
         const VczBlock block = vcz_block(job.tile, at.block);
         const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
-        if (block.kind == VCZ_BIT_SHUFFLED && (block.planes == 1 || block.planes == 2) && end <= block.elements) {
+        const bool two = (block.planes == 1 || block.planes == 2) && !vcz_repeats(block);
+        if (block.kind == VCZ_BIT_SHUFFLED && two && end <= block.elements) {
             todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
         }
     }

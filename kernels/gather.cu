@@ -32,11 +32,14 @@ VCZ_DEVICE void vcz_unshuffle_run(u64 out, const VczBlock& block, u32 begin, u32
     const u32 groups = (end - begin + before + 7) / 8;
     for (u32 group = vcz_lane(); group < groups; group += 32) {
         const i32 first = (i32)(begin - before + 8 * group);
-        u32 low = 0, high = 0;
+        u32 low = 0, high = 0, x = 0;
 #pragma unroll
         for (u32 plane = 0; plane < 8; ++plane) {
-            if (plane >= planes) break;
-            const u32 x = vcz_plane_bits(block.data + plane * stride, first) & 0xff;
+            if (plane < planes) {
+                x = vcz_plane_bits(block.data + plane * stride, first) & 0xff;
+            } else if (!vcz_repeats(block)) {
+                break;
+            }
             if (plane < 4) {
                 low |= x << (8 * plane);
             } else {
