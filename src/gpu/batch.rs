@@ -66,7 +66,7 @@ pub struct Job {
     pub sample_chunk: usize,
     /// Rows that exist.
     pub rows: usize,
-    /// Where its encoded bytes are in the slab.
+    /// Where its encoded bytes are in the batch's staging memory.
     pub src: Range<usize>,
     /// How it is decoded.
     pub plan: ChunkPlan,
@@ -83,9 +83,17 @@ pub struct Job {
 pub struct Batch {
     /// Number of the batch.
     pub id: u64,
-    /// Their encoded bytes.
-    pub slab: Slab,
-    /// Bytes of the slab that are taken.
+    /// Whether it is of large frames, of which many have to be in flight: see [`super::state`].
+    pub wide: bool,
+    /// Decoded bytes that it may hold.
+    pub room: usize,
+    /// It goes as it is when no chunk came for this long.
+    pub patience: Duration,
+    /// Their encoded bytes: staging memory, one slab after the other, of each as many bytes as `slab_len`.
+    pub slabs: Vec<Slab>,
+    /// Bytes of each slab that are used.
+    pub slab_len: usize,
+    /// Bytes of the staging memory that are taken.
     pub used: usize,
     /// The chunks.
     pub jobs: Vec<Job>,
@@ -103,14 +111,20 @@ pub struct Batch {
     pub writers: usize,
     /// When the last chunk came.
     pub last: Instant,
+    /// The device that runs it.
+    pub device: Option<usize>,
 }
 
 impl Batch {
-    /// An empty batch over `slab`.
-    pub fn new(id: u64, slab: Slab) -> Self {
+    /// An empty batch over `slab`, of which `slab_len` bytes are used.
+    pub fn new(id: u64, slab: Slab, slab_len: usize, room: usize, patience: Duration) -> Self {
         Self {
             id,
-            slab,
+            wide: false,
+            room,
+            patience,
+            slabs: vec![slab],
+            slab_len,
             used: 0,
             jobs: Vec::new(),
             frames: 0,
@@ -120,6 +134,7 @@ impl Batch {
             promised_output: 0,
             writers: 0,
             last: Instant::now(),
+            device: None,
         }
     }
 
@@ -132,6 +147,46 @@ impl Batch {
         self.output = align_up(self.output + output);
         self.jobs.push(job);
         self.last = Instant::now();
+    }
+
+    /// Takes its chunks out, as if none had come; their encoded bytes stay where they are.
+    pub fn take_jobs(&mut self) -> Vec<Job> {
+        (self.frames, self.decoded, self.output) = (0, 0, 0);
+        std::mem::take(&mut self.jobs)
+    }
+
+    /// Whether nobody has put anything in it.
+    pub fn is_empty(&self) -> bool {
+        self.writers == 0 && self.jobs.is_empty()
+    }
+
+    /// The staging memory of `range`, which lies in one slab.
+    ///
+    /// # Safety
+    /// No other thread reads or writes it while the result lives.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "ranges are disjoint, see the module `slab`"
+    )]
+    pub unsafe fn staging(&self, range: Range<usize>) -> Option<&mut [u8]> {
+        let at = range.start.checked_div(self.slab_len)?;
+        let first = at * self.slab_len;
+        let slab = self.slabs.get(at)?;
+        // SAFETY: the caller's promise.
+        unsafe { slab.bytes_mut(range.start - first..range.end.checked_sub(first)?) }
+    }
+
+    /// The staged bytes, slab by slab, each with where it starts.
+    ///
+    /// # Safety
+    /// All chunks are staged: nobody writes any more.
+    pub unsafe fn staged(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.slabs.iter().enumerate().filter_map(|(at, slab)| {
+            let start = at * self.slab_len;
+            let len = self.used.checked_sub(start)?.min(self.slab_len);
+            // SAFETY: the caller's promise.
+            Some((start, unsafe { slab.bytes(len) }))
+        })
     }
 }
 

@@ -15,12 +15,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, Done, Job, Outcome};
-use super::cuda::{Device, Nvcomp, Pinned, Worker, device_count};
+use super::batch::{Batch, Done, GUARD, Job, Outcome};
+use super::cuda::{Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::queue::{Limits, Queue};
 use super::slab::Slab;
+use super::state::FreeMemory;
 
 /// Bytes of a slab: the encoded chunks of a batch.
 const SLAB_BYTES: usize = 48 << 20;
@@ -63,6 +64,8 @@ pub struct Engine {
     memory: Arc<Vec<AtomicUsize>>,
     /// What `configure` was last asked for.
     limit: Mutex<u64>,
+    /// Tells what batches of large frames may take where no limit is set.
+    free: Option<Arc<dyn FreeMemory>>,
 }
 
 /// A device as users see it.
@@ -204,7 +207,8 @@ impl Engine {
             }
         }
         let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
-        Self::with_workers(slabs, infos, workers, limits(default))
+        let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices));
+        Self::with_workers(slabs, infos, workers, limits(default), Some(free))
     }
 
     /// An engine of these workers, each with the number of its device.
@@ -213,8 +217,10 @@ impl Engine {
         devices: Vec<DeviceInfo>,
         workers: Vec<(usize, Box<dyn Executor>)>,
         limits: Limits,
+        free: Option<Arc<dyn FreeMemory>>,
     ) -> Result<Arc<Self>, String> {
         let queue = Queue::new(slabs, limits);
+        queue.set_limits(limits, free.clone());
         let memory: Arc<Vec<AtomicUsize>> = Arc::new(
             std::iter::repeat_with(AtomicUsize::default)
                 .take(workers.len())
@@ -238,6 +244,7 @@ impl Engine {
             devices,
             memory,
             limit: Mutex::new(0),
+            free,
         }))
     }
 
@@ -297,7 +304,8 @@ impl Engine {
                     (SLAB_BYTES + OUTPUT_BYTES) * workers_per_device()
                 ));
             }
-            self.queue.set_limits(limits);
+            let free = self.free.clone().filter(|_| memory == 0);
+            self.queue.set_limits(limits, free);
             *current = memory;
         }
         self.queue
@@ -335,18 +343,22 @@ fn work(
         batch.jobs.retain(|job| !job.reply.is_closed());
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
-            let budget = queue
-                .limits()
-                .decoded
-                .saturating_mul(BYTES_PER_DECODED as usize);
-            if executor.device_bytes() > budget.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES) {
+            let limits = queue.limits();
+            if executor.device_bytes() > budget(limits) {
                 // The limit was lowered.
                 executor.release();
             }
-            let run = catch_unwind(AssertUnwindSafe(|| run(&mut *executor, &mut batch)));
+            let run = || match run(&mut *executor, &mut batch) {
+                Err(Failure::Batch(reason)) if batch.wide && batch.decoded > limits.decoded => {
+                    log::debug!("batch {}: going on with smaller ones: {reason}", batch.id);
+                    executor.release();
+                    run_in_parts(&mut *executor, &mut batch, limits.decoded)
+                }
+                result => result,
+            };
+            let run = catch_unwind(AssertUnwindSafe(run));
             let run = run
                 .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
-            report(executor.device_bytes());
             match run {
                 Ok(used) => plans = used,
                 Err(Failure::Batch(reason)) => {
@@ -357,15 +369,58 @@ fn work(
                     log::warn!("the GPU is lost, going on with the host: {reason}");
                     queue.fail(&format!("the GPU is lost: {reason}"));
                     refuse(&mut batch.jobs, &reason);
+                    report(executor.device_bytes());
                     // What the device may still be writing to must stay; the process is none the worse for it.
                     std::mem::forget(executor);
-                    std::mem::forget(batch.slab);
+                    std::mem::forget(batch.slabs);
                     return;
                 }
             }
+            if batch.wide && executor.device_bytes() > budget(limits) {
+                // Others may want it, and the next such batch looks at what is free.
+                executor.release();
+            }
+            report(executor.device_bytes());
         }
-        queue.recycle(batch.slab, plans.into_iter());
+        queue.recycle(batch, plans.into_iter());
     }
+}
+
+/// Device memory that a worker may keep from batch to batch.
+fn budget(limits: Limits) -> usize {
+    limits
+        .decoded
+        .saturating_mul(BYTES_PER_DECODED as usize)
+        .saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
+}
+
+/// Runs the chunks of a batch that was too large in batches of at most `most` decoded bytes. Jobs are left only where the
+/// device was lost.
+fn run_in_parts(
+    executor: &mut dyn Executor,
+    batch: &mut Batch,
+    most: usize,
+) -> Result<Vec<ChunkPlan>, Failure> {
+    let mut plans = Vec::new();
+    let mut jobs = batch.take_jobs().into_iter().peekable();
+    while let Some(job) = jobs.next() {
+        let output = job.out.len();
+        batch.push(job, output);
+        let more = jobs.peek();
+        if more.is_some_and(|next| batch.decoded + next.plan.decoded_len + GUARD <= most) {
+            continue;
+        }
+        match run(executor, batch) {
+            Ok(used) => plans.extend(used),
+            Err(Failure::Batch(reason)) => refuse(&mut batch.jobs, &reason),
+            Err(lost) => {
+                batch.jobs.extend(jobs);
+                return Err(lost);
+            }
+        }
+        batch.take_jobs();
+    }
+    Ok(plans)
 }
 
 fn refuse(jobs: &mut Vec<Job>, reason: &str) {

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::super::batch::Times;
 use super::super::queue::Ticket;
 use super::super::software::{Software, engine, engine_of, slab};
-use super::super::testing::{chunk, counts, elements, plain, reason};
+use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
 use super::super::work::Work;
 use super::*;
 
@@ -365,7 +365,7 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
     };
     let workers = vec![worker(3, batches[0]), worker(5, batches[1])];
     let slabs = (0..3).map(|_| slab(4 * STAGED)).collect();
-    Engine::with_workers(slabs, infos.to_vec(), workers, limits(1 << 30)).unwrap()
+    Engine::with_workers(slabs, infos.to_vec(), workers, limits(1 << 30), None).unwrap()
 }
 
 #[test]
@@ -504,4 +504,80 @@ fn stress() {
             task.await.unwrap();
         }
     });
+}
+
+#[derive(Debug)]
+struct Plenty;
+
+impl FreeMemory for Plenty {
+    fn free(&self, _: u64) -> (usize, u64) {
+        (1, 1 << 40)
+    }
+}
+
+/// Chunks of one large frame each go together, however many batches the limits would make of them; where the memory is not
+/// there after all, in several; and none of it is kept.
+#[test]
+fn large_frames_are_run_together() {
+    let (rows, samples, chunks) = (400, 1000, 12);
+    let len = rows * samples * 2;
+    // Made before, so that they come one right after the other.
+    let encoded: Vec<_> = (0..chunks)
+        .map(|seed| {
+            let (codes, expected) = chunk(rows, samples, seed);
+            (::zstd::bulk::compress(&codes, 1).unwrap(), expected)
+        })
+        .collect();
+    let limits = Limits {
+        decoded: 3 * len,
+        output: 1 << 20,
+    };
+    for (memory, expected) in [(None, 1), (Some(2 * len + 1000), 1 + 6), (Some(0), 1 + 12)] {
+        let mut software = Software::default();
+        let batches = Arc::clone(&software.batches);
+        let (held, most_held) = (Arc::clone(&software.held), Arc::clone(&software.most_held));
+        software.memory = memory;
+        let info = DeviceInfo {
+            ordinal: 0,
+            name: "software".into(),
+            memory: 1 << 40,
+        };
+        let slabs = (0..3).map(|_| slab(1 << 20)).collect();
+        let worker: Box<dyn Executor> = Box::new(software);
+        let engine = Engine::with_workers(
+            slabs,
+            vec![info],
+            vec![(0, worker)],
+            limits,
+            Some(Arc::new(Plenty)),
+        );
+        let engine = engine.unwrap();
+        finish(async {
+            let work = zstd(rows, samples);
+            let active = engine.queue().activate();
+            let mut tickets = Vec::new();
+            for (encoded, expected) in &encoded {
+                let ticket = engine.queue().submit(&work, 0, rows, encoded).await;
+                tickets.push((ticket.unwrap(), expected));
+            }
+            drop(active);
+            for (ticket, expected) in tickets {
+                match ticket.await.unwrap() {
+                    Outcome::Host(reason) => {
+                        assert_eq!((reason.as_str(), memory), ("no memory", Some(0)))
+                    }
+                    done => assert_eq!(&counts(done), expected),
+                }
+            }
+        });
+        assert_eq!(batches.load(Ordering::Relaxed), expected, "{memory:?}");
+        let most_held = most_held.load(Ordering::Relaxed);
+        assert_eq!(most_held > 5 * 11 * len, memory.is_none(), "{most_held}");
+        // After the results have been handed out.
+        let begun = Instant::now();
+        while memory.is_none() && held.load(Ordering::Relaxed) > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "memory is kept");
+            thread::yield_now();
+        }
+    }
 }

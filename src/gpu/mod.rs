@@ -3,7 +3,7 @@
 //!
 //! * `plan`: what a device has to do with one encoded chunk, worked out from its bytes on the host.
 //! * `work`: what is wanted of the chunks of an array.
-//! * `queue`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
+//! * `queue`, `state`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
 //! * `engine`: the process's devices and their workers, started in the background.
 //! * `executor`: what runs batches; `cuda` is the real one: contexts, nvCOMP, the kernels of `kernels/`.
 //! * `cost`: whether a scan is worth it.
@@ -24,6 +24,7 @@ mod queue;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
+mod state;
 #[cfg(test)]
 mod testing;
 mod work;

@@ -52,6 +52,12 @@ pub struct Software {
     pub batches: Arc<AtomicUsize>,
     /// Fails with this instead of running the batch of this number.
     pub fails: Option<(usize, bool)>,
+    /// Decoded bytes that it has memory for, if not for any number.
+    pub memory: Option<usize>,
+    /// Memory that a device would hold now.
+    pub held: Arc<AtomicUsize>,
+    /// The most of that so far.
+    pub most_held: Arc<AtomicUsize>,
 }
 
 impl Executor for Software {
@@ -62,13 +68,19 @@ impl Executor for Software {
             Some((at, false)) if at == number => return Err(Failure::Batch("on purpose".into())),
             _ => {}
         }
+        if self.memory.is_some_and(|memory| batch.decoded > memory) {
+            return Err(Failure::Batch("no memory".into()));
+        }
+        let needed = batch.decoded * 5;
+        self.held.fetch_max(needed, Ordering::Relaxed);
+        self.most_held.fetch_max(needed, Ordering::Relaxed);
         self.bytes = vec![0xa5; batch.output];
         self.statuses.clear();
-        // SAFETY: all chunks are staged.
-        let slab = unsafe { batch.slab.bytes(batch.used) };
         for job in &batch.jobs {
             let out = &mut self.bytes[job.out.clone()];
-            self.statuses.push(run(job, &slab[job.src.clone()], out));
+            // SAFETY: all chunks are staged.
+            let encoded = unsafe { batch.staging(job.src.clone()) }.unwrap();
+            self.statuses.push(run(job, encoded, out));
         }
         Ok(Results {
             bytes: &self.bytes,
@@ -81,10 +93,12 @@ impl Executor for Software {
     }
 
     fn device_bytes(&self) -> usize {
-        self.bytes.len()
+        self.held.load(Ordering::Relaxed)
     }
 
-    fn release(&mut self) {}
+    fn release(&mut self) {
+        self.held.store(0, Ordering::Relaxed);
+    }
 }
 
 fn run(job: &Job, encoded: &[u8], out: &mut [u8]) -> u32 {
@@ -214,5 +228,5 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         decoded: 64 << 20,
         output: 16 << 20,
     };
-    Engine::with_workers(slabs, vec![device], workers, limits).unwrap()
+    Engine::with_workers(slabs, vec![device], workers, limits, None).unwrap()
 }

@@ -219,9 +219,6 @@ mod with_gpu {
     use crate::scan::source::Input;
     use crate::store::ElementType;
 
-    /// Decoded bytes of a batch that predictions assume while no engine is there to ask.
-    const USUAL_BATCH: usize = 800 << 20;
-
     impl VczSource {
         /// Which backend this scan uses.
         pub(in crate::scan) fn choice(&self) -> Choice {
@@ -248,14 +245,14 @@ mod with_gpu {
                     }
                 }
             }
-            let batch = match gpu::status() {
-                Status::Ready(engine) => engine.queue().limits().decoded,
+            let engine = match gpu::status() {
+                Status::Ready(engine) => engine,
                 Status::Off(reason) => return Choice::host(format!("auto: {reason}")),
                 Status::Idle | Status::Starting => {
                     return Choice::host("auto: the GPU is still being started");
                 }
             };
-            compare(loads, batch)
+            compare(loads, &engine)
         }
 
         /// Fails, with the reason, where `vcz.backend = 'gpu'` cannot be done. Waits until the engine is there or not.
@@ -316,6 +313,7 @@ mod with_gpu {
                 .any(|input| matches!(input, Input::Array(at) if *at == column));
             let planner = planner(spec, chain, counts)?;
             let estimate = planner.estimate();
+            let genotype = dataset.column_index("call_genotype");
             let across: u64 = spec.array.grid_shape().iter().skip(1).product();
             let chunks = chunks_in(&self.kept, spec.array.chunks[0]).saturating_mul(across);
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -324,17 +322,23 @@ mod with_gpu {
                 estimate,
                 on_planes: counts && chain.as_plain_blosc().is_some(),
                 shuffled: chain.summary().contains("shuffle"),
+                selects: self.inputs.iter().any(|input| {
+                    matches!(input, Input::Call(GenotypeCall::SelectSamples(_)))
+                        && genotype == Some(column)
+                }),
                 output,
                 threads: self.partitions.len().min(cores),
-                batch: USUAL_BATCH,
+                // Known where there is an engine.
+                batch: 0,
             })
         }
     }
 
-    fn compare(loads: Vec<Load>, batch: usize) -> Choice {
+    fn compare(loads: Vec<Load>, engine: &Engine) -> Choice {
         let (mut gpu, mut host, mut frames) = (0.0, 0.0, 0);
         let threads = loads.first().map_or(1, |load| load.threads);
         for load in loads {
+            let batch = engine.queue().room(&load.estimate);
             let predicted = Load { batch, ..load }.predict();
             gpu += predicted.gpu.as_secs_f64();
             host += predicted.host.as_secs_f64();

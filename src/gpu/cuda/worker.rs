@@ -386,14 +386,16 @@ impl Worker {
         self.fetched
             .ensure(&self.device, fetched)
             .map_err(Failure::Batch)?;
-        // SAFETY: nobody writes to the slab any more: the queue hands out batches whose chunks are all staged.
-        let encoded = unsafe { batch.slab.bytes(batch.used) };
         let lost = |error: DriverError| Failure::Device(format!("GPU: {error}"));
         // SAFETY: all memory is owned by this worker or by the batch, and both wait for the stream before anything is reused;
         // tables hold addresses inside of those buffers only.
         unsafe {
             event::record(self.events[0], stream).map_err(lost)?;
-            result::memcpy_htod_async(addresses.encoded, encoded, stream).map_err(lost)?;
+            // Nobody writes any more: the queue hands out batches whose chunks are all staged.
+            for (at, encoded) in batch.staged() {
+                result::memcpy_htod_async(addresses.encoded + at as u64, encoded, stream)
+                    .map_err(lost)?;
+            }
             result::memcpy_htod_async(tables_at, tables, stream).map_err(lost)?;
             result::memset_d8_async(addresses.results, 0, fetched, stream).map_err(lost)?;
             event::record(self.events[1], stream).map_err(lost)?;
@@ -465,6 +467,7 @@ impl Executor for Worker {
     fn release(&mut self) {
         // Nothing runs between batches. The buffers come back with the next one.
         if self.device.bind().is_ok() {
+            self.encoded = DeviceBuffer::new(&self.device);
             self.decoded = DeviceBuffer::new(&self.device);
             self.temp = DeviceBuffer::new(&self.device);
             self.results = DeviceBuffer::new(&self.device);
