@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::plan::ChunkPlan;
 use super::slab::Slab;
 use super::work::Work;
+use crate::store::LocalFile;
 
 /// Alignment of everything in slabs and decoded areas.
 pub const ALIGN: usize = 16;
@@ -30,6 +31,8 @@ pub enum Outcome {
 pub struct Done {
     /// Counts or elements, as the work lays them out.
     pub bytes: Buffer,
+    /// Bytes that the device read from the chunk's file.
+    pub read: usize,
     /// The chunk's part of the time that its batch took.
     pub times: Times,
 }
@@ -66,8 +69,10 @@ pub struct Job {
     pub sample_chunk: usize,
     /// Rows that exist.
     pub rows: usize,
-    /// Where its encoded bytes are in the batch's staging memory.
+    /// Where its encoded bytes are in the batch's staging memory; among those that are read from files, if it has one.
     pub src: Range<usize>,
+    /// The file that the device reads it from, if it is not staged.
+    pub file: Option<LocalFile>,
     /// How it is decoded.
     pub plan: ChunkPlan,
     /// Where its decoded area starts in the batch's.
@@ -103,6 +108,8 @@ pub struct Batch {
     pub decoded: usize,
     /// Bytes of results.
     pub output: usize,
+    /// Bytes of device memory for what is read from files.
+    pub read: usize,
     /// Decoded bytes promised to chunks that are still being staged.
     pub promised: usize,
     /// Bytes of results promised to them.
@@ -130,6 +137,7 @@ impl Batch {
             frames: 0,
             decoded: 0,
             output: 0,
+            read: 0,
             promised: 0,
             promised_output: 0,
             writers: 0,
@@ -138,8 +146,12 @@ impl Batch {
         }
     }
 
-    /// Adds a staged chunk; `job.dst` and `job.out` are set here.
+    /// Adds a staged chunk, or one that is not; `job.dst` and `job.out`, and of the latter `job.src`, are set here.
     pub fn push(&mut self, mut job: Job, output: usize) {
+        if let Some(file) = &job.file {
+            job.src = self.read..self.read + file.len();
+            self.read = align_up(job.src.end + GUARD);
+        }
         job.dst = self.decoded;
         self.frames += job.plan.frames.len();
         self.decoded = align_up(self.decoded + job.plan.decoded_len + GUARD);
@@ -151,7 +163,7 @@ impl Batch {
 
     /// Takes its chunks out, as if none had come; their encoded bytes stay where they are.
     pub fn take_jobs(&mut self) -> Vec<Job> {
-        (self.frames, self.decoded, self.output) = (0, 0, 0);
+        (self.frames, self.decoded, self.output, self.read) = (0, 0, 0, 0);
         std::mem::take(&mut self.jobs)
     }
 

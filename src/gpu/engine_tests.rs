@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::super::batch::Times;
 use super::super::queue::Ticket;
-use super::super::software::{Software, engine, engine_of, slab};
+use super::super::software::{Files, Software, engine, engine_of, slab};
 use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
 use super::super::work::Work;
 use super::*;
@@ -265,6 +265,7 @@ impl Executor for Faulty {
         Ok(Results {
             bytes: &self.zeros,
             statuses: &self.statuses,
+            unread: &[],
             times: Times::default(),
         })
     }
@@ -365,7 +366,15 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
     };
     let workers = vec![worker(3, batches[0]), worker(5, batches[1])];
     let slabs = (0..3).map(|_| slab(4 * STAGED)).collect();
-    Engine::with_workers(slabs, infos.to_vec(), workers, limits(1 << 30), None).unwrap()
+    Engine::with_workers(
+        slabs,
+        infos.to_vec(),
+        workers,
+        limits(1 << 30),
+        None,
+        Arc::new(Files),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -550,6 +559,7 @@ fn large_frames_are_run_together() {
             vec![(0, worker)],
             limits,
             Some(Arc::new(Plenty)),
+            Arc::new(Files),
         );
         let engine = engine.unwrap();
         finish(async {
@@ -580,4 +590,67 @@ fn large_frames_are_run_together() {
             thread::yield_now();
         }
     }
+}
+
+/// Chunks that are not staged; what is wrong with a file is the reason why its chunk is the host's, and nobody else's.
+#[test]
+fn chunks_are_read_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(2, 1 << 16);
+    let work = plain(ROWS, SAMPLES);
+    let write = |seed: u64, name: &str| {
+        let (encoded, _) = chunk(ROWS, SAMPLES, seed);
+        let path = folder.path().join(format!("{name}{seed}"));
+        std::fs::write(&path, encoded).unwrap();
+        LocalFile::find(path).unwrap().unwrap()
+    };
+    assert_eq!(
+        LocalFile::find(folder.path().join("nothing")).unwrap(),
+        None
+    );
+    let read = async |file: LocalFile| {
+        let active = engine.queue().activate();
+        let ticket = engine.queue().submit_file(&work, 0, ROWS, file).await;
+        drop(active);
+        ticket.unwrap().await.unwrap()
+    };
+    finish(async {
+        let files = (0..40).map(|seed| write(seed, "good"));
+        let good = files.map(|file| {
+            let len = file.len();
+            let outcome = read(file);
+            async move {
+                let outcome = outcome.await;
+                assert!(matches!(&outcome, Outcome::Done(done) if done.read == len));
+                counts(outcome)
+            }
+        });
+        let staged = (0..40).map(|seed| check(&engine, &work, seed));
+        let gone = write(1, "gone");
+        std::fs::remove_file(gone.path()).unwrap();
+        let longer = write(1, "longer");
+        std::fs::write(longer.path(), [0; 100]).unwrap();
+        let (good, _, gone, longer) = futures::join!(
+            futures::future::join_all(good),
+            futures::future::join_all(staged),
+            read(gone),
+            read(longer),
+        );
+        for (seed, good) in good.into_iter().enumerate() {
+            assert_eq!(good, chunk(ROWS, SAMPLES, seed as u64).1);
+        }
+        let gone = reason(gone);
+        assert!(gone.contains("gone1' is gone"), "{gone}");
+        let longer = reason(longer);
+        assert!(
+            longer.contains("longer1' has 100 bytes now; it had 64"),
+            "{longer}"
+        );
+        // Known before it is read.
+        let path = folder.path().join("short");
+        std::fs::write(&path, [0; 63]).unwrap();
+        let short = LocalFile::find(path).unwrap().unwrap();
+        let refused = engine.queue().submit_file(&work, 0, ROWS, short).await;
+        assert_eq!(refused.unwrap_err(), "63 bytes, expected 64");
+    });
 }

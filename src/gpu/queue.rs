@@ -20,6 +20,7 @@ use super::state::{
     FreeMemory, KEPT_PARTS, KEPT_PLANS, MOST_FRAMES, Need, Signals, State, WIDE_STAGED,
 };
 use super::work::Work;
+use crate::store::LocalFile;
 
 /// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes.
 const UNITS: u32 = 256;
@@ -159,14 +160,7 @@ impl Queue {
             output: work.output_bytes(sample_chunk, rows)?,
             wide: cost::patience(&estimate),
         };
-        let mut place = loop {
-            // Registered before looking, so that no wake-up is missed.
-            let freed = self.signals.slab_freed.notified();
-            match self.reserve(need)? {
-                Some(place) => break place,
-                None => freed.await,
-            }
-        };
+        let mut place = self.wait_for_place(need).await?;
         let mut plan = self.state.lock().plans.pop().unwrap_or_default();
         {
             let mut state = self.state.lock();
@@ -193,6 +187,7 @@ impl Queue {
             sample_chunk,
             rows,
             src: place.range.clone(),
+            file: None,
             plan,
             dst: 0,
             out: 0..0,
@@ -200,6 +195,52 @@ impl Queue {
         };
         place.job = Some(job);
         Ok(ticket)
+    }
+
+    /// Plans one chunk that is not staged: the device reads it from `file`.
+    ///
+    /// # Errors
+    /// The reason why the chunk is the host's.
+    pub async fn submit_file(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        sample_chunk: usize,
+        rows: usize,
+        file: LocalFile,
+    ) -> Result<Ticket, String> {
+        let mut plan = self.state.lock().plans.pop().unwrap_or_default();
+        work.planner.plan_unread(file.len(), &mut plan)?;
+        let need = Need {
+            len: 0,
+            decoded: file.len(),
+            output: work.output_bytes(sample_chunk, rows)?,
+            wide: None,
+        };
+        let mut place = self.wait_for_place(need).await?;
+        let (reply, ticket) = oneshot::channel();
+        place.job = Some(Job {
+            work: Arc::clone(work),
+            sample_chunk,
+            rows,
+            src: 0..0,
+            file: Some(file),
+            plan,
+            dst: 0,
+            out: 0..0,
+            reply,
+        });
+        Ok(ticket)
+    }
+
+    async fn wait_for_place(self: &Arc<Self>, need: Need) -> Result<Place, String> {
+        loop {
+            // Registered before looking, so that no wake-up is missed.
+            let freed = self.signals.slab_freed.notified();
+            match self.reserve(need)? {
+                Some(place) => return Ok(place),
+                None => freed.await,
+            }
+        }
     }
 
     /// A place for a chunk; `None` if it has to wait for staging memory.

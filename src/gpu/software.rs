@@ -1,10 +1,13 @@
 //! For tests: runs batches on the host, step by step as a device would, so that everything but CUDA, nvCOMP and the
 //! kernels is tested where there is no device.
 
+use std::fs::File;
+use std::io::Read;
 use std::time::Duration;
 
 use super::abi::{BAD_CODE, BAD_FRAME};
 use super::batch::{Batch, Job, Times};
+use super::direct::{Storage, read_all};
 use super::engine::{DeviceInfo, Engine};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
@@ -14,6 +17,7 @@ use super::slab::{Memory, Slab};
 use super::work::{Counts, Elements, Wanted};
 use crate::counts::GENOTYPE_CLASSES;
 use crate::counts::reference::genotype_class;
+use crate::store::LocalFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -54,6 +58,7 @@ pub struct Software {
     pub fails: Option<(usize, bool)>,
     /// Decoded bytes that it has memory for, if not for any number.
     pub memory: Option<usize>,
+    unread: Vec<(usize, String)>,
     /// Memory that a device would hold now.
     pub held: Arc<AtomicUsize>,
     /// The most of that so far.
@@ -76,8 +81,28 @@ impl Executor for Software {
         self.most_held.fetch_max(needed, Ordering::Relaxed);
         self.bytes = vec![0xa5; batch.output];
         self.statuses.clear();
-        for job in &batch.jobs {
+        self.unread.clear();
+        let mut read = vec![vec![]; batch.jobs.len()];
+        let all = |_: &Job, file: &LocalFile, mut open: File| {
+            let mut bytes = Vec::with_capacity(file.len());
+            open.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+            match bytes.len() == file.len() {
+                true => Ok(bytes),
+                false => Err(format!("{} bytes came", bytes.len())),
+            }
+        };
+        for (at, bytes) in read_all(&batch.jobs, false, all) {
+            match bytes {
+                Ok(bytes) => read[at] = bytes,
+                Err(reason) => self.unread.push((at, reason)),
+            }
+        }
+        for (job, read) in batch.jobs.iter().zip(&read) {
             let out = &mut self.bytes[job.out.clone()];
+            if job.file.is_some() {
+                self.statuses.push(run(job, read, out));
+                continue;
+            }
             // SAFETY: all chunks are staged.
             let encoded = unsafe { batch.staging(job.src.clone()) }.unwrap();
             self.statuses.push(run(job, encoded, out));
@@ -85,6 +110,7 @@ impl Executor for Software {
         Ok(Results {
             bytes: &self.bytes,
             statuses: &self.statuses,
+            unread: &self.unread,
             times: Times {
                 decode: Duration::from_micros(1),
                 ..Times::default()
@@ -208,6 +234,20 @@ fn count(
     status
 }
 
+/// Reads files as the host does.
+#[derive(Debug)]
+pub struct Files;
+
+impl Storage for Files {
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 /// An engine of `workers` of these, with small slabs, so that batches are many.
 pub fn engine(workers: usize, slab_len: usize) -> Arc<Engine> {
     let executors = (0..workers)
@@ -228,5 +268,5 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         decoded: 64 << 20,
         output: 16 << 20,
     };
-    Engine::with_workers(slabs, vec![device], workers, limits, None).unwrap()
+    Engine::with_workers(slabs, vec![device], workers, limits, None, Arc::new(Files)).unwrap()
 }

@@ -23,6 +23,8 @@ use super::slab::Slab;
 pub const IDLE: Duration = Duration::from_millis(1);
 /// Frames that keep a device busy: it takes hardly longer for them than for a few.
 pub const ENOUGH_FRAMES: usize = 2048;
+/// Bytes that keep a device busy which reads them from files.
+const ENOUGH_READ: usize = 128 << 20;
 /// Frames from which on twice as many take twice as long.
 pub const MOST_FRAMES: usize = 2 * ENOUGH_FRAMES;
 /// Encoded bytes that a wide batch may hold.
@@ -52,9 +54,9 @@ pub struct Signals {
 /// What a chunk needs of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Need {
-    /// Encoded bytes.
+    /// Encoded bytes that are staged.
     pub len: usize,
-    /// Decoded bytes.
+    /// Decoded bytes, or those that the device reads itself.
     pub decoded: usize,
     /// Bytes of results.
     pub output: usize,
@@ -175,7 +177,7 @@ impl State {
                 false => (limits.decoded, limits.output),
                 true => (open.room, limits.output.saturating_mul(WIDE_OUTPUT)),
             };
-            let fits = open.decoded + open.promised + decoded <= room
+            let fits = open.decoded + open.read + open.promised + decoded <= room
                 && open.output + open.promised_output + output <= results;
             let start = if fits || open.is_empty() {
                 staging(open, need, &mut self.slabs)
@@ -244,8 +246,9 @@ impl State {
         }
         let (wide, is_empty) = (batch.wide, batch.is_empty());
         let room = if wide { batch.room } else { limits.decoded };
-        let full = batch.decoded >= room / 8 * 7 || wide && batch.frames >= MOST_FRAMES;
-        let enough = batch.frames >= ENOUGH_FRAMES;
+        let full =
+            batch.decoded + batch.read >= room / 8 * 7 || wide && batch.frames >= MOST_FRAMES;
+        let enough = batch.frames >= ENOUGH_FRAMES || batch.read >= ENOUGH_READ;
         if first {
             // Devices may be waiting without a time limit; all of them, since one may take no batches now.
             self.signals.work.notify_all();

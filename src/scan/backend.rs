@@ -5,9 +5,13 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
+#[cfg(feature = "gpu")]
+use datafusion::common::exec_datafusion_err;
 #[cfg(not(feature = "gpu"))]
 use datafusion::common::exec_err;
 
+#[cfg(feature = "gpu")]
+use super::options::DirectStorage;
 use super::options::{Backend, VczSettings};
 use super::source::VczSource;
 use crate::codec::CodecChain;
@@ -29,6 +33,9 @@ pub struct Device {
     /// The engine, and whether falling back to the host for an array is an error.
     #[cfg(feature = "gpu")]
     pub engine: Option<(Arc<crate::gpu::Engine>, bool)>,
+    /// Whether it reads uncompressed chunks from local files itself.
+    #[cfg(feature = "gpu")]
+    pub reads_files: bool,
 }
 
 impl Device {
@@ -48,7 +55,22 @@ impl Device {
                 }
             },
         };
-        Ok(Self { engine })
+        let reads_files = match (&engine, source.settings.gpu_direct_storage) {
+            (None, _) | (_, DirectStorage::Off) => false,
+            (Some((engine, _)), DirectStorage::Auto) => engine.has_direct_storage(),
+            (Some((engine, _)), DirectStorage::On) => {
+                engine.prepare_storage().map_err(|reason| {
+                    exec_datafusion_err!(
+                        "vcz.gpu_direct_storage = 'on': {reason}; use SET vcz.gpu_direct_storage = 'auto' or 'off'"
+                    )
+                })?;
+                true
+            }
+        };
+        Ok(Self {
+            engine,
+            reads_files,
+        })
     }
 
     /// No device; an error where one was asked for by name.
@@ -168,16 +190,22 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
     if !is_over_samples(array) {
         return ("host", SITES_ARE_THE_HOSTS.to_string());
     }
-    if let Err(reason) = ChunkPlanner::try_new(array, chain) {
-        return ("host", reason);
-    }
+    let planner = match ChunkPlanner::try_new(array, chain) {
+        Ok(planner) => planner,
+        Err(reason) => return ("host", reason),
+    };
+    let files = if planner.is_plain() {
+        "; from local files as vcz.gpu_direct_storage says"
+    } else {
+        ""
+    };
     match status() {
         Status::Ready(engine) => {
             let names: Vec<&str> = engine.devices().iter().map(|d| d.name.as_str()).collect();
             (
                 "gpu",
                 format!(
-                    "{} where vcz.backend is 'gpu', or 'auto' and it pays",
+                    "{} where vcz.backend is 'gpu', or 'auto' and it pays{files}",
                     names.join(", ")
                 ),
             )

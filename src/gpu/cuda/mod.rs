@@ -2,6 +2,7 @@
 //!
 //! Libraries are looked for at run time, so the program runs where there are none.
 
+mod cufile;
 mod kernels;
 mod libraries;
 mod memory;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, DriverError};
 
 use super::state::FreeMemory;
+pub use cufile::CuFileStorage;
 use kernels::Kernels;
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
