@@ -63,7 +63,7 @@ fn keep(path: &Path) {
     }
 }
 
-/// Files beside `path` whose names begin so; the alternative that NVRTC does not use (`.alt.`) is left out.
+/// Files beside `path` whose names begin so.
 fn beside(path: &Path, prefix: &str) -> Vec<PathBuf> {
     let Some(entries) = path
         .parent()
@@ -73,7 +73,7 @@ fn beside(path: &Path, prefix: &str) -> Vec<PathBuf> {
     };
     let is_wanted = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
-        name.is_some_and(|name| name.starts_with(prefix) && !name.contains(".alt."))
+        name.is_some_and(|name| name.starts_with(prefix))
     };
     entries
         .flatten()
@@ -155,4 +155,26 @@ fn in_environments(folder: &str, name: &str) -> impl Iterator<Item = PathBuf> {
         }
     }
     found.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As in the packages of NVRTC 12 and 13.
+    #[test]
+    fn built_in_headers_are_found_beside_nvrtc() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "libnvrtc.so.13",
+            "libnvrtc.alt.so.13",
+            "libnvrtc-builtins.so.13.0",
+            "libnvrtc-builtins.alt.so.13.0",
+        ] {
+            std::fs::write(folder.path().join(name), []).unwrap();
+        }
+        let found = beside(&folder.path().join("libnvrtc.so.13"), "libnvrtc-builtins.so");
+        assert_eq!(found, [folder.path().join("libnvrtc-builtins.so.13.0")]);
+        assert!(beside(Path::new("libnvrtc.so.13"), "libnvrtc-builtins.so").is_empty());
+    }
 }
