@@ -541,7 +541,7 @@ fn large_frames_are_run_together() {
         decoded: 3 * len,
         output: 1 << 20,
     };
-    for (memory, expected) in [(None, 1), (Some(2 * len + 1000), 1 + 6), (Some(0), 1 + 12)] {
+    for (memory, expected) in [(None, 1), (Some(2 * len + 1000), 1 + 6), (Some(0), 1 + 6)] {
         let mut software = Software::default();
         let batches = Arc::clone(&software.batches);
         let (held, most_held) = (Arc::clone(&software.held), Arc::clone(&software.most_held));

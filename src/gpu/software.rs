@@ -82,7 +82,7 @@ impl Executor for Software {
         self.bytes = vec![0xa5; batch.output];
         self.statuses.clear();
         self.unread.clear();
-        let mut read = vec![vec![]; batch.jobs.len()];
+        let mut read = vec![None; batch.jobs.len()];
         let all = |_: &Job, file: &LocalFile, mut open: File| {
             let mut bytes = Vec::with_capacity(file.len());
             open.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
@@ -93,14 +93,16 @@ impl Executor for Software {
         };
         for (at, bytes) in read_all(&batch.jobs, false, all) {
             match bytes {
-                Ok(bytes) => read[at] = bytes,
+                Ok(bytes) => read[at] = Some(bytes),
                 Err(reason) => self.unread.push((at, reason)),
             }
         }
         for (job, read) in batch.jobs.iter().zip(&read) {
             let out = &mut self.bytes[job.out.clone()];
             if job.file.is_some() {
-                self.statuses.push(run(job, read, out));
+                // What could not be read has no status of its own.
+                let status = read.as_ref().map_or(0, |read| run(job, read, out));
+                self.statuses.push(status);
                 continue;
             }
             // SAFETY: all chunks are staged.

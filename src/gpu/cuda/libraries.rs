@@ -173,7 +173,10 @@ mod tests {
         ] {
             std::fs::write(folder.path().join(name), []).unwrap();
         }
-        let found = beside(&folder.path().join("libnvrtc.so.13"), "libnvrtc-builtins.so");
+        let found = beside(
+            &folder.path().join("libnvrtc.so.13"),
+            "libnvrtc-builtins.so",
+        );
         assert_eq!(found, [folder.path().join("libnvrtc-builtins.so.13.0")]);
         assert!(beside(Path::new("libnvrtc.so.13"), "libnvrtc-builtins.so").is_empty());
     }
