@@ -304,6 +304,7 @@ mod tests {
         for (name, value) in [
             ("vcz.gpu_memory_limit", "1GB"),
             ("vcz.gpu_devices", "all"),
+            ("vcz.gpu_direct_storage", "off"),
             ("vcz.nothing", "1"),
             ("datafusion.runtime.memory_limit", "1G"),
             ("datafusion.runtime.temp_directory", "/tmp"),

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::plan::ChunkPlan;
 use super::slab::Slab;
 use super::work::Work;
+use crate::store::LocalFile;
 
 /// Alignment of everything in slabs and decoded areas.
 pub const ALIGN: usize = 16;
@@ -30,6 +31,8 @@ pub enum Outcome {
 pub struct Done {
     /// Counts or elements, as the work lays them out.
     pub bytes: Buffer,
+    /// Bytes that the device read from the chunk's file.
+    pub read: usize,
     /// The chunk's part of the time that its batch took.
     pub times: Times,
 }
@@ -66,8 +69,10 @@ pub struct Job {
     pub sample_chunk: usize,
     /// Rows that exist.
     pub rows: usize,
-    /// Where its encoded bytes are in the slab.
+    /// Where its encoded bytes are in the batch's staging memory; among those that are read from files, if it has one.
     pub src: Range<usize>,
+    /// The file that the device reads it from, if it is not staged.
+    pub file: Option<LocalFile>,
     /// How it is decoded.
     pub plan: ChunkPlan,
     /// Where its decoded area starts in the batch's.
@@ -83,9 +88,17 @@ pub struct Job {
 pub struct Batch {
     /// Number of the batch.
     pub id: u64,
-    /// Their encoded bytes.
-    pub slab: Slab,
-    /// Bytes of the slab that are taken.
+    /// Whether it is of large frames, of which many have to be in flight: see [`super::state`].
+    pub wide: bool,
+    /// Decoded bytes that it may hold.
+    pub room: usize,
+    /// It goes as it is when no chunk came for this long.
+    pub patience: Duration,
+    /// Their encoded bytes: staging memory, one slab after the other, of each as many bytes as `slab_len`.
+    pub slabs: Vec<Slab>,
+    /// Bytes of each slab that are used.
+    pub slab_len: usize,
+    /// Bytes of the staging memory that are taken.
     pub used: usize,
     /// The chunks.
     pub jobs: Vec<Job>,
@@ -95,6 +108,8 @@ pub struct Batch {
     pub decoded: usize,
     /// Bytes of results.
     pub output: usize,
+    /// Bytes of device memory for what is read from files.
+    pub read: usize,
     /// Decoded bytes promised to chunks that are still being staged.
     pub promised: usize,
     /// Bytes of results promised to them.
@@ -103,28 +118,40 @@ pub struct Batch {
     pub writers: usize,
     /// When the last chunk came.
     pub last: Instant,
+    /// The device that runs it.
+    pub device: Option<usize>,
 }
 
 impl Batch {
-    /// An empty batch over `slab`.
-    pub fn new(id: u64, slab: Slab) -> Self {
+    /// An empty batch over `slab`, of which `slab_len` bytes are used.
+    pub fn new(id: u64, slab: Slab, slab_len: usize, room: usize, patience: Duration) -> Self {
         Self {
             id,
-            slab,
+            wide: false,
+            room,
+            patience,
+            slabs: vec![slab],
+            slab_len,
             used: 0,
             jobs: Vec::new(),
             frames: 0,
             decoded: 0,
             output: 0,
+            read: 0,
             promised: 0,
             promised_output: 0,
             writers: 0,
             last: Instant::now(),
+            device: None,
         }
     }
 
-    /// Adds a staged chunk; `job.dst` and `job.out` are set here.
+    /// Adds a staged chunk, or one that is not; `job.dst` and `job.out`, and of the latter `job.src`, are set here.
     pub fn push(&mut self, mut job: Job, output: usize) {
+        if let Some(file) = &job.file {
+            job.src = self.read..self.read + file.len();
+            self.read = align_up(job.src.end + GUARD);
+        }
         job.dst = self.decoded;
         self.frames += job.plan.frames.len();
         self.decoded = align_up(self.decoded + job.plan.decoded_len + GUARD);
@@ -132,6 +159,46 @@ impl Batch {
         self.output = align_up(self.output + output);
         self.jobs.push(job);
         self.last = Instant::now();
+    }
+
+    /// Takes its chunks out, as if none had come; their encoded bytes stay where they are.
+    pub fn take_jobs(&mut self) -> Vec<Job> {
+        (self.frames, self.decoded, self.output, self.read) = (0, 0, 0, 0);
+        std::mem::take(&mut self.jobs)
+    }
+
+    /// Whether nobody has put anything in it.
+    pub fn is_empty(&self) -> bool {
+        self.writers == 0 && self.jobs.is_empty()
+    }
+
+    /// The staging memory of `range`, which lies in one slab.
+    ///
+    /// # Safety
+    /// No other thread reads or writes it while the result lives.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "ranges are disjoint, see the module `slab`"
+    )]
+    pub unsafe fn staging(&self, range: Range<usize>) -> Option<&mut [u8]> {
+        let at = range.start.checked_div(self.slab_len)?;
+        let first = at * self.slab_len;
+        let slab = self.slabs.get(at)?;
+        // SAFETY: the caller's promise.
+        unsafe { slab.bytes_mut(range.start - first..range.end.checked_sub(first)?) }
+    }
+
+    /// The staged bytes, slab by slab, each with where it starts.
+    ///
+    /// # Safety
+    /// All chunks are staged: nobody writes any more.
+    pub unsafe fn staged(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.slabs.iter().enumerate().filter_map(|(at, slab)| {
+            let start = at * self.slab_len;
+            let len = self.used.checked_sub(start)?.min(self.slab_len);
+            // SAFETY: the caller's promise.
+            Some((start, unsafe { slab.bytes(len) }))
+        })
     }
 }
 

@@ -15,12 +15,15 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, Done, Job, Outcome};
-use super::cuda::{Device, Nvcomp, Pinned, Worker, device_count};
+use super::batch::{Batch, Done, GUARD, Job, Outcome};
+use super::cuda::{CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count};
+use super::direct::Storage;
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::queue::{Limits, Queue};
 use super::slab::Slab;
+use super::state::FreeMemory;
+use crate::store::LocalFile;
 
 /// Bytes of a slab: the encoded chunks of a batch.
 const SLAB_BYTES: usize = 48 << 20;
@@ -63,6 +66,9 @@ pub struct Engine {
     memory: Arc<Vec<AtomicUsize>>,
     /// What `configure` was last asked for.
     limit: Mutex<u64>,
+    /// Tells what batches of large frames may take where no limit is set.
+    free: Option<Arc<dyn FreeMemory>>,
+    storage: Arc<dyn Storage>,
 }
 
 /// A device as users see it.
@@ -197,14 +203,16 @@ impl Engine {
             .collect();
         let smallest = devices.iter().map(|device| device.memory).min();
         let mut workers: Vec<(usize, Box<dyn Executor>)> = Vec::new();
+        let storage = Arc::new(CuFileStorage::new(first));
         for device in &devices {
             for _ in 0..workers_per_device() {
-                let worker = Worker::new(device, &nvcomp, FIRST_OUTPUT_BYTES)?;
+                let worker = Worker::new(device, &nvcomp, &storage, FIRST_OUTPUT_BYTES)?;
                 workers.push((device.ordinal, Box::new(worker)));
             }
         }
         let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
-        Self::with_workers(slabs, infos, workers, limits(default))
+        let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices));
+        Self::with_workers(slabs, infos, workers, limits(default), Some(free), storage)
     }
 
     /// An engine of these workers, each with the number of its device.
@@ -213,8 +221,11 @@ impl Engine {
         devices: Vec<DeviceInfo>,
         workers: Vec<(usize, Box<dyn Executor>)>,
         limits: Limits,
+        free: Option<Arc<dyn FreeMemory>>,
+        storage: Arc<dyn Storage>,
     ) -> Result<Arc<Self>, String> {
         let queue = Queue::new(slabs, limits);
+        queue.set_limits(limits, free.clone());
         let memory: Arc<Vec<AtomicUsize>> = Arc::new(
             std::iter::repeat_with(AtomicUsize::default)
                 .take(workers.len())
@@ -238,6 +249,8 @@ impl Engine {
             devices,
             memory,
             limit: Mutex::new(0),
+            free,
+            storage,
         }))
     }
 
@@ -257,6 +270,19 @@ impl Engine {
             .iter()
             .map(|held| held.load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Whether files can be read straight into the devices' memory.
+    pub fn has_direct_storage(&self) -> bool {
+        self.storage.is_direct()
+    }
+
+    /// Makes the reading of files into the devices' memory ready, also where that goes by way of the host.
+    ///
+    /// # Errors
+    /// The reason why files cannot be read so.
+    pub fn prepare_storage(&self) -> Result<(), String> {
+        self.storage.prepare()
     }
 
     /// Uses these devices (numbers, none for all) and at most `memory` bytes on each (0 for the default), from the next
@@ -297,7 +323,8 @@ impl Engine {
                     (SLAB_BYTES + OUTPUT_BYTES) * workers_per_device()
                 ));
             }
-            self.queue.set_limits(limits);
+            let free = self.free.clone().filter(|_| memory == 0);
+            self.queue.set_limits(limits, free);
             *current = memory;
         }
         self.queue
@@ -335,18 +362,23 @@ fn work(
         batch.jobs.retain(|job| !job.reply.is_closed());
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
-            let budget = queue
-                .limits()
-                .decoded
-                .saturating_mul(BYTES_PER_DECODED as usize);
-            if executor.device_bytes() > budget.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES) {
+            let limits = queue.limits();
+            if executor.device_bytes() > budget(limits) {
                 // The limit was lowered.
                 executor.release();
             }
-            let run = catch_unwind(AssertUnwindSafe(|| run(&mut *executor, &mut batch)));
+            let is_large = batch.wide && batch.decoded > limits.decoded;
+            let run = || match run(&mut *executor, &mut batch) {
+                Err(Failure::Batch(reason)) if is_large => {
+                    log::debug!("batch {}: going on with smaller ones: {reason}", batch.id);
+                    executor.release();
+                    run_in_parts(&mut *executor, &mut batch, limits.decoded)
+                }
+                result => result,
+            };
+            let run = catch_unwind(AssertUnwindSafe(run));
             let run = run
                 .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
-            report(executor.device_bytes());
             match run {
                 Ok(used) => plans = used,
                 Err(Failure::Batch(reason)) => {
@@ -357,15 +389,58 @@ fn work(
                     log::warn!("the GPU is lost, going on with the host: {reason}");
                     queue.fail(&format!("the GPU is lost: {reason}"));
                     refuse(&mut batch.jobs, &reason);
+                    report(executor.device_bytes());
                     // What the device may still be writing to must stay; the process is none the worse for it.
                     std::mem::forget(executor);
-                    std::mem::forget(batch.slab);
+                    std::mem::forget(batch.slabs);
                     return;
                 }
             }
+            if is_large {
+                // Others may want it, and the next such batch looks at what is free.
+                executor.release();
+            }
+            report(executor.device_bytes());
         }
-        queue.recycle(batch.slab, plans.into_iter());
+        queue.recycle(batch, plans.into_iter());
     }
+}
+
+/// Device memory that a worker may keep from batch to batch.
+fn budget(limits: Limits) -> usize {
+    limits
+        .decoded
+        .saturating_mul(BYTES_PER_DECODED as usize)
+        .saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
+}
+
+/// Runs the chunks of a batch that was too large in batches of at most `most` decoded bytes. Jobs are left only where the
+/// device was lost.
+fn run_in_parts(
+    executor: &mut dyn Executor,
+    batch: &mut Batch,
+    most: usize,
+) -> Result<Vec<ChunkPlan>, Failure> {
+    let mut plans = Vec::new();
+    let mut jobs = batch.take_jobs().into_iter().peekable();
+    while let Some(job) = jobs.next() {
+        let output = job.out.len();
+        batch.push(job, output);
+        let more = jobs.peek();
+        if more.is_some_and(|next| batch.decoded + next.plan.decoded_len + GUARD <= most) {
+            continue;
+        }
+        match run(executor, batch) {
+            Ok(used) => plans.extend(used),
+            Err(Failure::Batch(reason)) => refuse(&mut batch.jobs, &reason),
+            Err(lost) => {
+                batch.jobs.extend(jobs);
+                return Err(lost);
+            }
+        }
+        batch.take_jobs();
+    }
+    Ok(plans)
 }
 
 fn refuse(jobs: &mut Vec<Job>, reason: &str) {
@@ -380,11 +455,12 @@ fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>,
     let started = Instant::now();
     let results = executor.run(batch)?;
     log::debug!(
-        "batch {}: {} chunks, {} bytes encoded, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \
+        "batch {}: {} chunks, {} bytes staged, {} read from files, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \
          {:.1?} copying, {:.1?} decoding, {:.1?} counting",
         batch.id,
         batch.jobs.len(),
         batch.used,
+        batch.read,
         batch.decoded,
         batch.output,
         started.duration_since(batch.last),
@@ -402,11 +478,16 @@ fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>,
             batch.output
         )));
     }
-    let decoded = batch.decoded;
-    let statuses = results.statuses.to_vec();
-    let jobs: Vec<(Job, u32)> = batch.jobs.drain(..).zip(statuses).collect();
+    let whole = batch.decoded + batch.read;
+    let mut verdicts: Vec<_> = results.statuses.iter().map(|status| Ok(*status)).collect();
+    for (at, reason) in results.unread {
+        if let Some(verdict) = verdicts.get_mut(*at) {
+            *verdict = Err(reason.clone());
+        }
+    }
+    let jobs: Vec<_> = batch.jobs.drain(..).zip(verdicts).collect();
     if batch.output < PARALLEL_COPY {
-        return Ok(hand_out(jobs, &results, decoded));
+        return Ok(hand_out(jobs, &results, whole));
     }
     let each = jobs.len().div_ceil(COPY_THREADS).max(1);
     let mut jobs = jobs.into_iter();
@@ -418,7 +499,7 @@ fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>,
                 break;
             }
             let results = &results;
-            parts.push(scope.spawn(move || hand_out(part, results, decoded)));
+            parts.push(scope.spawn(move || hand_out(part, results, whole)));
         }
         // A thread that panicked has lost its plans, and those who wait hear that their chunks were dropped.
         parts
@@ -430,26 +511,37 @@ fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>,
 }
 
 /// Gives every job its outcome, and their plans back.
-fn hand_out(jobs: Vec<(Job, u32)>, results: &Results<'_>, decoded: usize) -> Vec<ChunkPlan> {
+fn hand_out(
+    jobs: Vec<(Job, Result<u32, String>)>,
+    results: &Results<'_>,
+    whole: usize,
+) -> Vec<ChunkPlan> {
     let mut plans = Vec::with_capacity(jobs.len());
     for (job, status) in jobs {
         let outcome = match (status, results.bytes.get(job.out.clone())) {
-            (0, Some(bytes)) => {
+            (Err(reason), _) => Outcome::Host(reason),
+            (Ok(0), Some(bytes)) => {
                 let mut copy = MutableBuffer::with_capacity(bytes.len());
                 copy.extend_from_slice(bytes);
                 Outcome::Done(Done {
                     bytes: Buffer::from(copy),
-                    times: results.times.share(job.plan.decoded_len, decoded),
+                    read: job.file.as_ref().map_or(0, LocalFile::len),
+                    times: results.times.share(part(&job), whole),
                 })
             }
             (_, None) => Outcome::Host("its results did not come back".to_string()),
-            (status, _) => Outcome::Host(describe(status)),
+            (Ok(status), _) => Outcome::Host(describe(status)),
         };
         // Whoever asked may be gone.
         let _ = job.reply.send(outcome);
         plans.push(job.plan);
     }
     plans
+}
+
+/// What a job has of its batch's time, in bytes.
+fn part(job: &Job) -> usize {
+    job.plan.decoded_len + job.file.as_ref().map_or(0, LocalFile::len)
 }
 
 /// A status in words.

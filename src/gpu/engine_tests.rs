@@ -10,8 +10,8 @@ use tokio::task::JoinHandle;
 
 use super::super::batch::Times;
 use super::super::queue::Ticket;
-use super::super::software::{Software, engine, engine_of, slab};
-use super::super::testing::{chunk, counts, elements, plain, reason};
+use super::super::software::{Files, Software, engine, engine_of, slab};
+use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
 use super::super::work::Work;
 use super::*;
 
@@ -265,6 +265,7 @@ impl Executor for Faulty {
         Ok(Results {
             bytes: &self.zeros,
             statuses: &self.statuses,
+            unread: &[],
             times: Times::default(),
         })
     }
@@ -365,7 +366,15 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
     };
     let workers = vec![worker(3, batches[0]), worker(5, batches[1])];
     let slabs = (0..3).map(|_| slab(4 * STAGED)).collect();
-    Engine::with_workers(slabs, infos.to_vec(), workers, limits(1 << 30)).unwrap()
+    Engine::with_workers(
+        slabs,
+        infos.to_vec(),
+        workers,
+        limits(1 << 30),
+        None,
+        Arc::new(Files),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -503,5 +512,145 @@ fn stress() {
         for task in tasks {
             task.await.unwrap();
         }
+    });
+}
+
+#[derive(Debug)]
+struct Plenty;
+
+impl FreeMemory for Plenty {
+    fn free(&self, _: u64) -> (usize, u64) {
+        (1, 1 << 40)
+    }
+}
+
+/// Chunks of one large frame each go together, however many batches the limits would make of them; where the memory is not
+/// there after all, in several; and none of it is kept.
+#[test]
+fn large_frames_are_run_together() {
+    let (rows, samples, chunks) = (400, 1000, 12);
+    let len = rows * samples * 2;
+    // Made before, so that they come one right after the other.
+    let encoded: Vec<_> = (0..chunks)
+        .map(|seed| {
+            let (codes, expected) = chunk(rows, samples, seed);
+            (::zstd::bulk::compress(&codes, 1).unwrap(), expected)
+        })
+        .collect();
+    let limits = Limits {
+        decoded: 3 * len,
+        output: 1 << 20,
+    };
+    for (memory, expected) in [(None, 1), (Some(2 * len + 1000), 1 + 6), (Some(0), 1 + 6)] {
+        let mut software = Software::default();
+        let batches = Arc::clone(&software.batches);
+        let (held, most_held) = (Arc::clone(&software.held), Arc::clone(&software.most_held));
+        software.memory = memory;
+        let info = DeviceInfo {
+            ordinal: 0,
+            name: "software".into(),
+            memory: 1 << 40,
+        };
+        let slabs = (0..3).map(|_| slab(1 << 20)).collect();
+        let worker: Box<dyn Executor> = Box::new(software);
+        let engine = Engine::with_workers(
+            slabs,
+            vec![info],
+            vec![(0, worker)],
+            limits,
+            Some(Arc::new(Plenty)),
+            Arc::new(Files),
+        );
+        let engine = engine.unwrap();
+        finish(async {
+            let work = zstd(rows, samples);
+            let active = engine.queue().activate();
+            let mut tickets = Vec::new();
+            for (encoded, expected) in &encoded {
+                let ticket = engine.queue().submit(&work, 0, rows, encoded).await;
+                tickets.push((ticket.unwrap(), expected));
+            }
+            drop(active);
+            for (ticket, expected) in tickets {
+                match ticket.await.unwrap() {
+                    Outcome::Host(reason) => {
+                        assert_eq!((reason.as_str(), memory), ("no memory", Some(0)))
+                    }
+                    done => assert_eq!(&counts(done), expected),
+                }
+            }
+        });
+        assert_eq!(batches.load(Ordering::Relaxed), expected, "{memory:?}");
+        let most_held = most_held.load(Ordering::Relaxed);
+        assert_eq!(most_held > 5 * 11 * len, memory.is_none(), "{most_held}");
+        // After the results have been handed out.
+        let begun = Instant::now();
+        while memory.is_none() && held.load(Ordering::Relaxed) > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "memory is kept");
+            thread::yield_now();
+        }
+    }
+}
+
+/// Chunks that are not staged; what is wrong with a file is the reason why its chunk is the host's, and nobody else's.
+#[test]
+fn chunks_are_read_from_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(2, 1 << 16);
+    let work = plain(ROWS, SAMPLES);
+    let write = |seed: u64, name: &str| {
+        let (encoded, _) = chunk(ROWS, SAMPLES, seed);
+        let path = folder.path().join(format!("{name}{seed}"));
+        std::fs::write(&path, encoded).unwrap();
+        LocalFile::find(path).unwrap().unwrap()
+    };
+    assert_eq!(
+        LocalFile::find(folder.path().join("nothing")).unwrap(),
+        None
+    );
+    let read = async |file: LocalFile| {
+        let active = engine.queue().activate();
+        let ticket = engine.queue().submit_file(&work, 0, ROWS, file).await;
+        drop(active);
+        ticket.unwrap().await.unwrap()
+    };
+    finish(async {
+        let files = (0..40).map(|seed| write(seed, "good"));
+        let good = files.map(|file| {
+            let len = file.len();
+            let outcome = read(file);
+            async move {
+                let outcome = outcome.await;
+                assert!(matches!(&outcome, Outcome::Done(done) if done.read == len));
+                counts(outcome)
+            }
+        });
+        let staged = (0..40).map(|seed| check(&engine, &work, seed));
+        let gone = write(1, "gone");
+        std::fs::remove_file(gone.path()).unwrap();
+        let longer = write(1, "longer");
+        std::fs::write(longer.path(), [0; 100]).unwrap();
+        let (good, _, gone, longer) = futures::join!(
+            futures::future::join_all(good),
+            futures::future::join_all(staged),
+            read(gone),
+            read(longer),
+        );
+        for (seed, good) in good.into_iter().enumerate() {
+            assert_eq!(good, chunk(ROWS, SAMPLES, seed as u64).1);
+        }
+        let gone = reason(gone);
+        assert!(gone.contains("gone1' is gone"), "{gone}");
+        let longer = reason(longer);
+        assert!(
+            longer.contains("longer1' has 100 bytes now; it had 64"),
+            "{longer}"
+        );
+        // Known before it is read.
+        let path = folder.path().join("short");
+        std::fs::write(&path, [0; 63]).unwrap();
+        let short = LocalFile::find(path).unwrap().unwrap();
+        let refused = engine.queue().submit_file(&work, 0, ROWS, short).await;
+        assert_eq!(refused.unwrap_err(), "63 bytes, expected 64");
     });
 }

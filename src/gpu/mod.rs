@@ -3,9 +3,10 @@
 //!
 //! * `plan`: what a device has to do with one encoded chunk, worked out from its bytes on the host.
 //! * `work`: what is wanted of the chunks of an array.
-//! * `queue`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
+//! * `queue`, `state`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
 //! * `engine`: the process's devices and their workers, started in the background.
 //! * `executor`: what runs batches; `cuda` is the real one: contexts, nvCOMP, the kernels of `kernels/`.
+//! * `direct`: chunks that devices read from their files themselves.
 //! * `cost`: whether a scan is worth it.
 //!
 //! Whatever a device cannot do, or reports an error for, is the host's ([`Outcome::Host`]): it gives the same answer, or
@@ -15,6 +16,7 @@ mod abi;
 mod batch;
 mod cost;
 mod cuda;
+mod direct;
 mod engine;
 #[cfg(test)]
 mod equivalence_tests;
@@ -24,6 +26,7 @@ mod queue;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
+mod state;
 #[cfg(test)]
 mod testing;
 mod work;

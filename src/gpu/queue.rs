@@ -1,35 +1,30 @@
 //! The queue that all partitions of all queries share: chunks come in, batches go out to whichever device is free.
 //!
-//! A batch is closed when its slab or the device's share of memory is full, when it keeps an idle device busy, when nobody who is registered ([`Active`])
-//! can add to it, or after a millisecond without a new chunk: partitions may be polled one after the other, dropped midway,
-//! or want one chunk. Invariants: every chunk gets exactly one outcome unless nobody waits for it any more; consumers are
-//! never waited for, so a partition that nobody polls holds up no other; a slab is in one place: free, with a batch, or
-//! lost with a failed device.
+//! A batch is closed when its staging memory or the device's share of memory is full, when it keeps an idle device busy, when
+//! nobody who is registered ([`Active`]) can add to it, or after a while without a new chunk, usually a millisecond:
+//! partitions may be polled one after the other, dropped midway, or want one chunk. What it holds is in [`super::state`].
+//! Invariants: every chunk gets exactly one outcome unless nobody waits for it any more; consumers are never waited for, so
+//! a partition that nobody polls holds up no other.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
-use super::batch::{Batch, GUARD, Job, Outcome};
-use super::plan::ChunkPlan;
+use super::batch::{Batch, Job, Outcome};
+use super::cost;
+use super::plan::{ChunkPlan, Estimate};
 use super::slab::Slab;
+use super::state::{
+    FreeMemory, KEPT_PARTS, KEPT_PLANS, MOST_FRAMES, Need, Signals, State, WIDE_STAGED,
+};
 use super::work::Work;
+use crate::store::LocalFile;
 
-/// A batch that got no chunk for this long goes as it is.
-const IDLE: Duration = Duration::from_millis(1);
 /// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes.
 const UNITS: u32 = 256;
 const UNIT: usize = 1 << 20;
-/// Frames that keep a device busy: it takes hardly longer for them than for a few.
-const ENOUGH_FRAMES: usize = 2048;
-/// Plans kept for reuse.
-const KEPT_PLANS: usize = 4096;
-/// Frames, segments and blocks of the largest of them, so that a strange store does not leave its memory behind.
-const KEPT_PARTS: usize = 1024;
 
 /// How much a batch may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,28 +39,8 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Queue {
     state: Mutex<State>,
-    work: Condvar,
-    slab_freed: Notify,
+    signals: Arc<Signals>,
     unstaged: Semaphore,
-}
-
-#[derive(Debug)]
-struct State {
-    open: Option<Batch>,
-    /// Closed, with chunks still being staged.
-    closing: Vec<Batch>,
-    ready: VecDeque<Batch>,
-    slabs: Vec<Slab>,
-    slab_len: usize,
-    limits: Limits,
-    active: usize,
-    /// Workers that wait for a batch.
-    idle: usize,
-    next_id: u64,
-    plans: Vec<ChunkPlan>,
-    /// Bit `i`: device `i` may take batches.
-    devices: u64,
-    failed: Option<String>,
 }
 
 /// Somebody who may still add chunks; as long as there is one, a batch waits for more (but not long).
@@ -77,7 +52,8 @@ impl Drop for Active {
         let mut state = self.0.state.lock();
         state.active -= 1;
         if state.active == 0 {
-            self.0.close_open(&mut state);
+            state.close(false);
+            state.close(true);
         }
     }
 }
@@ -90,39 +66,27 @@ struct Place {
     queue: Arc<Queue>,
     batch: u64,
     range: Range<usize>,
-    /// Bytes promised to it.
-    decoded: usize,
-    output: usize,
+    need: Need,
     job: Option<Job>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let queue = Arc::clone(&self.queue);
-        queue.settle(&mut queue.state.lock(), self);
+        let mut state = self.queue.state.lock();
+        let Need {
+            decoded, output, ..
+        } = self.need;
+        state.settle(self.batch, decoded, output, self.job.take());
     }
 }
 
 impl Queue {
     /// A queue over these slabs, all of the same length.
     pub fn new(slabs: Vec<Slab>, limits: Limits) -> Arc<Self> {
+        let signals = Arc::new(Signals::default());
         Arc::new(Self {
-            state: Mutex::new(State {
-                open: None,
-                closing: Vec::new(),
-                ready: VecDeque::new(),
-                slab_len: slabs.iter().map(Slab::len).min().unwrap_or(0),
-                slabs,
-                limits,
-                active: 0,
-                idle: 0,
-                next_id: 0,
-                plans: Vec::new(),
-                devices: u64::MAX,
-                failed: None,
-            }),
-            work: Condvar::new(),
-            slab_freed: Notify::new(),
+            state: Mutex::new(State::new(slabs, limits, &signals)),
+            signals,
             unstaged: Semaphore::new(UNITS as usize),
         })
     }
@@ -138,9 +102,23 @@ impl Queue {
         self.state.lock().limits
     }
 
-    /// Changes what batches may hold from now on.
-    pub fn set_limits(&self, limits: Limits) {
-        self.state.lock().limits = limits;
+    /// Changes what batches may hold from now on. With `free`, batches of large frames may hold more: as much as half of the
+    /// memory that is free when they are opened.
+    pub fn set_limits(&self, limits: Limits, free: Option<Arc<dyn FreeMemory>>) {
+        let mut state = self.state.lock();
+        (state.limits, state.free) = (limits, free);
+    }
+
+    /// Decoded bytes that a batch of such chunks would hold at most, if it were opened now.
+    pub fn room(&self, estimate: &Estimate) -> usize {
+        let state = self.state.lock();
+        if cost::patience(estimate).is_none() {
+            return state.limits.decoded;
+        }
+        let frame = estimate.decoded_bytes / estimate.frames.max(1);
+        let staged = WIDE_STAGED.saturating_mul(cost::COMPRESSED as usize);
+        let (room, _) = state.wide_room();
+        room.min(frame.saturating_mul(MOST_FRAMES)).min(staged)
     }
 
     /// Which devices take batches from now on, as bits.
@@ -148,7 +126,7 @@ impl Queue {
         let mut state = self.state.lock();
         if state.devices != devices {
             state.devices = devices;
-            self.work.notify_all();
+            self.signals.work.notify_all();
         }
     }
 
@@ -175,24 +153,21 @@ impl Queue {
         rows: usize,
         encoded: &[u8],
     ) -> Result<Ticket, String> {
-        let decoded = work.planner.estimate().decoded_bytes;
-        let output = work.output_bytes(sample_chunk, rows)?;
-        let mut place = loop {
-            // Registered before looking, so that no wake-up is missed.
-            let freed = self.slab_freed.notified();
-            match self.reserve(encoded.len(), decoded, output)? {
-                Some(place) => break place,
-                None => freed.await,
-            }
+        let estimate = work.planner.estimate();
+        let need = Need {
+            len: encoded.len(),
+            decoded: estimate.decoded_bytes,
+            output: work.output_bytes(sample_chunk, rows)?,
+            wide: cost::patience(&estimate),
         };
+        let mut place = self.wait_for_place(need).await?;
         let mut plan = self.state.lock().plans.pop().unwrap_or_default();
         {
             let mut state = self.state.lock();
             let batch = state.batch_mut(place.batch);
-            let slab = batch.map(|batch| &batch.slab);
             // SAFETY: `reserve` gave this range to nobody else, and the batch stays in the queue until it is settled, so
             // the pointer stays valid without the lock.
-            let bytes = slab.and_then(|slab| unsafe { slab.bytes_mut(place.range.clone()) });
+            let bytes = batch.and_then(|batch| unsafe { batch.staging(place.range.clone()) });
             let Some(bytes) = bytes else {
                 return Err(state
                     .failed
@@ -212,6 +187,7 @@ impl Queue {
             sample_chunk,
             rows,
             src: place.range.clone(),
+            file: None,
             plan,
             dst: 0,
             out: 0..0,
@@ -221,143 +197,62 @@ impl Queue {
         Ok(ticket)
     }
 
-    /// A place for a chunk; `None` if it has to wait for staging memory.
-    fn reserve(
+    /// Plans one chunk that is not staged: the device reads it from `file`.
+    ///
+    /// # Errors
+    /// The reason why the chunk is the host's.
+    pub async fn submit_file(
         self: &Arc<Self>,
-        len: usize,
-        decoded: usize,
-        output: usize,
-    ) -> Result<Option<Place>, String> {
-        let mut state = self.state.lock();
-        let limits = state.limits;
-        let slab_len = state.slab_len;
-        let need = len
-            .checked_next_multiple_of(GUARD)
-            .and_then(|n| n.checked_add(GUARD));
-        let Some(need) = need.filter(|need| *need <= slab_len) else {
-            return Err(format!(
-                "a chunk of {len} encoded bytes is larger than the staging memory ({slab_len} bytes)"
-            ));
+        work: &Arc<Work>,
+        sample_chunk: usize,
+        rows: usize,
+        file: LocalFile,
+    ) -> Result<Ticket, String> {
+        let mut plan = self.state.lock().plans.pop().unwrap_or_default();
+        work.planner.plan_unread(file.len(), &mut plan)?;
+        let need = Need {
+            len: 0,
+            decoded: file.len(),
+            output: work.output_bytes(sample_chunk, rows)?,
+            wide: None,
         };
-        if decoded > limits.decoded {
-            return Err(format!(
-                "a chunk of {decoded} decoded bytes is more than a batch may hold ({} bytes; see vcz.gpu_memory_limit)",
-                limits.decoded
-            ));
-        }
-        if output > limits.output {
-            return Err(format!(
-                "results of {output} bytes are more than a batch may hold ({} bytes)",
-                limits.output
-            ));
-        }
+        let mut place = self.wait_for_place(need).await?;
+        let (reply, ticket) = oneshot::channel();
+        place.job = Some(Job {
+            work: Arc::clone(work),
+            sample_chunk,
+            rows,
+            src: 0..0,
+            file: Some(file),
+            plan,
+            dst: 0,
+            out: 0..0,
+            reply,
+        });
+        Ok(ticket)
+    }
+
+    async fn wait_for_place(self: &Arc<Self>, need: Need) -> Result<Place, String> {
         loop {
-            if let Some(reason) = &state.failed {
-                return Err(reason.clone());
+            // Registered before looking, so that no wake-up is missed.
+            let freed = self.signals.slab_freed.notified();
+            match self.reserve(need)? {
+                Some(place) => return Ok(place),
+                None => freed.await,
             }
-            let Some(open) = &mut state.open else {
-                let Some(slab) = state.slabs.pop() else {
-                    return Ok(None);
-                };
-                let id = state.next_id;
-                state.next_id += 1;
-                state.open = Some(Batch::new(id, slab));
-                continue;
-            };
-            let fits = open.used + need <= slab_len
-                && open.decoded + open.promised + decoded <= limits.decoded
-                && open.output + open.promised_output + output <= limits.output;
-            if !fits && (open.writers > 0 || !open.jobs.is_empty()) {
-                self.close_open(&mut state);
-                continue;
-            }
-            let range = open.used..open.used + len;
-            open.used += need;
-            open.promised += decoded;
-            open.promised_output += output;
-            open.writers += 1;
-            return Ok(Some(Place {
-                queue: Arc::clone(self),
-                batch: open.id,
-                range,
-                decoded,
-                output,
-                job: None,
-            }));
         }
     }
 
-    /// Ends the staging of a chunk, with or without a job.
-    fn settle(&self, state: &mut MutexGuard<'_, State>, place: &mut Place) {
-        let limits = state.limits;
-        let failed = state.failed.clone();
-        let id = place.batch;
-        let Some(batch) = state.batch_mut(id) else {
-            return;
-        };
-        batch.writers -= 1;
-        batch.promised -= place.decoded;
-        batch.promised_output -= place.output;
-        if let Some(job) = place.job.take() {
-            match failed {
-                Some(reason) => {
-                    // Whoever asked may be gone.
-                    let _ = job.reply.send(Outcome::Host(reason));
-                }
-                None => {
-                    if batch.jobs.is_empty() {
-                        // Devices may be waiting without a time limit; all of them, since one may take no batches now.
-                        self.work.notify_all();
-                    }
-                    batch.push(job, place.output);
-                }
-            }
-        }
-        if batch.writers == 0 && batch.jobs.is_empty() {
-            // Nothing that was staged is wanted.
-            batch.used = 0;
-        }
-        let full = batch.decoded >= limits.decoded / 8 * 7;
-        let enough = batch.frames >= ENOUGH_FRAMES;
-        let full = full || enough && state.idle > 0 && state.ready.is_empty();
-        if state.open.as_ref().is_some_and(|open| open.id == id) {
-            if full {
-                self.close_open(state);
-            }
-        } else if let Some(at) = state
-            .closing
-            .iter()
-            .position(|batch| batch.id == id && batch.writers == 0)
-        {
-            let batch = state.closing.swap_remove(at);
-            self.hand_out(state, batch);
-        }
-    }
-
-    /// Closes the open batch, if there is one with anything in it.
-    fn close_open(&self, state: &mut MutexGuard<'_, State>) {
-        let Some(batch) = state
-            .open
-            .take_if(|open| open.writers > 0 || !open.jobs.is_empty())
-        else {
-            return;
-        };
-        if batch.writers > 0 {
-            state.closing.push(batch);
-        } else {
-            self.hand_out(state, batch);
-        }
-    }
-
-    fn hand_out(&self, state: &mut MutexGuard<'_, State>, batch: Batch) {
-        if batch.jobs.is_empty() {
-            state.slabs.push(batch.slab);
-            self.slab_freed.notify_waiters();
-            return;
-        }
-        state.ready.push_back(batch);
-        // Not only one: it may take no batches now.
-        self.work.notify_all();
+    /// A place for a chunk; `None` if it has to wait for staging memory.
+    fn reserve(self: &Arc<Self>, need: Need) -> Result<Option<Place>, String> {
+        let place = self.state.lock().place(need)?;
+        Ok(place.map(|(batch, range)| Place {
+            queue: Arc::clone(self),
+            batch,
+            range,
+            need,
+            job: None,
+        }))
     }
 
     /// The next batch for a device; waits for one. `None` when the queue has failed.
@@ -368,42 +263,37 @@ impl Queue {
                 return None;
             }
             if state.devices >> (device % 64) & 1 == 0 {
-                self.work.wait(&mut state);
+                self.signals.work.wait(&mut state);
                 continue;
             }
-            if let Some(batch) = state.ready.pop_front() {
+            if let Some(batch) = state.take(device) {
                 return Some(batch);
             }
-            match &state.open {
-                Some(open) if !open.jobs.is_empty() => {
-                    let idle = open.last.elapsed();
-                    if open.writers == 0 && (state.active == 0 || idle >= IDLE) {
-                        self.close_open(&mut state);
-                        continue;
-                    }
-                    let wait = IDLE.saturating_sub(idle).max(IDLE / 10);
+            match state.close_overdue() {
+                Some(wait) if wait.is_zero() => continue,
+                Some(wait) => {
                     state.idle += 1;
-                    self.work.wait_for(&mut state, wait);
+                    self.signals.work.wait_for(&mut state, wait);
                     state.idle -= 1;
                 }
-                _ => {
+                None => {
                     state.idle += 1;
-                    self.work.wait(&mut state);
+                    self.signals.work.wait(&mut state);
                     state.idle -= 1;
                 }
             }
         }
     }
 
-    /// Takes back the slab and the plans of a batch that has run.
-    pub fn recycle(&self, slab: Slab, plans: impl Iterator<Item = ChunkPlan>) {
+    /// Takes back the slabs and the plans of a batch that has run, and whose memory has been given back.
+    pub fn recycle(&self, batch: Batch, plans: impl Iterator<Item = ChunkPlan>) {
         let mut state = self.state.lock();
-        state.slabs.push(slab);
+        let lent = state.take_back(batch);
         let room = KEPT_PLANS.saturating_sub(state.plans.len());
         let plans = plans.filter(|plan| plan.parts() <= KEPT_PARTS);
         state.plans.extend(plans.take(room));
         drop(state);
-        self.slab_freed.notify_waiters();
+        drop(lent);
     }
 
     /// Ends everything: every chunk that waits or comes later is the host's, for this reason.
@@ -414,32 +304,17 @@ impl Queue {
         }
         state.failed = Some(reason.to_string());
         let waiting: Vec<Job> = state.ready.drain(..).flat_map(|batch| batch.jobs).collect();
-        let staged: Vec<Job> = {
-            let state = &mut *state;
-            state
-                .open
-                .iter_mut()
-                .chain(&mut state.closing)
-                .flat_map(|batch| std::mem::take(&mut batch.jobs))
-                .collect()
-        };
+        let staged: Vec<Job> = state
+            .unclosed()
+            .flat_map(|batch| std::mem::take(&mut batch.jobs))
+            .collect();
         drop(state);
         for job in waiting.into_iter().chain(staged) {
             // Whoever asked may be gone.
             let _ = job.reply.send(Outcome::Host(reason.to_string()));
         }
-        self.work.notify_all();
-        self.slab_freed.notify_waiters();
-    }
-}
-
-impl State {
-    /// The batch with this number, while chunks can still be staged in it.
-    fn batch_mut(&mut self, id: u64) -> Option<&mut Batch> {
-        self.open
-            .iter_mut()
-            .chain(&mut self.closing)
-            .find(|batch| batch.id == id)
+        self.signals.work.notify_all();
+        self.signals.slab_freed.notify_waiters();
     }
 }
 

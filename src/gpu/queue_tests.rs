@@ -8,7 +8,9 @@ use futures::FutureExt;
 use futures::executor::block_on;
 use tokio::sync::oneshot::error::TryRecvError;
 
+use super::super::batch::GUARD;
 use super::super::software::slab;
+use super::super::state::IDLE;
 use super::super::testing::{chunk, plain, reason};
 use super::*;
 
@@ -29,6 +31,15 @@ const ROOMY: Limits = Limits {
 
 fn queue(slabs: usize, slab_len: usize, limits: Limits) -> Arc<Queue> {
     Queue::new((0..slabs).map(|_| slab(slab_len)).collect(), limits)
+}
+
+fn need(len: usize, decoded: usize, output: usize) -> Need {
+    Need {
+        len,
+        decoded,
+        output,
+        wide: None,
+    }
 }
 
 fn submit(queue: &Arc<Queue>, work: &Arc<Work>) -> Result<Ticket, String> {
@@ -59,9 +70,9 @@ fn ready(queue: &Queue) -> usize {
     queue.state.lock().ready.len()
 }
 
-fn recycle(queue: &Queue, batch: Batch) {
-    let plans = batch.jobs.into_iter().map(|job| job.plan);
-    queue.recycle(batch.slab, plans);
+fn recycle(queue: &Queue, mut batch: Batch) {
+    let plans: Vec<_> = batch.take_jobs().into_iter().map(|job| job.plan).collect();
+    queue.recycle(batch, plans.into_iter());
 }
 
 #[test]
@@ -153,7 +164,7 @@ fn a_batch_goes_when_the_devices_memory_is_full() {
     };
     let queue = queue(2, 1 << 16, limits);
     let places: Vec<_> = (0..4)
-        .map(|_| queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap())
+        .map(|_| queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap())
         .collect();
     let batches: Vec<u64> = places.iter().map(|place| place.batch).collect();
     assert_eq!(batches, [0, 0, 0, 1]);
@@ -168,7 +179,7 @@ fn a_batch_goes_when_its_results_are_full() {
     };
     let queue = queue(3, 1 << 16, limits);
     let places: Vec<_> = (0..5)
-        .map(|_| queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap())
+        .map(|_| queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap())
         .collect();
     let batches: Vec<u64> = places.iter().map(|place| place.batch).collect();
     assert_eq!(batches, [0, 0, 1, 1, 2]);
@@ -211,9 +222,9 @@ fn sizes_that_overflow_are_refused() {
         usize::MAX - GUARD,
         usize::MAX / 2,
     ] {
-        assert!(queue.reserve(len, 1, 1).is_err());
-        assert!(queue.reserve(1, len, 1).is_err());
-        assert!(queue.reserve(1, 1, len).is_err());
+        assert!(queue.reserve(need(len, 1, 1)).is_err());
+        assert!(queue.reserve(need(1, len, 1)).is_err());
+        assert!(queue.reserve(need(1, 1, len)).is_err());
     }
     let work = plain(ROWS, SAMPLES);
     let submitted = queue.submit(&work, 0, usize::MAX, &[]).now_or_never();
@@ -244,7 +255,7 @@ fn a_closed_batch_waits_for_what_is_being_staged() {
     let work = plain(ROWS, SAMPLES);
     let active = queue.activate();
     let places: Vec<_> = (0..3)
-        .map(|_| queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap())
+        .map(|_| queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap())
         .collect();
     let _ticket = submit(&queue, &work).unwrap();
     drop(active);
@@ -262,7 +273,7 @@ fn a_batch_of_nothing_frees_its_slab() {
     let queue = queue(1, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let active = queue.activate();
-    let place = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    let place = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
     drop(active);
     let (encoded, _) = chunk(ROWS, SAMPLES, 1);
     let mut waiting = Box::pin(queue.submit(&work, 0, ROWS, &encoded));
@@ -363,7 +374,7 @@ fn after_a_failure_everything_is_the_hosts() {
     let active = queue.activate();
     // Two in a batch that is ready, one in the open one, one being staged, one waiting for a slab.
     let mut tickets: Vec<_> = (0..3).map(|_| submit(&queue, &work).unwrap()).collect();
-    let place = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    let place = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
     let (encoded, _) = chunk(ROWS, SAMPLES, 1);
     let mut waiting = Box::pin(queue.submit(&work, 0, ROWS, &encoded));
     assert!((&mut waiting).now_or_never().is_none());
@@ -396,6 +407,7 @@ fn after_a_failure_everything_is_the_hosts() {
         sample_chunk: 0,
         rows: ROWS,
         src: place.range.clone(),
+        file: None,
         plan: ChunkPlan::default(),
         dst: 0,
         out: 0..0,
@@ -409,15 +421,16 @@ fn after_a_failure_everything_is_the_hosts() {
 #[test]
 fn lower_limits_hold_from_the_next_chunk_on() {
     let queue = queue(3, 1 << 16, ROOMY);
-    let place = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
-    let second = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
-    queue.set_limits(Limits {
+    let place = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let second = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let lower = Limits {
         decoded: CHUNK,
         output: OUTPUT,
-    });
-    let third = queue.reserve(CHUNK, CHUNK, OUTPUT).unwrap().unwrap();
+    };
+    queue.set_limits(lower, None);
+    let third = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
     assert_eq!((place.batch, second.batch, third.batch), (0, 0, 1));
-    assert!(queue.reserve(CHUNK, CHUNK + 1, OUTPUT).is_err());
+    assert!(queue.reserve(need(CHUNK, CHUNK + 1, OUTPUT)).is_err());
 }
 
 /// Plans are kept for other chunks, but not more of them, nor larger ones, than is worth it.
@@ -434,8 +447,167 @@ fn plans_are_kept() {
         plan.segments.resize(parts, segment);
         plan
     };
-    queue.recycle(slab(8), [plan_of(3), plan_of(KEPT_PARTS + 1)].into_iter());
+    let batch = || Batch::new(0, slab(8), 8, 0, IDLE);
+    queue.recycle(batch(), [plan_of(3), plan_of(KEPT_PARTS + 1)].into_iter());
     assert_eq!(queue.state.lock().plans.len(), 1);
-    queue.recycle(slab(8), (0..KEPT_PLANS + 5).map(|_| plan_of(0)));
+    queue.recycle(batch(), (0..KEPT_PLANS + 5).map(|_| plan_of(0)));
     assert_eq!(queue.state.lock().plans.len(), KEPT_PLANS);
+}
+
+/// Memory that is always there.
+#[derive(Debug)]
+struct Free(usize, u64);
+
+impl FreeMemory for Free {
+    fn free(&self, _: u64) -> (usize, u64) {
+        (self.0, self.1)
+    }
+}
+
+const TIGHT: Limits = Limits {
+    decoded: 2 * CHUNK,
+    output: 1 << 20,
+};
+const PATIENCE: Duration = Duration::from_millis(40);
+
+/// A queue with memory for `chunks` large frames on each of `devices` devices.
+fn roomy_queue(slabs: usize, devices: usize, chunks: usize) -> Arc<Queue> {
+    let queue = queue(slabs, 3 * STAGED, TIGHT);
+    // Of the half, what is not for results, at four and a quarter bytes for each that is decoded.
+    let free = 2 * ((chunks * CHUNK / 4 + 1) * 17 + TIGHT.output) as u64;
+    queue.set_limits(TIGHT, Some(Arc::new(Free(devices, free))));
+    queue
+}
+
+fn reserve_large(queue: &Arc<Queue>) -> Option<Place> {
+    let large = Need {
+        wide: Some(PATIENCE),
+        ..need(CHUNK, CHUNK, OUTPUT)
+    };
+    queue.reserve(large).unwrap()
+}
+
+/// Stages a chunk of a large frame; `place` as it was reserved.
+fn stage(place: Place, work: &Arc<Work>) -> Ticket {
+    let mut place = place;
+    let (reply, ticket) = oneshot::channel();
+    let mut plan = ChunkPlan::default();
+    plan.decoded_len = CHUNK;
+    place.job = Some(Job {
+        work: Arc::clone(work),
+        sample_chunk: 0,
+        rows: ROWS,
+        src: place.range.clone(),
+        file: None,
+        plan,
+        dst: 0,
+        out: 0..0,
+        reply,
+    });
+    ticket
+}
+
+/// As many as half of the free memory holds, over several slabs, of which one is left to others.
+#[test]
+fn large_frames_go_together() {
+    let queue = roomy_queue(3, 1, 20);
+    let work = plain(ROWS, SAMPLES);
+    let _active = queue.activate();
+    let places: Vec<_> = (0..20).map(|_| reserve_large(&queue).unwrap()).collect();
+    let mut ranges: Vec<_> = places.iter().map(|place| place.range.clone()).collect();
+    assert!(places.iter().all(|place| place.batch == places[0].batch));
+    assert!(
+        reserve_large(&queue).is_none(),
+        "more than half of what is free"
+    );
+    let _ordinary = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let _tickets: Vec<_> = places
+        .into_iter()
+        .map(|place| stage(place, &work))
+        .collect();
+    let batch = next(&queue, 0).unwrap();
+    assert_eq!((batch.jobs.len(), batch.slabs.len()), (20, 7));
+    assert_eq!(batch.slabs.iter().filter(|slab| !slab.is_lent()).count(), 2);
+    ranges.sort_by_key(|range| range.start);
+    for pair in ranges.windows(2) {
+        assert!(pair[0].end + GUARD <= pair[1].start);
+    }
+    for range in ranges {
+        assert_eq!(range.start / batch.slab_len, range.end / batch.slab_len);
+        // SAFETY: nobody else has the batch.
+        assert_eq!(unsafe { batch.staging(range) }.unwrap().len(), CHUNK);
+    }
+    // SAFETY: as above.
+    let staged: usize = unsafe { batch.staged() }
+        .map(|(_, bytes)| bytes.len())
+        .sum();
+    assert_eq!(staged, batch.used);
+    recycle(&queue, batch);
+    assert_eq!(queue.state.lock().slabs.len(), 2);
+    assert!(reserve_large(&queue).is_some());
+}
+
+/// A limit that was set holds for large frames too.
+#[test]
+fn large_frames_keep_to_a_limit() {
+    let queue = roomy_queue(3, 1, 20);
+    queue.set_limits(TIGHT, None);
+    let places: Vec<_> = (0..2).map(|_| reserve_large(&queue).unwrap()).collect();
+    assert!(reserve_large(&queue).is_none());
+    assert_eq!(places[0].batch, places[1].batch);
+}
+
+/// A batch of large frames waits for more of them; other chunks do not wait with it.
+#[test]
+fn large_frames_are_waited_for() {
+    let queue = roomy_queue(3, 1, 20);
+    let work = plain(ROWS, SAMPLES);
+    let active = queue.activate();
+    let begun = Instant::now();
+    let _large = stage(reserve_large(&queue).unwrap(), &work);
+    let _ordinary = submit(&queue, &work).unwrap();
+    assert!(!next(&queue, 0).unwrap().wide);
+    let batch = next(&queue, 0).unwrap();
+    assert!(
+        batch.wide && begun.elapsed() >= PATIENCE,
+        "{:?}",
+        begun.elapsed()
+    );
+    recycle(&queue, batch);
+    // Not where nobody can add to it.
+    let _large = stage(reserve_large(&queue).unwrap(), &work);
+    drop(active);
+    assert_eq!(ready(&queue), 1);
+}
+
+/// Each device has memory for one batch of large frames.
+#[test]
+fn a_device_runs_one_batch_of_large_frames_at_a_time() {
+    let queue = roomy_queue(6, 2, 1);
+    let work = plain(ROWS, SAMPLES);
+    let mut batches = Vec::new();
+    for _ in 0..2 {
+        let active = queue.activate();
+        let _ticket = stage(reserve_large(&queue).unwrap(), &work);
+        drop(active);
+    }
+    assert!(reserve_large(&queue).is_none());
+    batches.push(next(&queue, 0).unwrap());
+    assert!(queue.state.lock().take(0).is_none());
+    batches.push(next(&queue, 1).unwrap());
+    recycle(&queue, batches.remove(0));
+    assert!(reserve_large(&queue).is_some());
+    assert!(queue.state.lock().take(1).is_none());
+}
+
+/// Large frames of which none could be staged leave nothing behind.
+#[test]
+fn large_frames_that_are_given_up_give_their_place_back() {
+    let queue = roomy_queue(2, 1, 4);
+    for _ in 0..20 {
+        let places: Vec<_> = (0..4).map(|_| reserve_large(&queue).unwrap()).collect();
+        drop(places);
+        let state = queue.state.lock();
+        assert!(state.wide.is_none() && state.slabs.len() == 2);
+    }
 }

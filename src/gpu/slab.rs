@@ -21,16 +21,66 @@ pub unsafe trait Memory: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Staging memory for one batch.
+/// Memory of the host that is not page-locked: copied from at a fifth of the speed, and there at once.
+#[derive(Debug)]
+struct Pageable {
+    bytes: *mut u8,
+    len: usize,
+}
+
+// SAFETY: plain memory; who may touch which bytes is up to its users.
+unsafe impl Send for Pageable {}
+// SAFETY: as above.
+unsafe impl Sync for Pageable {}
+
+// SAFETY: a boxed slice that is taken back when the value is dropped.
+unsafe impl Memory for Pageable {
+    fn as_mut_ptr(&self) -> *mut u8 {
+        self.bytes
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Pageable {
+    fn drop(&mut self) {
+        let slice = std::ptr::slice_from_raw_parts_mut(self.bytes, self.len);
+        // SAFETY: leaked by `Slab::pageable`, and nobody has it any more.
+        drop(unsafe { Box::from_raw(slice) });
+    }
+}
+
+/// Staging memory for one batch, or a part of a wide one.
 #[derive(Debug)]
 pub struct Slab {
     memory: Box<dyn Memory>,
+    lent: bool,
 }
 
 impl Slab {
     /// A slab of this memory.
     pub fn new(memory: Box<dyn Memory>) -> Self {
-        Self { memory }
+        Self {
+            memory,
+            lent: false,
+        }
+    }
+
+    /// A slab of `len` bytes for one batch, made now and gone with it.
+    pub fn pageable(len: usize) -> Self {
+        // Zeroed by the system when it is first touched.
+        let bytes = Box::into_raw(vec![0u8; len].into_boxed_slice()).cast::<u8>();
+        Self {
+            memory: Box::new(Pageable { bytes, len }),
+            lent: true,
+        }
+    }
+
+    /// Whether it is gone with its batch.
+    pub fn is_lent(&self) -> bool {
+        self.lent
     }
 
     /// Number of bytes.

@@ -1,10 +1,13 @@
 //! For tests: runs batches on the host, step by step as a device would, so that everything but CUDA, nvCOMP and the
 //! kernels is tested where there is no device.
 
+use std::fs::File;
+use std::io::Read;
 use std::time::Duration;
 
 use super::abi::{BAD_CODE, BAD_FRAME};
 use super::batch::{Batch, Job, Times};
+use super::direct::{Storage, read_all};
 use super::engine::{DeviceInfo, Engine};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
@@ -14,6 +17,7 @@ use super::slab::{Memory, Slab};
 use super::work::{Counts, Elements, Wanted};
 use crate::counts::GENOTYPE_CLASSES;
 use crate::counts::reference::genotype_class;
+use crate::store::LocalFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -52,6 +56,13 @@ pub struct Software {
     pub batches: Arc<AtomicUsize>,
     /// Fails with this instead of running the batch of this number.
     pub fails: Option<(usize, bool)>,
+    /// Decoded bytes that it has memory for, if not for any number.
+    pub memory: Option<usize>,
+    unread: Vec<(usize, String)>,
+    /// Memory that a device would hold now.
+    pub held: Arc<AtomicUsize>,
+    /// The most of that so far.
+    pub most_held: Arc<AtomicUsize>,
 }
 
 impl Executor for Software {
@@ -62,17 +73,46 @@ impl Executor for Software {
             Some((at, false)) if at == number => return Err(Failure::Batch("on purpose".into())),
             _ => {}
         }
+        if self.memory.is_some_and(|memory| batch.decoded > memory) {
+            return Err(Failure::Batch("no memory".into()));
+        }
+        let needed = batch.decoded * 5;
+        self.held.fetch_max(needed, Ordering::Relaxed);
+        self.most_held.fetch_max(needed, Ordering::Relaxed);
         self.bytes = vec![0xa5; batch.output];
         self.statuses.clear();
-        // SAFETY: all chunks are staged.
-        let slab = unsafe { batch.slab.bytes(batch.used) };
-        for job in &batch.jobs {
+        self.unread.clear();
+        let mut read = vec![None; batch.jobs.len()];
+        let all = |_: &Job, file: &LocalFile, mut open: File| {
+            let mut bytes = Vec::with_capacity(file.len());
+            open.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+            match bytes.len() == file.len() {
+                true => Ok(bytes),
+                false => Err(format!("{} bytes came", bytes.len())),
+            }
+        };
+        for (at, bytes) in read_all(&batch.jobs, false, all) {
+            match bytes {
+                Ok(bytes) => read[at] = Some(bytes),
+                Err(reason) => self.unread.push((at, reason)),
+            }
+        }
+        for (job, read) in batch.jobs.iter().zip(&read) {
             let out = &mut self.bytes[job.out.clone()];
-            self.statuses.push(run(job, &slab[job.src.clone()], out));
+            if job.file.is_some() {
+                // What could not be read has no status of its own.
+                let status = read.as_ref().map_or(0, |read| run(job, read, out));
+                self.statuses.push(status);
+                continue;
+            }
+            // SAFETY: all chunks are staged.
+            let encoded = unsafe { batch.staging(job.src.clone()) }.unwrap();
+            self.statuses.push(run(job, encoded, out));
         }
         Ok(Results {
             bytes: &self.bytes,
             statuses: &self.statuses,
+            unread: &self.unread,
             times: Times {
                 decode: Duration::from_micros(1),
                 ..Times::default()
@@ -81,10 +121,12 @@ impl Executor for Software {
     }
 
     fn device_bytes(&self) -> usize {
-        self.bytes.len()
+        self.held.load(Ordering::Relaxed)
     }
 
-    fn release(&mut self) {}
+    fn release(&mut self) {
+        self.held.store(0, Ordering::Relaxed);
+    }
 }
 
 fn run(job: &Job, encoded: &[u8], out: &mut [u8]) -> u32 {
@@ -194,6 +236,20 @@ fn count(
     status
 }
 
+/// Reads files as the host does.
+#[derive(Debug)]
+pub struct Files;
+
+impl Storage for Files {
+    fn is_direct(&self) -> bool {
+        false
+    }
+
+    fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
 /// An engine of `workers` of these, with small slabs, so that batches are many.
 pub fn engine(workers: usize, slab_len: usize) -> Arc<Engine> {
     let executors = (0..workers)
@@ -214,5 +270,5 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         decoded: 64 << 20,
         output: 16 << 20,
     };
-    Engine::with_workers(slabs, vec![device], workers, limits).unwrap()
+    Engine::with_workers(slabs, vec![device], workers, limits, None, Arc::new(Files)).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::batch::Outcome;
 use super::plan::ChunkPlanner;
@@ -13,12 +13,17 @@ use crate::counts::{CountRequest, SampleSet, reference};
 
 /// Counts of alleles 0 and 1 of everybody, in uncompressed chunks of diploid genotypes.
 pub fn plain(rows: usize, samples: usize) -> Arc<Work> {
-    let array = one_chunk(
-        &json!("int8"),
-        json!(0),
-        &[rows, samples, 2],
-        &json!([{"name": "bytes"}]),
-    );
+    counted(rows, samples, &json!([{"name": "bytes"}]))
+}
+
+/// The same, in chunks that are one zstd frame.
+pub fn zstd(rows: usize, samples: usize) -> Arc<Work> {
+    let zstd = json!({"name": "zstd", "configuration": {"level": 1, "checksum": false}});
+    counted(rows, samples, &json!([{"name": "bytes"}, zstd]))
+}
+
+fn counted(rows: usize, samples: usize, codecs: &Value) -> Arc<Work> {
+    let array = one_chunk(&json!("int8"), json!(0), &[rows, samples, 2], codecs);
     let chain = CodecChain::try_new(&array).unwrap();
     let counts = Counts::try_new(request(samples), samples, 2).unwrap();
     Arc::new(Work {

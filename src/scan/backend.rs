@@ -5,9 +5,13 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
+#[cfg(feature = "gpu")]
+use datafusion::common::exec_datafusion_err;
 #[cfg(not(feature = "gpu"))]
 use datafusion::common::exec_err;
 
+#[cfg(feature = "gpu")]
+use super::options::DirectStorage;
 use super::options::{Backend, VczSettings};
 use super::source::VczSource;
 use crate::codec::CodecChain;
@@ -29,6 +33,9 @@ pub struct Device {
     /// The engine, and whether falling back to the host for an array is an error.
     #[cfg(feature = "gpu")]
     pub engine: Option<(Arc<crate::gpu::Engine>, bool)>,
+    /// Whether it reads uncompressed chunks from local files itself.
+    #[cfg(feature = "gpu")]
+    pub reads_files: bool,
 }
 
 impl Device {
@@ -48,7 +55,22 @@ impl Device {
                 }
             },
         };
-        Ok(Self { engine })
+        let reads_files = match (&engine, source.settings.gpu_direct_storage) {
+            (None, _) | (_, DirectStorage::Off) => false,
+            (Some((engine, _)), DirectStorage::Auto) => engine.has_direct_storage(),
+            (Some((engine, _)), DirectStorage::On) => {
+                engine.prepare_storage().map_err(|reason| {
+                    exec_datafusion_err!(
+                        "vcz.gpu_direct_storage = 'on': {reason}; use SET vcz.gpu_direct_storage = 'auto' or 'off'"
+                    )
+                })?;
+                true
+            }
+        };
+        Ok(Self {
+            engine,
+            reads_files,
+        })
     }
 
     /// No device; an error where one was asked for by name.
@@ -168,16 +190,22 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
     if !is_over_samples(array) {
         return ("host", SITES_ARE_THE_HOSTS.to_string());
     }
-    if let Err(reason) = ChunkPlanner::try_new(array, chain) {
-        return ("host", reason);
-    }
+    let planner = match ChunkPlanner::try_new(array, chain) {
+        Ok(planner) => planner,
+        Err(reason) => return ("host", reason),
+    };
+    let files = if planner.is_plain() {
+        "; from local files as vcz.gpu_direct_storage says"
+    } else {
+        ""
+    };
     match status() {
         Status::Ready(engine) => {
             let names: Vec<&str> = engine.devices().iter().map(|d| d.name.as_str()).collect();
             (
                 "gpu",
                 format!(
-                    "{} where vcz.backend is 'gpu', or 'auto' and it pays",
+                    "{} where vcz.backend is 'gpu', or 'auto' and it pays{files}",
                     names.join(", ")
                 ),
             )
@@ -219,9 +247,6 @@ mod with_gpu {
     use crate::scan::source::Input;
     use crate::store::ElementType;
 
-    /// Decoded bytes of a batch that predictions assume while no engine is there to ask.
-    const USUAL_BATCH: usize = 800 << 20;
-
     impl VczSource {
         /// Which backend this scan uses.
         pub(in crate::scan) fn choice(&self) -> Choice {
@@ -248,14 +273,14 @@ mod with_gpu {
                     }
                 }
             }
-            let batch = match gpu::status() {
-                Status::Ready(engine) => engine.queue().limits().decoded,
+            let engine = match gpu::status() {
+                Status::Ready(engine) => engine,
                 Status::Off(reason) => return Choice::host(format!("auto: {reason}")),
                 Status::Idle | Status::Starting => {
                     return Choice::host("auto: the GPU is still being started");
                 }
             };
-            compare(loads, batch)
+            compare(loads, &engine)
         }
 
         /// Fails, with the reason, where `vcz.backend = 'gpu'` cannot be done. Waits until the engine is there or not.
@@ -316,6 +341,7 @@ mod with_gpu {
                 .any(|input| matches!(input, Input::Array(at) if *at == column));
             let planner = planner(spec, chain, counts)?;
             let estimate = planner.estimate();
+            let genotype = dataset.column_index("call_genotype");
             let across: u64 = spec.array.grid_shape().iter().skip(1).product();
             let chunks = chunks_in(&self.kept, spec.array.chunks[0]).saturating_mul(across);
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -324,17 +350,23 @@ mod with_gpu {
                 estimate,
                 on_planes: counts && chain.as_plain_blosc().is_some(),
                 shuffled: chain.summary().contains("shuffle"),
+                selects: self.inputs.iter().any(|input| {
+                    matches!(input, Input::Call(GenotypeCall::SelectSamples(_)))
+                        && genotype == Some(column)
+                }),
                 output,
                 threads: self.partitions.len().min(cores),
-                batch: USUAL_BATCH,
+                // Known where there is an engine.
+                batch: 0,
             })
         }
     }
 
-    fn compare(loads: Vec<Load>, batch: usize) -> Choice {
+    fn compare(loads: Vec<Load>, engine: &Engine) -> Choice {
         let (mut gpu, mut host, mut frames) = (0.0, 0.0, 0);
         let threads = loads.first().map_or(1, |load| load.threads);
         for load in loads {
+            let batch = engine.queue().room(&load.estimate);
             let predicted = Load { batch, ..load }.predict();
             gpu += predicted.gpu.as_secs_f64();
             host += predicted.host.as_secs_f64();

@@ -617,6 +617,7 @@ fn gpu_request(
         counts: Some(counts),
         elements: Some(elements),
         padded: false,
+        reads_files: device.reads_files,
     };
     Ok(Some((request, Arc::clone(engine))))
 }

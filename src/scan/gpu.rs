@@ -19,7 +19,7 @@ use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::error::VczError;
 use crate::gpu::{Active, Engine, Outcome, Ticket, Work};
-use crate::store::ArrayMeta;
+use crate::store::{ArrayMeta, ChunkPlace, LocalFile};
 
 /// Requests in flight for one variant chunk.
 const CONCURRENT_PARTS: usize = 8;
@@ -76,6 +76,8 @@ pub struct Request {
     pub elements: Option<Arc<Work>>,
     /// Whether all stored rows are wanted, padding included, or those that exist.
     pub padded: bool,
+    /// Whether uncompressed chunks in local files are left to the device to read.
+    pub reads_files: bool,
 }
 
 type ReadTask = SpawnedTask<Result<Vec<Arrived>, VczError>>;
@@ -205,6 +207,18 @@ struct Submitted {
     elements: Option<Result<Ticket, String>>,
 }
 
+impl Submitted {
+    /// As for a chunk that is absent.
+    fn nothing(wish: &Wish) -> Self {
+        Self {
+            trailing: wish.trailing.clone(),
+            present: false,
+            counts: None,
+            elements: None,
+        }
+    }
+}
+
 impl Request {
     async fn read(
         &self,
@@ -261,19 +275,24 @@ impl Request {
         let queue = engine.queue();
         // Until the chunk is staged, its encoded bytes are in memory.
         let work = self.counts.as_ref().or(self.elements.as_ref());
+        if self.reads_files && work.is_some_and(|work| work.planner.is_plain()) {
+            match self.dataset.store().chunk_place(&self.array, &index)? {
+                ChunkPlace::File(file) => {
+                    return Ok(self.submit_file(engine, rows, wish, file, metrics).await);
+                }
+                ChunkPlace::Absent => return Ok(Submitted::nothing(wish)),
+                ChunkPlace::Store => {}
+            }
+        }
         let _room = queue
             .room_to_stage(work.map_or(0, |work| work.planner.estimate().encoded_bytes()))
             .await;
         let encoded = self.dataset.store().chunk(&self.array, &index).await?;
-        let mut submitted = Submitted {
-            trailing: wish.trailing.clone(),
-            present: encoded.is_some(),
-            counts: None,
-            elements: None,
-        };
+        let mut submitted = Submitted::nothing(wish);
         let Some(encoded) = encoded else {
             return Ok(submitted);
         };
+        submitted.present = true;
         metrics.bytes_fetched.add(encoded.len());
         metrics.chunks_read.add(1);
         let part = wish.trailing.first().map_or(0, |at| *at as usize);
@@ -286,6 +305,32 @@ impl Request {
             }
         }
         Ok(submitted)
+    }
+
+    /// Has the device read a chunk from its file.
+    async fn submit_file(
+        &self,
+        engine: &Engine,
+        rows: usize,
+        wish: &Wish,
+        file: LocalFile,
+        metrics: &ScanMetrics,
+    ) -> Submitted {
+        let mut submitted = Submitted::nothing(wish);
+        submitted.present = true;
+        metrics.bytes_fetched.add(file.len());
+        metrics.chunks_read.add(1);
+        let part = wish.trailing.first().map_or(0, |at| *at as usize);
+        for (wanted, work, ticket) in [
+            (wish.count, &self.counts, &mut submitted.counts),
+            (wish.elements, &self.elements, &mut submitted.elements),
+        ] {
+            if let Some(work) = work.as_ref().filter(|_| wanted) {
+                let queue = engine.queue();
+                *ticket = Some(queue.submit_file(work, part, rows, file.clone()).await);
+            }
+        }
+        submitted
     }
 
     /// Waits for a chunk's results.
@@ -309,6 +354,7 @@ impl Request {
                     metrics.gpu_decode_time.add_duration(done.times.decode);
                     metrics.gpu_count_time.add_duration(done.times.count);
                     metrics.chunks_on_gpu.add(1);
+                    metrics.bytes_direct.add(done.read);
                     return Ok(Some(Piece::Results(done.bytes)));
                 }
                 Ok(Outcome::Host(reason)) => reason,

@@ -12,6 +12,8 @@ pub struct ScanMetrics {
     pub baseline: BaselineMetrics,
     /// Encoded bytes read.
     pub bytes_fetched: Count,
+    /// Of these, bytes that were read from files straight into the memory of a GPU.
+    pub bytes_direct: Count,
     /// Bytes after decoding.
     pub bytes_decoded: Count,
     /// Chunks that were there and were read.
@@ -51,6 +53,7 @@ impl ScanMetrics {
         Self {
             baseline: BaselineMetrics::new(set, partition),
             bytes_fetched: bytes("bytes_fetched"),
+            bytes_direct: bytes("bytes_direct"),
             bytes_decoded: bytes("bytes_decoded"),
             chunks_read: MetricBuilder::new(set)
                 .with_type(MetricType::Summary)

@@ -46,6 +46,44 @@ impl fmt::Display for Backend {
     }
 }
 
+/// Whether uncompressed chunks in local files are read straight into the memory of GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DirectStorage {
+    /// Where the machine has GPUDirect Storage.
+    #[default]
+    Auto,
+    /// By cuFile, also where that goes by way of the host; an error where there is no cuFile.
+    On,
+    /// Never.
+    Off,
+}
+
+impl FromStr for DirectStorage {
+    type Err = DataFusionError;
+
+    fn from_str(value: &str) -> Result<Self> {
+        match value.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            // SET takes booleans too.
+            "on" | "true" => Ok(Self::On),
+            "off" | "false" => Ok(Self::Off),
+            _ => {
+                config_err!("vcz.gpu_direct_storage must be 'auto', 'on' or 'off', found '{value}'")
+            }
+        }
+    }
+}
+
+impl fmt::Display for DirectStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
 /// The session's `vcz.*` settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VczSettings {
@@ -60,6 +98,8 @@ pub struct VczSettings {
     pub gpu_devices: String,
     /// Most device memory a process takes on each GPU, in bytes; 0 leaves the choice to the engine.
     pub gpu_memory_limit: u64,
+    /// Whether uncompressed chunks in local files are read straight into the memory of GPUs.
+    pub gpu_direct_storage: DirectStorage,
 }
 
 impl Default for VczSettings {
@@ -70,11 +110,12 @@ impl Default for VczSettings {
             prefetch: 4,
             gpu_devices: "all".to_string(),
             gpu_memory_limit: 0,
+            gpu_direct_storage: DirectStorage::Auto,
         }
     }
 }
 
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     (
         "backend",
         "which engine decodes and counts genotypes: 'auto', 'host' or 'gpu'",
@@ -95,6 +136,10 @@ const SETTINGS: [(&str, &str); 5] = [
         "gpu_memory_limit",
         "most device memory taken on each GPU, e.g. 8GB; 0 leaves the choice to the engine",
     ),
+    (
+        "gpu_direct_storage",
+        "whether uncompressed chunks in local files are read straight into GPU memory by cuFile: 'auto', 'on' or 'off'",
+    ),
 ];
 
 impl VczSettings {
@@ -109,6 +154,7 @@ impl VczSettings {
             "batch_bytes" => self.batch_bytes.to_string(),
             "prefetch" => self.prefetch.to_string(),
             "gpu_devices" => self.gpu_devices.clone(),
+            "gpu_direct_storage" => self.gpu_direct_storage.to_string(),
             _ => self.gpu_memory_limit.to_string(),
         }
     }
@@ -175,6 +221,7 @@ impl ExtensionOptions for VczSettings {
                 parse_devices(value).map_err(DataFusionError::Configuration)?;
                 self.gpu_devices = value.trim().to_ascii_lowercase();
             }
+            "gpu_direct_storage" => self.gpu_direct_storage = value.parse()?,
             "gpu_memory_limit" => self.gpu_memory_limit = parse_bytes(key, value)?,
             _ => {
                 let known = SETTINGS.map(|(name, _)| format!("vcz.{name}")).join(", ");

@@ -280,6 +280,7 @@ fn gpu_request(
             wanted: Wanted::Elements(elements),
         })),
         padded: true,
+        reads_files: device.reads_files,
     };
     Ok(Some((request, Arc::clone(engine))))
 }

@@ -16,7 +16,9 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 
-use self::backends::{Answer, Backends, LONG, are_equal, ask, compare_stores, stores, texts};
+use self::backends::{
+    Answer, Backends, LONG, are_equal, ask, compare_direct, compare_stores, stores, texts,
+};
 use self::random_store::{Random, prepare, put_genotypes};
 use crate::gpu;
 
@@ -111,6 +113,19 @@ async fn random_stores_are_the_same() {
         on_gpu += both.compare(&format!("seed {seed}: {metadata}")).await;
     }
     assert!(on_gpu > 1000, "only {on_gpu} chunks");
+}
+
+/// Uncompressed chunks that the device reads from their files itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn files_are_read_directly() {
+    let folder = tempfile::tempdir().unwrap();
+    compare_direct(
+        session,
+        unzip::unpack,
+        &fixtures().join("layouts"),
+        folder.path(),
+    )
+    .await;
 }
 
 /// One partition polled after the other: the second has announced nothing while the first waits.

@@ -14,6 +14,7 @@ use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 
 use super::blob::{Blob, ReadError, get_file, get_object};
+use super::local::{ChunkPlace, LocalFile};
 use super::names::may_be_array;
 use super::zip::Zip;
 
@@ -88,6 +89,17 @@ impl Source {
             Self::Objects { objects, root, .. } => {
                 get_object(&**objects, &below(root, key)?, range, limit).await
             }
+        }
+    }
+
+    /// Where the object `key` is.
+    pub(super) fn place(&self, key: &str) -> Result<ChunkPlace, ReadError> {
+        match self {
+            Self::Directory(root) => {
+                let found = LocalFile::find(root.join(key))?;
+                Ok(found.map_or(ChunkPlace::Absent, ChunkPlace::File))
+            }
+            Self::Zip(_) | Self::Objects { .. } => Ok(ChunkPlace::Store),
         }
     }
 

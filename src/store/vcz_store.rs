@@ -17,6 +17,7 @@ use super::array::{ArrayMeta, shown};
 use super::blob::ReadError;
 use super::discover::{Contents, discover};
 use super::element::ZarrFormat;
+use super::local::ChunkPlace;
 use super::source::Source;
 use crate::error::{Result, VczError};
 
@@ -196,24 +197,47 @@ impl Store {
         self.get(array, index, Some(range)).await
     }
 
+    /// Where the encoded bytes of the chunk at `index` are.
+    ///
+    /// # Errors
+    /// [`VczError::Io`] if the file system does not say; [`VczError::Chunk`] if `index` is outside the grid.
+    pub fn chunk_place(&self, array: &ArrayMeta, index: &[u64]) -> Result<ChunkPlace> {
+        self.check_index(array, index)?;
+        let key = format!("{}/{}", array.name, array.chunk_key(index));
+        self.source.place(&key).map_err(|error| match error {
+            ReadError::Io(source) => VczError::Io {
+                store: self.location.clone(),
+                key,
+                source,
+            },
+            ReadError::Corrupt(reason) => self.chunk_error(array, index, reason),
+        })
+    }
+
+    fn chunk_error(&self, array: &ArrayMeta, index: &[u64], reason: String) -> VczError {
+        VczError::Chunk {
+            store: self.location.clone(),
+            array: array.name.clone(),
+            chunk: array.chunk_label(index),
+            reason,
+        }
+    }
+
+    fn check_index(&self, array: &ArrayMeta, index: &[u64]) -> Result<()> {
+        if array.contains_chunk(index) {
+            return Ok(());
+        }
+        let reason = format!("it is outside the grid of {:?} chunks", array.grid_shape());
+        Err(self.chunk_error(array, index, reason))
+    }
+
     async fn get(
         &self,
         array: &ArrayMeta,
         index: &[u64],
         range: Option<GetRange>,
     ) -> Result<Option<Bytes>> {
-        let chunk_error = |reason| VczError::Chunk {
-            store: self.location.clone(),
-            array: array.name.clone(),
-            chunk: array.chunk_label(index),
-            reason,
-        };
-        if !array.contains_chunk(index) {
-            return Err(chunk_error(format!(
-                "it is outside the grid of {:?} chunks",
-                array.grid_shape()
-            )));
-        }
+        self.check_index(array, index)?;
         let limit = match array.chunk_bytes() {
             Some(bytes) => (bytes as u64)
                 .saturating_mul(4)
@@ -229,7 +253,7 @@ impl Store {
                 key,
                 source,
             }),
-            Err(ReadError::Corrupt(reason)) => Err(chunk_error(reason)),
+            Err(ReadError::Corrupt(reason)) => Err(self.chunk_error(array, index, reason)),
         }
     }
 

@@ -76,6 +76,7 @@ SETTINGS = [
     "SET datafusion.execution.target_partitions = 100000",
     "SET datafusion.sql_parser.recursion_limit = 100000000",
     "SET vcz.gpu_memory_limit = '100GB'",
+    "SET vcz.gpu_direct_storage = 'on'",
     "SET vcz.batch_bytes = '100GB'",
     "SET flight.message_bytes = '100GB'",
     "SET vcz.backend = 'quantum'",

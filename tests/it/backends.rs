@@ -25,6 +25,8 @@ pub struct Answer {
     pub batches: std::result::Result<Vec<Vec<RecordBatch>>, String>,
     /// Chunks that were read, and decodings of a chunk by a GPU.
     pub chunks: (usize, usize),
+    /// Bytes that a GPU read from files itself.
+    pub direct: usize,
 }
 
 /// Runs a query to its end, without putting partitions together; a hang is a failure.
@@ -41,10 +43,12 @@ pub async fn ask(ctx: &SessionContext, sql: &str) -> Answer {
         Ok((batches, plan)) => Answer {
             batches: Ok(batches),
             chunks: (sum(&plan, "chunks_read"), sum(&plan, "chunks_on_gpu")),
+            direct: sum(&plan, "bytes_direct"),
         },
         Err(error) => Answer {
             batches: Err(error.to_string()),
             chunks: (0, 0),
+            direct: 0,
         },
     }
 }
@@ -311,6 +315,52 @@ pub fn stores(folder: &Path) -> Vec<(PathBuf, Option<PathBuf>)> {
             (path, file)
         })
         .collect()
+}
+
+/// Compares stores of uncompressed chunks that the GPU reads from their files itself; also where a file is missing, or has
+/// another length than its chunk. `layouts` has the stores, which are unpacked into `folder`.
+pub async fn compare_direct(
+    make: MakeSession,
+    unpack: fn(&Path, &Path) -> PathBuf,
+    layouts: &Path,
+    folder: &Path,
+) {
+    const SETTING: &str = "SET vcz.gpu_direct_storage =";
+    for (name, chunk) in [
+        ("v2-uncompressed", "call_genotype/0.0.0"),
+        ("v3-uncompressed", "call_genotype/c/0/0/0"),
+        ("v3-big-endian", "call_genotype/c/0/0/0"),
+    ] {
+        let zip = layouts.join(format!("{name}.vcz.zip"));
+        let store = unpack(&zip, &folder.join(name));
+        let both = Backends::new(make, 2, 64).await;
+        if let Err(error) = ask(&both.gpu, &format!("{SETTING} 'on'")).await.batches {
+            panic!("{error}");
+        }
+        let populations = layouts.join("populations.tsv");
+        both.create("t", &store, Some(&populations)).await;
+        assert!(both.compare(name).await > 0);
+        let sql = "SELECT sum(cast(allele_number(allele_counts(call_genotype)) AS BIGINT)), sfs(call_genotype) FROM t";
+        let (_, direct) = both.same(sql, name).await;
+        assert!(direct.direct > 0, "{name}: nothing was read by the GPU");
+        ask(&both.gpu, &format!("{SETTING} 'off'")).await;
+        let (_, staged) = both.same(sql, name).await;
+        assert_eq!(staged.direct, 0, "{name}: off");
+        assert_eq!(staged.chunks, direct.chunks, "{name}");
+        // Archives have checksums, which a device would not see.
+        ask(&both.gpu, &format!("{SETTING} 'on'")).await;
+        both.create("t", &zip, Some(&populations)).await;
+        assert_eq!(both.same(sql, name).await.1.direct, 0, "{name}: zip");
+        both.create("t", &store, Some(&populations)).await;
+        let file = store.join(chunk);
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::write(&file, &bytes[1..]).unwrap();
+        let (_, short) = both.same(sql, &format!("{name}, a short chunk")).await;
+        assert!(short.batches.unwrap_err().contains("call_genotype"));
+        std::fs::remove_file(&file).unwrap();
+        let (_, absent) = both.same(sql, &format!("{name}, an absent chunk")).await;
+        assert!(absent.batches.is_ok());
+    }
 }
 
 /// Compares stores, with several numbers of partitions and rows of a batch. Gives how many chunks the GPU decoded.

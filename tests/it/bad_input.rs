@@ -1188,6 +1188,14 @@ async fn options_and_settings() {
             &["vcz.gpu_devices", "'all'", "'a,b'"],
         ),
         (
+            "SET vcz.gpu_direct_storage = 'perhaps'".into(),
+            &[
+                "vcz.gpu_direct_storage",
+                "'auto', 'on' or 'off'",
+                "'perhaps'",
+            ],
+        ),
+        (
             "SET vcz.gpu_memory_limit = 'x'".into(),
             &["vcz.gpu_memory_limit", "8GB", "'x'"],
         ),

@@ -6,7 +6,7 @@
 
 use std::io::Write;
 
-use crate::backends::{Backends, ask, compare_stores, stores};
+use crate::backends::{Backends, ask, compare_direct, compare_stores, stores};
 use crate::common;
 use crate::random_store::{Random, prepare, put_genotypes};
 
@@ -83,4 +83,33 @@ async fn random_stores() {
         on_gpu += both.compare(&format!("seed {seed}: {metadata}")).await;
     }
     assert!(on_gpu > 5000, "only {on_gpu} chunks");
+}
+
+/// Uncompressed chunks that cuFile reads into the device's memory, straight or not. Where there is no cuFile this says so;
+/// with `VCZ_REQUIRE_CUFILE=1` that is a failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn direct_storage() {
+    if !is_there().await {
+        return;
+    }
+    let ctx = common::session(1, 8192);
+    let store = common::fixtures().join("sim.vcz.zip");
+    common::create(&ctx, "t", &store, None).await;
+    common::run(&ctx, "SET vcz.backend = 'gpu'").await;
+    common::run(&ctx, "SET vcz.gpu_direct_storage = 'on'").await;
+    let answer = ask(&ctx, "SELECT sfs(call_genotype) FROM t").await;
+    if let Err(reason) = answer.batches {
+        assert!(reason.contains("vcz.gpu_direct_storage = 'on'"), "{reason}");
+        let required = std::env::var_os("VCZ_REQUIRE_CUFILE").is_some_and(|value| value == "1");
+        assert!(!required, "{reason}");
+        let said = writeln!(
+            std::io::stderr(),
+            "\nNOT RUN: reading files into a GPU's memory by cuFile was NOT tested here: {reason}\n"
+        );
+        said.unwrap();
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let layouts = common::fixtures().join("layouts");
+    compare_direct(common::session, common::unpack, &layouts, folder.path()).await;
 }

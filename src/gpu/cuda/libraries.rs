@@ -1,4 +1,4 @@
-//! Finds NVIDIA's libraries at run time: the driver, NVRTC and nvCOMP. Nothing here is needed to build or to run without.
+//! Finds NVIDIA's libraries at run time: the driver, NVRTC, nvCOMP and cuFile. Nothing here is needed to build or to run without.
 
 use std::path::{Path, PathBuf};
 
@@ -24,18 +24,15 @@ pub fn driver() -> Result<(), String> {
 pub fn nvrtc() -> Result<(), String> {
     // A library that is loaded already is found under its name, so load the one of a Python environment first.
     for major in ["13", "12"] {
-        for path in in_environments(
-            &format!("nvidia/cu{major}/lib"),
-            &format!("libnvrtc.so.{major}"),
-        )
-        .chain(in_environments(
-            "nvidia/cuda_nvrtc/lib",
-            &format!("libnvrtc.so.{major}"),
-        )) {
-            if let Ok(library) = open(&path) {
-                // Stays loaded for good: the bindings look it up by name later.
-                std::mem::forget(library);
+        let name = format!("libnvrtc.so.{major}");
+        for path in in_environments(&format!("nvidia/cu{major}/lib"), &name)
+            .chain(in_environments("nvidia/cuda_nvrtc/lib", &name))
+        {
+            // NVRTC looks for its built-in headers by name too, and not beside itself.
+            for builtins in beside(&path, "libnvrtc-builtins.so") {
+                keep(&builtins);
             }
+            keep(&path);
         }
     }
     // SAFETY: as for the driver.
@@ -48,6 +45,41 @@ pub fn nvrtc() -> Result<(), String> {
                 .to_string(),
         )
     }
+}
+
+/// Loads a library for good, so that it is found by its name from now on; that it cannot be loaded shows when it is not found.
+fn keep(path: &Path) {
+    // SAFETY: as for the driver.
+    #[cfg(unix)]
+    let library = unsafe {
+        use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+        Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL)
+    };
+    #[cfg(not(unix))]
+    let library = open(path);
+    match library {
+        Ok(library) => std::mem::forget(library),
+        Err(error) => log::debug!("{}: {error}", path.display()),
+    }
+}
+
+/// Files beside `path` whose names begin so.
+fn beside(path: &Path, prefix: &str) -> Vec<PathBuf> {
+    let Some(entries) = path
+        .parent()
+        .and_then(|folder| std::fs::read_dir(folder).ok())
+    else {
+        return Vec::new();
+    };
+    let is_wanted = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(prefix))
+    };
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_wanted)
+        .collect()
 }
 
 /// nvCOMP: `VCZ_NVCOMP_LIB`, then the usual names, then Python environments.
@@ -75,6 +107,31 @@ pub fn nvcomp() -> Result<Library, String> {
     })
 }
 
+/// cuFile: `VCZ_CUFILE_LIB`, then the usual name, then Python environments.
+///
+/// # Errors
+/// What was looked for, and how to get it.
+pub fn cufile() -> Result<Library, String> {
+    const NAME: &str = "libcufile.so.0";
+    if let Some(path) = std::env::var_os("VCZ_CUFILE_LIB") {
+        return open(Path::new(&path)).map_err(|error| {
+            format!(
+                "cuFile could not be loaded from VCZ_CUFILE_LIB = '{}': {error}",
+                Path::new(&path).display()
+            )
+        });
+    }
+    let found = std::iter::once(PathBuf::from(NAME))
+        .chain(in_environments("nvidia/cu13/lib", NAME))
+        .chain(in_environments("nvidia/cufile/lib", NAME))
+        .find_map(|path| open(&path).ok());
+    found.ok_or_else(|| {
+        "cuFile (libcufile.so.0) was not found: install GPUDirect Storage or the Python package nvidia-cufile (for CUDA 13) or \
+         nvidia-cufile-cu12, or set VCZ_CUFILE_LIB to the library's path"
+            .to_string()
+    })
+}
+
 fn open(path: &Path) -> Result<Library, libloading::Error> {
     // SAFETY: NVIDIA's libraries; their initialisers have no requirements.
     unsafe { Library::new(path) }
@@ -98,4 +155,29 @@ fn in_environments(folder: &str, name: &str) -> impl Iterator<Item = PathBuf> {
         }
     }
     found.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As in the packages of NVRTC 12 and 13.
+    #[test]
+    fn built_in_headers_are_found_beside_nvrtc() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [
+            "libnvrtc.so.13",
+            "libnvrtc.alt.so.13",
+            "libnvrtc-builtins.so.13.0",
+            "libnvrtc-builtins.alt.so.13.0",
+        ] {
+            std::fs::write(folder.path().join(name), []).unwrap();
+        }
+        let found = beside(
+            &folder.path().join("libnvrtc.so.13"),
+            "libnvrtc-builtins.so",
+        );
+        assert_eq!(found, [folder.path().join("libnvrtc-builtins.so.13.0")]);
+        assert!(beside(Path::new("libnvrtc.so.13"), "libnvrtc-builtins.so").is_empty());
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! Libraries are looked for at run time, so the program runs where there are none.
 
+mod cufile;
 mod kernels;
 mod libraries;
 mod memory;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, DriverError};
 
+use super::state::FreeMemory;
+pub use cufile::CuFileStorage;
 use kernels::Kernels;
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
@@ -65,10 +68,39 @@ impl Device {
         })
     }
 
+    /// Bytes of its memory that nobody uses.
+    ///
+    /// # Errors
+    /// What the driver says.
+    fn free_memory(&self) -> Result<u64, String> {
+        self.bind()?;
+        let (free, _) = cudarc::driver::result::mem_get_info()
+            .map_err(|error| format!("GPU {}: {error}", self.ordinal))?;
+        Ok(free as u64)
+    }
+
     /// Makes this thread use the device.
     pub(super) fn bind(&self) -> Result<(), String> {
         self.context
             .bind_to_thread()
             .map_err(|error| format!("GPU {}: {error}", self.ordinal))
+    }
+}
+
+/// Looks at the memory of these devices.
+#[derive(Debug)]
+pub struct DeviceMemory(pub Vec<Arc<Device>>);
+
+impl FreeMemory for DeviceMemory {
+    fn free(&self, devices: u64) -> (usize, u64) {
+        let used = self
+            .0
+            .iter()
+            .filter(|device| devices >> (device.ordinal % 64) & 1 != 0);
+        // A device that does not answer has nothing to spare.
+        let free: Vec<u64> = used
+            .map(|device| device.free_memory().unwrap_or(0))
+            .collect();
+        (free.len(), free.into_iter().min().unwrap_or(0))
     }
 }

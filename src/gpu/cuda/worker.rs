@@ -6,22 +6,25 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::result::{self, event, stream};
 use cudarc::driver::{DriverError, sys};
 
-use super::Device;
 use super::memory::{DeviceBuffer, Pinned};
 use super::nvcomp::{Frames, Nvcomp};
 use super::tables::{Tables, room_for};
+use super::{CuFileStorage, Device};
 use crate::codec::blosc::Shuffle;
 use crate::gpu::abi;
 use crate::gpu::batch::{Batch, GUARD, Job, Times, align_up};
+use crate::gpu::direct::read_all;
 use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::{Checksum, FrameCodec, Place};
 use crate::gpu::work::{Wanted, Work};
+use crate::store::LocalFile;
 
 /// Threads of a block of every kernel.
 const THREADS: u32 = 256;
@@ -39,6 +42,7 @@ const DEFLATE_ALIGN: u64 = 4;
 pub struct Worker {
     device: Arc<Device>,
     nvcomp: Arc<Nvcomp>,
+    storage: Arc<CuFileStorage>,
     stream: sys::CUstream,
     events: [sys::CUevent; 5],
     encoded: DeviceBuffer,
@@ -53,6 +57,8 @@ pub struct Worker {
     tiles: TileTables,
     segments: Vec<abi::Segment>,
     checks: Vec<abi::Check>,
+    unread: Vec<(usize, String)>,
+    reading: Duration,
 }
 
 // SAFETY: the handles may be used from any one thread at a time, which owning the worker ensures.
@@ -79,6 +85,8 @@ struct TileTables {
 #[derive(Debug, Clone, Copy)]
 struct Addresses {
     encoded: u64,
+    /// Where chunks go that are read from files.
+    read: u64,
     decoded: u64,
     /// Where realigned frames go.
     realigned: u64,
@@ -90,7 +98,12 @@ impl Worker {
     ///
     /// # Errors
     /// What could not be made.
-    pub fn new(device: &Arc<Device>, nvcomp: &Arc<Nvcomp>, results: usize) -> Result<Self, String> {
+    pub fn new(
+        device: &Arc<Device>,
+        nvcomp: &Arc<Nvcomp>,
+        storage: &Arc<CuFileStorage>,
+        results: usize,
+    ) -> Result<Self, String> {
         device.bind()?;
         let failed = |error: DriverError| format!("GPU {}: {error}", device.ordinal);
         let stream = stream::create(stream::StreamKind::NonBlocking).map_err(failed)?;
@@ -101,6 +114,7 @@ impl Worker {
         Ok(Self {
             device: Arc::clone(device),
             nvcomp: Arc::clone(nvcomp),
+            storage: Arc::clone(storage),
             stream,
             events,
             encoded: DeviceBuffer::new(device),
@@ -115,6 +129,8 @@ impl Worker {
             tiles: TileTables::default(),
             segments: Vec::new(),
             checks: Vec::new(),
+            unread: Vec::new(),
+            reading: Duration::ZERO,
         })
     }
 
@@ -127,12 +143,14 @@ impl Worker {
             .filter(|frame| frame.codec == FrameCodec::Deflate)
             .map(|frame| align_up(frame.src.len() + GUARD))
             .sum();
+        let read_at = align_up(batch.used);
         let realigned_at = align_up(batch.decoded + GUARD);
         let results_at = align_up(jobs.len() * size_of::<u32>());
         let addresses = Addresses {
             encoded: self
                 .encoded
-                .ensure("encoded chunks", batch.used + 2 * GUARD)?,
+                .ensure("encoded chunks", read_at + batch.read + 2 * GUARD)?,
+            read: 0,
             decoded: self
                 .decoded
                 .ensure("decoded chunks", realigned_at + realigned + 2 * GUARD)?,
@@ -142,6 +160,7 @@ impl Worker {
                 .ensure("results", results_at + batch.output + GUARD)?,
         };
         let addresses = Addresses {
+            read: addresses.encoded + read_at as u64,
             realigned: addresses.decoded + realigned_at as u64,
             ..addresses
         };
@@ -332,6 +351,7 @@ impl Worker {
     /// Enqueues everything. Returns after that, not after it has run.
     fn enqueue(&mut self, batch: &Batch) -> Result<usize, Failure> {
         let (addresses, results_at) = self.describe(batch).map_err(Failure::Batch)?;
+        self.read_files(batch, addresses);
         let stream = self.stream;
         let mut launches = Launches {
             tables: &mut self.tables,
@@ -395,14 +415,16 @@ impl Worker {
         self.fetched
             .ensure(&self.device, fetched)
             .map_err(Failure::Batch)?;
-        // SAFETY: nobody writes to the slab any more: the queue hands out batches whose chunks are all staged.
-        let encoded = unsafe { batch.slab.bytes(batch.used) };
         let lost = |error: DriverError| Failure::Device(format!("GPU: {error}"));
         // SAFETY: all memory is owned by this worker or by the batch, and both wait for the stream before anything is reused;
         // tables hold addresses inside of those buffers only.
         unsafe {
             event::record(self.events[0], stream).map_err(lost)?;
-            result::memcpy_htod_async(addresses.encoded, encoded, stream).map_err(lost)?;
+            // Nobody writes any more: the queue hands out batches whose chunks are all staged.
+            for (at, encoded) in batch.staged() {
+                result::memcpy_htod_async(addresses.encoded + at as u64, encoded, stream)
+                    .map_err(lost)?;
+            }
             result::memcpy_htod_async(tables_at, tables, stream).map_err(lost)?;
             result::memset_d8_async(addresses.results, 0, fetched, stream).map_err(lost)?;
             event::record(self.events[1], stream).map_err(lost)?;
@@ -429,6 +451,29 @@ impl Worker {
         Ok(results_at)
     }
 
+    /// Reads what is not staged. Nothing of this worker runs on the device meanwhile.
+    fn read_files(&mut self, batch: &Batch, addresses: Addresses) {
+        let started = Instant::now();
+        self.unread.clear();
+        let (device, storage) = (&self.device, &self.storage);
+        let first = (addresses.read - addresses.encoded) as usize;
+        let read = |job: &Job, file: &LocalFile, open: File| {
+            device.bind()?;
+            // SAFETY: `encoded` is one allocation, in which jobs have places of their own, and no launch before this uses it.
+            unsafe { storage.read(&open, file.len(), addresses.encoded, first + job.src.start) }
+        };
+        let direct = batch.read > 0 && storage.reads_past_cache();
+        for (at, done) in read_all(&batch.jobs, direct, read) {
+            if let Err(reason) = done {
+                self.unread.push((at, reason));
+            }
+        }
+        self.reading = match batch.read {
+            0 => Duration::ZERO,
+            _ => started.elapsed(),
+        };
+    }
+
     fn times(&self) -> Times {
         let between = |from: usize, to: usize| {
             // SAFETY: both events have happened: the stream has been waited for.
@@ -436,7 +481,7 @@ impl Worker {
             Duration::from_secs_f64(f64::from(milliseconds.unwrap_or(0.0).max(0.0)) / 1e3)
         };
         Times {
-            copy: between(0, 1) + between(3, 4),
+            copy: self.reading + between(0, 1) + between(3, 4),
             decode: between(1, 2),
             count: between(2, 3),
         }
@@ -458,6 +503,7 @@ impl Executor for Worker {
         Ok(Results {
             bytes,
             statuses: statuses.get(..batch.jobs.len()).unwrap_or_default(),
+            unread: &self.unread,
             times: self.times(),
         })
     }
@@ -474,6 +520,7 @@ impl Executor for Worker {
     fn release(&mut self) {
         // Nothing runs between batches. The buffers come back with the next one.
         if self.device.bind().is_ok() {
+            self.encoded = DeviceBuffer::new(&self.device);
             self.decoded = DeviceBuffer::new(&self.device);
             self.temp = DeviceBuffer::new(&self.device);
             self.results = DeviceBuffer::new(&self.device);
@@ -616,8 +663,12 @@ impl Launches<'_> {
 
 /// Where a job's encoded bytes and its decoded area are on the device.
 fn places(addresses: Addresses, job: &Job) -> (u64, u64) {
+    let encoded = match job.file {
+        Some(_) => addresses.read,
+        None => addresses.encoded,
+    };
     (
-        addresses.encoded + job.src.start as u64,
+        encoded + job.src.start as u64,
         addresses.decoded + job.dst as u64,
     )
 }

@@ -84,6 +84,11 @@ impl Encoding {
         })
     }
 
+    /// Whether encoded tiles are their elements and nothing else.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.compression, Compression::None) && self.checksums.is_empty()
+    }
+
     /// Plans the tile whose encoded bytes are `piece` of `encoded`; the elements of each of its blocks but the last.
     pub(super) fn plan(
         &self,

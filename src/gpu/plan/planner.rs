@@ -93,6 +93,28 @@ impl ChunkPlanner {
         result
     }
 
+    /// Whether encoded chunks are their elements and nothing else, so that a device may read them itself.
+    pub fn is_plain(&self) -> bool {
+        self.sharding.is_none() && self.outer.is_empty() && self.encoding.is_plain()
+    }
+
+    /// Plans a chunk of `len` encoded bytes that nobody has read, where [`is_plain`](Self::is_plain).
+    ///
+    /// # Errors
+    /// The reason why this chunk is left to the host.
+    pub fn plan_unread(&self, len: usize, plan: &mut ChunkPlan) -> Result<(), String> {
+        plan.clear();
+        if !self.is_plain() {
+            return Err("its bytes have to be looked at".to_string());
+        }
+        if len != self.tile.len {
+            return Err(format!("{len} bytes, expected {}", self.tile.len));
+        }
+        plan.encoded_block(0..len, self.tile.elements, Shuffle::None, 1)?;
+        self.push_tile(0, self.tile.elements, [0, 0], plan);
+        Ok(())
+    }
+
     /// What a chunk is expected to cost, from metadata alone.
     pub fn estimate(&self) -> Estimate {
         self.estimate
