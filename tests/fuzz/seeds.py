@@ -123,6 +123,28 @@ def genotypes(n, width=1, seed=1):
     return values.astype(f"<i{width}")
 
 
+def zero_tail(head, tails, window=None):
+    """A zstd frame of `head` in one block, then blocks of zeros of these lengths, as libzstd writes the frame of a bit-shuffled
+    block that is much longer than the ones here."""
+    frame = bytes(numcodecs.Zstd(3).encode(head))
+    single = frame[4] >> 5 & 1
+    at = 5 + (1 - single) + (0, 1, 2, 4)[frame[4] & 3] + (single, 2, 4, 8)[frame[4] >> 6]
+    block = bytearray(frame[at:])
+    assert block[0] & 1 and frame[4] & 4 == 0, "one block without checksum"
+    block[0] &= 0xFE
+    out = frame[:4] + (b"\xa0" if window is None else bytes([0x80, window])) + struct.pack("<I", len(head) + sum(tails))
+    out += bytes(block) if len(head) else b""
+    for k, n in enumerate(tails):
+        out += struct.pack("<I", n << 3 | 2 | (k == len(tails) - 1))[:3] + b"\0"
+    return out
+
+
+def one_block(frame, nbytes, size, flags=0x94):
+    """A Blosc container of one block that is one frame; by default zstd and bit shuffle, not split."""
+    block = struct.pack("<I", len(frame)) + frame
+    return bytes([2, 1, flags, size]) + struct.pack("<4I", nbytes, nbytes, 20 + len(block), 20) + block
+
+
 class Seeds:
     def __init__(self, folder):
         self.folder, self.kinds = pathlib.Path(folder), {}
@@ -186,6 +208,26 @@ def of_zstd(seeds):
             if len(frame) < 3000:
                 seeds.add("zstd_frame", struct.pack("<I", planes * n) + frame)
     seeds.add("zstd_frame", struct.pack("<I", 7) + bytes(cramjam.zstd.compress(bytes(1000))))
+
+
+def of_tails(seeds):
+    """Bit-shuffled blocks of 1536 elements whose frames end in zeros, at the end of a plane and elsewhere."""
+    for log, head, parts, window in itertools.product(range(4), (0, 1, 192, 384, 400, 1000), (1, 3), (None, 0)):
+        width = 1 << log
+        nbytes = 1536 * width
+        noise = bytes(genotypes(head, seed=head + 1).view(np.uint8) | 1)
+        n = (nbytes - head) // parts
+        if window is not None and nbytes - head > 1024:
+            parts = -(-(nbytes - head) // 1024)
+            n = 1024
+        tails = [n] * (parts - 1) + [nbytes - head - n * (parts - 1)]
+        frame = zero_tail(noise, tails, window)
+        seeds.add("zstd_frame", struct.pack("<I", head // 2) + frame)
+        seeds.add("blosc", one_block(frame, nbytes, width))
+        seeds.add("gpu_plan", bytes([5, log | 64]) + one_block(frame, nbytes, width))
+        if head == 400:
+            seeds.add("blosc", one_block(frame, nbytes, width, 0x91))
+            seeds.add("gpu_plan", bytes([5, log | 64 | 32]) + one_block(frame, nbytes, width, 0x90))
 
 
 def of_vlen(seeds):
@@ -289,6 +331,7 @@ def main():
     of_chunks(seeds, paths)
     of_blosc(seeds)
     of_zstd(seeds)
+    of_tails(seeds)
     of_vlen(seeds)
     of_shards(seeds)
     of_plans(seeds)

@@ -191,7 +191,7 @@ fn assembled(recipe: &[u8]) -> Vec<u8> {
             let tag = recipe.byte();
             let stored = len / n;
             let payload = if tag < 64 {
-                (0..stored).map(|k| (k * tag >> 3) as u8).collect()
+                (0..stored).map(|k| ((k * tag) >> 3) as u8).collect()
             } else {
                 let take = (recipe.short() % 600).min(recipe.rest.len());
                 let (payload, rest) = recipe.rest.split_at(take);
