@@ -36,9 +36,21 @@ VCZ_DEVICE VczWords vcz_two_planes(const VczBlock& block, i32 bit, u32 n_alleles
     return w;
 }
 
+// Bit-shuffled one-byte codes of which at most three planes are there, and the last of these repeats: what has a bit there is
+// negative, the others are below 4.
+VCZ_DEVICE VczWords vcz_three_planes(const VczBlock& block, i32 bit, u32 t, u32 n_alleles) {
+    VczWords w;
+    w.p0 = vcz_plane_bits(block.data, bit);
+    w.p1 = vcz_any_plane_bits(block, 1, bit);
+    const u32 negative = vcz_any_plane_bits(block, 2, bit);
+    w.other = t == 0 ? negative : VCZ_ALL_LANES;
+    w.bad = n_alleles == 1 ? w.p0 | w.p1 : n_alleles == 2 ? w.p1 : n_alleles == 3 ? w.p0 & w.p1 : 0;
+    w.bad &= ~negative;
+    return w;
+}
+
 // Bit-shuffled codes of any width.
 VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bool big_endian, u32 t, u32 n_alleles) {
-    const u64 stride = block.elements / 8;
     const u32 sign = 8 * width - 1;
     VczWords w;
     w.p0 = w.p1 = 0;
@@ -48,7 +60,7 @@ VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bo
 #pragma unroll 8
     for (u32 v = 0; v <= sign; ++v) {
         const u32 plane = vcz_plane_of(v, width, big_endian);
-        const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, bit) : 0;
+        const u32 x = vcz_any_plane_bits(block, plane, bit);
         if (v == sign) {
             w.other |= x;
             // Nothing is too much for more alleles than codes.
@@ -190,7 +202,9 @@ VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace a
                 const u32 first = at.offset + begin - done;
                 VczWords w;
                 if (block.kind == VCZ_BIT_SHUFFLED) {
-                    if (block.planes <= 2 && !(big_endian && width > 1)) {
+                    if (vcz_repeats(block) && block.planes <= 3 && width == 1) {
+                        w = vcz_three_planes(block, (i32)first, part.t, k);
+                    } else if (block.planes <= 2 && !vcz_repeats(block) && !(big_endian && width > 1)) {
                         w = vcz_two_planes(block, (i32)first, k);
                         if (part.t != 0) w.other = VCZ_ALL_LANES;
                     } else {
@@ -322,7 +336,8 @@ VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at,
     if (!CODES && bundle) {
         const VczBlock block = vcz_block(job.tile, at.block);
         const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
-        if (block.kind == VCZ_BIT_SHUFFLED && (block.planes == 1 || block.planes == 2) && end <= block.elements) {
+        const bool two = (block.planes == 1 || block.planes == 2) && !vcz_repeats(block);
+        if (block.kind == VCZ_BIT_SHUFFLED && two && end <= block.elements) {
             todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
         }
     }

@@ -1,6 +1,6 @@
 // Work on whole frames, before and after nvCOMP decodes them: copies and zero-fills of what is not compressed, and what must hold
-// of what was decoded: nvCOMP's status and size of every frame, and the checksums that nvCOMP does not look at (Adler-32 at the
-// end of zlib streams, CRC-32 of gzip members).
+// of what was decoded: nvCOMP's status and size of every frame, bytes that a frame that was cut must hold, and the checksums that
+// nvCOMP does not look at (Adler-32 at the end of zlib streams, CRC-32 of gzip members).
 #include "vcz.cuh"
 
 // Copies `len` bytes by the threads `thread` of `threads`. Source words are read whole; bytes outside of the target are not
@@ -154,12 +154,16 @@ VCZ_DEVICE u32 vcz_adler32(u64 data, u64 len, u32& sum_a, u32& sum_b) {
     return high << 16 | low;
 }
 
-// One CTA of 256 threads per check.
+// One CTA of 256 threads per check; of a byte, one thread.
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_check_sums(const VczCheck* __restrict__ checks, u32 n, u32* status) {
     __shared__ u32 table[4][256];
     __shared__ u32 sums[2];
     for (u32 i = blockIdx.x; i < n; i += gridDim.x) {
         const VczCheck check = checks[i];
+        if (check.kind == 2) {
+            if (threadIdx.x == 0 && __ldg(vcz_bytes(check.data)) != check.expected) atomicOr(&status[check.status], VCZ_BAD_FRAME);
+            continue;
+        }
         const u32 found = check.kind == 0 ? vcz_adler32(check.data, check.len, sums[0], sums[1])
                                           : vcz_crc32(check.data, check.len, table, sums[0]);
         if (threadIdx.x == 0 && found != check.expected) atomicOr(&status[check.status], VCZ_BAD_SUM);

@@ -54,7 +54,7 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
     const u64 stride = block.elements / 8;
     const u32 sign = 8 * width - 1;
     VczCalls calls;
-    if (block.planes <= 2 && !(big_endian && width > 1)) {
+    if (block.planes <= 2 && !vcz_repeats(block) && !(big_endian && width > 1)) {
         const u32 p0 = vcz_plane_bits(block.data, first);
         const u32 p1 = block.planes > 1 ? vcz_plane_bits(block.data + stride, first) : 0;
         const u32 any = p0 | p1, differ = (p0 ^ p0 >> 1) | (p1 ^ p1 >> 1);
@@ -67,7 +67,7 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
         u32 bad = VCZ_ALL_LANES;
         for (u32 v = 0; v <= sign; ++v) {
             const u32 plane = vcz_plane_of(v, width, big_endian);
-            const u32 x = plane < block.planes ? vcz_plane_bits(block.data + plane * stride, first) : 0;
+            const u32 x = vcz_any_plane_bits(block, plane, first);
             any |= x;
             differ |= x ^ x >> 1;
             fill &= v == 0 ? ~x : x;

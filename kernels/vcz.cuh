@@ -29,6 +29,9 @@ typedef long long i64;
 // Other tiles count the same rows (of other samples): add to the output, which was zeroed, instead of storing.
 #define VCZ_SHARED 2
 
+// Of a bit-shuffled block with a plane: planes that are not there equal the last that is.
+#define VCZ_REPEATS 1
+
 // What is set in a tile's, frame's or check's status word.
 #define VCZ_BAD_CODE 1
 #define VCZ_BAD_FRAME 2
@@ -45,7 +48,7 @@ struct VczBlock {
     u32 elements;  // below 2^31
     u32 kind;      // VCZ_PLAIN ...
     u32 planes;    // bit-shuffled: planes that are there, from the first; the others are zero. Else: 0 if all is zero and not there.
-    u32 pad;
+    u32 flags;     // VCZ_REPEATS
 };
 
 struct VczTile {
@@ -100,7 +103,7 @@ struct VczCheck {
     u64 data;
     u64 len;
     u32 expected;
-    u32 kind;  // 0: Adler-32; 1: CRC-32
+    u32 kind;  // 0: Adler-32; 1: CRC-32; 2: the one byte itself
     u32 status;
     u32 pad;
 };
@@ -155,7 +158,7 @@ VCZ_DEVICE VczBlock vcz_block(const VczTile& tile, u32 index) {
     block.elements = (u32)kind;
     block.kind = (u32)(kind >> 32);
     block.planes = (u32)planes;
-    block.pad = 0;
+    block.flags = (u32)(planes >> 32);
     return block;
 }
 
@@ -231,6 +234,18 @@ VCZ_DEVICE u32 vcz_plane_of(u32 bit, u32 width, bool big_endian) {
     return big_endian ? 8 * (width - 1 - bit / 8) + bit % 8 : bit;
 }
 
+// Whether the planes of a bit-shuffled block that are not there equal the last that is.
+VCZ_DEVICE bool vcz_repeats(const VczBlock& block) { return (block.flags & VCZ_REPEATS) != 0; }
+
+// 32 bits of plane `plane` of a bit-shuffled block, whether it is there or not; see vcz_plane_bits.
+VCZ_DEVICE u32 vcz_any_plane_bits(const VczBlock& block, u32 plane, i32 bit) {
+    if (plane >= block.planes) {
+        if (!vcz_repeats(block)) return 0;
+        plane = block.planes - 1;
+    }
+    return vcz_plane_bits(block.data + plane * (u64)(block.elements / 8), bit);
+}
+
 // Four bytes from any address.
 VCZ_DEVICE u32 vcz_load_4(u64 address) {
     const u32* word = (const u32*)(address & ~(u64)3);
@@ -247,8 +262,9 @@ VCZ_DEVICE u64 vcz_element(const VczBlock& block, u32 i, u32 width, bool big_end
         const u64 stride = block.elements / 8;
         const u8* at = vcz_bytes(block.data) + i / 8;
         const u32 planes = vcz_min(block.planes, 8 * width);
-        for (u32 plane = 0; plane < planes; ++plane) {
-            const u64 bit = (__ldg(at + plane * stride) >> (i % 8)) & 1;
+        const u32 end = vcz_repeats(block) ? 8 * width : planes;
+        for (u32 plane = 0; plane < end; ++plane) {
+            const u64 bit = (__ldg(at + vcz_min(plane, planes - 1) * stride) >> (i % 8)) & 1;
             x |= bit << vcz_plane_of(plane, width, big_endian);
         }
         return x;

@@ -31,6 +31,9 @@ mod vlen_utf8;
 mod zstd;
 pub mod zstd_cut;
 pub mod zstd_frame;
+mod zstd_fse;
+mod zstd_sequences;
+pub mod zstd_tail;
 
 pub use bytes_codec::BytesCodec;
 pub use chain::{CodecChain, Serializer};

@@ -26,6 +26,20 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
+/// Genotypes of one byte, of which 5 in 100 are missing; few sites, of 3000 copies, have a third allele.
+pub(crate) fn with_missing(len: usize, seed: u64) -> Vec<u8> {
+    let noise = noise(2 * len, seed);
+    let pairs = noise.as_chunks::<2>().0.iter().enumerate();
+    pairs
+        .map(|(i, random)| match u16::from_le_bytes(*random) % 1000 {
+            0..50 => 0xff,
+            50..80 => 1,
+            80..100 if i / 3000 % 20 == 3 => 2,
+            _ => 0,
+        })
+        .collect()
+}
+
 /// The metadata of an array that is one chunk, with these v3 codecs.
 pub(crate) fn one_chunk(
     data_type: &Value,

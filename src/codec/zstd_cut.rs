@@ -1,4 +1,4 @@
-//! Cutting a zstd frame before its tail of zeros where it lies, without moving a byte.
+//! Cutting a zstd frame before a tail of blocks that need not be decoded, where it lies, without moving a byte.
 //!
 //! [`FrameSummary::cut_frame`] copies the frame and can give it a new header. Frames that wait in a staging buffer for the
 //! GPU are many and need no copy: the content size is overwritten, which takes a field wide enough for the new one, the last
@@ -9,7 +9,18 @@ use super::zstd_frame::{BlockKind, FrameSummary, blocks};
 /// Where the frame header descriptor is, after the magic number.
 const DESCRIPTOR_AT: usize = 4;
 
-/// What to change in a frame so that it ends before its tail of zeros, and how to change it back.
+/// Where to cut a frame: after one of its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// Decoded bytes of the frame that is left.
+    pub decoded_len: u64,
+    /// Where the encoded bytes of the last block that is kept end.
+    pub encoded_len: usize,
+    /// Where the header of that block starts.
+    pub last_block_at: usize,
+}
+
+/// What to change in a frame so that it ends before its tail, and how to change it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InPlaceCut {
     /// Encoded bytes of the frame that is left.
@@ -52,11 +63,15 @@ impl InPlaceCut {
 }
 
 impl FrameSummary {
-    /// How to cut `frame`, which is the one that this is the summary of, before its tail of zeros. `None` if it cannot be cut,
-    /// nothing comes before the tail, or the header has no room for the new size.
-    pub fn in_place_cut(&self, frame: &[u8]) -> Option<InPlaceCut> {
-        let (content_size, decoded_len) = (self.header.content_size?, self.cut_len()?);
-        let (last_block_at, encoded_len) = self.last_kept?;
+    /// How to cut `frame`, which is the one that this is the summary of, at `cut`. `None` if nothing comes before it, or
+    /// the header has no room for the new size.
+    pub fn in_place_cut(&self, cut: &Cut, frame: &[u8]) -> Option<InPlaceCut> {
+        let content_size = self.header.content_size?;
+        let Cut {
+            decoded_len,
+            encoded_len,
+            last_block_at,
+        } = *cut;
         if decoded_len == 0 {
             return None;
         }
@@ -111,7 +126,7 @@ mod tests {
     /// Cuts and decodes with libzstd; the decoded bytes and the length of the cut frame.
     fn cut(frame: &mut Vec<u8>) -> Option<(Vec<u8>, usize)> {
         let summary = FrameSummary::parse(frame).unwrap();
-        let cut = summary.in_place_cut(frame)?;
+        let cut = summary.in_place_cut(&summary.zero_cut()?, frame)?;
         let before = frame.clone();
         cut.apply(frame);
         let mut out = vec![0xaa; cut.decoded_len as usize];
@@ -186,10 +201,9 @@ mod tests {
         check(0xe0, &100_250u64.to_le_bytes(), &head, 100_000, true);
         // Nothing before the tail, or nothing but an empty block: there is nothing to decode, or libzstd is to judge.
         let frame = by_hand(0xa0, &100_000u32.to_le_bytes(), &[], &[100_000]);
-        assert_eq!(
-            FrameSummary::parse(&frame).unwrap().in_place_cut(&frame),
-            None
-        );
+        let summary = FrameSummary::parse(&frame).unwrap();
+        let at = summary.zero_cut().unwrap();
+        assert_eq!(summary.in_place_cut(&at, &frame), None);
     }
 
     /// A compressed block that is longer than what is left of the content does not fit the smaller window.
@@ -200,7 +214,8 @@ mod tests {
         frame[9] |= 4;
         let summary = FrameSummary::parse(&frame).unwrap();
         assert_eq!(summary.cut_len(), Some(250));
-        assert_eq!(summary.in_place_cut(&frame), None);
+        let at = summary.zero_cut().unwrap();
+        assert_eq!(summary.in_place_cut(&at, &frame), None);
     }
 
     proptest! {

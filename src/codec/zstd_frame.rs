@@ -3,7 +3,7 @@
 //! The frame of a bit-shuffled block of biallelic genotypes is one compressed block, with bit-planes 0 and 1, followed
 //! by RLE blocks of zero bytes. Three bytes a block prove that; the frame can then be cut before the tail (content size
 //! rewritten, last-block bit set), which libzstd and nvCOMP decode like any other. Used by `blosc` on the host and by the
-//! GPU pipeline. The format is RFC 8878, section 3.1.1.
+//! GPU pipeline. The format is RFC 8878, section 3.1.1. For a tail that repeats a plane, see [`zstd_tail`](super::zstd_tail).
 //!
 //! A cut never changes which frames are accepted: a frame with a checksum, a dictionary, no content size, or anything
 //! after it is decoded whole, and so is one whose cut form libzstd refuses.
@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::Scratch;
+use super::zstd_cut::Cut;
 
 /// The first four bytes of a frame.
 const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
@@ -274,12 +275,32 @@ impl FrameSummary {
         (self.zero_tail > 0 && free).then_some(size - self.zero_tail)
     }
 
-    /// Appends to `out` a frame that decodes to the first [`cut_len`](Self::cut_len) bytes of `frame`, which is the one
-    /// that this is the summary of. `None`, with nothing appended, if it cannot be cut or nothing comes before the tail.
-    pub fn cut_frame(&self, frame: &[u8], out: &mut Vec<u8>) -> Option<u64> {
-        let len = self.cut_len()?;
-        let (last_header, end) = self.last_kept?;
-        let blocks = frame.get(self.header.len..end)?;
+    /// Where to cut the frame before its tail of zeros. `None` if it cannot be cut, or no block comes before the tail.
+    pub fn zero_cut(&self) -> Option<Cut> {
+        let (last_block_at, encoded_len) = self.last_kept?;
+        Some(Cut {
+            decoded_len: self.cut_len()?,
+            encoded_len,
+            last_block_at,
+        })
+    }
+
+    /// Whether to copy the frame that is cut. When its bytes are many and the tail is short, that costs more than it saves.
+    pub(super) fn pays(&self, cut: &Cut) -> bool {
+        let tail = self
+            .header
+            .content_size
+            .unwrap_or(0)
+            .saturating_sub(cut.decoded_len);
+        tail >= cut.encoded_len as u64 / 2
+    }
+
+    /// Appends to `out` a frame that decodes to the first `cut.decoded_len` bytes of `frame`, which is the one that this is the
+    /// summary of. `None`, with nothing appended, if the cut is not one of this frame.
+    pub fn cut_frame(&self, cut: &Cut, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let len = cut.decoded_len;
+        let blocks = frame.get(self.header.len..cut.encoded_len)?;
+        let last_header = cut.last_block_at.checked_sub(self.header.len)?;
         let start = out.len();
         // A content size of four or eight bytes, which can express every value.
         let wide = u32::try_from(len).is_err();
@@ -289,7 +310,7 @@ impl FrameSummary {
         out.push((if wide { 0xc0 } else { 0x80 }) | (if single_segment { 0x20 } else { 0 }));
         out.extend(self.header.window_descriptor);
         out.extend_from_slice(&len.to_le_bytes()[..if wide { 8 } else { 4 }]);
-        let last = out.len() + (last_header - self.header.len);
+        let last = out.len() + last_header;
         out.extend_from_slice(blocks);
         match out.get_mut(last) {
             Some(byte) => *byte |= 1,
@@ -298,7 +319,7 @@ impl FrameSummary {
                 return None;
             }
         }
-        Some(len)
+        Some(())
     }
 }
 
@@ -340,13 +361,12 @@ fn decompress_cut(
     }
     let zero_from = usize::try_from(summary.cut_len()?).ok()?;
     if zero_from > 0 {
-        // Cutting copies the encoded bytes. When they are many and the tail is short, that costs more than it saves.
-        let (_, end) = summary.last_kept?;
-        if summary.zero_tail < end as u64 / 2 {
+        let cut = summary.zero_cut()?;
+        if !summary.pays(&cut) {
             return None;
         }
         scratch.frame.clear();
-        summary.cut_frame(frame, &mut scratch.frame)?;
+        summary.cut_frame(&cut, frame, &mut scratch.frame)?;
         let written = scratch.zstd_cut_frame(dst.get_mut(..zero_from)?).ok()?;
         if written != zero_from {
             return None;

@@ -4,7 +4,8 @@
 //! bytes and blocks, so codes are found by their index in the chunk: a block holds codes `[block start, block end)`, and a row
 //! starts at some bit of some byte of each plane, or in an earlier block. Biallelic rows without missing calls have bits in
 //! plane 0 only; and since such blocks end in zeros, which the codec does not even decode, the other planes are known to be
-//! empty without a look. Blocks that are not bit-shuffled (the last, if its length is odd; whole containers) hold plain codes,
+//! empty without a look. With missing calls the higher planes are mostly copies of each other, which the codec need not decode
+//! either: one of them is looked at. Blocks that are not bit-shuffled (the last, if its length is odd; whole containers) hold plain codes,
 //! which [`bytes`](super::bytes) counts block by block.
 
 use super::bytes::{Buffers, Codes, Width, count_codes};
@@ -68,6 +69,7 @@ pub(super) fn count_container(
                     tally: &mut *tally,
                     block,
                     n_planes: found.n_planes(),
+                    repeats: found.repeats,
                     plane_len: found.plane_len,
                     first,
                     rows,
@@ -105,6 +107,8 @@ struct CountBlock<'a, 't> {
     block: &'a [u8],
     /// Planes that were decoded; the others are zero.
     n_planes: usize,
+    /// Or, instead of zero, equal to the last that was decoded.
+    repeats: bool,
     /// Bytes of one plane.
     plane_len: usize,
     /// Index, in the chunk, of the block's first code; a multiple of 8.
@@ -122,6 +126,7 @@ impl Job for CountBlock<'_, '_> {
             tally,
             block,
             n_planes,
+            repeats,
             plane_len,
             first,
             rows,
@@ -140,7 +145,18 @@ impl Job for CountBlock<'_, '_> {
                 *plane = bytes;
             }
         }
-        let others = plane.iter().skip(1).any(|plane| !plane.is_empty());
+        // Planes from `end` on are empty, or equal the one before, so there is no need to look at them too.
+        let mut end = n_planes.clamp(1, 8);
+        if repeats && let Some(last) = n_planes.checked_sub(1) {
+            let copied = plane.get(last).copied().unwrap_or(&[]);
+            for plane in plane.iter_mut().skip(n_planes) {
+                *plane = copied;
+            }
+            end = end.max(2);
+        }
+        let others = plane[1..end].iter().any(|plane| !plane.is_empty());
+        // The planes of called codes above 1, but for the last, which is plane 7, where that repeats.
+        let above = 1..if repeats { end - 1 } else { end.min(7) };
         let plane0_counts = tally.n_alleles >= 2;
         // Classes of genotypes look at pairs of codes, strip by strip.
         let alleles_only = masks
@@ -173,11 +189,11 @@ impl Job for CountBlock<'_, '_> {
                 masks: at_phase,
                 byte: skipped,
             };
-            if plane0_counts && (!others || rest_is_zero(l, &plane, skew, len)) {
+            if plane0_counts && (!others || is_zero_at(l, &plane[1..end], skew, len)) {
                 count_plane0(l, tally, at, from(plane[0], skew), len);
                 continue;
             }
-            if plane0_counts && alleles_only && called_are_low(l, &plane, skew, len) {
+            if plane0_counts && alleles_only && called_are_low(l, &plane[above.clone()], plane[7], skew, len) {
                 let (low, negative) = (from(plane[0], skew), from(plane[7], skew));
                 count_planes_0_and_7(l, tally, at, low, negative, len);
                 continue;
@@ -207,15 +223,15 @@ fn from(plane: &[u8], start: usize) -> &[u8] {
     plane.get(start..).unwrap_or(&[])
 }
 
-/// Whether no plane but the lowest has a bit in these bytes. Bits of neighbouring rows in the first and last byte count too,
+/// Whether none of these planes has a bit in these bytes. Bits of neighbouring rows in the first and last byte count too,
 /// which only costs time.
 #[inline(always)]
-fn rest_is_zero<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -> bool {
+fn is_zero_at<L: Lanes>(l: L, planes: &[&[u8]], start: usize, len: usize) -> bool {
     let mut done = 0;
     while done < len {
         let n = (len - done).min(STRIP);
         let mut any = l.zero();
-        for plane in planes.iter().skip(1) {
+        for plane in planes {
             if !plane.is_empty() {
                 any = l.or(any, l.load(from(plane, start + done), n));
             }
@@ -228,16 +244,22 @@ fn rest_is_zero<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -
     true
 }
 
-/// Whether no code in these bytes is above 1: what has a bit in planes 1 to 6 has one in plane 7 too, and is not called. Looks at
-/// whole strips, so at the start of the next row too, which only costs time.
+/// Whether no code in these bytes is above 1: what has a bit in the planes between has one in plane 7, `negative`, too, and is not
+/// called. Looks at whole strips, so at the start of the next row too, which only costs time.
 #[inline(always)]
-fn called_are_low<L: Lanes>(l: L, planes: &[&[u8]; 8], start: usize, len: usize) -> bool {
+fn called_are_low<L: Lanes>(
+    l: L,
+    between: &[&[u8]],
+    negative: &[u8],
+    start: usize,
+    len: usize,
+) -> bool {
     (start..start + len).step_by(STRIP).all(|at| {
         let mut high = l.zero();
-        for plane in &planes[1..7] {
+        for plane in between {
             high = l.or(high, l.load(from(plane, at), STRIP));
         }
-        let negative = l.load(from(planes[7], at), STRIP);
+        let negative = l.load(from(negative, at), STRIP);
         l.is_zero(l.and_not(high, negative))
     })
 }

@@ -35,6 +35,10 @@ struct Case {
     /// NumPy's name of the element type.
     dtype: &'static str,
     kinds: Vec<RowKind>,
+    /// One call in so many is missing.
+    lost_in: u64,
+    /// Padding is 0, not codes that are too large.
+    tidy: bool,
     alleles: Vec<Arc<SampleSet>>,
     genotypes: Vec<Arc<SampleSet>>,
     compressor: &'static str,
@@ -74,8 +78,12 @@ fn case() -> impl Strategy<Value = Case> {
         prop::sample::select(vec![1usize, 1, 1, 2, 3]),
         prop::sample::select(vec![0usize, 0, 128, 136, 160, 1000, 1001, 4096, 10_000]),
     );
-    (shape, form, prop::collection::vec(kind, 1..6), any::<u64>()).prop_flat_map(
-        |(shape, form, kinds, seed)| {
+    let kinds = (
+        prop::collection::vec(kind, 1..6),
+        prop::sample::select(vec![2u64, 8, 8, 30, 300]),
+    );
+    (shape, form, kinds, any::<u64>()).prop_flat_map(
+        |(shape, form, (kinds, lost_in), seed)| {
             let (n_samples, ploidy, n_alleles, rows, chunk_samples, more_rows, bad, dtype) = shape;
             let (compressor, shuffle, level, typesize, blocksize) = form;
             let one = prop_oneof![
@@ -97,6 +105,8 @@ fn case() -> impl Strategy<Value = Case> {
                 bad,
                 dtype,
                 kinds: kinds.clone(),
+                lost_in,
+                tidy: false,
                 alleles,
                 genotypes,
                 compressor,
@@ -150,7 +160,7 @@ impl Case {
         for row in 0..self.rows {
             let kind = self.kinds[row % self.kinds.len()];
             for _ in 0..self.n_samples {
-                let lost = noise.below(8) == 0;
+                let lost = noise.below(self.lost_in) == 0;
                 let haploid = noise.below(4) == 0;
                 for copy in 0..self.ploidy {
                     let alt = (noise.below(4) == 0) as u64;
@@ -195,6 +205,8 @@ impl Case {
                     let inside = row < self.rows && s < self.n_samples;
                     padded.push(if inside {
                         codes[(row * self.n_samples + s) * self.ploidy + copy]
+                    } else if self.tidy {
+                        0
                     } else {
                         [127, -2, 0, -1][(row + s + copy) % 4]
                     });
@@ -339,6 +351,37 @@ proptest! {
         })?;
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    /// Blocks so long that their zstd frames are cut, before zeros or before planes that repeat.
+    #[test]
+    fn frames_that_are_cut(
+        case in case(), n_samples in 200usize..1500, chunks in 1usize..3, tidy in prop::bool::weighted(0.8),
+        blocksize in prop::sample::select(vec![0usize, 0, 98 * 1024 * 8, 300_000, 1 << 20]), level in 1..=9,
+        kinds in prop::sample::select(vec![
+            vec![RowKind::Missing],
+            vec![RowKind::Missing, RowKind::Biallelic, RowKind::Reference],
+            vec![RowKind::MixedPloidy],
+            vec![RowKind::MixedPloidy, RowKind::Missing],
+            vec![RowKind::Missing, RowKind::Missing, RowKind::Missing, RowKind::Multiallelic],
+        ]),
+    ) {
+        let rows = 600_000 / (n_samples * case.ploidy);
+        let all = Arc::new(SampleSet::all(n_samples as u32));
+        let every_other = Arc::new(SampleSet::new((0..n_samples as u32).step_by(2).collect()));
+        check(&Case {
+            n_samples, rows, chunk_rows: rows + case.chunk_rows % 2, chunk_samples: n_samples.div_ceil(chunks),
+            alleles: vec![all.clone(), every_other.clone()],
+            genotypes: if case.genotypes.is_empty() { vec![] } else { vec![every_other, all] },
+            kinds, tidy, dtype: "|i1", compressor: "zstd", shuffle: 2, level, typesize: 1, blocksize, ..case
+        })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
     #[test]
     fn hostile_bytes_never_panic(case in case(), damage in prop::collection::vec((any::<u16>(), any::<u8>()), 1..6), cut in any::<u16>()) {
         let codes = case.codes();

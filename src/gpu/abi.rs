@@ -14,9 +14,12 @@ pub struct Block {
     pub kind: u32,
     /// Bit-planes that are there; for the other kinds 0 if the block is all zeros, else 1.
     pub planes: u32,
-    /// Unused.
-    pub pad: u32,
+    /// [`REPEATS`]; otherwise planes that are not there are zero.
+    pub flags: u32,
 }
+
+/// Flag of a [`Block`] that is bit-shuffled and has a plane: those that are not there equal the last that is.
+pub const REPEATS: u32 = 1;
 
 /// Elements one after the other.
 pub const PLAIN: u32 = 0;
@@ -114,7 +117,7 @@ pub struct Segment {
     pub len: u64,
 }
 
-/// A checksum to verify.
+/// A checksum to verify, or a byte.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Check {
@@ -122,9 +125,9 @@ pub struct Check {
     pub data: u64,
     /// Number of bytes.
     pub len: u64,
-    /// The checksum that was stored.
+    /// The checksum that was stored, or what the byte must be.
     pub expected: u32,
-    /// [`ADLER32`] or [`CRC32`].
+    /// [`ADLER32`], [`CRC32`] or [`BYTE`].
     pub kind: u32,
     /// Index of the chunk's status.
     pub status: u32,
@@ -136,6 +139,8 @@ pub struct Check {
 pub const ADLER32: u32 = 0;
 /// CRC-32, of gzip members.
 pub const CRC32: u32 = 1;
+/// The one byte itself; [`BAD_FRAME`] if it is another.
+pub const BYTE: u32 = 2;
 
 /// Bit of a status: a wanted code that `variant_allele` has no allele for.
 pub const BAD_CODE: u32 = 1;

@@ -105,6 +105,14 @@ Encoded encode(const std::vector<u64>& elements, u32 width, bool big_endian, u32
         if (block.kind == VCZ_BIT_SHUFFLED) {
             // As many planes as there are, or some more; they come in whole frames.
             block.planes = large || chance(0.5) ? std::max(planes, 1u) : (u32)between(std::max(planes, 1u), 8 * width);
+            // Or as many as it takes for the others to equal the last.
+            u32 different = 8 * width;
+            const auto plane = [&](u32 i) { return bytes.begin() + (size_t)i * (len / 8); };
+            while (different > 1 && std::equal(plane(different - 2), plane(different - 1), plane(different - 1))) different -= 1;
+            if (different < 8 * width && chance(0.8)) {
+                block.planes = chance(0.8) ? different : (u32)between(different, 8 * width);
+                block.flags = VCZ_REPEATS;
+            }
             bytes.resize((size_t)block.planes * (len / 8));
         } else {
             block.planes = (u32)between(1, 8);
@@ -231,8 +239,8 @@ void test_counts() {
         chunk.width = 1;
         chunk.kind = VCZ_BIT_SHUFFLED;
         k = (u32)(chance(0.15) ? 1 : between(2, 4));
-        style = 1;
-        rare = 0;
+        style = chance(0.4) ? 2 : 1;
+        rare = style == 2 ? rare : 0;
     } else if (chance(0.05)) {
         k = (u32)between(100, 300);
         chunk.width = chance(0.5) ? 1 : 2;
@@ -494,11 +502,20 @@ void test_sums() {
     std::vector<Bytes> data;
     std::vector<u32> status(n + 1), wanted(n + 1);
     for (size_t i = 0; i < n; ++i) {
+        checks[i].kind = (u32)below(3);
+        checks[i].status = (u32)i + 1;
         std::vector<u8> bytes(chance(0.3) ? below(20) : below(chance(0.1) ? 300000 : 5000));
+        if (checks[i].kind == 2) {
+            checks[i].len = 1;
+            bytes.assign(1, (u8)rng());
+            checks[i].expected = (u8)(bytes[0] + below(2));
+            wanted[i + 1] = checks[i].expected == bytes[0] ? 0 : VCZ_BAD_FRAME;
+            data.emplace_back(bytes);
+            checks[i].data = data.back().address();
+            continue;
+        }
         const bool full = chance(0.2);
         for (u8& x : bytes) x = full ? 255 : (u8)rng();
-        checks[i].kind = (u32)below(2);
-        checks[i].status = (u32)i + 1;
         checks[i].len = bytes.size();
         checks[i].expected = reference_sum(bytes, checks[i].kind);
         if (chance(0.3)) {

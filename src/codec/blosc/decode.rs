@@ -1,9 +1,9 @@
 //! Decompression of Blosc containers and of single blocks, with and without un-shuffling.
 //!
 //! [`decompress_block_planes`] is for counting on bit-planes: it leaves a block bit-shuffled and does not even write the
-//! zeros that most blocks of genotypes end in.
+//! planes of zeros that most blocks of genotypes end in, or the copies of a plane that those with missing calls end in.
 
-use super::super::{Scratch, blosclz, unshuffle, zstd_frame};
+use super::super::{Scratch, blosclz, unshuffle, zstd_tail};
 use super::header::{BloscHeader, Compressor, Shuffle, Split};
 
 /// A block left as the compressor wrote it, for counting on bit-planes.
@@ -11,9 +11,11 @@ use super::header::{BloscHeader, Compressor, Shuffle, Split};
 pub struct PlaneBlock {
     /// Decoded bytes of the block.
     pub len: usize,
-    /// Bytes at the start of the output that were written. The rest of the block is zero, and was **not** written. In
-    /// a bit-shuffled block this is a whole number of planes, or all of the block.
+    /// Bytes at the start of the output that were written. The rest of the block was **not** written; it is zero, but for
+    /// [`repeats`](Self::repeats). In a bit-shuffled block this is a whole number of planes, or all of the block.
     pub decoded: usize,
+    /// Whether every plane that was not written equals the last one that was. Only where the block is bit-shuffled.
+    pub repeats: bool,
     /// Whether the block is bit-shuffled; otherwise it holds plain (or byte-shuffled, see
     /// [`BloscHeader::block_shuffle`]) elements.
     pub bit_planes: bool,
@@ -22,7 +24,7 @@ pub struct PlaneBlock {
 }
 
 impl PlaneBlock {
-    /// Number of planes that were written and may hold bits; all the others are zero. 0 where the block is not
+    /// Number of planes that were written; all the others are zero, or equal the last one. 0 where the block is not
     /// bit-shuffled.
     pub fn n_planes(&self) -> usize {
         self.decoded.checked_div(self.plane_len).unwrap_or(0)
@@ -70,6 +72,7 @@ pub fn decompress_block(
     let block = buffer.slice(dst.len());
     let result = if shuffle == Shuffle::Bit && header.typesize() == 1 {
         decompress_block_planes(header, src, i, block, scratch).map(|planes| {
+            let planes = with_repeated(planes, block);
             unshuffle::bits_of_planes(used_planes(&planes, block), block, dst);
         })
     } else {
@@ -107,7 +110,7 @@ pub fn decompress_block_raw(
 }
 
 /// Decompresses block `i`, still shuffled, into the start of `dst`, which has room for `header.block_len(i)` bytes;
-/// where the block's zstd frame ends in zeros, these are left out.
+/// where the block's zstd frame ends in zeros, or in planes that are equal, these are left out.
 pub fn decompress_block_planes(
     header: &BloscHeader,
     src: &[u8],
@@ -126,6 +129,7 @@ pub fn decompress_block_planes(
     let mut block = PlaneBlock {
         len,
         decoded: len,
+        repeats: false,
         bit_planes,
         plane_len,
     };
@@ -134,17 +138,30 @@ pub fn decompress_block_planes(
         && let Some(split) = header.splits(src, i)?.next().transpose()?
         && !split.stored
     {
-        let prefix = zstd_frame::decompress_prefix(split.payload, dst, 0, scratch)
+        let planes = zstd_tail::decompress_planes(split.payload, dst, plane_len, scratch)
             .map_err(|e| format!("blosc: block {i}: {e}"))?;
-        let whole = prefix.zero_from.checked_next_multiple_of(plane_len.max(1));
-        block.decoded = whole.unwrap_or(len).min(len);
-        dst.get_mut(prefix.valid..block.decoded)
-            .unwrap_or_default()
-            .fill(0);
+        (block.decoded, block.repeats) = (planes.written, planes.repeats);
         return Ok(block);
     }
     decompress_block_raw(header, src, i, dst, scratch)?;
     Ok(block)
+}
+
+/// Writes the planes that equal the last one that was written.
+fn with_repeated(planes: PlaneBlock, block: &mut [u8]) -> PlaneBlock {
+    if !planes.repeats || planes.plane_len == 0 {
+        return planes;
+    }
+    let (written, missing) = block.split_at_mut(planes.decoded);
+    let last = written.len() - planes.plane_len;
+    for plane in missing.chunks_exact_mut(planes.plane_len) {
+        plane.copy_from_slice(written.get(last..).unwrap_or_default());
+    }
+    PlaneBlock {
+        decoded: planes.len,
+        repeats: false,
+        ..planes
+    }
 }
 
 /// Planes of a decompressed block up to the last that is not all zero. Looking costs far less than un-shuffling zeros.

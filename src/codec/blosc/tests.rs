@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::Scratch;
-use super::super::testing::{Form, c_compress, c_decompress};
+use super::super::testing::{Form, c_compress, c_decompress, with_missing};
 use super::*;
 
 fn form() -> impl Strategy<Value = Form> {
@@ -78,7 +78,10 @@ proptest! {
             let block = decompress_block_planes(&header, &src, i, &mut planes, &mut scratch).unwrap();
             prop_assert_eq!(block.len, len);
             prop_assert!(raw[..block.decoded] == planes[..block.decoded]);
-            prop_assert!(raw[block.decoded..].iter().all(|b| *b == 0));
+            for at in block.decoded..len {
+                let expected = if block.repeats { raw[at - block.plane_len] } else { 0 };
+                prop_assert_eq!(raw[at], expected);
+            }
             prop_assert_eq!(block.bit_planes, header.block_shuffle(i) == Shuffle::Bit);
             if block.bit_planes {
                 prop_assert_eq!(block.plane_len, len / header.typesize() / 8);
@@ -167,6 +170,30 @@ fn a_default_genotype_chunk() {
     let block = decompress_block_planes(&header, &src, 2, &mut dst, &mut scratch).unwrap();
     assert!(!block.bit_planes && block.n_planes() == 0);
     assert_eq!(dst[..block.decoded], data[1024 * 1024..]);
+}
+
+/// With missing calls, planes 2 to 7 are equal; the frame shows it, and only what is needed of them is decoded.
+#[test]
+fn a_genotype_chunk_with_missing_calls() {
+    let data = with_missing(1_200_000, 11);
+    let form = Form {
+        compressor: "zstd",
+        shuffle: 2,
+        level: 7,
+        typesize: 1,
+        blocksize: 0,
+    };
+    let src = c_compress(&data, &form);
+    let header = BloscHeader::parse(&src).unwrap();
+    let mut scratch = Scratch::default();
+    let mut dst = vec![0xaa; 512 * 1024];
+    let block = decompress_block_planes(&header, &src, 0, &mut dst, &mut scratch).unwrap();
+    assert!(block.repeats);
+    assert!((2..=4).contains(&block.n_planes()), "{block:?}");
+    assert_eq!(block.decoded, block.n_planes() * block.plane_len);
+    let mut whole = vec![0; data.len()];
+    decompress(&src, data.len(), &mut whole, &mut scratch).unwrap();
+    assert!(whole == data);
 }
 
 #[test]

@@ -167,7 +167,7 @@ impl Worker {
                         Shuffle::Bit => abi::BIT_SHUFFLED,
                     },
                     planes: block.planes,
-                    pad: 0,
+                    flags: if block.repeats { abi::REPEATS } else { 0 },
                 }));
         }
         let mut next_block = self.tables.push(&self.blocks)?;
@@ -312,6 +312,15 @@ impl Worker {
                 });
             }
         }
+        self.checks
+            .extend(job.plan.known_bytes.iter().map(|known| abi::Check {
+                data: decoded + known.at as u64,
+                len: 1,
+                expected: known.byte.into(),
+                kind: abi::BYTE,
+                status,
+                pad: 0,
+            }));
         self.segments
             .extend(job.plan.segments.iter().map(|segment| abi::Segment {
                 src: segment.src.map_or(0, |at| encoded + at as u64),
@@ -663,13 +672,14 @@ fn push_spec(tables: &mut Tables, job: &Job) -> Result<u64, String> {
 /// Bytes that the tables of these jobs take at most.
 fn room(jobs: &[Job]) -> usize {
     let mut specs = HashMap::new();
-    let (mut blocks, mut tiles, mut frames, mut segments) = (0, 0, 0, 0);
+    let (mut blocks, mut tiles, mut frames, mut segments, mut bytes) = (0, 0, 0, 0, 0);
     for job in jobs {
         specs.insert((Arc::as_ptr(&job.work), job.sample_chunk), spec_room(job));
         blocks += job.plan.blocks.len();
         tiles += job.plan.tiles.len();
         frames += job.plan.frames.len();
         segments += job.plan.segments.len();
+        bytes += job.plan.known_bytes.len();
     }
     let per_frame = 4 * size_of::<u64>() + size_of::<u32>() + size_of::<abi::Check>();
     // Every table is rounded up; there are fewer than 32 besides the specs.
@@ -677,6 +687,7 @@ fn room(jobs: &[Job]) -> usize {
         + room_for::<abi::Block>(blocks)
         + 2 * room_for::<abi::Tile>(tiles)
         + frames * per_frame
+        + bytes * size_of::<abi::Check>()
         + room_for::<abi::Segment>(segments + frames)
         + 32 * GUARD
 }

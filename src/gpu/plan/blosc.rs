@@ -1,14 +1,16 @@
 //! Planning a Blosc container: each split of each block is a frame of its own.
 //!
-//! Blocks stay shuffled. In the bit-shuffled zstd blocks of a default store most bytes are bit-planes of zeros, which the frame's
-//! block headers show: such frames are cut, and the plan says how many planes are there.
+//! Blocks stay shuffled. In the bit-shuffled zstd blocks of a default store most bytes are bit-planes of zeros, or, where calls are
+//! missing, copies of one plane, which the frame's blocks show: such frames are cut, and the plan says how many planes are there.
 
-use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, Place, PlannedBlock, Segment};
+use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, KnownByte, Place, PlannedBlock, Segment};
 use super::deflate;
 use super::encoding::{no_decoder, zstd_summary};
 use super::tile::TileShape;
 use crate::codec::blosc::{BloscHeader, Compressor, HEADER_LEN, Shuffle, Split};
 use crate::codec::zstd_cut::InPlaceCut;
+use crate::codec::zstd_frame::FrameSummary;
+use crate::codec::zstd_tail::RepeatedTail;
 
 /// Plans the container `src`, which starts at `base` in the encoded chunk; the elements of a block.
 pub(super) fn plan(
@@ -85,6 +87,7 @@ fn block(
             elements,
             shuffle,
             planes: all_planes,
+            repeats: false,
         });
     }
     let start = plan.room(len)?;
@@ -111,10 +114,11 @@ fn block(
         elements,
         shuffle,
         planes: all_planes,
+        repeats: false,
     })
 }
 
-/// Plans a bit-shuffled block that is one zstd frame, without the planes that are proven to be zero.
+/// Plans a bit-shuffled block that is one zstd frame, without the planes that are proven to be zero, or copies of the last.
 fn zstd_planes(
     split: Split<'_>,
     src: usize,
@@ -129,7 +133,24 @@ fn zstd_planes(
         elements,
         shuffle: Shuffle::Bit,
         planes: 0,
+        repeats: false,
     };
+    let frame = Frame {
+        codec: FrameCodec::Zstd,
+        src: src..src + split.payload.len(),
+        dst: plan.decoded_len,
+        len: split.len,
+        check: None,
+    };
+    if summary.zero_tail == 0
+        && let Some(tail) = RepeatedTail::find(&summary, split.payload)
+        && let Some(planes) = tail.planes(plane_len)
+        && let Ok(planes) = u32::try_from(planes)
+        && planes < all_planes
+    {
+        (block.planes, block.repeats) = (planes, true);
+        return repeated_planes(&summary, &tail, &split, frame, block, plan);
+    }
     // What comes before the tail of zeros; everything where there is none.
     let head = match summary.cut_len() {
         Some(0) if summary.last_kept.is_none() => return plan.block(block),
@@ -141,14 +162,10 @@ fn zstd_planes(
     let planes = head.div_ceil(plane_len.max(1));
     block.planes = u32::try_from(planes).unwrap_or(all_planes).min(all_planes);
     let kept = block.planes as usize * plane_len;
-    let frame = Frame {
-        codec: FrameCodec::Zstd,
-        src: src..src + split.payload.len(),
-        dst: plan.decoded_len,
-        len: split.len,
-        check: None,
-    };
-    match summary.in_place_cut(split.payload) {
+    let cut = summary
+        .zero_cut()
+        .and_then(|cut| summary.in_place_cut(&cut, split.payload));
+    match cut {
         Some(cut) => {
             let dst = plan.room(kept)?;
             let frame = Frame { len: head, ..frame };
@@ -167,6 +184,42 @@ fn zstd_planes(
             plan.frame(frame)?;
         }
     }
+    plan.block(block)
+}
+
+/// Plans a block of which every plane but the first `block.planes` equals the last of these. A device compares the literals of the
+/// tail, which may say otherwise.
+fn repeated_planes(
+    summary: &FrameSummary,
+    tail: &RepeatedTail,
+    split: &Split<'_>,
+    frame: Frame,
+    mut block: PlannedBlock,
+    plan: &mut ChunkPlan,
+) -> Result<(), String> {
+    let read = ChunkPlan::plane_bytes(&block);
+    let head = usize::try_from(tail.cut.decoded_len).unwrap_or(split.len);
+    let dst;
+    // Where the last of the planes is not all left, there is nobody to complete it.
+    let cut = summary.in_place_cut(&tail.cut, split.payload);
+    match cut.filter(|_| read <= head) {
+        Some(cut) => {
+            dst = plan.room(head)?;
+            cut_frame(Frame { len: head, ..frame }, cut, plan)?;
+        }
+        None => {
+            dst = plan.room(split.len)?;
+            plan.frame(frame)?;
+        }
+    }
+    for (at, byte) in &tail.literals {
+        // Before the end of what is decoded.
+        plan.known_byte(KnownByte {
+            at: dst + *at as usize,
+            byte: *byte,
+        })?;
+    }
+    block.place = Place::Decoded(dst);
     plan.block(block)
 }
 

@@ -63,6 +63,15 @@ pub struct Segment {
     pub len: usize,
 }
 
+/// What a byte of the decoded area must be after decoding; where it is not, the plan does not hold for the chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownByte {
+    /// Where it is in the decoded area; part of a frame.
+    pub at: usize,
+    /// What it must be.
+    pub byte: u8,
+}
+
 /// Where the bytes of a block are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -84,8 +93,10 @@ pub struct PlannedBlock {
     /// How its bytes are shuffled; see [`ChunkPlan::block_bytes`] for how many there are.
     pub shuffle: Shuffle,
     /// Under [`Shuffle::Bit`], how many bit-planes are there, from plane 0 on, each of `elements / 8` bytes; bits of the others
-    /// are zero. Otherwise 1, or 0 where the place is [`Place::Zero`].
+    /// are zero, or repeat. Otherwise 1, or 0 where the place is [`Place::Zero`].
     pub planes: u32,
+    /// Under [`Shuffle::Bit`], whether the planes that are not there equal the last that is, of which there is one then.
+    pub repeats: bool,
 }
 
 /// A rectangle of the chunk that was encoded on its own: the chunk itself, or an inner chunk of a shard. Padding beyond the
@@ -119,6 +130,8 @@ pub struct ChunkPlan {
     pub frames: Vec<Frame>,
     /// What is copied or zeroed.
     pub segments: Vec<Segment>,
+    /// What must hold of the decoded bytes.
+    pub known_bytes: Vec<KnownByte>,
     /// The blocks of all tiles, in the order of the tiles.
     pub blocks: Vec<PlannedBlock>,
     /// The tiles, in row-major order. Together they are the chunk.
@@ -141,9 +154,14 @@ impl ChunkPlan {
         let elements = block.elements as usize;
         match (block.place, block.shuffle) {
             (Place::Zero, _) => 0,
-            (_, Shuffle::Bit) => elements / 8 * block.planes as usize,
+            (_, Shuffle::Bit) => Self::plane_bytes(block),
             _ => elements * width,
         }
+    }
+
+    /// Bytes that the planes of a bit-shuffled block take.
+    pub(super) fn plane_bytes(block: &PlannedBlock) -> usize {
+        block.elements as usize / 8 * block.planes as usize
     }
 
     /// Undoes what planning changed in `encoded`, the chunk that this is the plan of, so that the host can decode it. The plan
@@ -160,6 +178,7 @@ impl ChunkPlan {
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.segments.clear();
+        self.known_bytes.clear();
         self.blocks.clear();
         self.tiles.clear();
         self.cuts.clear();
@@ -240,6 +259,7 @@ impl ChunkPlan {
             elements,
             shuffle,
             planes,
+            repeats: false,
         })
     }
 
@@ -248,9 +268,14 @@ impl ChunkPlan {
         self.check_parts()
     }
 
-    /// How many frames, segments and blocks there are.
+    pub(super) fn known_byte(&mut self, known: KnownByte) -> Result<(), String> {
+        self.known_bytes.push(known);
+        self.check_parts()
+    }
+
+    /// How many frames, segments, known bytes and blocks there are.
     pub fn parts(&self) -> usize {
-        self.frames.len() + self.segments.len() + self.blocks.len()
+        self.frames.len() + self.segments.len() + self.known_bytes.len() + self.blocks.len()
     }
 
     fn check_parts(&self) -> Result<(), String> {

@@ -158,6 +158,7 @@ fn bare_frame(
         elements: tile.elements,
         shuffle: Shuffle::None,
         planes: 1,
+        repeats: false,
     })
 }
 

@@ -18,7 +18,8 @@ mod tile;
 mod verify;
 
 pub use chunk_plan::{
-    ALIGNMENT, Checksum, ChunkPlan, Frame, FrameCodec, Place, PlannedBlock, Segment, Tile,
+    ALIGNMENT, Checksum, ChunkPlan, Frame, FrameCodec, KnownByte, Place, PlannedBlock, Segment,
+    Tile,
 };
 pub use estimate::Estimate;
 pub use planner::ChunkPlanner;

@@ -79,7 +79,7 @@ impl ChunkPlanner {
 
     /// Plans one encoded chunk, which is all bytes of its object. `plan` is cleared and filled.
     ///
-    /// `encoded` is a copy of the chunk for the device: frames that end in zeros are cut there, which
+    /// `encoded` is a copy of the chunk for the device: frames that end in zeros or in copies of a plane are cut there, which
     /// [`ChunkPlan::restore`] undoes. After an error it is as it was, and `plan` is empty.
     ///
     /// # Errors
@@ -170,6 +170,7 @@ impl ChunkPlanner {
             elements: self.tile.elements,
             shuffle: Shuffle::None,
             planes: 0,
+            repeats: false,
         })?;
         self.push_tile(first, self.tile.elements, origin, plan);
         Ok(())

@@ -46,6 +46,12 @@ impl ChunkPlan {
                 return Err(format!("{a:?} and {b:?} are both written"));
             }
         }
+        for known in &self.known_bytes {
+            let range = inside("known byte", known.at, 1, self.decoded_len)?;
+            if !is_covered(&range, &writes) {
+                return Err(format!("{known:?} is not written"));
+            }
+        }
         for block in &self.blocks {
             let bytes = Self::block_bytes(block, width);
             match block.place {
@@ -59,6 +65,9 @@ impl ChunkPlan {
                     inside("block", at, bytes, encoded_len)?;
                 }
                 Place::Zero => {}
+            }
+            if block.repeats && (block.shuffle != Shuffle::Bit || block.planes == 0) {
+                return Err(format!("{block:?}"));
             }
             let planes = match (block.place, block.shuffle) {
                 (Place::Zero, _) => 0..=0,

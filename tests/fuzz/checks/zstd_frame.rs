@@ -1,7 +1,9 @@
-//! Any bytes as a zstd frame: cutting before a tail of zeros accepts the same frames and gives the same bytes as libzstd.
+//! Any bytes as a zstd frame: leaving out a tail of zeros, or of copies of a plane, accepts the same frames and gives the same
+//! bytes as libzstd.
 
 use crate::codec::Scratch;
 use crate::codec::zstd_frame::{FrameSummary, decompress_prefix};
+use crate::codec::zstd_tail::{RepeatedTail, decompress_planes};
 
 /// Larger outputs only make fuzzing slow.
 const MAX_LEN: u64 = 1 << 20;
@@ -33,5 +35,28 @@ pub fn check(data: &[u8]) {
         assert_eq!(ours[..prefix.valid], theirs[..prefix.valid]);
         assert!(theirs[prefix.zero_from..].iter().all(|byte| *byte == 0));
         assert!(ours[prefix.valid..].iter().all(|byte| *byte == 0xaa));
+    }
+
+    // As planes: of the period that the frame has, and of whatever length.
+    let tail = summary
+        .ok()
+        .and_then(|summary| RepeatedTail::find(&summary, frame));
+    let period = tail.map_or(0, |tail| tail.period as usize);
+    for plane_len in [period, len / 8, needed] {
+        let mut ours = vec![0xaa; len];
+        let planes = decompress_planes(frame, &mut ours, plane_len, &mut Scratch::default());
+        assert_eq!(planes.is_ok(), written == Ok(len));
+        let Ok(planes) = planes else {
+            continue;
+        };
+        assert!(!planes.repeats || planes.written >= plane_len && plane_len > 0);
+        for i in planes.written..len {
+            ours[i] = if planes.repeats {
+                ours[i - plane_len]
+            } else {
+                0
+            };
+        }
+        assert_eq!(ours, theirs);
     }
 }

@@ -55,6 +55,11 @@ impl<'a> Device<'a> {
                 None => dst.fill(0),
             }
         }
+        for known in &plan.known_bytes {
+            if decoded[known.at] != known.byte {
+                return Err("a tail that does not repeat what comes before".to_string());
+            }
+        }
         Ok(Device {
             plan,
             encoded,
@@ -97,8 +102,9 @@ impl<'a> Device<'a> {
                 (_, Shuffle::None) => bytes[i * self.width + j],
                 (_, Shuffle::Byte) => bytes[j * n + i],
                 (_, Shuffle::Bit) => (0..8)
-                    .filter(|k| 8 * j + k < block.planes as usize)
-                    .map(|k| (bytes[(8 * j + k) * (n / 8) + i / 8] >> (i % 8) & 1) << k)
+                    .filter(|k| block.repeats || 8 * j + k < block.planes as usize)
+                    .map(|k| (k, (8 * j + k).min(block.planes as usize - 1)))
+                    .map(|(k, plane)| (bytes[plane * (n / 8) + i / 8] >> (i % 8) & 1) << k)
                     .sum(),
             };
         }

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::{on_device, on_host};
 use crate::codec::CodecChain;
 use crate::codec::blosc::Shuffle;
-use crate::codec::testing::{Form, c_compress, encode_bytes, noise, one_chunk, shard};
+use crate::codec::testing::{
+    Form, c_compress, encode_bytes, noise, one_chunk, shard, with_missing,
+};
 use crate::gpu::plan::{ChunkPlan, ChunkPlanner, FrameCodec, Place, Segment};
 
 fn planner(data_type: &str, shape: &[usize], codecs: &Value) -> (CodecChain, ChunkPlanner) {
@@ -100,6 +102,39 @@ fn zeros_fill_the_last_plane() {
     };
     assert_eq!(plan.segments, [zeros]);
     assert!(on_device(&planner, &plan, &encoded, (1, 1)).unwrap() == data);
+}
+
+/// Missing calls: planes 2 to 7 are equal, so the frames are cut before the copies, and a device compares the literals that the
+/// tails of the frames have.
+#[test]
+fn planes_that_repeat() {
+    let data = with_missing(1_200_000, 11);
+    for blocksize in [0, 98 * 1024 * 8] {
+        let form = Form {
+            compressor: "zstd",
+            shuffle: 2,
+            level: 7,
+            typesize: 1,
+            blocksize,
+        };
+        let (chain, planner) = planner("int8", &[1000, 600, 2], &blosc("zstd", "bitshuffle"));
+        let mut encoded = c_compress(&data, &form);
+        let whole = encoded.clone();
+        let mut plan = ChunkPlan::default();
+        planner.plan(&mut encoded, &mut plan).unwrap();
+        plan.verify(encoded.len(), data.len(), 1).unwrap();
+        let block = &plan.blocks[0];
+        assert!(block.repeats && block.planes < 8, "{block:?}");
+        assert!(plan.frames[0].len < block.elements as usize);
+        assert!(!plan.known_bytes.is_empty());
+        assert!(on_device(&planner, &plan, &encoded, (600, 2)).unwrap() == data);
+        // A byte that is not what the tail says.
+        plan.known_bytes[0].byte ^= 1;
+        assert!(on_device(&planner, &plan, &encoded, (600, 2)).is_err());
+        plan.restore(&mut encoded);
+        assert!(encoded == whole);
+        assert!(on_host(&chain, &encoded).unwrap() == data);
+    }
 }
 
 #[test]
