@@ -230,6 +230,18 @@ def of_tails(seeds):
             seeds.add("gpu_plan", bytes([5, log | 64 | 32]) + one_block(frame, nbytes, width, 0x90))
 
 
+def of_repeats(seeds):
+    """Bit-shuffled blocks of 1536 elements that end in copies of a plane, as small negative numbers do."""
+    for log, first, level in itertools.product(range(3), (0, 1, 2, 4), (3, 9)):
+        width = 1 << log
+        planes = [bytes(genotypes(192, seed=k).view(np.uint8)) for k in range(first + 1)]
+        data = b"".join(planes) + planes[-1] * (8 * width - len(planes))
+        frame = bytes(numcodecs.Zstd(level).encode(data))
+        seeds.add("zstd_frame", struct.pack("<I", 192) + frame)
+        seeds.add("blosc", one_block(frame, len(data), width))
+        seeds.add("gpu_plan", bytes([5, log | 64]) + one_block(frame, len(data), width))
+
+
 def of_vlen(seeds):
     for texts in ([b""], [b"A", b"CG", b""], ["β", "𐍈", "é"], [b"A"] * 300, [b"x" * 500]):
         seeds.add("vlen_utf8", vlen([text.encode() if isinstance(text, str) else text for text in texts]))
@@ -332,6 +344,7 @@ def main():
     of_blosc(seeds)
     of_zstd(seeds)
     of_tails(seeds)
+    of_repeats(seeds)
     of_vlen(seeds)
     of_shards(seeds)
     of_plans(seeds)
