@@ -26,30 +26,23 @@ struct VczJob {
     u32 size[VCZ_SIZES];     // copies of the first sets that lie in the tile
 };
 
-// Bit-shuffled codes of which at most two planes are there.
-VCZ_DEVICE VczWords vcz_two_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
+// Bit-shuffled codes of which at most two planes are there; or, of one-byte codes, three of which the last repeats: codes with a
+// bit there are negative. The others are 0 to 3.
+template <bool ONE_BYTE>
+VCZ_DEVICE VczWords vcz_few_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
+    const bool repeats = ONE_BYTE && vcz_repeats(block);
+    const u64 stride = block.elements / 8;
     VczWords w;
     w.p0 = vcz_plane_bits(block.data, bit);
-    w.p1 = block.planes > 1 ? vcz_plane_bits(block.data + block.elements / 8, bit) : 0;
-    w.other = 0;
+    w.p1 = block.planes > 1 ? vcz_plane_bits(block.data + stride, bit) : repeats ? w.p0 : 0;
+    w.other = ONE_BYTE && block.planes > 2 ? vcz_plane_bits(block.data + 2 * stride, bit) : repeats ? w.p1 : 0;
     w.bad = n_alleles == 1 ? w.p0 | w.p1 : n_alleles == 2 ? w.p1 : n_alleles == 3 ? w.p0 & w.p1 : 0;
+    w.bad &= ~w.other;
     return w;
 }
 
-// Bit-shuffled one-byte codes of which at most three planes are there, and the last of these repeats: what has a bit there is
-// negative, the others are below 4.
-VCZ_DEVICE VczWords vcz_three_planes(const VczBlock& block, i32 bit, u32 t, u32 n_alleles) {
-    VczWords w;
-    w.p0 = vcz_plane_bits(block.data, bit);
-    w.p1 = vcz_any_plane_bits(block, 1, bit);
-    const u32 negative = vcz_any_plane_bits(block, 2, bit);
-    w.other = t == 0 ? negative : VCZ_ALL_LANES;
-    w.bad = n_alleles == 1 ? w.p0 | w.p1 : n_alleles == 2 ? w.p1 : n_alleles == 3 ? w.p0 & w.p1 : 0;
-    w.bad &= ~negative;
-    return w;
-}
-
-// Bit-shuffled codes of any width.
+// Bit-shuffled codes of any width; only those of one byte may repeat.
+template <bool ONE_BYTE>
 VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bool big_endian, u32 t, u32 n_alleles) {
     const u32 sign = 8 * width - 1;
     VczWords w;
@@ -57,10 +50,17 @@ VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bo
     // Alleles that only a wider code could be are no one's.
     w.other = width < 4 && (t >> (sign - 2)) != 0 ? VCZ_ALL_LANES : 0;
     w.bad = VCZ_ALL_LANES;
+    const u64 stride = block.elements / 8;
+    const bool repeats = ONE_BYTE && vcz_repeats(block);
+    u32 x = 0;
 #pragma unroll 8
     for (u32 v = 0; v <= sign; ++v) {
         const u32 plane = vcz_plane_of(v, width, big_endian);
-        const u32 x = vcz_any_plane_bits(block, plane, bit);
+        if (plane < block.planes) {
+            x = vcz_plane_bits(block.data + plane * stride, bit);
+        } else if (!repeats) {
+            x = 0;
+        }
         if (v == sign) {
             w.other |= x;
             // Nothing is too much for more alleles than codes.
@@ -201,16 +201,15 @@ VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace a
                 // Before the block for the group that straddles its start.
                 const u32 first = at.offset + begin - done;
                 VczWords w;
-                if (block.kind == VCZ_BIT_SHUFFLED) {
-                    if (vcz_repeats(block) && block.planes <= 3 && width == 1) {
-                        w = vcz_three_planes(block, (i32)first, part.t, k);
-                    } else if (block.planes <= 2 && !vcz_repeats(block) && !(big_endian && width > 1)) {
-                        w = vcz_two_planes(block, (i32)first, k);
+                if (block.kind == VCZ_BIT_SHUFFLED && !(CODES && vcz_repeats(block))) {
+                    const bool few = !CODES && vcz_repeats(block) ? block.planes <= 3 : block.planes <= 2 && !(big_endian && width > 1);
+                    if (few) {
+                        w = vcz_few_planes<!CODES>(block, (i32)first, k);
                         if (part.t != 0) w.other = VCZ_ALL_LANES;
                     } else {
-                        w = vcz_all_planes(block, (i32)first, width, big_endian, part.t, k);
+                        w = vcz_all_planes<!CODES>(block, (i32)first, width, big_endian, part.t, k);
                     }
-                } else if (valid == VCZ_ALL_LANES && width == 1) {
+                } else if (valid == VCZ_ALL_LANES && width == 1 && !(CODES && vcz_repeats(block))) {
                     w = vcz_byte_codes(block, first, part.t, k);
                 } else {
                     w = vcz_any_codes(block, first, valid, width, big_endian, part.t, k);

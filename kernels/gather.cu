@@ -25,17 +25,21 @@ VCZ_DEVICE uint2 vcz_transpose_8(u32 low, u32 high) {
 
 // Writes elements `begin..end` of a block of one-byte elements that is bit-shuffled, to `out` (element `begin` first).
 VCZ_DEVICE void vcz_unshuffle_run(u64 out, const VczBlock& block, u32 begin, u32 end) {
-    const u32 planes = vcz_repeats(block) ? 8 : vcz_min(block.planes, 8);
+    const u64 stride = block.elements / 8;
+    const u32 planes = vcz_min(block.planes, 8);
     // Groups of 8 whose target is aligned; the first and the last may be partial.
     const u32 before = (u32)(out & 7);
     const u32 groups = (end - begin + before + 7) / 8;
     for (u32 group = vcz_lane(); group < groups; group += 32) {
         const i32 first = (i32)(begin - before + 8 * group);
-        u32 low = 0, high = 0;
+        u32 low = 0, high = 0, x = 0;
 #pragma unroll
         for (u32 plane = 0; plane < 8; ++plane) {
-            if (plane >= planes) break;
-            const u32 x = vcz_any_plane_bits(block, plane, first) & 0xff;
+            if (plane < planes) {
+                x = vcz_plane_bits(block.data + plane * stride, first) & 0xff;
+            } else if (!vcz_repeats(block)) {
+                break;
+            }
             if (plane < 4) {
                 low |= x << (8 * plane);
             } else {

@@ -29,7 +29,8 @@ typedef long long i64;
 // Other tiles count the same rows (of other samples): add to the output, which was zeroed, instead of storing.
 #define VCZ_SHARED 2
 
-// Of a bit-shuffled block with a plane: planes that are not there equal the last that is.
+// Of a bit-shuffled block with a plane: planes that are not there equal the last that is. Counting is slow where elements are not
+// of one byte.
 #define VCZ_REPEATS 1
 
 // What is set in a tile's, frame's or check's status word.
@@ -263,8 +264,9 @@ VCZ_DEVICE u64 vcz_element(const VczBlock& block, u32 i, u32 width, bool big_end
         const u8* at = vcz_bytes(block.data) + i / 8;
         const u32 planes = vcz_min(block.planes, 8 * width);
         const u32 end = vcz_repeats(block) ? 8 * width : planes;
+        u64 bit = 0;
         for (u32 plane = 0; plane < end; ++plane) {
-            const u64 bit = (__ldg(at + vcz_min(plane, planes - 1) * stride) >> (i % 8)) & 1;
+            if (plane < planes) bit = (__ldg(at + plane * stride) >> (i % 8)) & 1;
             x |= bit << vcz_plane_of(plane, width, big_endian);
         }
         return x;

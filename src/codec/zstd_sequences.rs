@@ -306,7 +306,7 @@ fn offset_value(state: State, bits: &mut Bits<'_>) -> Option<u32> {
 fn next_offset(value: u32, literals: u32, last: &mut [Option<u32>; 3]) -> Option<Option<u32>> {
     let [first, second, third] = *last;
     // Without literals, the latest offset would only make the match before longer.
-    let repeat = if literals == 0 { value + 1 } else { value };
+    let repeat = value.saturating_add(u32::from(literals == 0));
     *last = match (value, repeat) {
         (4.., _) => [Some(value - 3), first, second],
         (_, 1) => return Some(first),

@@ -286,6 +286,21 @@ fn sequences_of_genotypes() {
     assert!(read_sequences(&frame, &data) > 1000);
 }
 
+/// No literals, and a match of three bytes; the offset has the largest code, and all bits.
+#[test]
+fn the_largest_offset() {
+    let block = [0, 1, 0x54, 0, 31, 0, 0xff, 0xff, 0xff, 0xff];
+    let mut offsets = Vec::new();
+    let read = Parts::of(&block)
+        .unwrap()
+        .sequences(&mut History::START.clone(), |sequence| {
+            offsets.push((sequence.literals, sequence.length, sequence.offset));
+            Some(())
+        });
+    assert_eq!(read, Some(()));
+    assert_eq!(offsets, [(0, 3, Some(u32::MAX - 3))]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     /// Every sequence that is read is one of the content: so are the tables, the bits, and the offsets that are used again.

@@ -193,7 +193,10 @@ impl Job for CountBlock<'_, '_> {
                 count_plane0(l, tally, at, from(plane[0], skew), len);
                 continue;
             }
-            if plane0_counts && alleles_only && called_are_low(l, &plane[above.clone()], plane[7], skew, len) {
+            if plane0_counts
+                && alleles_only
+                && called_are_low(l, &plane[above.clone()], plane[7], skew, len)
+            {
                 let (low, negative) = (from(plane[0], skew), from(plane[7], skew));
                 count_planes_0_and_7(l, tally, at, low, negative, len);
                 continue;
@@ -254,23 +257,33 @@ fn called_are_low<L: Lanes>(
     start: usize,
     len: usize,
 ) -> bool {
-    (start..start + len).step_by(STRIP).all(|at| {
+    // Plain loops, here and below: closures in iterators are not always inlined into code that has the instruction set.
+    let mut done = 0;
+    while done < len {
         let mut high = l.zero();
         for plane in between {
-            high = l.or(high, l.load(from(plane, at), STRIP));
+            high = l.or(high, l.load(from(plane, start + done), STRIP));
         }
-        let negative = l.load(from(negative, at), STRIP);
-        l.is_zero(l.and_not(high, negative))
-    })
+        let negative = l.load(from(negative, start + done), STRIP);
+        if !l.is_zero(l.and_not(high, negative)) {
+            return false;
+        }
+        done += STRIP;
+    }
+    true
 }
 
 /// Whether a plane has no bit.
 #[inline(always)]
 fn is_zero<L: Lanes>(l: L, plane: &[u8]) -> bool {
-    plane.chunks(8 * STRIP).all(|bytes| {
-        let any = bytes
-            .chunks(STRIP)
-            .fold(l.zero(), |any, strip| l.or(any, l.load(strip, STRIP)));
-        l.is_zero(any)
-    })
+    for bytes in plane.chunks(8 * STRIP) {
+        let mut any = l.zero();
+        for strip in bytes.chunks(STRIP) {
+            any = l.or(any, l.load(strip, STRIP));
+        }
+        if !l.is_zero(any) {
+            return false;
+        }
+    }
+    true
 }

@@ -244,10 +244,10 @@ pub(super) fn count_strip<L: Lanes>(
     for (value, plane) in values.iter_mut().zip(planes) {
         *value = l.and(*plane, called);
     }
-    let high = values
-        .iter()
-        .skip(1)
-        .fold(l.zero(), |high, value| l.or(high, *value));
+    let mut high = l.zero();
+    for value in &values[1..] {
+        high = l.or(high, *value);
+    }
     let low_only = l.is_zero(high) && tally.n_alleles >= 2;
     if low_only {
         for slot in &at.masks.alleles {

@@ -82,42 +82,40 @@ fn case() -> impl Strategy<Value = Case> {
         prop::collection::vec(kind, 1..6),
         prop::sample::select(vec![2u64, 8, 8, 30, 300]),
     );
-    (shape, form, kinds, any::<u64>()).prop_flat_map(
-        |(shape, form, (kinds, lost_in), seed)| {
-            let (n_samples, ploidy, n_alleles, rows, chunk_samples, more_rows, bad, dtype) = shape;
-            let (compressor, shuffle, level, typesize, blocksize) = form;
-            let one = prop_oneof![
-                Just(SampleSet::all(n_samples as u32)),
-                prop::collection::vec(0..n_samples as u32, 1..12).prop_map(SampleSet::new),
-                (0..n_samples as u32, 1..n_samples as u32 + 1).prop_map(move |(from, n)| {
-                    SampleSet::new((from..(from + n).min(n_samples as u32)).collect())
-                }),
-            ];
-            let sets = || prop::collection::vec(one.clone().prop_map(Arc::new), 0..4);
-            (sets(), sets()).prop_map(move |(alleles, genotypes)| Case {
-                n_samples,
-                ploidy,
-                n_alleles,
-                rows,
-                // Few chunks, so that cases stay small.
-                chunk_samples: chunk_samples.max(n_samples / 12),
-                chunk_rows: rows + more_rows,
-                bad,
-                dtype,
-                kinds: kinds.clone(),
-                lost_in,
-                tidy: false,
-                alleles,
-                genotypes,
-                compressor,
-                shuffle,
-                level,
-                typesize,
-                blocksize,
-                seed,
-            })
-        },
-    )
+    (shape, form, kinds, any::<u64>()).prop_flat_map(|(shape, form, (kinds, lost_in), seed)| {
+        let (n_samples, ploidy, n_alleles, rows, chunk_samples, more_rows, bad, dtype) = shape;
+        let (compressor, shuffle, level, typesize, blocksize) = form;
+        let one = prop_oneof![
+            Just(SampleSet::all(n_samples as u32)),
+            prop::collection::vec(0..n_samples as u32, 1..12).prop_map(SampleSet::new),
+            (0..n_samples as u32, 1..n_samples as u32 + 1).prop_map(move |(from, n)| {
+                SampleSet::new((from..(from + n).min(n_samples as u32)).collect())
+            }),
+        ];
+        let sets = || prop::collection::vec(one.clone().prop_map(Arc::new), 0..4);
+        (sets(), sets()).prop_map(move |(alleles, genotypes)| Case {
+            n_samples,
+            ploidy,
+            n_alleles,
+            rows,
+            // Few chunks, so that cases stay small.
+            chunk_samples: chunk_samples.max(n_samples / 12),
+            chunk_rows: rows + more_rows,
+            bad,
+            dtype,
+            kinds: kinds.clone(),
+            lost_in,
+            tidy: false,
+            alleles,
+            genotypes,
+            compressor,
+            shuffle,
+            level,
+            typesize,
+            blocksize,
+            seed,
+        })
+    })
 }
 
 /// xorshift64*

@@ -142,7 +142,9 @@ fn zstd_planes(
         len: split.len,
         check: None,
     };
+    // Kernels read copies well in one-byte elements only, which genotypes are.
     if summary.zero_tail == 0
+        && all_planes == 8
         && let Some(tail) = RepeatedTail::find(&summary, split.payload)
         && let Some(planes) = tail.planes(plane_len)
         && let Ok(planes) = u32::try_from(planes)
