@@ -15,6 +15,8 @@ mod deflate;
 mod endian;
 mod fill;
 mod fixed_text;
+#[cfg(test)]
+pub(crate) mod fuzz_corpus;
 mod lz4;
 mod scratch;
 mod shard_index;

@@ -17,6 +17,12 @@ use super::zstd_cut::Cut;
 const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 /// No block holds more than this, compressed or not.
 const BLOCK_MAX: u64 = 128 * 1024;
+/// libzstd decodes no frame that asks for a window of more than two to the power of this, even if all of it is zeros.
+const WINDOW_LOG_MAX: u8 = if cfg!(target_pointer_width = "32") {
+    30
+} else {
+    31
+};
 
 /// What a block's header says about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +122,12 @@ impl FrameHeader {
             _ => Some(take(&mut rest, 8)?),
         };
         let window_size = match window_descriptor {
+            Some(byte) if 10 + (byte >> 3) > WINDOW_LOG_MAX => {
+                return Err(format!(
+                    "zstd: the frame wants a window of 2^{} bytes, at most 2^{WINDOW_LOG_MAX} are allowed",
+                    10 + (byte >> 3)
+                ));
+            }
             Some(byte) => {
                 let base = 1u64 << (10 + (byte >> 3));
                 base + base / 8 * u64::from(byte & 7)

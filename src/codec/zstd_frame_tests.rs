@@ -142,6 +142,26 @@ fn all_zero() {
     assert!(decompress_prefix(&frame, &mut dst[..5], 0, &mut scratch).is_err());
 }
 
+/// Found by fuzzing: a frame of zeros alone was accepted without asking libzstd, which refuses windows of this size.
+#[test]
+fn windows_are_limited() {
+    let mut dst = vec![0xaa; 1000];
+    let mut scratch = Scratch::default();
+    for exponent in 0..32u8 {
+        let mut frame = MAGIC.to_vec();
+        frame.extend([0x80, exponent << 3]);
+        frame.extend(1000u32.to_le_bytes());
+        frame.extend([0x43, 0x1f, 0, 0]);
+        let summary = FrameSummary::parse(&frame);
+        let written = scratch.zstd(&frame, &mut dst);
+        assert_eq!(summary.is_ok(), written == Ok(1000), "2^{}", 10 + exponent);
+        let prefix = decompress_prefix(&frame, &mut dst, 0, &mut scratch);
+        assert_eq!(prefix.is_ok(), written == Ok(1000), "2^{}", 10 + exponent);
+    }
+    let error = FrameHeader::parse(&[&MAGIC[..], &[0x80, 0xf6, 0, 0, 0, 0]].concat());
+    assert!(error.unwrap_err().contains("a window of 2^40 bytes"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]

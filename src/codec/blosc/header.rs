@@ -1,7 +1,8 @@
 //! The header of a Blosc-1 container, its blocks and their splits, all checked against the container's length.
 //!
 //! What `blosc.c` of c-blosc 1.21 refuses is refused here, and some more: bytes after the container, splits that do not
-//! fill their block, offsets into the header.
+//! fill their block, offsets into the header, elements of 0 bytes, and stored bytes under an unknown compressor. Fuzzing
+//! compares the two, see `tests/fuzz/checks/blosc.rs`.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,7 +1,8 @@
 //! A device in software: executes a plan with the codecs' own crates, and reads elements where the plan says they are.
 
 use crate::codec::blosc::Shuffle;
-use crate::gpu::plan::{Checksum, ChunkPlan, FrameCodec, Place, PlannedBlock, Tile};
+use crate::codec::{ChunkData, CodecChain, Scratch};
+use crate::gpu::plan::{Checksum, ChunkPlan, ChunkPlanner, FrameCodec, Place, PlannedBlock, Tile};
 
 /// What a plan does not write; no element may show it.
 const POISON: u8 = 0xa5;
@@ -138,4 +139,28 @@ fn adler32(bytes: &[u8]) -> u32 {
         b = (b + a) % 65_521;
     }
     b << 16 | a
+}
+
+/// The elements of a chunk as the host decodes them.
+pub(in crate::gpu) fn on_host(chain: &CodecChain, encoded: &[u8]) -> Result<Vec<u8>, String> {
+    match chain.decode(encoded, &mut Scratch::default())? {
+        ChunkData::Fixed(elements) => Ok(elements.to_vec()),
+        ChunkData::Strings(_) => panic!("strings"),
+    }
+}
+
+/// The elements of a chunk as a device finds them.
+pub(in crate::gpu) fn on_device(
+    planner: &ChunkPlanner,
+    plan: &ChunkPlan,
+    encoded: &[u8],
+    (samples, copies): (usize, usize),
+) -> Result<Vec<u8>, String> {
+    let width = planner.width();
+    let device = Device::run(plan, encoded, width)?;
+    let mut elements = device.elements(samples, copies, planner.chunk_len());
+    if planner.big_endian() == cfg!(target_endian = "little") {
+        elements.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+    }
+    Ok(elements)
 }

@@ -3,39 +3,17 @@
 pub(in crate::gpu) mod arrays;
 pub(in crate::gpu) mod device;
 mod fixtures;
+#[path = "../../../../tests/fuzz/checks/gpu_plan.rs"]
+mod fuzz_check;
+mod fuzz_corpus;
 mod refusals;
 mod shapes;
 
 use proptest::prelude::*;
 
 use self::arrays::{Case, cases};
-use self::device::Device;
+use self::device::{on_device, on_host};
 use super::{ChunkPlan, ChunkPlanner};
-use crate::codec::{ChunkData, CodecChain, Scratch};
-
-/// The elements of a chunk as the host decodes them.
-fn on_host(chain: &CodecChain, encoded: &[u8]) -> Result<Vec<u8>, String> {
-    match chain.decode(encoded, &mut Scratch::default())? {
-        ChunkData::Fixed(elements) => Ok(elements.to_vec()),
-        ChunkData::Strings(_) => panic!("strings"),
-    }
-}
-
-/// The elements of a chunk as a device finds them.
-fn on_device(
-    planner: &ChunkPlanner,
-    plan: &ChunkPlan,
-    encoded: &[u8],
-    (samples, copies): (usize, usize),
-) -> Result<Vec<u8>, String> {
-    let width = planner.width();
-    let device = Device::run(plan, encoded, width)?;
-    let mut elements = device.elements(samples, copies, planner.chunk_len());
-    if planner.big_endian() == cfg!(target_endian = "little") {
-        elements.chunks_exact_mut(width).for_each(<[u8]>::reverse);
-    }
-    Ok(elements)
-}
 
 /// Plans an undamaged chunk, and compares what a device makes of it with what the host does.
 fn check(case: &Case, plan: &mut ChunkPlan) {

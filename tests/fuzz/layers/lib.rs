@@ -1,0 +1,39 @@
+//! The layers of datafusion-vcz that read untrusted bytes, without DataFusion, and what fuzzing checks of them.
+//!
+//! The modules are the crate's own files, at the same paths, so `use crate::…` in them means the same here. Nothing is written
+//! for this crate: a change of the sources that does not fit it shows in `tests/fuzz/check.sh`, which CI runs.
+#![allow(
+    dead_code,
+    reason = "some of it is for the layers above, which are not here"
+)]
+
+#[path = "../../../src/codec/mod.rs"]
+pub mod codec;
+#[path = "../../../src/error.rs"]
+pub mod error;
+#[path = "../../../src/store/mod.rs"]
+pub mod store;
+
+/// Of the GPU layer, only what a device is told about a chunk.
+#[path = "../../../src/gpu"]
+pub mod gpu {
+    #[cfg(not(test))]
+    #[path = "plan/tests/device.rs"]
+    mod device;
+    #[cfg(not(test))]
+    #[path = "../../tests/fuzz/checks/gpu_plan.rs"]
+    pub mod fuzz_check;
+    pub mod plan;
+}
+
+/// One check per fuzz target of the codec layer. The layers' own tests have them, too.
+#[cfg(not(test))]
+#[path = "../checks"]
+pub mod checks {
+    pub mod blosc;
+    #[path = "../../../src/codec/c_blosc.rs"]
+    mod c_blosc;
+    pub mod shard;
+    pub mod vlen_utf8;
+    pub mod zstd_frame;
+}
