@@ -20,6 +20,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
@@ -36,6 +37,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, stream};
 
 use crate::functions::is_state;
+use crate::functions::scalar::GenomeBin;
 
 const CONTIG: &str = "variant_contig";
 const POSITION: &str = "variant_position";
@@ -104,28 +106,37 @@ fn is_first_step(aggregate: &AggregateExec) -> bool {
             .all(|call| is_state(call.fun()))
 }
 
-/// Whether the groups are windows: functions of the contig and the position, but not the position itself. By their names, since
-/// more than speed does not depend on it.
+/// Whether the groups are windows: bins, or other functions of the contig and the position, but not the position itself. By their
+/// names, since no more than speed depends on it.
 fn is_by_windows(aggregate: &AggregateExec) -> bool {
-    let mut by_position = false;
-    let mut of_the_place = |key: &Arc<dyn PhysicalExpr>| {
-        let bare = key.downcast_ref::<Column>().is_some();
-        collect_columns(key).iter().all(|column| {
-            by_position |= column.name() == POSITION;
-            column.name() == CONTIG || column.name() == POSITION && !bare
-        })
-    };
+    let keys = aggregate.group_expr().expr();
     takes_rows(aggregate)
-        && aggregate
-            .group_expr()
-            .expr()
+        && keys.iter().all(|(key, _)| is_bin(key) || is_of_place(key))
+        && keys
             .iter()
-            .all(|(key, _)| of_the_place(key))
-        && by_position
+            .any(|(key, _)| is_bin(key) || uses(key, POSITION))
         && aggregate
             .aggr_expr()
             .iter()
             .all(|call| call.order_sensitivity() == AggregateOrderSensitivity::Insensitive)
+}
+
+fn is_bin(key: &Arc<dyn PhysicalExpr>) -> bool {
+    key.downcast_ref::<ScalarFunctionExpr>()
+        .is_some_and(|call| call.fun().inner().is::<GenomeBin>())
+}
+
+fn uses(key: &Arc<dyn PhysicalExpr>, name: &str) -> bool {
+    collect_columns(key)
+        .iter()
+        .any(|column| column.name() == name)
+}
+
+fn is_of_place(key: &Arc<dyn PhysicalExpr>) -> bool {
+    let bare = key.downcast_ref::<Column>().is_some();
+    collect_columns(key)
+        .iter()
+        .all(|column| column.name() == CONTIG || column.name() == POSITION && !bare)
 }
 
 /// The aggregate with its rows taken by runs, and what these give merged, unless that is done above already. `None` where the

@@ -37,15 +37,16 @@ fn queries() -> Vec<(String, bool)> {
     let aggregates = AGGREGATES.join(", ");
     let sites = "(SELECT variant_contig, variant_position, variant_id, variant_allele, call_genotype,
                          allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b FROM t)";
-    let by = |keys: &str, runs: bool| {
+    let of = |aggregates: &str, keys: &str, runs: bool| {
         (
             format!("SELECT {keys}, {aggregates} FROM {sites} GROUP BY {keys} ORDER BY {keys}"),
             runs,
         )
     };
+    let by = |keys: &str, runs: bool| of("count(*), sfs(a), fst_hudson(a, b)", keys, runs);
     vec![
-        by("variant_contig, genome_bin(variant_position, 1000)", true),
-        by("genome_bin(variant_position, 3000)", true),
+        of(&aggregates, "variant_contig, genome_bin(variant_position, 1000)", true),
+        of(&aggregates, "genome_bin(variant_position, 3000)", true),
         by("variant_position / 500, variant_contig", true),
         // Hardly a run is longer than a row.
         by("variant_position % 5", true),
@@ -54,7 +55,7 @@ fn queries() -> Vec<(String, bool)> {
         by("genome_bin(variant_position, 1000), length(variant_allele[1])", false),
         (
             format!(
-                "SELECT genome_bin(variant_position, 1000) AS w, diversity(a), array_agg(variant_position ORDER BY variant_id DESC)
+                "SELECT genome_bin(variant_position, 1000) AS w, diversity(a), array_agg(variant_position ORDER BY variant_position DESC)
                  FROM {sites} GROUP BY 1 ORDER BY 1"
             ),
             false,
