@@ -350,6 +350,20 @@ fn limits(memory: u64) -> Limits {
     }
 }
 
+/// Puts page-locked memory, which is slow to get and kept, in the place of what was lent to a wide batch: the next one is
+/// copied at full speed.
+fn replace_lent(queue: &Queue, executor: &dyn Executor, batch: &mut Batch) {
+    for slab in batch.slabs.iter_mut().filter(|slab| slab.is_lent()) {
+        if !queue.may_keep_slab() {
+            return;
+        }
+        match executor.page_locked(slab.len()) {
+            Some(kept) => *slab = kept,
+            None => return,
+        }
+    }
+}
+
 /// The life of a worker: batches until the queue fails.
 fn work(
     queue: &Arc<Queue>,
@@ -400,6 +414,7 @@ fn work(
                 // Others may want it, and the next such batch looks at what is free.
                 executor.release();
             }
+            replace_lent(queue, &*executor, &mut batch);
             report(executor.device_bytes());
         }
         queue.recycle(batch, plans.into_iter());

@@ -1,6 +1,7 @@
 //! What runs batches: a worker of a device, or, in tests, the host doing the same thing step by step.
 
 use super::batch::{Batch, Times};
+use super::slab::Slab;
 
 /// Why a batch did not run.
 #[derive(Debug)]
@@ -37,4 +38,9 @@ pub trait Executor: Send {
 
     /// Gives back device memory that the next batch would take again.
     fn release(&mut self);
+
+    /// Staging memory that it copies from at full speed, where it has a kind of its own and can get that much.
+    fn page_locked(&self, _len: usize) -> Option<Slab> {
+        None
+    }
 }

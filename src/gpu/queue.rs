@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
@@ -25,6 +26,8 @@ use crate::store::LocalFile;
 /// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes.
 const UNITS: u32 = 256;
 const UNIT: usize = 1 << 20;
+/// How many slabs may come to those that the queue began with, for batches that need several.
+const MORE_SLABS: usize = 4;
 
 /// How much a batch may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,8 @@ pub struct Queue {
     state: Mutex<State>,
     signals: Arc<Signals>,
     unstaged: Semaphore,
+    /// Slabs that have come to those it began with.
+    more_slabs: AtomicUsize,
 }
 
 /// Somebody who may still add chunks; as long as there is one, a batch waits for more (but not long).
@@ -88,6 +93,7 @@ impl Queue {
             state: Mutex::new(State::new(slabs, limits, &signals)),
             signals,
             unstaged: Semaphore::new(UNITS as usize),
+            more_slabs: AtomicUsize::new(0),
         })
     }
 
@@ -283,6 +289,14 @@ impl Queue {
                 }
             }
         }
+    }
+
+    /// Whether one more slab may come to those there are; it counts as one from then on.
+    pub fn may_keep_slab(&self) -> bool {
+        let more = |kept| (kept < MORE_SLABS).then_some(kept + 1);
+        self.more_slabs
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     /// Takes back the slabs and the plans of a batch that has run, and whose memory has been given back.

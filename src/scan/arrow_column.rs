@@ -273,29 +273,39 @@ pub fn integers(
     })
 }
 
-/// The names of contigs. They come in long runs, so a name is looked up once for each.
+/// The names of contigs. They come in long runs: one look at the name for each, whose view is then repeated.
 fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
-    // Contigs come in runs: one look at the name for each, whose view is then repeated.
-    let runs = || codes.chunk_by(|a, b| a == b);
-    let mut builder = StringViewBuilder::new();
-    for code in runs().flat_map(|run| run.first()) {
-        let name = usize::try_from(*code)
+    let mut distinct = StringViewBuilder::new();
+    let mut of_rows: Vec<u32> = Vec::with_capacity(codes.len());
+    for (run, at) in contig_runs(codes).zip(0..) {
+        let name = usize::try_from(run[0])
             .ok()
             .and_then(|at| names.contigs.get(at))
             .ok_or_else(|| {
                 format!(
-                    "the contig index {code} is outside contig_id, which has {} contigs",
+                    "the contig index {} is outside contig_id, which has {} contigs",
+                    run[0],
                     names.contigs.len()
                 )
             })?;
-        builder.append_value(name);
-    }
-    let distinct = builder.finish();
-    let mut of_rows: Vec<u32> = Vec::with_capacity(codes.len());
-    for (run, at) in runs().zip(0..) {
+        distinct.append_value(name);
         of_rows.resize(of_rows.len() + run.len(), at);
     }
-    take(&distinct, &UInt32Array::from(of_rows), None).map_err(|error| error.to_string())
+    take(&distinct.finish(), &UInt32Array::from(of_rows), None).map_err(|error| error.to_string())
+}
+
+/// Runs of the same contig, none of them empty.
+fn contig_runs(codes: &[i64]) -> impl Iterator<Item = &[i64]> {
+    // Most often there is one, and that is found many codes at a time.
+    let first = codes.first().copied().unwrap_or_default();
+    let is_one = codes.iter().fold(0, |differ, code| differ | (code ^ first)) == 0;
+    let (one, several) = if is_one {
+        (codes, &[][..])
+    } else {
+        (&[][..], codes)
+    };
+    let one = (!one.is_empty()).then_some(one);
+    one.into_iter().chain(several.chunk_by(|a, b| a == b))
 }
 
 fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {

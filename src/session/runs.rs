@@ -29,16 +29,21 @@ use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
-    InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, Partitioning, PhysicalExpr, PlanProperties,
+    ReplaceChildrenOptions,
 };
 use futures::{StreamExt, stream};
 
 use crate::functions::is_state;
 use crate::functions::scalar::GenomeBin;
 
+/// A table of this size is given out, so that what is above can finish the groups that are complete, and let them go.
+const ENOUGH_BYTES: usize = 1 << 19;
 const CONTIG: &str = "variant_contig";
 const POSITION: &str = "variant_position";
 
@@ -62,7 +67,7 @@ impl PhysicalOptimizerRule for AggregateByRuns {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|plan| {
             let by_runs = match plan.downcast_ref::<AggregateExec>() {
-                Some(aggregate) if is_first_step(aggregate) => Some(by_runs(aggregate.clone())),
+                Some(aggregate) if is_first_step(aggregate) => Some(by_runs(aggregate.clone())?),
                 Some(aggregate) if is_by_windows(aggregate) => in_two_steps(aggregate)?,
                 _ => None,
             };
@@ -75,8 +80,41 @@ impl PhysicalOptimizerRule for AggregateByRuns {
     }
 }
 
-fn by_runs(aggregate: AggregateExec) -> Arc<dyn ExecutionPlan> {
-    Arc::new(AggregateRunsExec::new(Arc::new(aggregate)))
+fn by_runs(aggregate: AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut aggregate = Arc::new(aggregate);
+    if *aggregate.mode() == AggregateMode::Partial
+        && let Some(input) = before_shuffling(aggregate.input())?
+    {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        let replaced = aggregate.replace_children(vec![input], options)?;
+        aggregate = match replaced.downcast_ref::<AggregateExec>() {
+            Some(aggregate) => Arc::new(aggregate.clone()),
+            None => {
+                return internal_err!("an aggregate with other children is {}", replaced.name());
+            }
+        };
+    }
+    Ok(Arc::new(AggregateRunsExec::new(aggregate)))
+}
+
+/// What is dealt out to more partitions and sorted again, though it came in that order. Rows are cheaper to aggregate by runs than
+/// to deal out and sort.
+fn before_shuffling(input: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(sort) = input.downcast_ref::<SortExec>() else {
+        return Ok(None);
+    };
+    let Some(dealt) = sort.input().downcast_ref::<RepartitionExec>() else {
+        return Ok(None);
+    };
+    let plain = sort.fetch().is_none()
+        && sort.preserve_partitioning()
+        && matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_));
+    let ordering = sort.expr().iter().cloned();
+    let came_so = dealt
+        .input()
+        .equivalence_properties()
+        .ordering_satisfy(ordering)?;
+    Ok((plain && came_so).then(|| Arc::clone(dealt.input())))
 }
 
 /// Whether rows go into groups here, one by one, in a way that [`AggregateRunsExec`] can take over.
@@ -143,7 +181,7 @@ fn is_of_place(key: &Arc<dyn PhysicalExpr>) -> bool {
 /// result would not come in the same order or partitions.
 fn in_two_steps(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     match aggregate.mode() {
-        AggregateMode::Partial => return Ok(Some(by_runs(aggregate.clone()))),
+        AggregateMode::Partial => return by_runs(aggregate.clone()).map(Some),
         AggregateMode::Single => {}
         _ => return Ok(None),
     }
@@ -163,7 +201,7 @@ fn in_two_steps(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPla
         group_by.as_final(),
         calls,
         filters,
-        by_runs(first),
+        by_runs(first)?,
         aggregate.input_schema(),
     )?;
     let same_order = match aggregate.properties().output_ordering() {
@@ -373,7 +411,9 @@ impl Table {
                 .iter()
                 .map(|accumulator| accumulator.size())
                 .sum::<usize>();
-        let full = self.keys.len() >= self.capacity || self.memory.try_resize(bytes).is_err();
+        let full = self.keys.len() >= self.capacity
+            || bytes >= ENOUGH_BYTES
+            || self.memory.try_resize(bytes).is_err();
         if full { self.give_out() } else { Ok(None) }
     }
 

@@ -58,7 +58,7 @@ pub(super) enum Blob {
 impl Blob {
     pub(super) fn open_file(path: &FilePath) -> Result<Self, ReadError> {
         let (file, len) =
-            open_regular(path, false)?.ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
+            open_regular(path)?.ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
         Ok(Self::File {
             file: Arc::new(file),
             len,
@@ -125,7 +125,7 @@ pub(super) async fn get_file(
     range: Option<GetRange>,
     limit: u64,
 ) -> Result<Option<Bytes>, ReadError> {
-    let Some((file, len)) = open_regular(path, false)? else {
+    let Some((file, len)) = open_regular(path)? else {
         return Ok(None);
     };
     let range = resolve(range, len)?;
@@ -226,13 +226,16 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A regular file and its length; `None` if there is nothing. Anything else, a pipe say, could block for ever. With `direct`,
-/// reads go past the page cache, and an error may mean that the file system does not do that.
-pub(super) fn open_regular(
+/// A regular file and its length; `None` if there is nothing. Anything else, a pipe say, could block for ever.
+pub(super) fn open_regular(path: &FilePath) -> Result<Option<(File, u64)>, ReadError> {
+    regular(path, open_without_blocking)
+}
+
+fn regular(
     path: &FilePath,
-    direct: bool,
+    open: impl FnOnce(&FilePath) -> io::Result<File>,
 ) -> Result<Option<(File, u64)>, ReadError> {
-    let file = match open_without_blocking(path, direct) {
+    let file = match open(path) {
         Ok(file) => file,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -246,23 +249,51 @@ pub(super) fn open_regular(
     Ok(Some((file, metadata.len())))
 }
 
+/// Opens a file to be read by others than this program, some of which refuse a descriptor that does not block: so it is looked at
+/// before, and again by its descriptor. With `direct`, reads go past the page cache, and an error may mean that the file system does
+/// not do that.
+#[cfg(unix)]
+pub(super) fn open_for_others(
+    path: &FilePath,
+    direct: bool,
+) -> Result<Option<(File, u64)>, ReadError> {
+    use std::os::unix::fs::OpenOptionsExt;
+    const O_DIRECT: i32 = if cfg!(not(target_os = "linux")) {
+        0
+    } else if cfg!(target_arch = "aarch64") {
+        0o200_000
+    } else {
+        0o40_000
+    };
+    regular(path, |path| {
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let flags = if direct { O_DIRECT } else { 0 };
+        File::options().read(true).custom_flags(flags).open(path)
+    })
+}
+
+/// As on Unix, but never past the page cache.
+#[cfg(not(unix))]
+pub(super) fn open_for_others(
+    path: &FilePath,
+    _direct: bool,
+) -> Result<Option<(File, u64)>, ReadError> {
+    open_regular(path)
+}
+
 /// Opens a file; a pipe without a writer does not block here, and regular files are not affected by the flag.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-fn open_without_blocking(path: &FilePath, direct: bool) -> io::Result<File> {
+fn open_without_blocking(path: &FilePath) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     const O_NONBLOCK: i32 = 0o4000;
-    const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") {
-        0o200_000
-    } else {
-        0o40_000
-    };
-    let flags = if direct { O_DIRECT } else { 0 };
     File::options()
         .read(true)
-        .custom_flags(O_NONBLOCK | flags)
+        .custom_flags(O_NONBLOCK)
         .open(path)
 }
 
@@ -271,7 +302,7 @@ fn open_without_blocking(path: &FilePath, direct: bool) -> io::Result<File> {
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
-fn open_without_blocking(path: &FilePath, _direct: bool) -> io::Result<File> {
+fn open_without_blocking(path: &FilePath) -> io::Result<File> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::blob::{ReadError, open_regular};
+use super::blob::{ReadError, open_for_others};
 
 /// Where the encoded bytes of a chunk are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +66,8 @@ impl LocalFile {
     /// In words, if it is gone or its length is another one now.
     pub fn open(&self, direct: bool) -> Result<File, String> {
         let shown = self.path.display();
-        let opened = match open_regular(&self.path, direct) {
-            Err(ReadError::Io(_)) if direct => open_regular(&self.path, false),
+        let opened = match open_for_others(&self.path, direct) {
+            Err(ReadError::Io(_)) if direct => open_for_others(&self.path, false),
             opened => opened,
         };
         match opened {

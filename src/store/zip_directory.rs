@@ -4,10 +4,12 @@
 //! Pure functions under `zip`, which reads the bytes. Invariants of a [`Directory`]: its entries are sorted by name and no
 //! two share one; each entry's header and data lie before the directory.
 
+use std::hash::BuildHasher;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// The end record, its longest comment, and the zip64 records before them.
 pub(super) const MAX_TAIL: u64 = 22 + 65_535 + 20 + 56;
@@ -47,6 +49,9 @@ pub(super) enum Tail {
 pub(super) struct Directory {
     bytes: Bytes,
     entries: Vec<Entry>,
+    /// The entries' places by the hashes of their names: names are long and much alike, so that comparing them costs more.
+    places: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     start: u64,
 }
 
@@ -213,8 +218,20 @@ impl Directory {
                 String::from_utf8_lossy(name(twice))
             ));
         }
+        let hasher = DefaultHashBuilder::default();
+        let hash = |place: &u32| {
+            let entry = entries.get(*place as usize);
+            hasher.hash_one(entry.map_or(&[][..], name))
+        };
+        let mut places = HashTable::with_capacity(entries.len());
+        // A directory of 46 bytes and more an entry that is in memory has far fewer than 2³² of them.
+        for place in 0..u32::try_from(entries.len()).map_err(|_| "too many entries")? {
+            places.insert_unique(hash(&place), place, hash);
+        }
         Ok(Self {
             entries,
+            places,
+            hasher,
             start: end.directory.start,
             bytes,
         })
@@ -236,15 +253,20 @@ impl Directory {
 
     /// The entry whose name is `prefix` and then `key`.
     pub(super) fn find(&self, prefix: &str, key: &str) -> Option<&Entry> {
-        let compare = |entry: &Entry| {
-            let name = self.bytes_of_name(entry);
-            let (folder, rest) = name.split_at(name.len().min(prefix.len()));
-            folder
-                .cmp(prefix.as_bytes())
-                .then_with(|| rest.cmp(key.as_bytes()))
+        let joined;
+        let wanted = match prefix {
+            "" => key,
+            _ => {
+                joined = [prefix, key].concat();
+                &joined
+            }
         };
-        let at = self.entries.binary_search_by(compare).ok()?;
-        self.entries.get(at)
+        let wanted = wanted.as_bytes();
+        let entry = |place: &u32| self.entries.get(*place as usize);
+        let found = self.places.find(self.hasher.hash_one(wanted), |place| {
+            entry(place).is_some_and(|entry| self.bytes_of_name(entry) == wanted)
+        });
+        found.and_then(entry)
     }
 
     /// The entries whose names begin with `prefix`, sorted by name.

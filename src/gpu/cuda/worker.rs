@@ -23,6 +23,7 @@ use crate::gpu::batch::{Batch, GUARD, Job, Times, align_up};
 use crate::gpu::direct::read_all;
 use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::{Checksum, FrameCodec, Place};
+use crate::gpu::slab::Slab;
 use crate::gpu::work::{Wanted, Work};
 use crate::store::LocalFile;
 
@@ -506,6 +507,13 @@ impl Executor for Worker {
             unread: &self.unread,
             times: self.times(),
         })
+    }
+
+    fn page_locked(&self, len: usize) -> Option<Slab> {
+        Pinned::new(&self.device, len)
+            .inspect_err(|reason| log::debug!("going on with pageable memory: {reason}"))
+            .ok()
+            .map(|pinned| Slab::new(Box::new(pinned)))
     }
 
     fn device_bytes(&self) -> usize {
