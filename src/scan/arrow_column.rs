@@ -124,7 +124,7 @@ pub fn to_arrow(
     let elements = rows.start * per_row..rows.end * per_row;
     match (spec.kind, dense) {
         (ColumnKind::Contig, Dense::Fixed(buffer)) => {
-            contig_names(&integers(&spec.array.element, buffer, elements)?, names)
+            contig_names(&contigs(&spec.array.element, buffer, elements)?, names)
         }
         // Without copying, where they are of that type already.
         (ColumnKind::Position, Dense::Fixed(buffer))
@@ -234,6 +234,22 @@ fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, S
     array
         .map(|array| Arc::new(array) as ArrayRef)
         .map_err(|e| e.to_string())
+}
+
+/// Contigs as Int64. Most often all of a chunk are one, and that is seen without looking at each.
+pub fn contigs(
+    element: &ElementType,
+    buffer: &Buffer,
+    range: Range<usize>,
+) -> Result<Vec<i64>, String> {
+    if let Some(width) = element.size().filter(|_| range.len() > 1)
+        && let Some(bytes) = buffer.get(range.start * width..range.end * width)
+        && bytes[width..] == bytes[..bytes.len() - width]
+    {
+        let one = integers(element, buffer, range.start..range.start + 1)?;
+        return Ok(vec![one[0]; range.len()]);
+    }
+    integers(element, buffer, range)
 }
 
 /// Integer elements of any width as Int64.

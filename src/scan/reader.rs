@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use datafusion::common::Result;
 
-use super::arrow_column::{integers, to_arrow};
+use super::arrow_column::{contigs, integers, to_arrow};
 use super::backend::Device;
 use super::dataset::Dataset;
 use super::dense::{Dense, Part, PartData, assemble, trailing_chunks};
@@ -193,13 +193,15 @@ impl ColumnReader {
         }
         let first = chunk * spec.array.chunks[0];
         let rows = spec.array.chunk_extent(&[chunk])[0] as usize;
-        let values = integers(&spec.array.element, buffer, 0..rows)?;
+        let element = &spec.array.element;
         let borne_out = match spec.kind {
             // Indices that name no contig have an error of their own.
-            ColumnKind::Contig => {
-                zones.check_contigs(first, &values, self.dataset.names().contigs.len())
-            }
-            _ => zones.check_positions(first, &values),
+            ColumnKind::Contig => zones.check_contigs(
+                first,
+                &contigs(element, buffer, 0..rows)?,
+                self.dataset.names().contigs.len(),
+            ),
+            _ => zones.check_positions(first, &integers(element, buffer, 0..rows)?),
         };
         borne_out.map_err(|reason| {
             format!(

@@ -87,10 +87,11 @@ impl ScalarUDFImpl for GenomeBin {
         };
         if let (Some(positions), Some(size)) = (positions.all(), sizes.constant()) {
             let mut bins = grid::Bins::new(size);
-            let starts = positions
-                .iter()
-                .map(|&position| found(bins.start(position), position, size))
-                .collect::<Result<Vec<_>>>()?;
+            // Not collected: that would not know how many there are.
+            let mut starts = Vec::with_capacity(positions.len());
+            for &position in positions {
+                starts.push(found(bins.start(position), position, size)?);
+            }
             return inputs.finish(Arc::new(Int64Array::from(starts)));
         }
         let array = numbers::<Int64Type>(inputs.rows, |row| {
