@@ -61,7 +61,7 @@ fn submit_bad(queue: &Arc<Queue>, work: &Arc<Work>) -> String {
 fn next(queue: &Arc<Queue>, device: usize) -> Option<Batch> {
     let (sender, receiver) = mpsc::channel();
     let queue = Arc::clone(queue);
-    thread::spawn(move || sender.send(queue.next(device)));
+    thread::spawn(move || drop(sender.send(queue.next(device))));
     receiver.recv_timeout(LONG).expect("no batch came")
 }
 
@@ -108,7 +108,7 @@ fn waiting_devices_are_woken() {
     for _ in 0..50 {
         let (sender, receiver) = mpsc::channel();
         let other = Arc::clone(&queue);
-        thread::spawn(move || sender.send(other.next(0)));
+        thread::spawn(move || drop(sender.send(other.next(0))));
         thread::sleep(Duration::from_micros(300));
         let active = queue.activate();
         let ticket = submit(&queue, &work);
