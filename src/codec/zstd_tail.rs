@@ -3,7 +3,7 @@
 //! A missing call is -1, so all bits of its code are equal but the lowest, which tells it from a filler: the higher bit-planes of
 //! a bit-shuffled block of genotypes are copies of each other. Its frame then ends in short blocks of one sequence each, a
 //! byte and a match of all the rest, from one plane before. What such blocks say is read here
-//! ([`zstd_sequences`](super::zstd_sequences)), so that they need not be decoded: on the host, where
+//! (`zstd_sequences`), so that they need not be decoded: on the host, where
 //! [`decompress_planes`] leaves the copies out, and on the GPU, whose plan cuts the frame.
 //!
 //! As with a tail of zeros, this never changes which frames are accepted, nor what they hold: the blocks of the tail are valid, they
