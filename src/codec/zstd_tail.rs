@@ -13,7 +13,7 @@
 use super::Scratch;
 use super::zstd_cut::Cut;
 use super::zstd_frame::{Block, BlockKind, FrameSummary, blocks, decompress_prefix};
-use super::zstd_sequences::{History, Parts};
+use super::zstd_sequences::{History, Literals, Parts};
 
 /// Encoded bytes of the blocks that a tail is made of, at most.
 const SHORT_BLOCK: usize = 48;
@@ -126,8 +126,10 @@ impl Search {
         let literals = &mut self.literals;
         let (mut at, mut n_literals) = (start, 0);
         let mut run: Option<Run> = None;
-        // The one offset of the block, if that is all it has.
-        let (mut offset, mut is_tail) = (None, true);
+        // The one offset of the block, if that is all it has. Compressed literals are not looked at here, not even whether none of them
+        // are well formed.
+        let mut offset = None;
+        let mut is_tail = !matches!(parts.literals, Literals::Compressed(_));
         parts.sequences(&mut self.history, |sequence| {
             for i in 0..sequence.literals {
                 match parts.literals.get(n_literals + i) {
