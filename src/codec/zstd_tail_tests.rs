@@ -286,6 +286,43 @@ fn sequences_of_genotypes() {
     assert!(read_sequences(&frame, &data) > 1000);
 }
 
+/// A plane, and a block that is a copy of it and begins with this header of its literals, which are none.
+fn copied_plane(literals: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    const PLANE: usize = 1 << 17;
+    let mut noise = Noise(5);
+    let mut data: Vec<u8> = (0..PLANE).map(|_| noise.next() as u8).collect();
+    // A frame of one segment, whose content size has four bytes.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0];
+    frame.extend((2 * PLANE as u32).to_le_bytes());
+    frame.extend(&((PLANE as u32) << 3).to_le_bytes()[..3]);
+    frame.extend(&data);
+    // One sequence, its codes without tables; above its bits is the mark of their end.
+    let bits: u64 = 1 << 33 | 3 << 16 | 0xfffd;
+    let sequence = [&[1, 0x54, 0, 17, 52][..], &bits.to_le_bytes()[..5]].concat();
+    let len = (literals.len() + sequence.len()) as u32;
+    frame.extend(&(len << 3 | 2 << 1 | 1).to_le_bytes()[..3]);
+    frame.extend(literals);
+    frame.extend(sequence);
+    data.extend_from_within(..);
+    (data, frame)
+}
+
+/// What libzstd refuses in a block that could be cut off is refused.
+#[test]
+fn literals_of_the_tail() {
+    let (data, frame) = copied_plane(&[0]);
+    assert_eq!(find(&frame).unwrap().planes(1 << 17), Some(1));
+    assert!(whole(&frame, data.len(), 1 << 17).unwrap().0 == data);
+    // None, compressed: by a table of earlier blocks, of which there is none; and in four streams.
+    for literals in [[3, 0, 0], [6, 0, 0]] {
+        let (data, frame) = copied_plane(&literals);
+        assert!(find(&frame).is_none());
+        let mut dst = vec![0; data.len()];
+        assert!(Scratch::default().zstd(&frame, &mut dst).is_err());
+        assert!(whole(&frame, data.len(), 1 << 17).is_err());
+    }
+}
+
 /// No literals, and a match of three bytes; the offset has the largest code, and all bits.
 #[test]
 fn the_largest_offset() {

@@ -258,12 +258,12 @@ pub(super) fn open_for_others(
     direct: bool,
 ) -> Result<Option<(File, u64)>, ReadError> {
     use std::os::unix::fs::OpenOptionsExt;
-    const O_DIRECT: i32 = if cfg!(not(target_os = "linux")) {
-        0
-    } else if cfg!(target_arch = "aarch64") {
+    const O_DIRECT: i32 = if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        0o40_000
+    } else if cfg!(all(target_os = "linux", target_arch = "aarch64")) {
         0o200_000
     } else {
-        0o40_000
+        0
     };
     regular(path, |path| {
         if !std::fs::metadata(path)?.is_file() {
