@@ -13,6 +13,7 @@ mod rows;
 mod sample_set;
 
 pub use counter::{CountScratch, Counter};
+pub(crate) use lanes::{Job, Lanes, Level};
 pub use near_names::near_names;
 pub use populations::Populations;
 pub use request::{

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::take;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Constraints, Result, internal_datafusion_err, internal_err};
+use datafusion::common::{Constraints, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -480,26 +480,55 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
     if rows == 0 {
         return Ok(vec![]);
     }
-    let mut starts: Option<BooleanArray> = None;
+    if keys.is_empty() {
+        return internal_err!("groups without keys");
+    }
+    // Whether a row differs from the one before, of all but the first.
+    let mut differs = vec![false; rows - 1];
     for key in keys {
         if key.data_type().is_nested() || key.data_type().is_floating() {
             return Ok((0..rows).map(|row| row..row + 1).collect());
         }
-        let differs = distinct(&key.slice(0, rows - 1), &key.slice(1, rows - 1))?;
-        starts = Some(match starts {
-            Some(others) => arrow::compute::or(&others, &differs)?,
-            None => differs,
-        });
+        let nulls = key.null_count() > 0;
+        match (
+            key.as_primitive_opt::<Int64Type>(),
+            key.as_string_view_opt(),
+        ) {
+            (Some(numbers), _) if !nulls => mark_differing(numbers.values(), &mut differs),
+            // Texts of the same view are the same. Others may be too, which makes two runs of one.
+            (_, Some(texts)) if !nulls => mark_differing(texts.views(), &mut differs),
+            _ => {
+                let others = distinct(&key.slice(0, rows - 1), &key.slice(1, rows - 1))?;
+                for at in others.values().set_indices() {
+                    differs[at] = true;
+                }
+            }
+        }
     }
-    let starts = starts.ok_or_else(|| internal_datafusion_err!("groups without keys"))?;
     let mut runs = Vec::new();
     let mut start = 0;
-    for last in starts.values().set_indices() {
-        runs.push(start..last + 1);
-        start = last + 1;
+    for (at, some) in differs.chunks(SOME_ROWS).enumerate() {
+        // Runs are long: most rows are passed over many at a time.
+        if some.iter().fold(false, |any, differs| any | differs) {
+            for (i, _) in some.iter().enumerate().filter(|(_, differs)| **differs) {
+                let end = at * SOME_ROWS + i + 1;
+                runs.push(start..end);
+                start = end;
+            }
+        }
     }
     runs.push(start..rows);
     Ok(runs)
+}
+
+/// Rows that are looked at together for the start of a run.
+const SOME_ROWS: usize = 32;
+
+/// Marks values that are not the one before.
+fn mark_differing<T: PartialEq>(values: &[T], differs: &mut [bool]) {
+    for (differs, pair) in differs.iter_mut().zip(values.windows(2)) {
+        *differs |= pair[0] != pair[1];
+    }
 }
 
 #[cfg(test)]
@@ -530,6 +559,21 @@ mod tests {
         assert_eq!(found(&[Arc::clone(&bins)]), [0..2, 2..4, 4..6, 6..7]);
         assert_eq!(found(&[bins.slice(0, 1)]), vec![0..1; 1]);
         assert!(found(&[bins.slice(0, 0)]).is_empty());
+        // Without NULLs, and more rows than are looked at together.
+        let bins: ArrayRef = Arc::new(Int64Array::from_iter_values(
+            (0..100).map(|row| row / 33 * 10),
+        ));
+        assert_eq!(
+            found(&[Arc::clone(&bins)]),
+            [0..33, 33..66, 66..99, 99..100]
+        );
+        let names = ["a name that is not inlined", "another that is not", "short"];
+        let contigs = (0..100).map(|row| names[row / 40]);
+        let contigs: ArrayRef = Arc::new(StringViewArray::from_iter_values(contigs));
+        assert_eq!(
+            found(&[bins, contigs]),
+            [0..33, 33..40, 40..66, 66..80, 80..99, 99..100]
+        );
         // Numbers that compare as equal, or not even to themselves, are left to the table of groups.
         let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
         assert_eq!(found(&[floats]), [0..1, 1..2, 2..3]);

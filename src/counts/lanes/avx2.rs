@@ -8,7 +8,7 @@ use super::{Lanes, STRIP};
 
 /// Proof that the CPU has AVX2 and the bit-manipulation instructions that come with it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::counts) struct Avx2(());
+pub(crate) struct Avx2(());
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {

@@ -7,15 +7,17 @@ use std::arch::x86_64::*;
 use super::avx2::Avx2;
 use super::{Lanes, STRIP};
 
-/// Proof that the CPU has AVX-512 F, BW and VPOPCNTDQ.
+/// Proof that the CPU has AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::counts) struct Avx512(());
+pub(crate) struct Avx512(());
 
 impl Avx512 {
     pub(super) fn detect() -> Option<Self> {
         (Avx2::detect().is_some()
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vpopcntdq"))
         .then_some(Self(()))
     }

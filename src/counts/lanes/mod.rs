@@ -18,12 +18,12 @@ use {avx2::Avx2, avx512::Avx512};
 use portable::Portable;
 
 /// Bytes of a strip; as many bits are eight times as many copies.
-pub(super) const STRIP: usize = 64;
+pub(crate) const STRIP: usize = 64;
 /// Genotype copies of a strip.
 pub(super) const STRIP_COPIES: usize = 8 * STRIP;
 
 /// Operations on strips. A strip is the bits of up to 512 consecutive copies, the first in the lowest bit of the first byte.
-pub(super) trait Lanes: Copy {
+pub(crate) trait Lanes: Copy {
     /// A strip, or eight 64-bit counters.
     type Strip: Copy;
 
@@ -73,7 +73,7 @@ pub(super) trait Lanes: Copy {
 }
 
 /// Work to run with the host's best instruction set.
-pub(super) trait Job {
+pub(crate) trait Job {
     /// What the work returns.
     type Output;
     /// Does the work; implementations are `#[inline(always)]`.
@@ -82,20 +82,20 @@ pub(super) trait Job {
 
 /// An instruction set that this CPU has.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Level {
+pub(crate) enum Level {
     /// No particular instructions.
     Portable,
     /// AVX2.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
-    /// AVX-512 F, BW and VPOPCNTDQ.
+    /// AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
 }
 
 impl Level {
     /// The instruction sets that this CPU has, best last.
-    pub(super) fn available() -> Vec<Self> {
+    pub(crate) fn available() -> Vec<Self> {
         let mut levels = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
         {
@@ -106,12 +106,12 @@ impl Level {
     }
 
     /// The best instruction set of this CPU.
-    pub(super) fn detect() -> Self {
+    pub(crate) fn detect() -> Self {
         Self::available().pop().unwrap_or(Self::Portable)
     }
 
     /// Runs the copy of `job` that was compiled for this instruction set.
-    pub(super) fn run<J: Job>(self, job: J) -> J::Output {
+    pub(crate) fn run<J: Job>(self, job: J) -> J::Output {
         match self {
             Self::Portable => job.run(Portable),
             // SAFETY: a value of Avx2 or Avx512 is made only by `detect`, after it found all of the enabled features.
@@ -130,7 +130,9 @@ fn run_avx2<J: Job>(lanes: Avx2, job: J) -> J::Output {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq,avx2,popcnt,bmi1,bmi2,lzcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,popcnt,bmi1,bmi2,lzcnt"
+)]
 fn run_avx512<J: Job>(lanes: Avx512, job: J) -> J::Output {
     job.run(lanes)
 }

@@ -5,7 +5,8 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_two};
-use super::sums::{Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
+use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::site::site_divergence;
 
 /// `divergence`.
@@ -20,6 +21,15 @@ impl SiteSums<2, 1, 0> for Divergence {
         let term = site_divergence(first, second)?;
         Some(Site {
             terms: [term],
+            counts: [],
+        })
+    }
+
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: [&Counts<K>; 2]) -> Option<Block<1, 0>> {
+        let terms = blocks::divergence(counts)?;
+        Some(Block {
+            terms: [terms],
             counts: [],
         })
     }
@@ -43,7 +53,7 @@ impl Definition for Divergence {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(SumsOf(Self))
+        Ok(SumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

@@ -5,7 +5,8 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::sums::{Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
+use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::site::site_diversity;
 
 /// `diversity`.
@@ -19,6 +20,15 @@ impl SiteSums<1, 1, 0> for Diversity {
     fn site([counts]: [&[i32]; 1]) -> Option<Site<1, 0>> {
         site_diversity(counts).map(|term| Site {
             terms: [term],
+            counts: [],
+        })
+    }
+
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>([counts]: [&Counts<K>; 1]) -> Option<Block<1, 0>> {
+        let terms = blocks::diversity(counts)?;
+        Some(Block {
+            terms: [terms],
             counts: [],
         })
     }
@@ -42,7 +52,7 @@ impl Definition for Diversity {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(SumsOf(Self))
+        Ok(SumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

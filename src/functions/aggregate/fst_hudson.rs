@@ -5,8 +5,9 @@ use datafusion::common::Result;
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_two};
-use super::sums::{Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
 use crate::functions::numeric::FixedSum;
+use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::site::fst_hudson_terms;
 
 /// `fst_hudson`.
@@ -25,6 +26,12 @@ impl SiteSums<2, 2, 0> for FstHudson {
         })
     }
 
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: [&Counts<K>; 2]) -> Option<Block<2, 0>> {
+        let terms = blocks::fst_hudson(counts)?;
+        Some(Block { terms, counts: [] })
+    }
+
     fn finish(&self, sums: &Sums<2, 0>) -> Option<f64> {
         let [numerator, denominator] = sums.terms;
         (denominator != FixedSum::ZERO).then(|| numerator.to_f64() / denominator.to_f64())
@@ -41,7 +48,7 @@ impl Definition for FstHudson {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(SumsOf(Self))
+        Ok(SumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

@@ -82,7 +82,7 @@ impl<S: Statistic> GroupsAccumulator for Groups<S> {
             let there = |row: &usize| !input.is_null(*row);
             match opt_filter {
                 // The usual case, in a loop of its own.
-                None if !has_nulls => self.statistic.add(state, &input, rows)?,
+                None if !has_nulls => self.statistic.add_run(state, &input, rows)?,
                 None => self.statistic.add(state, &input, rows.filter(there))?,
                 Some(filter) => {
                     let rows = rows.filter(there).filter(|&row| passes(filter, row));

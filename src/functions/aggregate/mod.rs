@@ -21,6 +21,7 @@ mod tajimas_d;
 mod theta_w;
 
 mod arguments;
+mod block_sums;
 mod cells;
 mod definition;
 mod grid;

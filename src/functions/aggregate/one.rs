@@ -33,6 +33,11 @@ fn scalars(columns: &[ArrayRef]) -> Result<Vec<ScalarValue>> {
 impl<S: Statistic> Accumulator for One<S> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let input = S::input(values)?;
+        if !input.has_nulls() {
+            return self
+                .statistic
+                .add_run(&mut self.state, &input, 0..input.len());
+        }
         let rows = (0..input.len()).filter(|&row| !input.is_null(row));
         self.statistic.add(&mut self.state, &input, rows)
     }

@@ -5,7 +5,8 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::sums::{Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
+use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::site::is_segregating;
 
 /// `segregating_sites`.
@@ -20,6 +21,14 @@ impl SiteSums<1, 0, 1> for SegregatingSites {
         Some(Site {
             terms: [],
             counts: [i64::from(is_segregating(counts))],
+        })
+    }
+
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>([counts]: [&Counts<K>; 1]) -> Option<Block<0, 1>> {
+        Some(Block {
+            terms: [],
+            counts: [blocks::segregating(counts)],
         })
     }
 
@@ -42,7 +51,7 @@ impl Definition for SegregatingSites {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(SumsOf(Self))
+        Ok(SumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

@@ -65,7 +65,7 @@ impl<'a, const P: usize> Sites<'a, P> {
 
     /// All counts, where every row of every population holds `K`.
     #[inline(always)]
-    fn of_width<const K: usize>(&self) -> Option<[&[[i32; K]]; P]> {
+    pub(crate) fn of_width<const K: usize>(&self) -> Option<[&[[i32; K]]; P]> {
         let mut all: [&[[i32; K]]; P] = [&[]; P];
         for (counts, view) in all.iter_mut().zip(&self.0) {
             *counts = view.of_width()?;

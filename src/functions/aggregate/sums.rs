@@ -1,6 +1,7 @@
 //! Statistics that are sums of per-site terms: fixed-point sums and integer counts, of fixed number.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::PrimitiveArray;
@@ -8,9 +9,12 @@ use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array
 use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
 use datafusion::common::{Result, internal_err};
 
+use super::block_sums;
 use super::sites::{Sites, Visit};
 use super::statistic::{Input, State, Statistic, column};
+use crate::counts::Level;
 use crate::functions::numeric::FixedSum;
+use crate::functions::numeric::blocks::{Counts, SITES, Terms};
 
 /// Σ of `F` kinds of terms in [−1, 1], and `C` counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +36,7 @@ impl<const F: usize, const C: usize> State for Sums<F, C> {}
 
 impl<const F: usize, const C: usize> Sums<F, C> {
     #[inline]
-    fn add(&mut self, site: Site<F, C>) {
+    pub(super) fn add(&mut self, site: Site<F, C>) {
         self.terms
             .iter_mut()
             .zip(site.terms)
@@ -41,6 +45,17 @@ impl<const F: usize, const C: usize> Sums<F, C> {
             .iter_mut()
             .zip(site.counts)
             .for_each(|(sum, count)| *sum += count);
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.terms
+            .iter_mut()
+            .zip(other.terms)
+            .for_each(|(sum, other)| sum.merge(other));
+        self.counts
+            .iter_mut()
+            .zip(other.counts)
+            .for_each(|(sum, other)| *sum = sum.wrapping_add(other));
     }
 
     fn unmerge(&mut self, other: Self) {
@@ -63,6 +78,14 @@ pub(crate) struct Site<const F: usize, const C: usize> {
     pub(crate) counts: [i64; C],
 }
 
+/// What the sites of a block add.
+pub(crate) struct Block<const F: usize, const C: usize> {
+    /// Terms, each in [−1, 1].
+    pub(crate) terms: [Terms; F],
+    /// Counts.
+    pub(crate) counts: [[i64; SITES]; C],
+}
+
 /// A statistic that is a function of [`Sums`].
 pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
     std::fmt::Debug + Send + Sync + 'static
@@ -72,13 +95,29 @@ pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
 
     /// What a site with these counts in each population adds, if anything.
     fn site(counts: [&[i32]; P]) -> Option<Site<F, C>>;
+    /// What the sites of a block add: the very terms of [`site`](Self::site), and 0 where there is none. `None` if they have to be
+    /// taken one by one. Implementations are `#[inline(always)]`.
+    fn block<const K: usize>(counts: [&Counts<K>; P]) -> Option<Block<F, C>>;
+
     /// The result; `None` is NULL.
     fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as ArrowPrimitiveType>::Native>;
 }
 
 /// The [`Statistic`] of a [`SiteSums`].
 #[derive(Debug)]
-pub(crate) struct SumsOf<T, const P: usize, const F: usize, const C: usize>(pub(crate) T);
+pub(crate) struct SumsOf<T, const P: usize, const F: usize, const C: usize> {
+    of: T,
+    /// The instructions that runs of sites are added with.
+    level: Level,
+}
+
+impl<T, const P: usize, const F: usize, const C: usize> SumsOf<T, P, F, C> {
+    /// With the best instructions there are.
+    pub(crate) fn new(of: T) -> Self {
+        let level = Level::detect();
+        Self { of, level }
+    }
+}
 
 /// Sums that sites are added to.
 struct Added<T, const P: usize, const F: usize, const C: usize>(Sums<F, C>, PhantomData<T>);
@@ -160,6 +199,18 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
         Ok(())
     }
 
+    fn add_run(
+        &self,
+        state: &mut Sums<F, C>,
+        input: &Sites<'_, P>,
+        rows: Range<usize>,
+    ) -> Result<()> {
+        if block_sums::add::<T, P, F, C>(self.level, state, input, rows.clone()) {
+            return Ok(());
+        }
+        self.add(state, input, rows)
+    }
+
     #[inline]
     fn remove(
         &self,
@@ -231,7 +282,7 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
 
     fn evaluate(&mut self, states: &[Sums<F, C>]) -> Result<ArrayRef> {
         let values: PrimitiveArray<T::Output> =
-            states.iter().map(|sums| self.0.finish(sums)).collect();
+            states.iter().map(|sums| self.of.finish(sums)).collect();
         Ok(Arc::new(values))
     }
 }

@@ -5,7 +5,8 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::sums::{Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
+use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::harmonic::{TajimaConstants, inverse_harmonic};
 use crate::functions::numeric::site::{allele_number, is_segregating, site_diversity};
 
@@ -43,6 +44,15 @@ impl SiteSums<1, 3, 1> for TajimasD {
         let n = allele_number(counts) as u64;
         let terms = [site_diversity(counts)?, inverse_harmonic(n), 1.0 / n as f64];
         Some(Site { terms, counts: [1] })
+    }
+
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>([counts]: [&Counts<K>; 1]) -> Option<Block<3, 1>> {
+        let (terms, sites) = blocks::tajimas_d(counts)?;
+        Some(Block {
+            terms,
+            counts: [sites],
+        })
     }
 
     fn finish(&self, sums: &Sums<3, 1>) -> Option<f64> {
@@ -85,7 +95,7 @@ impl Definition for TajimasD {
                 );
             }
         };
-        Ok(SumsOf(Self { n }))
+        Ok(SumsOf::new(Self { n }))
     }
 
     fn documentation() -> Documentation {

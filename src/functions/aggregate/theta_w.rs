@@ -5,7 +5,8 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::sums::{Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
+use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::harmonic::inverse_harmonic;
 use crate::functions::numeric::site::{allele_number, is_segregating};
 
@@ -28,6 +29,15 @@ impl SiteSums<1, 1, 0> for ThetaW {
         })
     }
 
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>([counts]: [&Counts<K>; 1]) -> Option<Block<1, 0>> {
+        let terms = blocks::theta_w(counts)?;
+        Some(Block {
+            terms: [terms],
+            counts: [],
+        })
+    }
+
     fn finish(&self, sums: &Sums<1, 0>) -> Option<f64> {
         Some(sums.terms[0].to_f64())
     }
@@ -47,7 +57,7 @@ impl Definition for ThetaW {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(SumsOf(Self))
+        Ok(SumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

@@ -80,9 +80,89 @@ impl FixedSum {
     }
 }
 
+/// `L` sums side by side, which vector instructions add to, for a limited number of terms.
+#[derive(Clone, Copy, Debug)]
+pub struct FixedSums<const L: usize> {
+    high: [i64; L],
+    low: [i64; L],
+}
+
+/// 1.5 · 2⁵²: added to a double of at most 2⁵¹ it leaves the nearest whole number in the lowest bits.
+const TO_WHOLE: f64 = (3u64 << 51) as f64;
+
+/// A term of a [`FixedSum`] in two halves, `high · 2⁴⁵ + low`: without conversions of doubles to integers, which few
+/// instruction sets have for vectors. A term outside of [−1, 1] gives any halves.
+#[inline(always)]
+fn halves(term: f64) -> (i64, i64) {
+    debug_assert!(
+        (-1.0..=1.0).contains(&term),
+        "a term must lie in [-1, 1]: {term}"
+    );
+    let integer = |whole: f64| whole.to_bits().wrapping_sub(TO_WHOLE.to_bits()) as i64;
+    let scaled = term.abs() * HALF_SCALE;
+    let high = scaled + TO_WHOLE;
+    // From −½ to ½, exactly, and so is the product.
+    let rest = (scaled - (high - TO_WHOLE)) * HALF_SCALE;
+    let low = rest + TO_WHOLE;
+    // Cut, not rounded.
+    let above = i64::from(low - TO_WHOLE > rest);
+    // All bits set of a negative term, whose halves are negative too.
+    let sign = term.to_bits() as i64 >> 63;
+    (
+        (integer(high) ^ sign).wrapping_sub(sign),
+        (integer(low).wrapping_sub(above) ^ sign).wrapping_sub(sign),
+    )
+}
+
+impl<const L: usize> FixedSums<L> {
+    /// The empty sums.
+    pub const ZERO: Self = Self {
+        high: [0; L],
+        low: [0; L],
+    };
+
+    /// How many times terms may be added: a half is at most 2⁴⁵, and 63 bits are there for the sum of all.
+    pub const TERMS: usize = (1 << 17) / L;
+
+    /// Adds a term to each sum.
+    #[inline(always)]
+    pub fn add(&mut self, terms: &[f64; L]) {
+        #[expect(clippy::needless_range_loop, reason = "three arrays side by side")]
+        for i in 0..L {
+            let (high, low) = halves(terms[i]);
+            self.high[i] = self.high[i].wrapping_add(high);
+            self.low[i] = self.low[i].wrapping_add(low);
+        }
+    }
+
+    /// The sum of all sums.
+    #[inline(always)]
+    pub fn total(&self) -> FixedSum {
+        let (high, low): (i64, i64) = (self.high.iter().sum(), self.low.iter().sum());
+        FixedSum((i128::from(high) << HALF_BITS) + i128::from(low))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn side_by_side_is_one_by_one() {
+        let mut each = FixedSum::ZERO;
+        let mut sums = FixedSums::<4>::ZERO;
+        for i in 1..500 {
+            let term = 1.0 / f64::from(i);
+            let terms = [term, -term, 0.0, 1.0 - term / 3.0];
+            terms.iter().for_each(|&term| each.add(term));
+            sums.add(&terms);
+        }
+        assert_eq!(sums.total(), each);
+        // As many as allowed, of the largest size.
+        let mut sums = FixedSums::<2>::ZERO;
+        (0..FixedSums::<2>::TERMS).for_each(|_| sums.add(&[-1.0, -1.0]));
+        assert_eq!(sums.total().to_f64(), -f64::from(1 << 17));
+    }
 
     #[test]
     fn order_does_not_matter() {
@@ -126,7 +206,11 @@ mod tests {
         let mut term = 1.0;
         while term > 1e-40 {
             for term in [term, -term, term * 0.7, -term / 3.0] {
-                assert_eq!(FixedSum::quantise(term), (term * SCALE) as i128, "{term}");
+                let expected = (term * SCALE) as i128;
+                assert_eq!(FixedSum::quantise(term), expected, "{term}");
+                let (high, low) = halves(term);
+                assert_eq!((i128::from(high) << HALF_BITS) + i128::from(low), expected);
+                assert!(high.abs() <= 1 << HALF_BITS && low.abs() <= 1 << HALF_BITS);
             }
             term /= 2.0;
         }

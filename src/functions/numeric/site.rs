@@ -28,7 +28,7 @@ fn widen(count: i32) -> u64 {
 
 /// Largest n whose square, and whose products with another such n, fit 63 bits: a signed number becomes a double in one
 /// instruction.
-const SMALL: u64 = i32::MAX as u64;
+pub(super) const SMALL: u64 = i32::MAX as u64;
 
 /// n and Σ a_i², the latter modulo 2⁶⁴ (exact where n is [`SMALL`]).
 #[inline(always)]

@@ -1,0 +1,266 @@
+//! Per-site terms of several sites at once: the terms of [`site`](super::site), bit for bit, in loops that compilers turn into
+//! vector instructions.
+//!
+//! Sits between the aggregates, which add the terms up, and the definitions in `site`. What has no term there (too few copies)
+//! is 0 here, which adds nothing. A block with a site of more copies than its shortcuts allow is `None`, and is to be taken one
+//! by one. Everything is `#[inline(always)]`, to be compiled for the instruction set of the caller.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "several arrays side by side, all of a length that the compiler knows"
+)]
+
+use super::harmonic::inverse_harmonic;
+use super::site::SMALL;
+
+/// Sites of a block.
+pub const SITES: usize = 16;
+
+/// The counts of the `K` alleles at each site, none negative.
+pub type Counts<const K: usize> = [[i32; K]; SITES];
+
+/// A term for each site.
+pub type Terms = [f64; SITES];
+
+/// Not negative, see [`Counts`].
+#[inline(always)]
+fn widen(count: i32) -> u64 {
+    u64::from(count as u32)
+}
+
+/// n and Σ a_i² of each site, if no n is too large.
+#[inline(always)]
+fn moments<const K: usize>(rows: &Counts<K>) -> Option<([u64; SITES], [u64; SITES])> {
+    let (mut n, mut squares) = ([0; SITES], [0u64; SITES]);
+    let mut all = 0;
+    for i in 0..SITES {
+        for k in 0..K {
+            let count = widen(rows[i][k]);
+            n[i] += count;
+            squares[i] = squares[i].wrapping_add(count * count);
+        }
+        all |= n[i];
+    }
+    (all <= SMALL).then_some((n, squares))
+}
+
+/// `differences / comparisons`, or 0 where nothing is compared.
+#[inline(always)]
+fn ratios(differences: &[u64; SITES], comparisons: &[u64; SITES]) -> Terms {
+    let mut ratios = [0.0; SITES];
+    for i in 0..SITES {
+        let ratio = differences[i] as i64 as f64 / comparisons[i] as i64 as f64;
+        ratios[i] = if comparisons[i] > 0 { ratio } else { 0.0 };
+    }
+    ratios
+}
+
+/// [`site_diversity`](super::site::site_diversity) of sites with these n and Σ a_i².
+#[inline(always)]
+fn within(n: &[u64; SITES], squares: &[u64; SITES]) -> Terms {
+    let (mut differences, mut comparisons) = ([0; SITES], [0; SITES]);
+    for i in 0..SITES {
+        let square = n[i] * n[i];
+        differences[i] = (square - squares[i]) / 2;
+        comparisons[i] = (square - n[i]) / 2;
+    }
+    ratios(&differences, &comparisons)
+}
+
+/// [`site_divergence`](super::site::site_divergence) of sites with these n in each population.
+#[inline(always)]
+fn between<const K: usize>(rows: [&Counts<K>; 2], n1: &[u64; SITES], n2: &[u64; SITES]) -> Terms {
+    let (mut differences, mut comparisons) = ([0; SITES], [0; SITES]);
+    for i in 0..SITES {
+        let mut same = 0;
+        for k in 0..K {
+            same += widen(rows[0][i][k]) * widen(rows[1][i][k]);
+        }
+        comparisons[i] = n1[i] * n2[i];
+        differences[i] = comparisons[i] - same;
+    }
+    ratios(&differences, &comparisons)
+}
+
+/// [`site_diversity`](super::site::site_diversity).
+#[inline(always)]
+pub fn diversity<const K: usize>(rows: &Counts<K>) -> Option<Terms> {
+    let (n, squares) = moments(rows)?;
+    Some(within(&n, &squares))
+}
+
+/// [`site_divergence`](super::site::site_divergence).
+#[inline(always)]
+pub fn divergence<const K: usize>(rows: [&Counts<K>; 2]) -> Option<Terms> {
+    let ((n1, _), (n2, _)) = (moments(rows[0])?, moments(rows[1])?);
+    Some(between(rows, &n1, &n2))
+}
+
+/// [`fst_hudson_terms`](super::site::fst_hudson_terms): numerators and denominators.
+#[inline(always)]
+pub fn fst_hudson<const K: usize>(rows: [&Counts<K>; 2]) -> Option<[Terms; 2]> {
+    let ((n1, squares1), (n2, squares2)) = (moments(rows[0])?, moments(rows[1])?);
+    let (w1, w2) = (within(&n1, &squares1), within(&n2, &squares2));
+    let mut terms = [[0.0; SITES], between(rows, &n1, &n2)];
+    for i in 0..SITES {
+        let there = n1[i].min(n2[i]) >= 2;
+        let b = terms[1][i];
+        let numerator = b - (w1[i] + w2[i]) / 2.0;
+        terms[0][i] = if there { numerator } else { 0.0 };
+        terms[1][i] = if there { b } else { 0.0 };
+    }
+    Some(terms)
+}
+
+/// 1 where [`is_segregating`](super::site::is_segregating), else 0.
+#[inline(always)]
+pub fn segregating<const K: usize>(rows: &Counts<K>) -> [i64; SITES] {
+    let mut segregating = [0; SITES];
+    for i in 0..SITES {
+        let mut alleles = 0;
+        for k in 0..K {
+            alleles += i64::from(rows[i][k] > 0);
+        }
+        segregating[i] = i64::from(alleles >= 2);
+    }
+    segregating
+}
+
+/// The terms of [`theta_w`] and [`tajimas_d`] that depend on n, with what they are made of.
+struct Segregating {
+    n: [u64; SITES],
+    squares: [u64; SITES],
+    segregating: [i64; SITES],
+    /// 1/h(n) of segregating sites.
+    inverse_harmonic: Terms,
+}
+
+#[inline(always)]
+fn of_segregating<const K: usize>(rows: &Counts<K>) -> Option<Segregating> {
+    let (n, squares) = moments(rows)?;
+    let segregating = segregating(rows);
+    let mut terms = [0.0; SITES];
+    let mut others = 0;
+    for i in 0..SITES {
+        others |= n[i] ^ n[0];
+    }
+    if others == 0 {
+        // Usual: nothing is missing.
+        let term = inverse_harmonic(n[0]);
+        for i in 0..SITES {
+            terms[i] = if segregating[i] > 0 { term } else { 0.0 };
+        }
+    } else {
+        for i in 0..SITES {
+            if segregating[i] > 0 {
+                terms[i] = inverse_harmonic(n[i]);
+            }
+        }
+    }
+    Some(Segregating {
+        n,
+        squares,
+        segregating,
+        inverse_harmonic: terms,
+    })
+}
+
+/// 1/h(n) of segregating sites, see [`inverse_harmonic`].
+#[inline(always)]
+pub fn theta_w<const K: usize>(rows: &Counts<K>) -> Option<Terms> {
+    Some(of_segregating(rows)?.inverse_harmonic)
+}
+
+/// Of segregating sites, [`site_diversity`](super::site::site_diversity), 1/h(n) and 1/n; and which sites are.
+#[inline(always)]
+pub fn tajimas_d<const K: usize>(rows: &Counts<K>) -> Option<([Terms; 3], [i64; SITES])> {
+    let of = of_segregating(rows)?;
+    // Zero where a site does not segregate.
+    let within = within(&of.n, &of.squares);
+    let mut inverse = [0.0; SITES];
+    for i in 0..SITES {
+        let term = 1.0 / of.n[i] as i64 as f64;
+        inverse[i] = if of.segregating[i] > 0 { term } else { 0.0 };
+    }
+    Some(([within, of.inverse_harmonic, inverse], of.segregating))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::site;
+    use super::*;
+
+    /// Sites of every kind: nothing called, one copy, one allele, all alleles, many copies; the copies differ between sites.
+    fn sites<const K: usize>(seed: i32, most: i32) -> Counts<K> {
+        std::array::from_fn(|i| {
+            std::array::from_fn(|k| {
+                let x = (seed + 1).wrapping_mul(i as i32 * 7919 + k as i32 * 104_729 + 13);
+                match (i + seed as usize) % 5 {
+                    0 => 0,
+                    1 => i32::from(k == 0),
+                    2 => i32::from(k == 1) * most,
+                    _ => x.rem_euclid(most + 1),
+                }
+            })
+        })
+    }
+
+    fn agree<const K: usize>(a: &Counts<K>, b: &Counts<K>) {
+        fn of<const K: usize>(
+            [a, b]: [&Counts<K>; 2],
+            term: impl Fn(&[i32], &[i32]) -> Option<f64>,
+        ) -> Terms {
+            std::array::from_fn(|i| term(&a[i], &b[i]).unwrap_or(0.0))
+        }
+        let is = |i: usize| site::is_segregating(&a[i]);
+        let n = |i: usize| site::allele_number(&a[i]) as u64;
+        let pi = of([a, b], |a, _| site::site_diversity(a));
+        assert_eq!(diversity(a), Some(pi));
+        assert_eq!(divergence([a, b]), Some(of([a, b], site::site_divergence)));
+        let fst = [
+            of([a, b], |a, b| Some(site::fst_hudson_terms(a, b)?.0)),
+            of([a, b], |a, b| Some(site::fst_hudson_terms(a, b)?.1)),
+        ];
+        assert_eq!(fst_hudson([a, b]), Some(fst));
+        let there: [i64; SITES] = std::array::from_fn(|i| i64::from(is(i)));
+        assert_eq!(segregating(a), there);
+        let of_n = |f: &dyn Fn(u64) -> f64| -> Terms {
+            std::array::from_fn(|i| if is(i) { f(n(i)) } else { 0.0 })
+        };
+        let watterson = of_n(&inverse_harmonic);
+        assert_eq!(theta_w(a), Some(watterson));
+        let terms = [
+            std::array::from_fn(|i| if is(i) { pi[i] } else { 0.0 }),
+            watterson,
+            of_n(&|n| 1.0 / n as f64),
+        ];
+        assert_eq!(tajimas_d(a), Some((terms, there)));
+    }
+
+    #[test]
+    fn every_site_has_the_terms_it_has_alone() {
+        for most in [1, 2, 7, 2940, 1 << 20, i32::MAX / 4] {
+            for seed in 0..7 {
+                agree::<2>(&sites(seed, most), &sites(seed + 3, most));
+                agree::<4>(&sites(seed, most), &sites(seed + 3, most));
+            }
+        }
+        // As many copies everywhere.
+        let same = std::array::from_fn(|i| [i as i32, 20 - i as i32]);
+        agree::<2>(&same, &sites(1, 9));
+    }
+
+    #[test]
+    fn too_many_copies_are_for_one_by_one() {
+        let mut large = sites::<2>(1, 9);
+        let small = large;
+        large[7] = [i32::MAX, 1];
+        assert_eq!(diversity(&large), None);
+        assert_eq!(divergence([&small, &large]), None);
+        assert_eq!(fst_hudson([&large, &small]), None);
+        assert_eq!(theta_w(&large), None);
+        assert_eq!(tajimas_d(&large), None);
+        large[7] = [i32::MAX, 0];
+        agree(&large, &small);
+    }
+}
