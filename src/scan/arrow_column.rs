@@ -124,7 +124,7 @@ pub fn to_arrow(
     let elements = rows.start * per_row..rows.end * per_row;
     match (spec.kind, dense) {
         (ColumnKind::Contig, Dense::Fixed(buffer)) => {
-            contig_names(&contigs(&spec.array.element, buffer, elements)?, names)
+            contig_names(&contig_runs(&spec.array.element, buffer, elements)?, names)
         }
         // Without copying, where they are of that type already.
         (ColumnKind::Position, Dense::Fixed(buffer))
@@ -236,20 +236,27 @@ fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, S
         .map_err(|e| e.to_string())
 }
 
-/// Contigs as Int64. Most often all of a chunk are one, and that is seen without looking at each.
-pub fn contigs(
+/// Consecutive variants of one contig: its code, and how many they are.
+pub type ContigRun = (i64, usize);
+
+/// Runs of the same contig, none of them empty. Most often all of a chunk are one, and that is seen many codes at a time.
+pub fn contig_runs(
     element: &ElementType,
     buffer: &Buffer,
     range: Range<usize>,
-) -> Result<Vec<i64>, String> {
-    if let Some(width) = element.size().filter(|_| range.len() > 1)
-        && let Some(bytes) = buffer.get(range.start * width..range.end * width)
-        && bytes[width..] == bytes[..bytes.len() - width]
-    {
+) -> Result<Vec<ContigRun>, String> {
+    let width = element.size().unwrap_or_default();
+    let bytes = buffer
+        .get(range.start * width..range.end * width)
+        .unwrap_or_default();
+    if width > 0 && bytes.len() > width && bytes[width..] == bytes[..bytes.len() - width] {
         let one = integers(element, buffer, range.start..range.start + 1)?;
-        return Ok(vec![one[0]; range.len()]);
+        return Ok(vec![(one[0], range.len())]);
     }
-    integers(element, buffer, range)
+    Ok(integers(element, buffer, range)?
+        .chunk_by(|a, b| a == b)
+        .map(|run| (run[0], run.len()))
+        .collect())
 }
 
 /// Integer elements of any width as Int64.
@@ -290,38 +297,23 @@ pub fn integers(
 }
 
 /// The names of contigs. They come in long runs: one look at the name for each, whose view is then repeated.
-fn contig_names(codes: &[i64], names: &Names) -> Result<ArrayRef, String> {
+fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
     let mut distinct = StringViewBuilder::new();
-    let mut of_rows: Vec<u32> = Vec::with_capacity(codes.len());
-    for (run, at) in contig_runs(codes).zip(0..) {
-        let name = usize::try_from(run[0])
+    let mut of_rows: Vec<u32> = Vec::with_capacity(runs.iter().map(|(_, len)| len).sum());
+    for ((code, len), at) in runs.iter().zip(0..) {
+        let name = usize::try_from(*code)
             .ok()
             .and_then(|at| names.contigs.get(at))
             .ok_or_else(|| {
                 format!(
-                    "the contig index {} is outside contig_id, which has {} contigs",
-                    run[0],
+                    "the contig index {code} is outside contig_id, which has {} contigs",
                     names.contigs.len()
                 )
             })?;
         distinct.append_value(name);
-        of_rows.resize(of_rows.len() + run.len(), at);
+        of_rows.resize(of_rows.len() + len, at);
     }
     take(&distinct.finish(), &UInt32Array::from(of_rows), None).map_err(|error| error.to_string())
-}
-
-/// Runs of the same contig, none of them empty.
-fn contig_runs(codes: &[i64]) -> impl Iterator<Item = &[i64]> {
-    // Most often there is one, and that is found many codes at a time.
-    let first = codes.first().copied().unwrap_or_default();
-    let is_one = codes.iter().fold(0, |differ, code| differ | (code ^ first)) == 0;
-    let (one, several) = if is_one {
-        (codes, &[][..])
-    } else {
-        (&[][..], codes)
-    };
-    let one = (!one.is_empty()).then_some(one);
-    one.into_iter().chain(several.chunk_by(|a, b| a == b))
 }
 
 fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {

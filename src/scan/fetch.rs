@@ -169,6 +169,14 @@ impl Reader {
 
     async fn read(&self, chunk: u64) -> Result<Parts, VczError> {
         let store = self.dataset.store();
+        if let [trailing] = self.parts.as_slice() {
+            // Most arrays have no more, and are read often.
+            let index = chunk_index(chunk, trailing);
+            return Ok(vec![(
+                trailing.clone(),
+                store.chunk(&self.array, &index).await?,
+            )]);
+        }
         stream::iter(self.parts.iter().cloned())
             .map(|trailing| async move {
                 let index = chunk_index(chunk, &trailing);

@@ -32,7 +32,7 @@ impl ScanMemory {
         self.metrics.memory_reserved.set_max(reservation.size());
         drop(reservation);
         Ok(Taken {
-            memory: self.clone(),
+            reservation: Arc::clone(&self.reservation),
             bytes,
         })
     }
@@ -40,12 +40,12 @@ impl ScanMemory {
 
 /// Bytes taken from the pool, given back when dropped.
 pub struct Taken {
-    memory: ScanMemory,
+    reservation: Arc<Mutex<MemoryReservation>>,
     bytes: usize,
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.memory.reservation.lock().shrink(self.bytes);
+        self.reservation.lock().shrink(self.bytes);
     }
 }

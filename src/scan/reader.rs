@@ -4,9 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use arrow::buffer::ScalarBuffer;
 use datafusion::common::Result;
 
-use super::arrow_column::{contigs, integers, to_arrow};
+use super::arrow_column::{contig_runs, integers, to_arrow};
 use super::backend::Device;
 use super::dataset::Dataset;
 use super::dense::{Dense, Part, PartData, assemble, trailing_chunks};
@@ -22,6 +23,7 @@ use super::{
 use crate::codec::Scratch;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Elements, Engine, Wanted, Work};
+use crate::store::ElementType;
 
 /// The variant chunks of an array that some row ranges (ascending) touch, one after the other: there may be more than
 /// memory could hold a list of.
@@ -198,9 +200,13 @@ impl ColumnReader {
             // Indices that name no contig have an error of their own.
             ColumnKind::Contig => zones.check_contigs(
                 first,
-                &contigs(element, buffer, 0..rows)?,
+                &contig_runs(element, buffer, 0..rows)?,
                 self.dataset.names().contigs.len(),
             ),
+            _ if *element == ElementType::Int32 => {
+                let positions = ScalarBuffer::<i32>::new(buffer.clone(), 0, rows);
+                zones.check_positions(first, &positions)
+            }
             _ => zones.check_positions(first, &integers(element, buffer, 0..rows)?),
         };
         borne_out.map_err(|reason| {

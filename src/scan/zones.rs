@@ -2,6 +2,7 @@
 //! store's region index, or from the positions themselves, and are what predicates prune and orderings rest on.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 
+use super::arrow_column::ContigRun;
 use crate::store::RegionIndex;
 
 /// A run of variants of one contig inside one chunk.
@@ -83,36 +85,34 @@ impl Zones {
         zones
     }
 
-    /// The zones that overlap the variants from `first` on that `values` belong to: the zone, its first variant there, its values.
-    fn parts<'a>(
-        &'a self,
-        first: u64,
-        values: &'a [i64],
-    ) -> impl Iterator<Item = (&'a Zone, u64, &'a [i64])> {
-        let end = first.saturating_add(values.len() as u64);
-        let at = self.zones.partition_point(|zone| zone.rows.end <= first);
-        let inside = self.zones[at..]
+    /// The zones that overlap some variants, and which of these each holds.
+    fn parts(&self, variants: Range<u64>) -> impl Iterator<Item = (&Zone, Range<u64>)> {
+        let at = self
+            .zones
+            .partition_point(|zone| zone.rows.end <= variants.start);
+        self.zones[at..]
             .iter()
-            .take_while(move |zone| zone.rows.start < end);
-        inside.map(move |zone| {
-            let rows = zone.rows.start.max(first)..zone.rows.end.min(end);
-            let part = &values[(rows.start - first) as usize..(rows.end - first) as usize];
-            (zone, rows.start, part)
-        })
+            .take_while(move |zone| zone.rows.start < variants.end)
+            .map(move |zone| {
+                let rows = zone.rows.start.max(variants.start)..zone.rows.end.min(variants.end);
+                (zone, rows)
+            })
     }
 
     /// Whether positions, those of the variants from `first` on, are what the zones say: rising, from `min` to `max`.
     ///
     /// # Errors
     /// The reason, which names a variant that is otherwise.
-    pub fn check_positions(
+    pub fn check_positions<T: Copy + PartialOrd + Display + Into<i64>>(
         &self,
         first: u64,
-        positions: &[i64],
+        positions: &[T],
     ) -> std::result::Result<(), String> {
-        for (zone, start, part) in self.parts(first, positions) {
+        for (zone, variants) in self.parts(first..first.saturating_add(positions.len() as u64)) {
+            let start = variants.start;
+            let part = &positions[(start - first) as usize..(variants.end - first) as usize];
             // Most often none is, and that is found many at a time.
-            let falls = |pair: &[i64]| pair[1] < pair[0];
+            let falls = |pair: &[T]| pair[1] < pair[0];
             let any = part.windows(2).fold(false, |any, pair| any | falls(pair));
             if any && let Some(at) = part.windows(2).position(falls) {
                 let variant = start + at as u64 + 1;
@@ -126,7 +126,8 @@ impl Zones {
             let (Some(&low), Some(&high)) = (part.first(), part.last()) else {
                 continue;
             };
-            let end = start + part.len() as u64;
+            let (low, high): (i64, i64) = (low.into(), high.into());
+            let end = variants.end;
             // Statistics take the bounds of whole zones for exact.
             let low_fits = if start == zone.rows.start {
                 low == zone.min
@@ -158,30 +159,23 @@ impl Zones {
     pub fn check_contigs(
         &self,
         first: u64,
-        contigs: &[i64],
+        runs: &[ContigRun],
         n_contigs: usize,
     ) -> std::result::Result<(), String> {
-        for (zone, start, part) in self.parts(first, contigs) {
-            let other = |contig: &i64| {
-                usize::try_from(*contig).is_ok_and(|at| at != zone.contig && at < n_contigs)
-            };
-            // Most often all are the zone's, and that is found many at a time.
-            let zones = zone.contig as i64;
-            if part
-                .iter()
-                .fold(0, |differ, contig| differ | (contig ^ zones))
-                == 0
+        let mut start = first;
+        for &(contig, len) in runs {
+            let end = start.saturating_add(len as u64);
+            let known = usize::try_from(contig).ok().filter(|at| *at < n_contigs);
+            let mut parts = self.parts(start..end);
+            if let Some(contig) = known
+                && let Some((zone, variants)) = parts.find(|(zone, _)| zone.contig != contig)
             {
-                continue;
-            }
-            if let Some(at) = part.iter().position(other) {
                 return Err(format!(
-                    "variant {} is on contig {}, but region_index says {}",
-                    start + at as u64,
-                    part[at],
-                    zone.contig
+                    "variant {} is on contig {contig}, but region_index says {}",
+                    variants.start, zone.contig
                 ));
             }
+            start = end;
         }
         Ok(())
     }
