@@ -16,19 +16,12 @@ use super::call::{
 use super::context::GenotypeContext;
 use super::dataset::Dataset;
 use super::dense::{PartData, chunk_index};
-use super::fetch::ChunkFetcher;
+use super::genotype_source::{GenotypeSource, Wish};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
-use super::reader::{Ahead, chunks_of};
-#[cfg(feature = "gpu")]
-use super::{
-    backend::{not_on_gpu, planner},
-    gpu::{GpuFetcher, Request, Wish},
-};
+use super::reader::Ahead;
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
-#[cfg(feature = "gpu")]
-use crate::gpu::{Counts, Elements, Engine, Wanted, Work};
 use crate::store::ArrayMeta;
 
 /// Computes a query's calls on the genotypes of one column.
@@ -42,7 +35,7 @@ pub struct GenotypeReader {
     first_set: Vec<usize>,
     /// Samples whose genotypes are kept for `select_samples`, by sample chunk, ascending, counted from the chunk's first.
     selected: Vec<Vec<u32>>,
-    source: Source,
+    source: GenotypeSource,
     current: Option<Current>,
     counts: ChunkCounts,
     scratch: CountScratch,
@@ -65,46 +58,6 @@ enum Kept {
     /// Of the selected ones.
     #[cfg(feature = "gpu")]
     Selected(Buffer),
-}
-
-/// What gives the chunks.
-enum Source {
-    Host(ChunkFetcher),
-    #[cfg(feature = "gpu")]
-    Gpu(GpuFetcher),
-}
-
-/// One chunk of a variant chunk: its index along the axes after variants, and what is known of it.
-struct Fetched {
-    trailing: Vec<u64>,
-    counts: PartData,
-    genotypes: PartData,
-}
-
-impl Source {
-    async fn fetch(&mut self, chunk: u64) -> Result<Vec<Fetched>> {
-        match self {
-            Self::Host(fetcher) => {
-                let parts = fetcher.fetch(chunk).await?;
-                let fetched = |(trailing, encoded): (_, Option<_>)| Fetched {
-                    trailing,
-                    counts: PartData::of(encoded.clone()),
-                    genotypes: PartData::of(encoded),
-                };
-                Ok(parts.into_iter().map(fetched).collect())
-            }
-            #[cfg(feature = "gpu")]
-            Self::Gpu(fetcher) => {
-                let parts = fetcher.fetch(chunk).await?;
-                let fetched = |part: super::gpu::Arrived| Fetched {
-                    trailing: part.trailing,
-                    counts: part.counts.into(),
-                    genotypes: part.elements.into(),
-                };
-                Ok(parts.into_iter().map(fetched).collect())
-            }
-        }
-    }
 }
 
 impl GenotypeReader {
@@ -168,9 +121,14 @@ impl GenotypeReader {
             );
             by_chunk[chunk].push(within as u32);
         }
-        let source = source(
-            dataset, column, &counter, &by_chunk, ranges, ahead, memory, metrics, device,
-        )?;
+        let wish = Wish {
+            dataset,
+            column,
+            counter: &counter,
+            selected: &by_chunk,
+            ranges,
+        };
+        let source = GenotypeSource::try_new(&wish, ahead, memory, metrics, device)?;
         Ok(Self {
             dataset: Arc::clone(dataset),
             context: Arc::clone(context),
@@ -505,119 +463,4 @@ fn merged(sources: Vec<RowBytes<'_>>) -> Vec<RowBytes<'_>> {
         }
     }
     merged
-}
-
-/// What gives the chunks that the counter wants or of which genotypes are selected.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a different part of the scan; a struct would only rename them"
-)]
-fn source(
-    dataset: &Arc<Dataset>,
-    column: usize,
-    counter: &Counter,
-    selected: &[Vec<u32>],
-    ranges: &[Range<u64>],
-    ahead: Ahead,
-    memory: &ScanMemory,
-    metrics: &ScanMetrics,
-    device: &Device,
-) -> Result<Source> {
-    let array = &dataset.columns()[column].array;
-    let upcoming = chunks_of(ranges, array.chunks[0]);
-    #[cfg(feature = "gpu")]
-    if let Some((request, engine)) = gpu_request(dataset, column, counter, selected, device)? {
-        let metrics = metrics.clone();
-        let fetcher = GpuFetcher::new(request, engine, upcoming, ahead.few, memory, metrics);
-        return Ok(Source::Gpu(fetcher));
-    }
-    #[cfg(not(feature = "gpu"))]
-    let _ = (memory, device);
-    let mut wanted: Vec<usize> = counter.wanted_sample_chunks().to_vec();
-    let is_kept = |(_, samples): &(usize, &Vec<u32>)| !samples.is_empty();
-    wanted.extend(
-        selected
-            .iter()
-            .enumerate()
-            .filter(is_kept)
-            .map(|(at, _)| at),
-    );
-    wanted.sort_unstable();
-    wanted.dedup();
-    let parts = wanted.iter().map(|&chunk| vec![chunk as u64, 0]).collect();
-    Ok(Source::Host(ChunkFetcher::new(
-        Arc::clone(dataset),
-        Arc::clone(array),
-        parts,
-        upcoming,
-        ahead.prefetch,
-        metrics.clone(),
-    )))
-}
-
-/// What a device has to do; `None` if there is none, or it cannot.
-#[cfg(feature = "gpu")]
-fn gpu_request(
-    dataset: &Arc<Dataset>,
-    column: usize,
-    counter: &Counter,
-    selected: &[Vec<u32>],
-    device: &Device,
-) -> Result<Option<(Request, Arc<Engine>)>> {
-    let spec = &dataset.columns()[column];
-    let array = &spec.array;
-    let Some((engine, forced)) = &device.engine else {
-        return Ok(None);
-    };
-    let works = || {
-        let planner = planner(
-            spec,
-            dataset.chain(column).map_err(|e| e.to_string())?,
-            true,
-        )?;
-        let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
-        let counts = Counts::try_new(counter.request().clone(), samples, copies)?;
-        let elements = Elements {
-            samples: selected.iter().cloned().map(Arc::new).collect(),
-            inner: array.shape[2] as u32,
-            width: planner.width(),
-        };
-        let work = |wanted| {
-            Arc::new(Work {
-                planner: planner.clone(),
-                wanted,
-            })
-        };
-        Ok((
-            work(Wanted::Counts(counts)),
-            work(Wanted::Elements(elements)),
-        ))
-    };
-    let (counts, elements) = match works() {
-        Ok(works) => works,
-        Err(reason) if *forced => return Err(not_on_gpu(dataset.array_error(array, reason))),
-        Err(reason) => {
-            log::debug!("array '{}' is counted on the host: {reason}", array.name);
-            return Ok(None);
-        }
-    };
-    let wanted = counter.wanted_sample_chunks();
-    let wishes = selected.iter().enumerate().filter_map(|(chunk, samples)| {
-        let wish = Wish {
-            trailing: vec![chunk as u64, 0],
-            count: wanted.binary_search(&chunk).is_ok(),
-            elements: !samples.is_empty(),
-        };
-        (wish.count || wish.elements).then_some(wish)
-    });
-    let request = Request {
-        dataset: Arc::clone(dataset),
-        array: Arc::clone(array),
-        wishes: wishes.collect(),
-        counts: Some(counts),
-        elements: Some(elements),
-        padded: false,
-        reads_files: device.reads_files,
-    };
-    Ok(Some((request, Arc::clone(engine))))
 }

@@ -23,6 +23,7 @@ mod dense;
 mod display;
 mod error;
 mod fetch;
+mod genotype_source;
 mod genotype_udf;
 mod genotypes;
 #[cfg(feature = "gpu")]

@@ -9,7 +9,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, MAX_INLINE_VIEW_LEN, RecordBatch, StringViewArray,
+    UInt32Array,
+};
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::take;
 use arrow::datatypes::{Int64Type, SchemaRef};
@@ -495,8 +498,7 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
             key.as_string_view_opt(),
         ) {
             (Some(numbers), _) if !nulls => mark_differing(numbers.values(), &mut differs),
-            // Texts of the same view are the same. Others may be too, which makes two runs of one.
-            (_, Some(texts)) if !nulls => mark_differing(texts.views(), &mut differs),
+            (_, Some(texts)) if !nulls => mark_differing_texts(texts, &mut differs),
             _ => {
                 let others = distinct(&key.slice(0, rows - 1), &key.slice(1, rows - 1))?;
                 for at in others.values().set_indices() {
@@ -524,6 +526,17 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
 /// Rows that are looked at together for the start of a run.
 const SOME_ROWS: usize = 32;
 
+/// Marks texts that are not the one before.
+fn mark_differing_texts(texts: &StringViewArray, differs: &mut [bool]) {
+    for (at, (differs, pair)) in differs.iter_mut().zip(texts.views().windows(2)).enumerate() {
+        // Texts of the same view are the same. Long ones of others, too, may be, if length and first bytes are.
+        *differs |= pair[0] != pair[1]
+            && (pair[0] as u64 != pair[1] as u64
+                || pair[0] as u32 <= MAX_INLINE_VIEW_LEN
+                || texts.value(at) != texts.value(at + 1));
+    }
+}
+
 /// Marks values that are not the one before.
 fn mark_differing<T: PartialEq>(values: &[T], differs: &mut [bool]) {
     for (differs, pair) in differs.iter_mut().zip(values.windows(2)) {
@@ -533,7 +546,7 @@ fn mark_differing<T: PartialEq>(values: &[T], differs: &mut [bool]) {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, Int64Array, StringViewArray};
+    use arrow::array::{Float64Array, Int64Array};
 
     use super::*;
 
