@@ -14,6 +14,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::dataset::Dataset;
 use super::dense::{EncodedPart, chunk_index};
 use super::metrics::ScanMetrics;
+use super::reader::Ahead;
 use crate::error::VczError;
 use crate::store::ArrayMeta;
 
@@ -58,15 +59,25 @@ pub struct ChunkFetcher {
 }
 
 impl ChunkFetcher {
-    /// A fetcher of `parts` (chunk indices after the variant axis) of the variant chunks `upcoming`, with `depth` reads ahead.
+    /// A fetcher of `parts` (chunk indices after the variant axis) of the variant chunks `upcoming`, with `ahead.prefetch` reads ahead.
     pub fn new(
         dataset: Arc<Dataset>,
         array: Arc<ArrayMeta>,
         parts: Vec<Vec<u64>>,
         upcoming: Upcoming,
-        depth: usize,
+        ahead: Ahead,
         metrics: ScanMetrics,
     ) -> Self {
+        // Thin arrays are read many chunks at a time from the first on, unless it may be that few are needed.
+        let decoded = array
+            .chunk_elements()
+            .unwrap_or(usize::MAX)
+            .saturating_mul(array.element.size().unwrap_or(GROUP_BYTES));
+        let at_once = dataset.store().is_local() && ahead.few.is_none();
+        let group = match at_once {
+            true => (GROUP_BYTES / decoded.max(1)).clamp(1, GROUP_CHUNKS),
+            false => 1,
+        };
         Self {
             reader: Reader {
                 dataset,
@@ -76,8 +87,8 @@ impl ChunkFetcher {
             upcoming,
             ready: VecDeque::new(),
             pending: VecDeque::new(),
-            depth,
-            group: 1,
+            depth: ahead.prefetch,
+            group,
             metrics,
         }
     }
@@ -135,6 +146,11 @@ impl ChunkFetcher {
             self.group = full.clamp(1, self.group * 2).min(GROUP_CHUNKS);
         }
         Ok(self.take_ready(chunk))
+    }
+
+    /// Reads the first chunks, before any is asked for.
+    pub fn start(&mut self) {
+        self.fill();
     }
 
     /// Starts reads until as many are in flight as are wanted.

@@ -78,6 +78,15 @@ impl GenotypeSource {
         Ok(Self::Host(wish.of_host(upcoming, ahead, metrics)))
     }
 
+    /// Begins to read, before any chunk is asked for.
+    pub fn start(&mut self) {
+        match self {
+            Self::Host(fetcher) => fetcher.start(),
+            #[cfg(feature = "gpu")]
+            Self::Gpu(fetcher) => fetcher.start(),
+        }
+    }
+
     /// The wanted parts of one variant chunk; chunks are asked for in ascending order.
     pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<Fetched>> {
         let fetcher = match self {
@@ -126,7 +135,7 @@ impl Wish<'_> {
             Arc::clone(self.array()),
             parts,
             upcoming,
-            ahead.prefetch,
+            ahead,
             metrics.clone(),
         )
     }

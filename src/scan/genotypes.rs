@@ -152,6 +152,11 @@ impl GenotypeReader {
         self.dataset.columns()[self.column].array.chunks[0]
     }
 
+    /// Begins to read, before any row is asked for.
+    pub fn start(&mut self) {
+        self.source.start();
+    }
+
     /// For each call, its values for the rows of `range`, in pieces that each come from one chunk.
     pub async fn rows(&mut self, range: Range<u64>) -> Result<Vec<Vec<ArrayRef>>> {
         let mut pieces = vec![Vec::with_capacity(1); self.calls.len()];

@@ -159,8 +159,7 @@ impl GpuFetcher {
             let task = self.spawn(chunk);
             self.pending.push_front((chunk, task));
         }
-        self.fill();
-        self.announced = None;
+        self.start();
         self.depth = self.depth.saturating_mul(2).min(self.most);
         let Some((_, task)) = self.pending.pop_front() else {
             return Ok(vec![]);
@@ -178,6 +177,12 @@ impl GpuFetcher {
             }
         }
         Ok(arrived)
+    }
+
+    /// Has the first chunks decoded, before any is asked for.
+    pub fn start(&mut self) {
+        self.fill();
+        self.announced = None;
     }
 
     fn fill(&mut self) {

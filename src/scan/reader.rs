@@ -114,7 +114,7 @@ impl ColumnReader {
                 Arc::clone(array),
                 trailing_chunks(array),
                 upcoming.unwrap_or_else(|| chunks_of(ranges, array.chunks[0])),
-                ahead.prefetch,
+                ahead,
                 metrics.clone(),
             )),
         };
@@ -127,6 +127,15 @@ impl ColumnReader {
             metrics: metrics.clone(),
             scratch: Scratch::default(),
         })
+    }
+
+    /// Begins to read, before any row is asked for.
+    pub fn start(&mut self) {
+        match &mut self.source {
+            Source::Host(fetcher) => fetcher.start(),
+            #[cfg(feature = "gpu")]
+            Source::Gpu(fetcher) => fetcher.start(),
+        }
     }
 
     /// The rows of `range`, in pieces that each come from one chunk.

@@ -138,7 +138,7 @@ impl Batches {
                 }
             });
         }
-        let genotypes = match (
+        let mut genotypes = match (
             calls.is_empty(),
             table.dataset.column_index("call_genotype"),
         ) {
@@ -157,6 +157,13 @@ impl Batches {
             )?),
         };
         let by_bytes = source.settings.batch_bytes / source.output_row_bytes();
+        if filter.is_none() && dynamic_filter.is_none() {
+            // Everything will be read: genotypes first, which take longest.
+            if let Some(genotypes) = &mut genotypes {
+                genotypes.start();
+            }
+            readers.values_mut().for_each(ColumnReader::start);
+        }
         let projector = match source.projects() {
             true => Some(source.projection.make_projector(&source.input_schema)?),
             false => None,

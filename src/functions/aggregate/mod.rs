@@ -38,6 +38,7 @@ mod projection;
 #[cfg(test)]
 mod queries;
 mod sites;
+mod spread;
 mod stages;
 mod state_of;
 mod statistic;

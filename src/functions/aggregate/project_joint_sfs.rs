@@ -12,6 +12,7 @@ use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zero
 use super::histogram::Histogram;
 use super::places::{projectable, projection_size};
 use super::projection::Projector;
+use super::spread::Spread;
 
 /// `project_joint_sfs`.
 #[derive(Debug)]
@@ -67,28 +68,24 @@ impl ProjectedJoint {
         )
     }
 
-    /// Adds `cells`, sorted, to `grid`; `line` is scratch of one row.
-    fn project(&mut self, cells: &[(u128, i64)], line: &mut [f64], grid: &mut [f64]) {
+    /// Adds `cells`, sorted, to `grid`.
+    fn project(&mut self, cells: &[(u128, i64)], spread: &mut Spread, grid: &mut [f64]) {
         let [first, second] = &mut self.projectors;
         // All cells of one (n1, d1) share the weights of the rows: sum what they put on a row, then spread it once.
         for same_row in cells.chunk_by(|(a, _), (b, _)| a >> 64 == b >> 64) {
             let Some(&(cell, _)) = same_row.first() else {
                 continue;
             };
-            line.fill(0.0);
-            for &(cell, sites) in same_row {
-                let [_, _, n2, d2] = unpack(cell);
-                second.add(n2, d2, sites as f64, line);
-            }
             let [n1, d1, ..] = unpack(cell);
             let (row, weights) = first.weights(n1, d1);
-            let rows = grid.chunks_exact_mut(line.len()).skip(row);
-            for (out, &weight) in rows.zip(weights) {
-                out.iter_mut()
-                    .zip(&*line)
-                    .for_each(|(out, &value)| *out += weight * value);
-            }
+            spread.add(grid, row, weights, |line| {
+                for &(cell, sites) in same_row {
+                    let [_, _, n2, d2] = unpack(cell);
+                    second.add(n2, d2, sites as f64, line);
+                }
+            });
         }
+        spread.finish(grid);
     }
 }
 
@@ -122,11 +119,11 @@ impl SiteCells<2> for ProjectedJoint {
             return resources_err!("{}", self.too_large(groups.len()));
         };
         let mut values: Vec<f64> = zeros(cells)?;
-        let mut line: Vec<f64> = zeros(columns)?;
+        let mut spread = Spread::new(columns);
         let mut sorted = Vec::new();
         for (group, grid) in groups.iter().zip(values.chunks_exact_mut(rows * columns)) {
             group.sorted(&mut sorted);
-            self.project(&sorted, &mut line, grid);
+            self.project(&sorted, &mut spread, grid);
             if self.folded {
                 fold_grid(grid, columns);
             }
