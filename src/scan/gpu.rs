@@ -27,6 +27,11 @@ const CONCURRENT_PARTS: usize = 8;
 const WINDOW_BYTES: usize = 32 << 20;
 /// Variant chunks that a partition may have on their way.
 const WINDOW_CHUNKS: usize = 4096;
+/// Chunks of local files are handed over in groups of about so many encoded bytes: a task for each would take longer to be
+/// passed between threads than to run.
+const GROUP_BYTES: usize = 1 << 20;
+/// The most variant chunks of a group.
+const GROUP_CHUNKS: usize = 16;
 
 /// One chunk of a variant chunk that is wanted.
 #[derive(Debug, Clone)]
@@ -80,7 +85,14 @@ pub struct Request {
     pub reads_files: bool,
 }
 
-type ReadTask = SpawnedTask<Result<Vec<Arrived>, VczError>>;
+/// The parts of a variant chunk.
+type Parts = Vec<Arrived>;
+
+/// Variant chunks, ascending, that one task hands to the device.
+struct Group {
+    chunks: Vec<u64>,
+    task: SpawnedTask<Result<VecDeque<(u64, Parts)>, VczError>>,
+}
 
 /// Has the wanted parts of an array's variant chunks decoded, in ascending order.
 pub struct GpuFetcher {
@@ -88,9 +100,13 @@ pub struct GpuFetcher {
     engine: Arc<Engine>,
     /// Variant chunks that will be asked for, ascending; some may be skipped.
     upcoming: Upcoming,
-    pending: VecDeque<(u64, ReadTask)>,
+    ready: VecDeque<(u64, Parts)>,
+    pending: VecDeque<Group>,
+    /// Variant chunks on their way, at most.
     depth: usize,
     most: usize,
+    /// Variant chunks of a group, at most.
+    group: usize,
     metrics: ScanMetrics,
     /// Announces this fetcher's chunks until the first of them are under way.
     announced: Option<Active>,
@@ -134,14 +150,21 @@ impl GpuFetcher {
                 Err(_) => break None,
             }
         };
+        let group = if request.dataset.store().is_local() && few.is_none() {
+            (GROUP_BYTES / request.encoded_bytes().max(1)).clamp(1, GROUP_CHUNKS)
+        } else {
+            1
+        };
         Self {
             announced: Some(engine.queue().activate()),
             request: Arc::new(request),
             engine,
             upcoming,
+            ready: VecDeque::new(),
             pending: VecDeque::new(),
             depth: few.unwrap_or(most).clamp(1, most),
             most,
+            group,
             metrics,
             _window: window,
         }
@@ -151,23 +174,7 @@ impl GpuFetcher {
     pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<Arrived>> {
         let fetch_time = self.metrics.fetch_time.clone();
         let _timer = fetch_time.timer();
-        while self.pending.front().is_some_and(|(at, _)| *at < chunk) {
-            self.pending.pop_front();
-        }
-        if self.pending.front().is_none_or(|(at, _)| *at > chunk) {
-            while self.upcoming.next_if(|at| *at <= chunk).is_some() {}
-            let task = self.spawn(chunk);
-            self.pending.push_front((chunk, task));
-        }
-        self.start();
-        self.depth = self.depth.saturating_mul(2).min(self.most);
-        let Some((_, task)) = self.pending.pop_front() else {
-            return Ok(vec![]);
-        };
-        let mut arrived = task
-            .join_unwind()
-            .await
-            .map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        let mut arrived = self.arrived(chunk).await?;
         // Only now, so that what a device refuses does not pile up in memory.
         for part in &mut arrived {
             for piece in [&mut part.counts, &mut part.elements].into_iter().flatten() {
@@ -179,6 +186,34 @@ impl GpuFetcher {
         Ok(arrived)
     }
 
+    /// Waits for the parts of one variant chunk.
+    async fn arrived(&mut self, chunk: u64) -> Result<Parts> {
+        if let Some(parts) = self.take_ready(chunk) {
+            return Ok(parts);
+        }
+        let is_before = |group: &mut Group| group.chunks.last().is_none_or(|last| *last < chunk);
+        while self.pending.pop_front_if(is_before).is_some() {}
+        let holds = |group: &mut Group| group.chunks.binary_search(&chunk).is_ok();
+        let group = match self.pending.pop_front_if(holds) {
+            Some(group) => group,
+            None => {
+                while self.upcoming.next_if(|at| *at <= chunk).is_some() {}
+                self.spawn(vec![chunk])
+            }
+        };
+        self.start();
+        self.depth = self.depth.saturating_mul(2).min(self.most);
+        let read = group.task.join_unwind().await;
+        self.ready = read.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        Ok(self.take_ready(chunk).unwrap_or_default())
+    }
+
+    fn take_ready(&mut self, chunk: u64) -> Option<Parts> {
+        while self.ready.pop_front_if(|(at, _)| *at < chunk).is_some() {}
+        let (_, parts) = self.ready.pop_front_if(|(at, _)| *at == chunk)?;
+        Some(parts)
+    }
+
     /// Has the first chunks decoded, before any is asked for.
     pub fn start(&mut self) {
         self.fill();
@@ -186,21 +221,31 @@ impl GpuFetcher {
     }
 
     fn fill(&mut self) {
-        while self.pending.len() < self.depth
-            && let Some(chunk) = self.upcoming.next()
-        {
-            let task = self.spawn(chunk);
-            self.pending.push_back((chunk, task));
+        let pending = self.pending.iter().map(|group| group.chunks.len());
+        let mut room = self.depth.saturating_sub(pending.sum());
+        while room > 0 {
+            let some = self.group.min(room);
+            let chunks: Vec<u64> = self.upcoming.by_ref().take(some).collect();
+            if chunks.is_empty() {
+                return;
+            }
+            room -= chunks.len();
+            let group = self.spawn(chunks);
+            self.pending.push_back(group);
         }
     }
 
-    fn spawn(&self, chunk: u64) -> ReadTask {
+    fn spawn(&self, chunks: Vec<u64>) -> Group {
         let request = Arc::clone(&self.request);
         let engine = Arc::clone(&self.engine);
         let metrics = self.metrics.clone();
         // Counted from here on, not from when the task first runs.
         let active = engine.queue().activate();
-        SpawnedTask::spawn(async move { request.read(&engine, chunk, active, &metrics).await })
+        let wanted = chunks.clone();
+        let task = SpawnedTask::spawn(async move {
+            request.read_group(&engine, wanted, active, &metrics).await
+        });
+        Group { chunks, task }
     }
 }
 
@@ -225,25 +270,65 @@ impl Submitted {
 }
 
 impl Request {
-    async fn read(
+    /// Encoded bytes of a variant chunk, about.
+    fn encoded_bytes(&self) -> usize {
+        let work = self.counts.as_ref().or(self.elements.as_ref());
+        work.map_or(0, |work| {
+            work.planner
+                .estimate()
+                .encoded_bytes()
+                .saturating_mul(self.wishes.len())
+        })
+    }
+
+    /// Hands chunks to the device one after the other, and waits for what becomes of them.
+    async fn read_group(
+        &self,
+        engine: &Engine,
+        chunks: Vec<u64>,
+        active: Active,
+        metrics: &ScanMetrics,
+    ) -> Result<VecDeque<(u64, Parts)>, VczError> {
+        let mut submitted = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            submitted.push((chunk, self.submit_all(engine, chunk, metrics).await?));
+        }
+        drop(active);
+        let mut all = VecDeque::with_capacity(submitted.len());
+        for (chunk, parts) in submitted {
+            all.push_back((chunk, self.wait_for_all(chunk, parts, metrics).await?));
+        }
+        Ok(all)
+    }
+
+    async fn submit_all(
         &self,
         engine: &Engine,
         chunk: u64,
-        active: Active,
         metrics: &ScanMetrics,
-    ) -> Result<Vec<Arrived>, VczError> {
+    ) -> Result<Vec<Submitted>, VczError> {
         let rows = if self.padded {
             self.array.chunks[0]
         } else {
             let origin = vec![0; self.array.rank() - 1];
             self.array.chunk_extent(&chunk_index(chunk, &origin))[0]
         } as usize;
-        let submitted: Vec<Submitted> = stream::iter(0..self.wishes.len())
+        if self.wishes.len() == 1 {
+            return Ok(vec![self.submit(engine, chunk, rows, 0, metrics).await?]);
+        }
+        stream::iter(0..self.wishes.len())
             .map(|at| self.submit(engine, chunk, rows, at, metrics))
             .buffered(CONCURRENT_PARTS)
             .try_collect()
-            .await?;
-        drop(active);
+            .await
+    }
+
+    async fn wait_for_all(
+        &self,
+        chunk: u64,
+        submitted: Vec<Submitted>,
+        metrics: &ScanMetrics,
+    ) -> Result<Parts, VczError> {
         let mut arrived = Vec::with_capacity(submitted.len());
         for (part, wish) in submitted.into_iter().zip(&self.wishes) {
             let Submitted {
