@@ -10,6 +10,8 @@ pub(crate) mod corpus;
 mod shard;
 #[path = "../../tests/fuzz/checks/vlen_utf8.rs"]
 mod vlen_utf8;
+#[path = "../../tests/fuzz/checks/zstd_decode.rs"]
+pub(crate) mod zstd_decode;
 #[path = "../../tests/fuzz/checks/zstd_frame.rs"]
 mod zstd_frame;
 
@@ -28,6 +30,11 @@ fn shard_corpus() {
 #[test]
 fn vlen_utf8_corpus() {
     replay("vlen_utf8", vlen_utf8::check);
+}
+
+#[test]
+fn zstd_decode_corpus() {
+    replay("zstd_decode", zstd_decode::check);
 }
 
 #[test]

@@ -131,7 +131,7 @@ mod tests {
         cut.apply(frame);
         let mut out = vec![0xaa; cut.decoded_len as usize];
         let written = Scratch::default()
-            .zstd(&frame[..cut.encoded_len], &mut out)
+            .libzstd(&frame[..cut.encoded_len], &mut out)
             .unwrap();
         assert_eq!(written, out.len());
         let short = FrameSummary::parse(&frame[..cut.encoded_len]).unwrap();
@@ -188,7 +188,7 @@ mod tests {
         let check = |descriptor: u8, size: &[u8], head: &[u8], tail: usize, is_cut: bool| {
             let mut frame = by_hand(descriptor, size, head, &[tail / 2, tail - tail / 2]);
             let mut whole = vec![0; head.len() + tail];
-            let written = Scratch::default().zstd(&frame, &mut whole);
+            let written = Scratch::default().libzstd(&frame, &mut whole);
             assert_eq!(written, Ok(whole.len()), "{descriptor:#x}");
             let out = cut(&mut frame).map(|(out, _)| out);
             assert_eq!(out, is_cut.then(|| head.to_vec()), "{descriptor:#x}");

@@ -5,6 +5,8 @@
 //! rewritten, last-block bit set), which libzstd and nvCOMP decode like any other. Used by `blosc` on the host and by the
 //! GPU pipeline. The format is RFC 8878, section 3.1.1. For a tail that repeats a plane, see [`zstd_tail`](super::zstd_tail).
 //!
+//! On the host the blocks before the tail are decoded where they lie (`zstd_decode`), or the frame that is cut is a copy, for libzstd.
+//!
 //! A cut never changes which frames are accepted: a frame with a checksum, a dictionary, no content size, or anything
 //! after it is decoded whole, and so is one whose cut form libzstd refuses.
 
@@ -362,15 +364,7 @@ fn decompress_cut(
     let zero_from = usize::try_from(summary.cut_len()?).ok()?;
     if zero_from > 0 {
         let cut = summary.zero_cut()?;
-        if !summary.pays(&cut) {
-            return None;
-        }
-        scratch.frame.clear();
-        summary.cut_frame(&cut, frame, &mut scratch.frame)?;
-        let written = scratch.zstd_cut_frame(dst.get_mut(..zero_from)?).ok()?;
-        if written != zero_from {
-            return None;
-        }
+        scratch.zstd_before(&summary, &cut, frame, dst.get_mut(..zero_from)?)?;
     } else if summary.last_kept.is_some() {
         // Blocks that would have to be empty: let libzstd judge them.
         return None;

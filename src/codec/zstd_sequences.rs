@@ -1,129 +1,110 @@
-//! Reads the sequences of a compressed zstd block without decoding the block: which lengths it copies from which offsets.
+//! Takes a compressed zstd block apart, and reads its sequences without decoding it: which lengths it copies from which offsets.
 //!
-//! Used by [`zstd_tail`](super::zstd_tail) on the few short blocks at the end of a frame. The sequences of a block depend on the
+//! [`zstd_decode`](super::zstd_decode) has the parts from here, and reads the sequences in its own way. The way here is used by
+//! [`zstd_tail`](super::zstd_tail) on the few short blocks at the end of a frame. The sequences of a block depend on the
 //! blocks before it in two ways, which [`History`] holds: the tables that they may use again, and the last three offsets. Both
 //! may be unknown, because the blocks before were not read; what depends on something unknown is unknown in turn. The
 //! format is RFC 8878, section 3.1.1.3. No rule of it is relaxed: what libzstd might refuse is `None` here.
 
-use super::zstd_fse::{Bits, Description, State, Table};
+use super::zstd_fse::{Bits, Cell, Codes, Description, Table, codes};
 
 /// The most sequences of a block that is [short](Parts::is_short).
 const MAX_SEQUENCES: usize = 1024;
 
 /// What a kind of code in sequences is written with.
-struct Coding {
+pub(super) struct Coding {
     /// The code that is in use where a block says nothing else.
-    predefined: Table,
+    pub(super) predefined: Table,
+    /// What every symbol stands for.
+    pub(super) codes: Codes,
     max_symbol: u8,
     max_log: u32,
 }
 
-static LITERAL_LENGTHS: Coding = Coding {
-    predefined: Table::new(
-        &[
-            4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1,
-            1, 1, 1, -1, -1, -1, -1,
-        ],
-        6,
-    ),
-    max_symbol: 35,
-    max_log: 9,
-};
-static OFFSETS: Coding = Coding {
-    predefined: Table::new(
-        &[
-            1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1,
-            -1,
-        ],
-        5,
-    ),
-    max_symbol: 31,
-    max_log: 8,
-};
-static MATCH_LENGTHS: Coding = Coding {
-    predefined: Table::new(
-        &[
-            1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-            1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
-        ],
-        6,
-    ),
-    max_symbol: 52,
-    max_log: 9,
-};
+/// Of literals, offsets and matches, the order in which a block describes them.
+pub(super) static CODINGS: [Coding; 3] = [
+    Coding {
+        predefined: Table::new(
+            &[
+                4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1,
+                1, 1, 1, 1, -1, -1, -1, -1,
+            ],
+            6,
+            &LITERAL_LENGTHS,
+        ),
+        codes: LITERAL_LENGTHS,
+        max_symbol: 35,
+        max_log: 9,
+    },
+    Coding {
+        predefined: Table::new(
+            &[
+                1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1,
+                -1, -1,
+            ],
+            5,
+            &OFFSETS,
+        ),
+        codes: OFFSETS,
+        max_symbol: 31,
+        max_log: 8,
+    },
+    Coding {
+        predefined: Table::new(
+            &[
+                1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
+            ],
+            6,
+            &MATCH_LENGTHS,
+        ),
+        codes: MATCH_LENGTHS,
+        max_symbol: 52,
+        max_log: 9,
+    },
+];
 
-/// The length that a code of literals starts at, and the number of bits that are added to it.
-fn literal_length(code: u8) -> (u32, u32) {
-    const LONG: [(u32, u32); 20] = [
-        (16, 1),
-        (18, 1),
-        (20, 1),
-        (22, 1),
-        (24, 2),
-        (28, 2),
-        (32, 3),
-        (40, 3),
-        (48, 4),
-        (64, 6),
-        (128, 7),
-        (256, 8),
-        (512, 9),
-        (1024, 10),
-        (2048, 11),
-        (4096, 12),
-        (8192, 13),
-        (16384, 14),
-        (32768, 15),
-        (65536, 16),
+const LITERAL_LENGTHS: Codes = {
+    let more = [
+        1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
     ];
-    let long = usize::from(code).checked_sub(16).and_then(|i| LONG.get(i));
-    long.copied().unwrap_or((code.into(), 0))
-}
-
-/// The length that a code of a match starts at, and the number of bits that are added to it.
-fn match_length(code: u8) -> (u32, u32) {
-    const LONG: [(u32, u32); 21] = [
-        (35, 1),
-        (37, 1),
-        (39, 1),
-        (41, 1),
-        (43, 2),
-        (47, 2),
-        (51, 3),
-        (59, 3),
-        (67, 4),
-        (83, 4),
-        (99, 5),
-        (131, 7),
-        (259, 8),
-        (515, 9),
-        (1027, 10),
-        (2051, 11),
-        (4099, 12),
-        (8195, 13),
-        (16387, 14),
-        (32771, 15),
-        (65539, 16),
+    codes(0, 16, &more)
+};
+const MATCH_LENGTHS: Codes = {
+    let more = [
+        1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
     ];
-    let long = usize::from(code).checked_sub(32).and_then(|i| LONG.get(i));
-    long.copied().unwrap_or((u32::from(code) + 3, 0))
-}
+    codes(3, 32, &more)
+};
+/// The values that offsets are written as.
+const OFFSETS: Codes = {
+    let mut more = [0u8; 32];
+    let mut i = 0;
+    while i < 32 {
+        more[i] = i as u8;
+        i += 1;
+    }
+    codes(1, 0, &more)
+};
 
 /// A table that is in use. Most are not needed, so they are not made before they are.
 #[derive(Clone, Copy)]
-enum Used {
+pub(super) enum Used {
     Predefined(&'static Table),
-    /// Every code is this one.
+    /// Every symbol is this one.
     One(u8),
     Described(Description),
 }
 
 impl Used {
-    fn table<'a>(&self, room: &'a mut Option<Table>) -> &'a Table {
+    /// Makes `table` this one, of the codes of `coding`.
+    #[inline(always)]
+    pub(super) fn set(&self, coding: &Coding, table: &mut Table) {
         match self {
-            Used::Predefined(table) => table,
-            Used::One(symbol) => room.insert(Table::of_one(*symbol)),
-            Used::Described(description) => room.insert(description.table()),
+            Used::Predefined(predefined) => table.copy_from(predefined),
+            // A symbol is none but those that there are codes of.
+            Used::One(symbol) => table.set_one(coding.codes[usize::from(*symbol)]),
+            Used::Described(description) => description.set(table, &coding.codes),
         }
     }
 }
@@ -160,7 +141,20 @@ pub(super) enum Literals<'a> {
     /// One byte, so many times.
     Rle(u8, u32),
     /// Compressed: only how many there are is known.
-    Compressed(u32),
+    Compressed(Packed<'a>),
+}
+
+/// Compressed literals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Packed<'a> {
+    /// How many there are.
+    pub(super) len: u32,
+    /// The table, if it is not one of the blocks before, and the bit streams.
+    pub(super) bytes: &'a [u8],
+    /// Whether they are written in four streams.
+    pub(super) four: bool,
+    /// Whether the table is the one of the literals before.
+    pub(super) repeat: bool,
 }
 
 impl Literals<'_> {
@@ -168,7 +162,8 @@ impl Literals<'_> {
         match self {
             // A block has at most 128 KiB.
             Literals::Raw(bytes) => bytes.len() as u32,
-            Literals::Rle(_, len) | Literals::Compressed(len) => *len,
+            Literals::Rle(_, len) => *len,
+            Literals::Compressed(packed) => packed.len,
         }
     }
 
@@ -186,7 +181,9 @@ impl Literals<'_> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) literals: Literals<'a>,
-    n_sequences: usize,
+    /// Where their encoded bytes start in the block.
+    pub(super) literals_at: usize,
+    pub(super) n_sequences: usize,
     /// From the modes of the tables on; nothing where there are no sequences.
     sequences: &'a [u8],
 }
@@ -195,6 +192,12 @@ impl<'a> Parts<'a> {
     pub(super) fn of(block: &'a [u8]) -> Option<Parts<'a>> {
         let mut rest = block;
         let literals = take_literals(&mut rest)?;
+        let encoded = match literals {
+            Literals::Raw(bytes) => bytes.len(),
+            Literals::Rle(..) => 1,
+            Literals::Compressed(packed) => packed.bytes.len(),
+        };
+        let literals_at = block.len() - rest.len() - encoded;
         let n_sequences = match take(&mut rest, 1)? {
             n @ 0..128 => n,
             high @ 128..255 => (high - 128) << 8 | take(&mut rest, 1)?,
@@ -205,6 +208,7 @@ impl<'a> Parts<'a> {
         }
         Some(Parts {
             literals,
+            literals_at,
             n_sequences: n_sequences as usize,
             sequences: rest,
         })
@@ -226,30 +230,37 @@ impl<'a> Parts<'a> {
 
     /// Reads the tables that the sequences of a block use, which come to be the ones in use; what is left is the bit stream.
     fn tables(&self, history: &mut History) -> Option<&'a [u8]> {
+        let (new, rest) = self.new_tables()?;
+        for (used, new) in history.tables.iter_mut().zip(new) {
+            *used = new.or(*used);
+        }
+        Some(rest)
+    }
+
+    /// The tables that the block has and the blocks before did not have, in the order of [`CODINGS`], and the bit stream, which is
+    /// what is left. There must be sequences.
+    pub(super) fn new_tables(&self) -> Option<([Option<Used>; 3], &'a [u8])> {
         let mut rest = self.sequences;
         let modes = take(&mut rest, 1)?;
         if modes & 3 != 0 {
             return None;
         }
-        let codings = [&LITERAL_LENGTHS, &OFFSETS, &MATCH_LENGTHS];
-        for (i, (coding, used)) in codings.into_iter().zip(&mut history.tables).enumerate() {
-            match modes >> (6 - 2 * i) & 3 {
-                0 => *used = Some(Used::Predefined(&coding.predefined)),
-                1 => {
-                    let symbol = take(&mut rest, 1)? as u8;
-                    if symbol > coding.max_symbol {
-                        return None;
-                    }
-                    *used = Some(Used::One(symbol));
-                }
+        let mut new = [None; 3];
+        for (i, (new, coding)) in new.iter_mut().zip(&CODINGS).enumerate() {
+            *new = match modes >> (6 - 2 * i) & 3 {
+                0 => Some(Used::Predefined(&coding.predefined)),
+                1 => Some(Used::One(
+                    Some(take(&mut rest, 1)? as u8)
+                        .filter(|symbol| *symbol <= coding.max_symbol)?,
+                )),
                 2 => {
                     let read = Description::read(&mut rest, coding.max_symbol, coding.max_log)?;
-                    *used = Some(Used::Described(read));
+                    Some(Used::Described(read))
                 }
-                _ => {}
-            }
+                _ => None,
+            };
         }
-        Some(rest)
+        Some((new, rest))
     }
 
     /// Reads all sequences, in order, and brings `history` up to the end of the block.
@@ -266,10 +277,15 @@ impl<'a> Parts<'a> {
         let [Some(literals), Some(of), Some(matches)] = tables else {
             return None;
         };
-        let (mut room_l, mut room_o, mut room_m) = (None, None, None);
-        let literals = literals.table(&mut room_l);
-        let of = of.table(&mut room_o);
-        let matches = matches.table(&mut room_m);
+        let mut rooms = [const { Table::of_one(LITERAL_LENGTHS[0]) }; 3];
+        for ((used, coding), room) in [literals, of, matches]
+            .into_iter()
+            .zip(&CODINGS)
+            .zip(&mut rooms)
+        {
+            used.set(coding, room);
+        }
+        let [literals, of, matches] = &rooms;
         let mut bits = Bits::new(stream)?;
         let mut literals_state = literals.start(&mut bits)?;
         let mut of_state = of.start(&mut bits)?;
@@ -281,25 +297,22 @@ impl<'a> Parts<'a> {
                 match_state = matches.next(match_state, &mut bits)?;
                 of_state = of.next(of_state, &mut bits)?;
             }
-            let value = offset_value(of_state, &mut bits)?;
-            let (base, more) = match_length(match_state.symbol);
-            let length = base + bits.take(more)?;
-            let (base, more) = literal_length(literals_state.symbol);
-            let n_literals = base + bits.take(more)?;
+            let offset = value(of_state, &mut bits)?;
+            let length = value(match_state, &mut bits)?;
+            let n_literals = value(literals_state, &mut bits)?;
             left = left.checked_sub(n_literals)?;
             each(Sequence {
                 literals: n_literals,
                 length,
-                offset: next_offset(value, n_literals, offsets)?,
+                offset: next_offset(offset, n_literals, offsets)?,
             })?;
         }
         bits.is_empty().then_some(())
     }
 }
 
-fn offset_value(state: State, bits: &mut Bits<'_>) -> Option<u32> {
-    let code = u32::from(state.symbol);
-    1u32.checked_shl(code)?.checked_add(bits.take(code)?)
+fn value(cell: Cell, bits: &mut Bits<'_>) -> Option<u32> {
+    cell.value.checked_add(bits.take(cell.more.into())?)
 }
 
 /// The offset that a value stands for, which becomes the latest one. The inner `None`: not known.
@@ -348,8 +361,14 @@ fn take_literals<'a>(rest: &mut &'a [u8]) -> Option<Literals<'a>> {
     let sizes = take_wide(rest, header)? >> 4;
     let mask = (1u64 << bits) - 1;
     let (len, encoded) = (sizes & mask, sizes >> bits & mask);
-    *rest = rest.get(encoded as usize..)?;
-    Some(Literals::Compressed(len as u32))
+    let (bytes, tail) = rest.split_at_checked(encoded as usize)?;
+    *rest = tail;
+    Some(Literals::Compressed(Packed {
+        len: len as u32,
+        bytes,
+        four: format != 0,
+        repeat: first & 1 == 1,
+    }))
 }
 
 /// Takes a little-endian number of up to three bytes off the front of `rest`.

@@ -269,15 +269,11 @@ fn decompress_repeated(
     let tail = RepeatedTail::find(&summary, frame)?;
     let written = tail.planes(plane_len)?.checked_mul(plane_len)?;
     let kept = usize::try_from(tail.cut.decoded_len).ok()?;
-    if written > dst.len() || !summary.pays(&tail.cut) {
+    if written > dst.len() {
         return None;
     }
-    scratch.frame.clear();
-    summary.cut_frame(&tail.cut, frame, &mut scratch.frame)?;
     let head = dst.get_mut(..kept)?;
-    if scratch.zstd_cut_frame(head).ok()? != kept {
-        return None;
-    }
+    scratch.zstd_before(&summary, &tail.cut, frame, head)?;
     for (at, byte) in &tail.literals {
         if head.get(usize::try_from(*at).ok()?) != Some(byte) {
             return None;

@@ -155,7 +155,7 @@ fn another_literal() {
     assert_eq!(parts.literals.get(0), Some(frame[at]));
     frame[at] ^= 0x10;
     let mut expected = vec![0; data.len()];
-    let written = Scratch::default().zstd(&frame, &mut expected);
+    let written = Scratch::default().libzstd(&frame, &mut expected);
     assert_eq!(written, Ok(data.len()));
     assert!(expected != data);
     let (found, planes) = whole(&frame, data.len(), 65_536).unwrap();
@@ -171,7 +171,7 @@ fn another_literal() {
             .iter()
             .any(|(at, byte)| data[*at as usize] != *byte)
     );
-    Scratch::default().zstd(&frame, &mut expected).unwrap();
+    Scratch::default().libzstd(&frame, &mut expected).unwrap();
     let (found, planes) = whole(&frame, data.len(), 65_536).unwrap();
     assert_eq!(planes.written, data.len());
     assert!(found == expected);
@@ -210,7 +210,7 @@ fn every_bit_of_the_tail() {
     for bit in bits.filter(|bit| *bit >= tail || bit % 7 == 0) {
         let mut frame = frame.clone();
         frame[bit / 8] ^= 1 << (bit % 8);
-        let written = scratch.zstd(&frame, &mut expected);
+        let written = scratch.libzstd(&frame, &mut expected);
         match whole(&frame, data.len(), 65_536) {
             Ok((found, planes)) => {
                 assert_eq!(written, Ok(data.len()), "bit {bit}");
@@ -318,7 +318,7 @@ fn literals_of_the_tail() {
         let (data, frame) = copied_plane(&literals);
         assert!(find(&frame).is_none());
         let mut dst = vec![0; data.len()];
-        assert!(Scratch::default().zstd(&frame, &mut dst).is_err());
+        assert!(Scratch::default().libzstd(&frame, &mut dst).is_err());
         assert!(whole(&frame, data.len(), 1 << 17).is_err());
     }
 }
@@ -375,7 +375,7 @@ proptest! {
         }
         frame.truncate(frame.len().saturating_sub(cut / 20));
         let mut expected = vec![0x55; data.len()];
-        let theirs = Scratch::default().zstd(&frame, &mut expected);
+        let theirs = Scratch::default().libzstd(&frame, &mut expected);
         match whole(&frame, data.len(), calls.plane_len) {
             Ok((found, _)) => {
                 prop_assert_eq!(theirs, Ok(data.len()));

@@ -174,6 +174,7 @@ def of_chunks(seeds, paths):
                 seeds.add("blosc", blosc(part, cname, 2 if k % 2 else 0), ("cut", cname))
         if is_zstd(chunk):
             seeds.add("zstd_frame", struct.pack("<I", len(chunk)) + chunk, ("whole", chunk[4]))
+            seeds.add("zstd_decode", b"\0\5\7\0\1" + chunk, ("whole", chunk[4]))
         texts = strings(data) or strings(chunk)
         if texts and any(texts):
             seeds.add("vlen_utf8", vlen(texts[:40]), "texts", 20)
@@ -207,6 +208,9 @@ def of_zstd(seeds):
             frame = bytes(numcodecs.Zstd(level, checksum).encode(data))
             if len(frame) < 3000:
                 seeds.add("zstd_frame", struct.pack("<I", planes * n) + frame)
+                seeds.add("zstd_decode", b"\0\5\7\0\1" + frame)
+                for level in (2, 6, 8, 10, 12):
+                    seeds.add("zstd_decode", bytes([1, level, 7, planes % 3, n % 200]) + data[:600].tobytes())
     seeds.add("zstd_frame", struct.pack("<I", 7) + bytes(cramjam.zstd.compress(bytes(1000))))
 
 

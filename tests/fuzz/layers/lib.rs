@@ -35,5 +35,6 @@ pub mod checks {
     mod c_blosc;
     pub mod shard;
     pub mod vlen_utf8;
+    pub mod zstd_decode;
     pub mod zstd_frame;
 }
