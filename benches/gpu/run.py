@@ -22,7 +22,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ELAPSED = re.compile(r"^Elapsed ([0-9.]+) seconds")
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
-REPEATS = 9
+REPEATS = 25
 
 STORES = {
     # name: (options of simulate.py, window)

@@ -4,8 +4,8 @@
 //! short matches. What it decodes, libzstd decodes to the same bytes: anything that is not valid, or is in a form that is rare, or is
 //! faster with libzstd, is `None`, and libzstd is to decode the whole and to judge. The output may then have been written to.
 //!
-//! The format is RFC 8878. Blocks are taken apart by [`zstd_sequences`](super::zstd_sequences); their literals are decoded by
-//! [`zstd_huffman`](super::zstd_huffman), their sequences by [`zstd_execute`](super::zstd_execute).
+//! The format is RFC 8878. Blocks are taken apart by `zstd_sequences`; their literals are decoded by
+//! `zstd_huffman`, their sequences by `zstd_execute`.
 
 use std::ops::Range;
 

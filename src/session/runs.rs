@@ -46,7 +46,7 @@ use crate::functions::is_state;
 use crate::functions::scalar::GenomeBin;
 
 /// A table of this size is given out, so that what is above can finish the groups that are complete, and let them go.
-const ENOUGH_BYTES: usize = 1 << 19;
+const ENOUGH_BYTES: usize = 1 << 17;
 const CONTIG: &str = "variant_contig";
 const POSITION: &str = "variant_position";
 
