@@ -6,12 +6,11 @@
 //! group may be given out more than once: the table of groups is small, and is given out whenever it is full or memory is short.
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::{BitOr, BitXor, Range};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, MAX_INLINE_VIEW_LEN, RecordBatch, StringViewArray,
-    UInt32Array,
+    Array, ArrayRef, AsArray, BooleanArray, MAX_INLINE_VIEW_LEN, RecordBatch, UInt32Array,
 };
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::take;
@@ -486,8 +485,8 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
     if keys.is_empty() {
         return internal_err!("groups without keys");
     }
-    // Whether a row differs from the one before, of all but the first.
-    let mut differs = vec![false; rows - 1];
+    // The rows that differ from the one before, of all keys.
+    let mut starts = Vec::new();
     for key in keys {
         if key.data_type().is_nested() || key.data_type().is_floating() {
             return Ok((0..rows).map(|row| row..row + 1).collect());
@@ -497,50 +496,54 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
             key.as_primitive_opt::<Int64Type>(),
             key.as_string_view_opt(),
         ) {
-            (Some(numbers), _) if !nulls => mark_differing(numbers.values(), &mut differs),
-            (_, Some(texts)) if !nulls => mark_differing_texts(texts, &mut differs),
+            (Some(numbers), _) if !nulls => changes(numbers.values(), &mut starts, |_| true),
+            // Texts of the same view are the same. Long ones of others, too, may be, if length and first bytes are.
+            (_, Some(texts)) if !nulls => changes(texts.views(), &mut starts, |row| {
+                let (before, view) = (texts.views()[row - 1], texts.views()[row]);
+                before as u64 != view as u64
+                    || view as u32 <= MAX_INLINE_VIEW_LEN
+                    || texts.value(row - 1) != texts.value(row)
+            }),
             _ => {
                 let others = distinct(&key.slice(0, rows - 1), &key.slice(1, rows - 1))?;
-                for at in others.values().set_indices() {
-                    differs[at] = true;
-                }
+                starts.extend(others.values().set_indices().map(|row| row + 1));
             }
         }
     }
-    let mut runs = Vec::new();
+    if keys.len() > 1 {
+        starts.sort_unstable();
+        starts.dedup();
+    }
     let mut start = 0;
-    for (at, some) in differs.chunks(SOME_ROWS).enumerate() {
-        // Runs are long: most rows are passed over many at a time.
-        if some.iter().fold(false, |any, differs| any | differs) {
-            for (i, _) in some.iter().enumerate().filter(|(_, differs)| **differs) {
-                let end = at * SOME_ROWS + i + 1;
-                runs.push(start..end);
-                start = end;
-            }
-        }
-    }
-    runs.push(start..rows);
-    Ok(runs)
+    let ends = starts.into_iter().chain([rows]);
+    Ok(ends
+        .map(|end| std::mem::replace(&mut start, end)..end)
+        .collect())
 }
 
-/// Rows that are looked at together for the start of a run.
+/// Rows that are looked at together for a change.
 const SOME_ROWS: usize = 32;
 
-/// Marks texts that are not the one before.
-fn mark_differing_texts(texts: &StringViewArray, differs: &mut [bool]) {
-    for (at, (differs, pair)) in differs.iter_mut().zip(texts.views().windows(2)).enumerate() {
-        // Texts of the same view are the same. Long ones of others, too, may be, if length and first bytes are.
-        *differs |= pair[0] != pair[1]
-            && (pair[0] as u64 != pair[1] as u64
-                || pair[0] as u32 <= MAX_INLINE_VIEW_LEN
-                || texts.value(at) != texts.value(at + 1));
-    }
-}
-
-/// Marks values that are not the one before.
-fn mark_differing<T: PartialEq>(values: &[T], differs: &mut [bool]) {
-    for (differs, pair) in differs.iter_mut().zip(values.windows(2)) {
-        *differs |= pair[0] != pair[1];
+/// Adds the rows whose value is not the one before, and of which `differs` agrees, to `starts`.
+fn changes<T: Copy + Default + PartialEq + BitXor<Output = T> + BitOr<Output = T>>(
+    values: &[T],
+    starts: &mut Vec<usize>,
+    differs: impl Fn(usize) -> bool,
+) {
+    let mut row = 1;
+    let these = values.get(1..).unwrap_or_default().chunks(SOME_ROWS);
+    for (before, these) in values.chunks(SOME_ROWS).zip(these) {
+        // Runs are long: most rows are passed over many at a time.
+        let any = before
+            .iter()
+            .zip(these)
+            .fold(T::default(), |any, (&a, &b)| any | (a ^ b));
+        if any != T::default() {
+            let pairs = before.iter().zip(these).enumerate();
+            let changed = pairs.filter(|(at, (a, b))| a != b && differs(row + at));
+            starts.extend(changed.map(|(at, _)| row + at));
+        }
+        row += these.len();
     }
 }
 

@@ -139,11 +139,22 @@ impl<K: Key> Histogram<K> {
                 entry.insert(sites);
             }
         }
-        if domain > 0 && cells.len() * DENSITY + SMALL >= domain {
+        let in_use = cells.len();
+        self.expect(in_use, domain)
+    }
+
+    /// Takes the dense state for `in_use` or more cells of `domain`, if that is no larger.
+    pub(crate) fn expect(&mut self, in_use: usize, domain: usize) -> Result<()> {
+        if domain > 0
+            && in_use * DENSITY + SMALL >= domain
+            && let Cells::Sparse(cells) = &self.0
+        {
             let mut dense = vec![0; domain];
             for (cell, &count) in cells.iter() {
-                // Below the domain: checked when the cell was added.
-                dense[cell.index()] = count;
+                match dense.get_mut(cell.index()) {
+                    Some(of_cell) => *of_cell = count,
+                    None => return outside(*cell, domain),
+                }
             }
             self.0 = Cells::Dense(dense);
         }
