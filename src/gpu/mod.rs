@@ -36,5 +36,5 @@ pub use cost::{Load, Prediction};
 #[cfg(test)]
 pub(crate) use engine::install;
 pub use engine::{DeviceInfo, Engine, Status, is_starting, ready, start, status};
-pub use queue::{Active, Limits, Queue, Ticket};
+pub use queue::{Active, Encoded, Limits, Queue, Ticket};
 pub use work::{Counts, Elements, Wanted, Work};

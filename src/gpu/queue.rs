@@ -66,22 +66,89 @@ impl Drop for Active {
 /// Where the outcome of a chunk arrives.
 pub type Ticket = oneshot::Receiver<Outcome>;
 
-/// A chunk's place in a batch that is still being staged. Given up (with a promise to the batch taken back) when dropped.
+/// An encoded chunk for a device.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoded<'a> {
+    /// What is wanted of it.
+    pub work: &'a Arc<Work>,
+    /// Which chunk along the sample axis it is.
+    pub sample_chunk: usize,
+    /// Rows that exist.
+    pub rows: usize,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+impl Encoded<'_> {
+    fn need(&self) -> Result<Need, String> {
+        let estimate = self.work.planner.estimate();
+        Ok(Need {
+            len: self.bytes.len(),
+            decoded: estimate.decoded_bytes,
+            output: self.work.output_bytes(self.sample_chunk, self.rows)?,
+            wide: cost::patience(&estimate),
+        })
+    }
+}
+
+/// A chunk's place in a batch that is still being staged.
 struct Place {
-    queue: Arc<Queue>,
     batch: u64,
     range: Range<usize>,
+    /// Where that is; null for a chunk that is not staged.
+    staging: *mut u8,
     need: Need,
+    plan: ChunkPlan,
     job: Option<Job>,
 }
 
-impl Drop for Place {
+impl Place {
+    /// Copies and plans a chunk.
+    fn stage(&mut self, chunk: &Encoded<'_>) -> Result<Ticket, String> {
+        if self.staging.is_null() {
+            return Err("the batch is gone".to_string());
+        }
+        // SAFETY: `reserve` gave this range to nobody else, and its batch stays in the queue, with its staging memory, which
+        // does not move, until the place is given up.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.staging, self.range.len()) };
+        bytes.copy_from_slice(chunk.bytes);
+        let mut plan = std::mem::take(&mut self.plan);
+        chunk.work.planner.plan(bytes, &mut plan)?;
+        let (reply, ticket) = oneshot::channel();
+        self.job = Some(Job {
+            work: Arc::clone(chunk.work),
+            sample_chunk: chunk.sample_chunk,
+            rows: chunk.rows,
+            src: self.range.clone(),
+            file: None,
+            plan,
+            dst: 0,
+            out: 0..0,
+            reply,
+        });
+        Ok(ticket)
+    }
+}
+
+/// Places that were taken together, under one lock: a lock for each chunk is what many threads end up waiting for. Given up
+/// together (with the promises to their batches taken back) when dropped.
+struct Places {
+    queue: Arc<Queue>,
+    places: Vec<Place>,
+}
+
+// SAFETY: the pointers are to bytes that nobody else was given, see `submit_all`.
+unsafe impl Send for Places {}
+
+impl Drop for Places {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
-        let Need {
-            decoded, output, ..
-        } = self.need;
-        state.settle(self.batch, decoded, output, self.job.take());
+        for place in self.places.drain(..) {
+            let Need {
+                decoded, output, ..
+            } = place.need;
+            state.settle(place.batch, decoded, output, place.job);
+        }
     }
 }
 
@@ -148,59 +215,36 @@ impl Queue {
         self.unstaged.acquire_many(units).await.ok()
     }
 
-    /// Stages and plans one encoded chunk. Waits only for staging memory.
+    /// Stages and plans encoded chunks. Waits only for staging memory.
     ///
-    /// # Errors
-    /// The reason why the chunk is the host's.
-    pub async fn submit(
+    /// For each chunk, where its outcome will arrive, or the reason why it is the host's.
+    pub async fn submit_all(
         self: &Arc<Self>,
-        work: &Arc<Work>,
-        sample_chunk: usize,
-        rows: usize,
-        encoded: &[u8],
-    ) -> Result<Ticket, String> {
-        let estimate = work.planner.estimate();
-        let need = Need {
-            len: encoded.len(),
-            decoded: estimate.decoded_bytes,
-            output: work.output_bytes(sample_chunk, rows)?,
-            wide: cost::patience(&estimate),
-        };
-        let mut place = self.wait_for_place(need).await?;
-        let mut plan = self.state.lock().plans.pop().unwrap_or_default();
-        {
-            let mut state = self.state.lock();
-            let batch = state.batch_mut(place.batch);
-            // SAFETY: `reserve` gave this range to nobody else, and the batch stays in the queue until it is settled, so
-            // the pointer stays valid without the lock.
-            let bytes = batch.and_then(|batch| unsafe { batch.staging(place.range.clone()) });
-            let Some(bytes) = bytes else {
-                return Err(state
-                    .failed
-                    .clone()
-                    .unwrap_or_else(|| "the batch is gone".to_string()));
+        chunks: &[Encoded<'_>],
+    ) -> Vec<Result<Ticket, String>> {
+        let mut tickets = Vec::with_capacity(chunks.len());
+        while let Some(chunk) = chunks.get(tickets.len()) {
+            let needs = chunks[tickets.len()..]
+                .iter()
+                .map_while(|chunk| chunk.need().ok());
+            let places = match chunk.need() {
+                Ok(_) => self.wait_for_places(needs).await,
+                Err(reason) => Err(reason),
             };
-            let (pointer, len) = (bytes.as_mut_ptr(), bytes.len());
-            drop(state);
-            // SAFETY: as above; slabs own memory that does not move with them.
-            let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, len) };
-            bytes.copy_from_slice(encoded);
-            work.planner.plan(bytes, &mut plan)?;
+            let mut places = match places {
+                Ok(places) => places,
+                Err(reason) => {
+                    tickets.push(Err(reason));
+                    continue;
+                }
+            };
+            for place in &mut places.places {
+                // As many places as there were chunks left, at most.
+                let chunk = &chunks[tickets.len()];
+                tickets.push(place.stage(chunk));
+            }
         }
-        let (reply, ticket) = oneshot::channel();
-        let job = Job {
-            work: Arc::clone(work),
-            sample_chunk,
-            rows,
-            src: place.range.clone(),
-            file: None,
-            plan,
-            dst: 0,
-            out: 0..0,
-            reply,
-        };
-        place.job = Some(job);
-        Ok(ticket)
+        tickets
     }
 
     /// Plans one chunk that is not staged: the device reads it from `file`.
@@ -214,15 +258,18 @@ impl Queue {
         rows: usize,
         file: LocalFile,
     ) -> Result<Ticket, String> {
-        let mut plan = self.state.lock().plans.pop().unwrap_or_default();
-        work.planner.plan_unread(file.len(), &mut plan)?;
         let need = Need {
             len: 0,
             decoded: file.len(),
             output: work.output_bytes(sample_chunk, rows)?,
             wide: None,
         };
-        let mut place = self.wait_for_place(need).await?;
+        let mut places = self.wait_for_places(std::iter::once(need)).await?;
+        let Some(place) = places.places.first_mut() else {
+            return Err("no place in a batch".to_string());
+        };
+        let mut plan = std::mem::take(&mut place.plan);
+        work.planner.plan_unread(file.len(), &mut plan)?;
         let (reply, ticket) = oneshot::channel();
         place.job = Some(Job {
             work: Arc::clone(work),
@@ -238,27 +285,57 @@ impl Queue {
         Ok(ticket)
     }
 
-    async fn wait_for_place(self: &Arc<Self>, need: Need) -> Result<Place, String> {
+    /// Places for the first of these chunks, or for more of them, as far as there is room now.
+    async fn wait_for_places(
+        self: &Arc<Self>,
+        needs: impl Iterator<Item = Need> + Clone,
+    ) -> Result<Places, String> {
         loop {
             // Registered before looking, so that no wake-up is missed.
             let freed = self.signals.slab_freed.notified();
-            match self.reserve(need)? {
-                Some(place) => return Ok(place),
-                None => freed.await,
+            let places = self.reserve(needs.clone())?;
+            if !places.places.is_empty() {
+                return Ok(places);
             }
+            freed.await;
         }
     }
 
-    /// A place for a chunk; `None` if it has to wait for staging memory.
-    fn reserve(self: &Arc<Self>, need: Need) -> Result<Option<Place>, String> {
-        let place = self.state.lock().place(need)?;
-        Ok(place.map(|(batch, range)| Place {
+    /// Places for as many of these chunks as do not have to wait for staging memory.
+    fn reserve(self: &Arc<Self>, needs: impl Iterator<Item = Need>) -> Result<Places, String> {
+        let mut taken = Places {
             queue: Arc::clone(self),
-            batch,
-            range,
-            need,
-            job: None,
-        }))
+            places: Vec::with_capacity(needs.size_hint().1.unwrap_or(0)),
+        };
+        let mut state = self.state.lock();
+        for need in needs {
+            let (batch, range) = match state.place(need) {
+                Ok(Some(place)) => place,
+                Ok(None) => break,
+                // The next round says so of this chunk.
+                Err(_) if !taken.places.is_empty() => break,
+                Err(reason) => {
+                    drop(state);
+                    return Err(reason);
+                }
+            };
+            // SAFETY: `place` gave this range to nobody else.
+            let staging = state
+                .batch_mut(batch)
+                .and_then(|batch| unsafe { batch.staging(range.clone()) })
+                .map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr);
+            let plan = state.plans.pop().unwrap_or_default();
+            taken.places.push(Place {
+                batch,
+                range,
+                staging,
+                need,
+                plan,
+                job: None,
+            });
+        }
+        drop(state);
+        Ok(taken)
     }
 
     /// The next batch for a device; waits for one. `None` when the queue has failed.

@@ -1,5 +1,6 @@
 //! The queue alone: the tests take its batches themselves. What is waited for is a batch of its own, so a hang fails.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,6 +41,28 @@ fn need(len: usize, decoded: usize, output: usize) -> Need {
         output,
         wide: None,
     }
+}
+
+/// A place for one chunk.
+struct One(Places);
+
+impl Deref for One {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.0.places[0]
+    }
+}
+
+impl DerefMut for One {
+    fn deref_mut(&mut self) -> &mut Place {
+        &mut self.0.places[0]
+    }
+}
+
+fn reserve(queue: &Arc<Queue>, need: Need) -> Result<Option<One>, String> {
+    let places = queue.reserve(std::iter::once(need))?;
+    Ok((!places.places.is_empty()).then_some(One(places)))
 }
 
 fn submit(queue: &Arc<Queue>, work: &Arc<Work>) -> Result<Ticket, String> {
@@ -164,7 +187,11 @@ fn a_batch_goes_when_the_devices_memory_is_full() {
     };
     let queue = queue(2, 1 << 16, limits);
     let places: Vec<_> = (0..4)
-        .map(|_| queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap())
+        .map(|_| {
+            reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+                .unwrap()
+                .unwrap()
+        })
         .collect();
     let batches: Vec<u64> = places.iter().map(|place| place.batch).collect();
     assert_eq!(batches, [0, 0, 0, 1]);
@@ -179,7 +206,11 @@ fn a_batch_goes_when_its_results_are_full() {
     };
     let queue = queue(3, 1 << 16, limits);
     let places: Vec<_> = (0..5)
-        .map(|_| queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap())
+        .map(|_| {
+            reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+                .unwrap()
+                .unwrap()
+        })
         .collect();
     let batches: Vec<u64> = places.iter().map(|place| place.batch).collect();
     assert_eq!(batches, [0, 0, 1, 1, 2]);
@@ -212,6 +243,79 @@ fn what_fits_in_no_batch_is_the_hosts() {
     );
 }
 
+/// Chunks that come together are spread over batches like chunks that come one by one, and what is wrong with one of them is
+/// its own.
+#[test]
+fn chunks_that_come_together_keep_their_order() {
+    let queue = queue(3, 2 * STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let active = queue.activate();
+    let of = |seed| chunk(ROWS, SAMPLES, seed).0;
+    let bytes = [
+        of(1),
+        of(2),
+        vec![0; CHUNK - 1],
+        of(3),
+        vec![0; 4 * STAGED],
+        of(4),
+    ];
+    let chunks: Vec<_> = bytes
+        .iter()
+        .map(|bytes| Encoded {
+            work: &work,
+            sample_chunk: 0,
+            rows: ROWS,
+            bytes,
+        })
+        .collect();
+    let tickets = queue.submit_all(&chunks).now_or_never().unwrap();
+    let refused: Vec<_> = tickets.iter().map(|ticket| ticket.is_err()).collect();
+    assert_eq!(refused, [false, false, true, false, true, false]);
+    let reasons: Vec<_> = tickets.into_iter().filter_map(Result::err).collect();
+    assert!(reasons[0].contains("63"), "{reasons:?}");
+    assert!(reasons[1].contains("staging memory"), "{reasons:?}");
+    drop(active);
+    let mut staged = Vec::new();
+    while ready(&queue) > 0 {
+        let batch = next(&queue, 0).unwrap();
+        for job in &batch.jobs {
+            // SAFETY: nobody else has the batch.
+            staged.push(unsafe { batch.staging(job.src.clone()) }.unwrap().to_vec());
+        }
+    }
+    assert_eq!(staged, [of(1), of(2), of(3), of(4)]);
+    assert!(block_on(queue.submit_all(&[])).is_empty());
+}
+
+/// While the rest of what came together waits for a slab, what was staged goes on.
+#[test]
+fn chunks_that_come_together_do_not_wait_for_themselves() {
+    let queue = queue(1, STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let bytes: Vec<_> = (0..3).map(|seed| chunk(ROWS, SAMPLES, seed).0).collect();
+    let chunks: Vec<_> = bytes
+        .iter()
+        .map(|bytes| Encoded {
+            work: &work,
+            sample_chunk: 0,
+            rows: ROWS,
+            bytes,
+        })
+        .collect();
+    let active = queue.activate();
+    let mut waiting = Box::pin(queue.submit_all(&chunks));
+    for _ in 0..2 {
+        assert!((&mut waiting).now_or_never().is_none(), "there was a slab");
+        let batch = next(&queue, 0).unwrap();
+        assert_eq!((batch.jobs.len(), batch.writers), (1, 0));
+        recycle(&queue, batch);
+    }
+    let tickets = waiting.now_or_never().expect("not woken");
+    assert!(tickets.iter().all(Result::is_ok));
+    drop(active);
+    assert_eq!(next(&queue, 0).unwrap().jobs.len(), 1);
+}
+
 /// Sizes near the largest number are refused and not wrapped round.
 #[test]
 fn sizes_that_overflow_are_refused() {
@@ -222,9 +326,9 @@ fn sizes_that_overflow_are_refused() {
         usize::MAX - GUARD,
         usize::MAX / 2,
     ] {
-        assert!(queue.reserve(need(len, 1, 1)).is_err());
-        assert!(queue.reserve(need(1, len, 1)).is_err());
-        assert!(queue.reserve(need(1, 1, len)).is_err());
+        assert!(reserve(&queue, need(len, 1, 1)).is_err());
+        assert!(reserve(&queue, need(1, len, 1)).is_err());
+        assert!(reserve(&queue, need(1, 1, len)).is_err());
     }
     let work = plain(ROWS, SAMPLES);
     let submitted = queue.submit(&work, 0, usize::MAX, &[]).now_or_never();
@@ -255,7 +359,11 @@ fn a_closed_batch_waits_for_what_is_being_staged() {
     let work = plain(ROWS, SAMPLES);
     let active = queue.activate();
     let places: Vec<_> = (0..3)
-        .map(|_| queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap())
+        .map(|_| {
+            reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+                .unwrap()
+                .unwrap()
+        })
         .collect();
     let _ticket = submit(&queue, &work).unwrap();
     drop(active);
@@ -273,7 +381,9 @@ fn a_batch_of_nothing_frees_its_slab() {
     let queue = queue(1, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let active = queue.activate();
-    let place = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let place = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+        .unwrap()
+        .unwrap();
     drop(active);
     let (encoded, _) = chunk(ROWS, SAMPLES, 1);
     let mut waiting = Box::pin(queue.submit(&work, 0, ROWS, &encoded));
@@ -374,7 +484,9 @@ fn after_a_failure_everything_is_the_hosts() {
     let active = queue.activate();
     // Two in a batch that is ready, one in the open one, one being staged, one waiting for a slab.
     let mut tickets: Vec<_> = (0..3).map(|_| submit(&queue, &work).unwrap()).collect();
-    let place = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let place = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+        .unwrap()
+        .unwrap();
     let (encoded, _) = chunk(ROWS, SAMPLES, 1);
     let mut waiting = Box::pin(queue.submit(&work, 0, ROWS, &encoded));
     assert!((&mut waiting).now_or_never().is_none());
@@ -421,16 +533,22 @@ fn after_a_failure_everything_is_the_hosts() {
 #[test]
 fn lower_limits_hold_from_the_next_chunk_on() {
     let queue = queue(3, 1 << 16, ROOMY);
-    let place = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
-    let second = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let place = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+        .unwrap()
+        .unwrap();
+    let second = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+        .unwrap()
+        .unwrap();
     let lower = Limits {
         decoded: CHUNK,
         output: OUTPUT,
     };
     queue.set_limits(lower, None);
-    let third = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let third = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+        .unwrap()
+        .unwrap();
     assert_eq!((place.batch, second.batch, third.batch), (0, 0, 1));
-    assert!(queue.reserve(need(CHUNK, CHUNK + 1, OUTPUT)).is_err());
+    assert!(reserve(&queue, need(CHUNK, CHUNK + 1, OUTPUT)).is_err());
 }
 
 /// Plans are kept for other chunks, but not more of them, nor larger ones, than is worth it.
@@ -479,16 +597,16 @@ fn roomy_queue(slabs: usize, devices: usize, chunks: usize) -> Arc<Queue> {
     queue
 }
 
-fn reserve_large(queue: &Arc<Queue>) -> Option<Place> {
+fn reserve_large(queue: &Arc<Queue>) -> Option<One> {
     let large = Need {
         wide: Some(PATIENCE),
         ..need(CHUNK, CHUNK, OUTPUT)
     };
-    queue.reserve(large).unwrap()
+    reserve(queue, large).unwrap()
 }
 
 /// Stages a chunk of a large frame; `place` as it was reserved.
-fn stage(place: Place, work: &Arc<Work>) -> Ticket {
+fn stage(place: One, work: &Arc<Work>) -> Ticket {
     let mut place = place;
     let (reply, ticket) = oneshot::channel();
     let mut plan = ChunkPlan::default();
@@ -520,7 +638,9 @@ fn large_frames_go_together() {
         reserve_large(&queue).is_none(),
         "more than half of what is free"
     );
-    let _ordinary = queue.reserve(need(CHUNK, CHUNK, OUTPUT)).unwrap().unwrap();
+    let _ordinary = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
+        .unwrap()
+        .unwrap();
     let _tickets: Vec<_> = places
         .into_iter()
         .map(|place| stage(place, &work))

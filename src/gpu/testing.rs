@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::batch::Outcome;
 use super::plan::ChunkPlanner;
+use super::queue::{Encoded, Queue, Ticket};
 use super::work::{Counts, Elements, Wanted, Work};
 use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
@@ -64,6 +65,25 @@ pub fn chunk(rows: usize, samples: usize, seed: u64) -> (Vec<u8>, Vec<i32>) {
     let wide: Vec<i64> = codes.iter().map(|code| i64::from(*code as i8)).collect();
     let counts = reference::count(&request(samples), &wide, rows).unwrap();
     (codes, counts.alleles.concat())
+}
+
+impl Queue {
+    /// Stages one chunk.
+    pub async fn submit(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        sample_chunk: usize,
+        rows: usize,
+        bytes: &[u8],
+    ) -> Result<Ticket, String> {
+        let chunk = Encoded {
+            work,
+            sample_chunk,
+            rows,
+            bytes,
+        };
+        self.submit_all(&[chunk]).await.remove(0)
+    }
 }
 
 /// The counts of an outcome that must have some.

@@ -4,6 +4,7 @@
 //! Tasks are aborted when the fetcher is dropped; chunks of theirs that a device is working on are thrown away when done.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
@@ -18,7 +19,7 @@ use super::fetch::Upcoming;
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::error::VczError;
-use crate::gpu::{Active, Engine, Outcome, Ticket, Work};
+use crate::gpu::{Active, Encoded, Engine, Outcome, Ticket, Work};
 use crate::store::{ArrayMeta, ChunkPlace, LocalFile};
 
 /// Requests in flight for one variant chunk.
@@ -27,11 +28,14 @@ const CONCURRENT_PARTS: usize = 8;
 const WINDOW_BYTES: usize = 32 << 20;
 /// Variant chunks that a partition may have on their way.
 const WINDOW_CHUNKS: usize = 4096;
-/// Chunks of local files are handed over in groups of about so many encoded bytes: a task for each would take longer to be
-/// passed between threads than to run.
-const GROUP_BYTES: usize = 1 << 20;
+/// Chunks of local files are handed over in groups of so many encoded bytes, by an estimate that is several times too high for
+/// most: a task for each would take longer to be passed between threads than to run.
+const GROUP_BYTES: usize = 4 << 20;
 /// The most variant chunks of a group.
 const GROUP_CHUNKS: usize = 16;
+/// Chunks are staged several at a time, of so many encoded bytes by the same estimate: the queue's lock is taken twice for all
+/// of them, and a batch does not wait for long until they are there.
+const STAGED_BYTES: usize = 4 << 20;
 
 /// One chunk of a variant chunk that is wanted.
 #[derive(Debug, Clone)]
@@ -151,7 +155,8 @@ impl GpuFetcher {
             }
         };
         let group = if request.dataset.store().is_local() && few.is_none() {
-            (GROUP_BYTES / request.encoded_bytes().max(1)).clamp(1, GROUP_CHUNKS)
+            let bytes = request.estimated_bytes() * request.wishes.len();
+            (GROUP_BYTES / bytes.max(1)).clamp(1, GROUP_CHUNKS)
         } else {
             1
         };
@@ -249,6 +254,16 @@ impl GpuFetcher {
     }
 }
 
+/// A chunk before it is handed over.
+enum Fetched {
+    /// It is not there.
+    Absent,
+    /// Its bytes.
+    Encoded(Bytes),
+    /// The device reads it.
+    File(LocalFile),
+}
+
 /// Tickets of one chunk; `None` where it is absent or nothing of this kind is wanted.
 struct Submitted {
     trailing: Vec<u64>,
@@ -258,6 +273,13 @@ struct Submitted {
 }
 
 impl Submitted {
+    fn ticket(&mut self, is_count: bool) -> &mut Option<Result<Ticket, String>> {
+        match is_count {
+            true => &mut self.counts,
+            false => &mut self.elements,
+        }
+    }
+
     /// As for a chunk that is absent.
     fn nothing(wish: &Wish) -> Self {
         Self {
@@ -270,18 +292,13 @@ impl Submitted {
 }
 
 impl Request {
-    /// Encoded bytes of a variant chunk, about.
-    fn encoded_bytes(&self) -> usize {
+    /// Encoded bytes of a chunk, about.
+    fn estimated_bytes(&self) -> usize {
         let work = self.counts.as_ref().or(self.elements.as_ref());
-        work.map_or(0, |work| {
-            work.planner
-                .estimate()
-                .encoded_bytes()
-                .saturating_mul(self.wishes.len())
-        })
+        work.map_or(0, |work| work.planner.estimate().encoded_bytes())
     }
 
-    /// Hands chunks to the device one after the other, and waits for what becomes of them.
+    /// Hands chunks to the device, and waits for what becomes of them.
     async fn read_group(
         &self,
         engine: &Engine,
@@ -289,38 +306,112 @@ impl Request {
         active: Active,
         metrics: &ScanMetrics,
     ) -> Result<VecDeque<(u64, Parts)>, VczError> {
-        let mut submitted = Vec::with_capacity(chunks.len());
-        for chunk in chunks {
-            submitted.push((chunk, self.submit_all(engine, chunk, metrics).await?));
-        }
+        let submitted = self.submit_group(engine, &chunks, metrics).await?;
         drop(active);
-        let mut all = VecDeque::with_capacity(submitted.len());
-        for (chunk, parts) in submitted {
+        let mut submitted = submitted.into_iter();
+        let mut all = VecDeque::with_capacity(chunks.len());
+        for chunk in chunks {
+            let parts = submitted.by_ref().take(self.wishes.len()).collect();
             all.push_back((chunk, self.wait_for_all(chunk, parts, metrics).await?));
         }
         Ok(all)
     }
 
-    async fn submit_all(
+    /// Hands all wanted parts of these chunks to the device.
+    async fn submit_group(
         &self,
         engine: &Engine,
-        chunk: u64,
+        chunks: &[u64],
         metrics: &ScanMetrics,
     ) -> Result<Vec<Submitted>, VczError> {
-        let rows = if self.padded {
-            self.array.chunks[0]
-        } else {
-            let origin = vec![0; self.array.rank() - 1];
-            self.array.chunk_extent(&chunk_index(chunk, &origin))[0]
-        } as usize;
-        if self.wishes.len() == 1 {
-            return Ok(vec![self.submit(engine, chunk, rows, 0, metrics).await?]);
+        let parts = chunks.len() * self.wishes.len();
+        let some = (STAGED_BYTES / self.estimated_bytes().max(1)).max(1);
+        let ranges = (0..parts)
+            .step_by(some)
+            .map(|start| start..(start + some).min(parts));
+        if self.dataset.store().is_local() {
+            // One after the other: reading them does not wait for anything.
+            let mut submitted = Vec::with_capacity(parts);
+            for range in ranges {
+                submitted.extend(self.submit(engine, chunks, range, metrics).await?);
+            }
+            return Ok(submitted);
         }
-        stream::iter(0..self.wishes.len())
-            .map(|at| self.submit(engine, chunk, rows, at, metrics))
+        let submitted: Vec<_> = stream::iter(ranges)
+            .map(|range| self.submit(engine, chunks, range, metrics))
             .buffered(CONCURRENT_PARTS)
             .try_collect()
-            .await
+            .await?;
+        Ok(submitted.into_iter().flatten().collect())
+    }
+
+    /// Hands some of the wanted parts of these chunks, which are counted through, to the device; they are staged together.
+    async fn submit(
+        &self,
+        engine: &Engine,
+        chunks: &[u64],
+        parts: Range<usize>,
+        metrics: &ScanMetrics,
+    ) -> Result<Vec<Submitted>, VczError> {
+        let queue = engine.queue();
+        // Until the chunks are staged, their encoded bytes are in memory.
+        let bytes = self.estimated_bytes().saturating_mul(parts.len());
+        let _room = queue.room_to_stage(bytes).await;
+        let wishes = self.wishes.len();
+        let fetched: Vec<_> = stream::iter(parts.clone())
+            .map(|part| self.fetch(chunks[part / wishes], part % wishes))
+            .buffered(CONCURRENT_PARTS)
+            .try_collect()
+            .await?;
+        let mut submitted = Vec::with_capacity(parts.len());
+        // What is staged, and of which chunk that is.
+        let mut staged = Vec::with_capacity(parts.len());
+        for (at, (part, fetched)) in parts.zip(&fetched).enumerate() {
+            let wish = &self.wishes[part % wishes];
+            let mut chunk = Submitted::nothing(wish);
+            let len = match fetched {
+                Fetched::Absent => 0,
+                Fetched::Encoded(encoded) => encoded.len(),
+                Fetched::File(file) => file.len(),
+            };
+            chunk.present = !matches!(fetched, Fetched::Absent);
+            metrics.bytes_fetched.add(len);
+            metrics.chunks_read.add(usize::from(chunk.present));
+            let rows = self.rows(chunks[part / wishes]);
+            let sample_chunk = wish.trailing.first().map_or(0, |at| *at as usize);
+            for (wanted, work, is_count) in [
+                (wish.count, &self.counts, true),
+                (wish.elements, &self.elements, false),
+            ] {
+                let Some(work) = work.as_ref().filter(|_| wanted) else {
+                    continue;
+                };
+                match fetched {
+                    Fetched::File(file) => {
+                        let file = file.clone();
+                        let ticket = queue.submit_file(work, sample_chunk, rows, file).await;
+                        *chunk.ticket(is_count) = Some(ticket);
+                    }
+                    Fetched::Encoded(bytes) => {
+                        let encoded = Encoded {
+                            work,
+                            sample_chunk,
+                            rows,
+                            bytes,
+                        };
+                        staged.push((at, is_count, encoded));
+                    }
+                    Fetched::Absent => {}
+                }
+            }
+            submitted.push(chunk);
+        }
+        let encoded: Vec<_> = staged.iter().map(|(_, _, encoded)| *encoded).collect();
+        let tickets = queue.submit_all(&encoded).await;
+        for ((at, is_count, _), ticket) in staged.iter().zip(tickets) {
+            *submitted[*at].ticket(*is_count) = Some(ticket);
+        }
+        Ok(submitted)
     }
 
     async fn wait_for_all(
@@ -352,75 +443,31 @@ impl Request {
         Ok(arrived)
     }
 
-    async fn submit(
-        &self,
-        engine: &Engine,
-        chunk: u64,
-        rows: usize,
-        wish: usize,
-        metrics: &ScanMetrics,
-    ) -> Result<Submitted, VczError> {
-        let wish = &self.wishes[wish];
-        let index = chunk_index(chunk, &wish.trailing);
-        let queue = engine.queue();
-        // Until the chunk is staged, its encoded bytes are in memory.
+    /// Stored rows of a variant chunk that are wanted.
+    fn rows(&self, chunk: u64) -> usize {
+        let rows = if self.padded {
+            self.array.chunks[0]
+        } else {
+            let origin = vec![0; self.array.rank() - 1];
+            self.array.chunk_extent(&chunk_index(chunk, &origin))[0]
+        };
+        rows as usize
+    }
+
+    /// One chunk, to be staged, or where the device may read it.
+    async fn fetch(&self, chunk: u64, wish: usize) -> Result<Fetched, VczError> {
+        let index = chunk_index(chunk, &self.wishes[wish].trailing);
+        let store = self.dataset.store();
         let work = self.counts.as_ref().or(self.elements.as_ref());
         if self.reads_files && work.is_some_and(|work| work.planner.is_plain()) {
-            match self.dataset.store().chunk_place(&self.array, &index)? {
-                ChunkPlace::File(file) => {
-                    return Ok(self.submit_file(engine, rows, wish, file, metrics).await);
-                }
-                ChunkPlace::Absent => return Ok(Submitted::nothing(wish)),
+            match store.chunk_place(&self.array, &index)? {
+                ChunkPlace::File(file) => return Ok(Fetched::File(file)),
+                ChunkPlace::Absent => return Ok(Fetched::Absent),
                 ChunkPlace::Store => {}
             }
         }
-        let _room = queue
-            .room_to_stage(work.map_or(0, |work| work.planner.estimate().encoded_bytes()))
-            .await;
-        let encoded = self.dataset.store().chunk(&self.array, &index).await?;
-        let mut submitted = Submitted::nothing(wish);
-        let Some(encoded) = encoded else {
-            return Ok(submitted);
-        };
-        submitted.present = true;
-        metrics.bytes_fetched.add(encoded.len());
-        metrics.chunks_read.add(1);
-        let part = wish.trailing.first().map_or(0, |at| *at as usize);
-        for (wanted, work, ticket) in [
-            (wish.count, &self.counts, &mut submitted.counts),
-            (wish.elements, &self.elements, &mut submitted.elements),
-        ] {
-            if let Some(work) = work.as_ref().filter(|_| wanted) {
-                *ticket = Some(queue.submit(work, part, rows, &encoded).await);
-            }
-        }
-        Ok(submitted)
-    }
-
-    /// Has the device read a chunk from its file.
-    async fn submit_file(
-        &self,
-        engine: &Engine,
-        rows: usize,
-        wish: &Wish,
-        file: LocalFile,
-        metrics: &ScanMetrics,
-    ) -> Submitted {
-        let mut submitted = Submitted::nothing(wish);
-        submitted.present = true;
-        metrics.bytes_fetched.add(file.len());
-        metrics.chunks_read.add(1);
-        let part = wish.trailing.first().map_or(0, |at| *at as usize);
-        for (wanted, work, ticket) in [
-            (wish.count, &self.counts, &mut submitted.counts),
-            (wish.elements, &self.elements, &mut submitted.elements),
-        ] {
-            if let Some(work) = work.as_ref().filter(|_| wanted) {
-                let queue = engine.queue();
-                *ticket = Some(queue.submit_file(work, part, rows, file.clone()).await);
-            }
-        }
-        submitted
+        let encoded = store.chunk(&self.array, &index).await?;
+        Ok(encoded.map_or(Fetched::Absent, Fetched::Encoded))
     }
 
     /// Waits for a chunk's results.

@@ -549,7 +549,7 @@ fn changes<T: Copy + Default + PartialEq + BitXor<Output = T> + BitOr<Output = T
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, Int64Array};
+    use arrow::array::{Float64Array, Int64Array, StringViewArray};
 
     use super::*;
 

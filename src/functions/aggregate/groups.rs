@@ -18,6 +18,9 @@ pub(crate) struct Groups<S: Statistic> {
     heap: usize,
 }
 
+/// Rows that are compared at a time.
+const SOME_ROWS: usize = 32;
+
 impl<S: Statistic> Groups<S> {
     pub(crate) fn new(statistic: S) -> Self {
         Self {
@@ -53,6 +56,21 @@ fn passes(filter: &BooleanArray, row: usize) -> bool {
     filter.is_valid(row) && filter.value(row)
 }
 
+/// How many rows at the start are of the first one's group.
+fn run_len(groups: &[usize]) -> usize {
+    let Some(first) = groups.first() else {
+        return 0;
+    };
+    // Runs are long: many rows are compared at a time.
+    let whole = groups.chunks_exact(SOME_ROWS).take_while(|some| {
+        let differing = some.iter().fold(0, |any, group| any | (group ^ first));
+        differing == 0
+    });
+    let len = whole.count() * SOME_ROWS;
+    let rest = groups[len..].iter().take_while(|group| *group == first);
+    len + rest.count()
+}
+
 impl<S: Statistic> GroupsAccumulator for Groups<S> {
     fn update_batch(
         &mut self,
@@ -72,11 +90,11 @@ impl<S: Statistic> GroupsAccumulator for Groups<S> {
         }
         let has_nulls = input.has_nulls();
         let mut start = 0;
-        for run in group_indices.chunk_by(|a, b| a == b) {
-            let rows = start..start + run.len();
+        while let Some(&group) = group_indices.get(start) {
+            let rows = start..start + run_len(&group_indices[start..]);
             start = rows.end;
-            let Some(state) = run.first().and_then(|&group| self.states.get_mut(group)) else {
-                return internal_err!("a group index is not below {total_num_groups}");
+            let Some(state) = self.states.get_mut(group) else {
+                return internal_err!("group {group} is not below {total_num_groups}");
             };
             let before = state.heap_size();
             let there = |row: &usize| !input.is_null(*row);
@@ -146,5 +164,23 @@ impl<S: Statistic> GroupsAccumulator for Groups<S> {
             + self.states.capacity() * size_of::<S::State>()
             + self.heap
             + self.statistic.heap_size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_end_where_the_group_changes() {
+        for len in [1, 5, 31, 32, 33, 64, 70, 100] {
+            let mut groups = vec![7; len];
+            assert_eq!(run_len(&groups), len);
+            groups.extend([8, 7, 7]);
+            assert_eq!(run_len(&groups), len);
+            groups.extend([7; 64]);
+            assert_eq!(run_len(&groups), len);
+        }
+        assert_eq!(run_len(&[]), 0);
     }
 }
