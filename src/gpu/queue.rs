@@ -21,9 +21,10 @@ use super::state::{
     FreeMemory, KEPT_PARTS, KEPT_PLANS, MOST_FRAMES, Need, Signals, State, WIDE_STAGED,
 };
 use super::work::Work;
-use crate::store::LocalFile;
+use crate::store::{LocalFile, OpenChunk};
 
-/// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes.
+/// Encoded chunks that may be in memory or open before they are staged, all queries together: this many, or fewer that have more
+/// than [`UNIT`] bytes each.
 const UNITS: u32 = 256;
 const UNIT: usize = 1 << 20;
 /// How many slabs may come to those that the queue began with, for batches that need several.
@@ -75,15 +76,15 @@ pub struct Encoded<'a> {
     pub sample_chunk: usize,
     /// Rows that exist.
     pub rows: usize,
-    /// Its bytes.
-    pub bytes: &'a [u8],
+    /// Its bytes, to be read.
+    pub chunk: &'a OpenChunk,
 }
 
 impl Encoded<'_> {
     fn need(&self) -> Result<Need, String> {
         let estimate = self.work.planner.estimate();
         Ok(Need {
-            len: self.bytes.len(),
+            len: self.chunk.len(),
             decoded: estimate.decoded_bytes,
             output: self.work.output_bytes(self.sample_chunk, self.rows)?,
             wide: cost::patience(&estimate),
@@ -103,7 +104,7 @@ struct Place {
 }
 
 impl Place {
-    /// Copies and plans a chunk.
+    /// Reads and plans a chunk.
     fn stage(&mut self, chunk: &Encoded<'_>) -> Result<Ticket, String> {
         if self.staging.is_null() {
             return Err("the batch is gone".to_string());
@@ -111,7 +112,7 @@ impl Place {
         // SAFETY: `reserve` gave this range to nobody else, and its batch stays in the queue, with its staging memory, which
         // does not move, until the place is given up.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.staging, self.range.len()) };
-        bytes.copy_from_slice(chunk.bytes);
+        chunk.chunk.read(bytes).map_err(|error| error.to_string())?;
         let mut plan = std::mem::take(&mut self.plan);
         chunk.work.planner.plan(bytes, &mut plan)?;
         let (reply, ticket) = oneshot::channel();
@@ -208,9 +209,11 @@ impl Queue {
         self.state.lock().failed.clone()
     }
 
-    /// Waits until another chunk of about `bytes` encoded bytes may be read for staging; held until it is staged.
-    pub async fn room_to_stage(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let units = u32::try_from(bytes / UNIT).unwrap_or(UNITS).clamp(1, UNITS);
+    /// Waits until some more chunks of about `bytes` encoded bytes together may be opened or read for staging; held until they are
+    /// staged.
+    pub async fn room_to_stage(&self, chunks: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        let units = (bytes / UNIT).max(chunks);
+        let units = u32::try_from(units).unwrap_or(UNITS).clamp(1, UNITS);
         // Never closed.
         self.unstaged.acquire_many(units).await.ok()
     }

@@ -259,13 +259,17 @@ fn chunks_that_come_together_keep_their_order() {
         vec![0; 4 * STAGED],
         of(4),
     ];
-    let chunks: Vec<_> = bytes
+    let open: Vec<_> = bytes
+        .into_iter()
+        .map(|bytes| OpenChunk::Bytes(bytes.into()))
+        .collect();
+    let chunks: Vec<_> = open
         .iter()
-        .map(|bytes| Encoded {
+        .map(|chunk| Encoded {
             work: &work,
             sample_chunk: 0,
             rows: ROWS,
-            bytes,
+            chunk,
         })
         .collect();
     let tickets = queue.submit_all(&chunks).now_or_never().unwrap();
@@ -293,13 +297,17 @@ fn chunks_that_come_together_do_not_wait_for_themselves() {
     let queue = queue(1, STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let bytes: Vec<_> = (0..3).map(|seed| chunk(ROWS, SAMPLES, seed).0).collect();
-    let chunks: Vec<_> = bytes
+    let open: Vec<_> = bytes
+        .into_iter()
+        .map(|bytes| OpenChunk::Bytes(bytes.into()))
+        .collect();
+    let chunks: Vec<_> = open
         .iter()
-        .map(|bytes| Encoded {
+        .map(|chunk| Encoded {
             work: &work,
             sample_chunk: 0,
             rows: ROWS,
-            bytes,
+            chunk,
         })
         .collect();
     let active = queue.activate();

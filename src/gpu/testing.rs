@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::batch::Outcome;
@@ -11,6 +12,7 @@ use super::work::{Counts, Elements, Wanted, Work};
 use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
 use crate::counts::{CountRequest, SampleSet, reference};
+use crate::store::OpenChunk;
 
 /// Counts of alleles 0 and 1 of everybody, in uncompressed chunks of diploid genotypes.
 pub fn plain(rows: usize, samples: usize) -> Arc<Work> {
@@ -80,7 +82,7 @@ impl Queue {
             work,
             sample_chunk,
             rows,
-            bytes,
+            chunk: &OpenChunk::Bytes(Bytes::copy_from_slice(bytes)),
         };
         self.submit_all(&[chunk]).await.remove(0)
     }

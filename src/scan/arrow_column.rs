@@ -8,10 +8,9 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
     Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    PrimitiveBuilder, StringBuilder, StringViewBuilder, UInt32Array,
+    PrimitiveBuilder, StringBuilder, StringViewArray, StringViewBuilder,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::take;
 use arrow::datatypes::{
     DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
     UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -299,8 +298,7 @@ pub fn integers(
 /// The names of contigs. They come in long runs: one look at the name for each, whose view is then repeated.
 fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
     let mut distinct = StringViewBuilder::new();
-    let mut of_rows: Vec<u32> = Vec::with_capacity(runs.iter().map(|(_, len)| len).sum());
-    for ((code, len), at) in runs.iter().zip(0..) {
+    for (code, _) in runs {
         let name = usize::try_from(*code)
             .ok()
             .and_then(|at| names.contigs.get(at))
@@ -311,9 +309,16 @@ fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
                 )
             })?;
         distinct.append_value(name);
-        of_rows.resize(of_rows.len() + len, at);
     }
-    take(&distinct.finish(), &UInt32Array::from(of_rows), None).map_err(|error| error.to_string())
+    let distinct = distinct.finish();
+    let mut views = Vec::with_capacity(runs.iter().map(|(_, len)| len).sum());
+    for (view, (_, len)) in distinct.views().iter().zip(runs) {
+        views.resize(views.len() + len, *view);
+    }
+    let buffers = distinct.data_buffers().to_vec();
+    // SAFETY: each view is one of an array over these buffers.
+    let names = unsafe { StringViewArray::new_unchecked(views.into(), buffers, None) };
+    Ok(Arc::new(names))
 }
 
 fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {

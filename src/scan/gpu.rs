@@ -20,7 +20,7 @@ use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::error::VczError;
 use crate::gpu::{Active, Encoded, Engine, Outcome, Ticket, Work};
-use crate::store::{ArrayMeta, ChunkPlace, LocalFile};
+use crate::store::{ArrayMeta, ChunkPlace, LocalFile, OpenChunk};
 
 /// Requests in flight for one variant chunk.
 const CONCURRENT_PARTS: usize = 8;
@@ -258,8 +258,8 @@ impl GpuFetcher {
 enum Fetched {
     /// It is not there.
     Absent,
-    /// Its bytes.
-    Encoded(Bytes),
+    /// It is ready to be read.
+    Open(OpenChunk),
     /// The device reads it.
     File(LocalFile),
 }
@@ -325,7 +325,7 @@ impl Request {
         metrics: &ScanMetrics,
     ) -> Result<Vec<Submitted>, VczError> {
         let parts = chunks.len() * self.wishes.len();
-        let some = (STAGED_BYTES / self.estimated_bytes().max(1)).max(1);
+        let some = (STAGED_BYTES / self.estimated_bytes().max(1)).clamp(1, GROUP_CHUNKS);
         let ranges = (0..parts)
             .step_by(some)
             .map(|start| start..(start + some).min(parts));
@@ -354,9 +354,9 @@ impl Request {
         metrics: &ScanMetrics,
     ) -> Result<Vec<Submitted>, VczError> {
         let queue = engine.queue();
-        // Until the chunks are staged, their encoded bytes are in memory.
+        // Until the chunks are staged, their files are open, or their encoded bytes are in memory.
         let bytes = self.estimated_bytes().saturating_mul(parts.len());
-        let _room = queue.room_to_stage(bytes).await;
+        let _room = queue.room_to_stage(parts.len(), bytes).await;
         let wishes = self.wishes.len();
         let fetched: Vec<_> = stream::iter(parts.clone())
             .map(|part| self.fetch(chunks[part / wishes], part % wishes))
@@ -371,7 +371,7 @@ impl Request {
             let mut chunk = Submitted::nothing(wish);
             let len = match fetched {
                 Fetched::Absent => 0,
-                Fetched::Encoded(encoded) => encoded.len(),
+                Fetched::Open(chunk) => chunk.len(),
                 Fetched::File(file) => file.len(),
             };
             chunk.present = !matches!(fetched, Fetched::Absent);
@@ -392,12 +392,12 @@ impl Request {
                         let ticket = queue.submit_file(work, sample_chunk, rows, file).await;
                         *chunk.ticket(is_count) = Some(ticket);
                     }
-                    Fetched::Encoded(bytes) => {
+                    Fetched::Open(chunk) => {
                         let encoded = Encoded {
                             work,
                             sample_chunk,
                             rows,
-                            bytes,
+                            chunk,
                         };
                         staged.push((at, is_count, encoded));
                     }
@@ -466,8 +466,8 @@ impl Request {
                 ChunkPlace::Store => {}
             }
         }
-        let encoded = store.chunk(&self.array, &index).await?;
-        Ok(encoded.map_or(Fetched::Absent, Fetched::Encoded))
+        let opened = store.open_chunk(&self.array, &index).await?;
+        Ok(opened.map_or(Fetched::Absent, Fetched::Open))
     }
 
     /// Waits for a chunk's results.

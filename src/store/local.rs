@@ -1,4 +1,5 @@
-//! Chunks that are whole files of this machine, for those who read them without the store: a device that reads files itself.
+//! Chunks for those who read them without the store, to where they want them: files of this machine, by a device that reads files
+//! itself or into memory that a device reads, and what is in memory already.
 //!
 //! Invariant: a file that is opened is a regular one and has the length that it had when the store was asked.
 
@@ -6,7 +7,11 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::blob::{ReadError, open_for_others};
+use bytes::Bytes;
+
+use super::blob::{
+    BLOCKING_BYTES, ReadError, open_for_others, open_regular, read_exact_at, within,
+};
 
 /// Where the encoded bytes of a chunk are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +22,71 @@ pub enum ChunkPlace {
     File(LocalFile),
     /// Where only the store can read them, or check them: in an archive, which has their checksum, or an object store.
     Store,
+}
+
+/// An encoded chunk that is ready to be read to where it is wanted.
+#[derive(Debug)]
+pub enum OpenChunk {
+    /// A file of this many bytes, few enough to be read without leaving the thread.
+    File(File, usize),
+    /// It has been read.
+    Bytes(Bytes),
+}
+
+impl OpenChunk {
+    /// The object's file, opened, if it is short; `None` if there is none. More than `limit` bytes are an error.
+    pub(super) fn open(path: &Path, limit: u64) -> Result<Option<Opened>, ReadError> {
+        let Some((file, len)) = open_regular(path)? else {
+            return Ok(None);
+        };
+        within(len, limit)?;
+        Ok(Some(match usize::try_from(len) {
+            Ok(short) if len < BLOCKING_BYTES => Opened::Short(Self::File(file, short)),
+            _ => Opened::Long,
+        }))
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::File(_, len) => *len,
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All its bytes, to `target`, which has room for just those.
+    ///
+    /// # Errors
+    /// What the file system says; that the file is shorter by now.
+    pub fn read(&self, target: &mut [u8]) -> io::Result<()> {
+        if target.len() != self.len() {
+            return Err(io::Error::other(format!(
+                "there is room for {} bytes of {}",
+                target.len(),
+                self.len()
+            )));
+        }
+        match self {
+            Self::File(file, _) => read_exact_at(file, target, 0),
+            Self::Bytes(bytes) => {
+                target.copy_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A file that was found.
+pub(super) enum Opened {
+    /// It is to be read at once.
+    Short(OpenChunk),
+    /// It is to be read by another thread.
+    Long,
 }
 
 /// A file with the encoded bytes of a chunk.
@@ -80,5 +150,35 @@ impl LocalFile {
             Err(ReadError::Io(error)) => Err(format!("the file '{shown}': {error}")),
             Err(ReadError::Corrupt(reason)) => Err(format!("the file '{shown}': {reason}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.0");
+        assert!(OpenChunk::open(&path, 10).unwrap().is_none());
+        std::fs::write(&path, b"encoded").unwrap();
+        assert!(OpenChunk::open(&path, 6).is_err(), "more than the limit");
+        let Some(Opened::Short(chunk)) = OpenChunk::open(&path, 7).unwrap() else {
+            panic!("a short file");
+        };
+        let mut target = [0; 7];
+        chunk.read(&mut target).unwrap();
+        assert_eq!((&target, chunk.len()), (b"encoded", 7));
+        assert!(chunk.read(&mut [0; 8]).is_err());
+        std::fs::write(&path, b"enc").unwrap();
+        assert!(chunk.read(&mut target).is_err(), "the file is shorter now");
+        let long = File::create(&path).unwrap();
+        long.set_len(BLOCKING_BYTES).unwrap();
+        assert!(matches!(
+            OpenChunk::open(&path, u64::MAX).unwrap(),
+            Some(Opened::Long)
+        ));
+        assert!(OpenChunk::open(folder.path(), 10).is_err(), "a folder");
     }
 }

@@ -22,6 +22,6 @@ mod zip_directory;
 pub use array::{ArrayMeta, CodecSpec, MAX_CHUNK_BYTES};
 pub use element::{ElementType, Endianness, ZarrFormat};
 pub use fill_value::FillValue;
-pub use local::{ChunkPlace, LocalFile};
+pub use local::{ChunkPlace, LocalFile, OpenChunk};
 pub use region_index::{RegionIndex, RegionRow};
 pub use vcz_store::Store;

@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 
 use super::blob::{Blob, ReadError, get_file, get_object};
-use super::local::{ChunkPlace, LocalFile};
+use super::local::{ChunkPlace, LocalFile, OpenChunk, Opened};
 use super::names::may_be_array;
 use super::zip::Zip;
 
@@ -90,6 +90,23 @@ impl Source {
                 get_object(&**objects, &below(root, key)?, range, limit).await
             }
         }
+    }
+
+    /// The object `key`, to be read to where it is wanted; `None` if it is absent. More than `limit` bytes are an error.
+    pub(super) async fn open_object(
+        &self,
+        key: &str,
+        limit: u64,
+    ) -> Result<Option<OpenChunk>, ReadError> {
+        if let Self::Directory(root) = self {
+            match OpenChunk::open(&root.join(key), limit)? {
+                None => return Ok(None),
+                Some(Opened::Short(chunk)) => return Ok(Some(chunk)),
+                Some(Opened::Long) => {}
+            }
+        }
+        let bytes = self.get(key, None, limit).await?;
+        Ok(bytes.map(OpenChunk::Bytes))
     }
 
     /// Where the object `key` is.

@@ -17,7 +17,7 @@ use super::array::{ArrayMeta, shown};
 use super::blob::ReadError;
 use super::discover::{Contents, discover};
 use super::element::ZarrFormat;
-use super::local::ChunkPlace;
+use super::local::{ChunkPlace, OpenChunk};
 use super::source::Source;
 use crate::error::{Result, VczError};
 
@@ -202,16 +202,19 @@ impl Store {
     /// # Errors
     /// [`VczError::Io`] if the file system does not say; [`VczError::Chunk`] if `index` is outside the grid.
     pub fn chunk_place(&self, array: &ArrayMeta, index: &[u64]) -> Result<ChunkPlace> {
-        self.check_index(array, index)?;
-        let key = format!("{}/{}", array.name, array.chunk_key(index));
-        self.source.place(&key).map_err(|error| match error {
-            ReadError::Io(source) => VczError::Io {
-                store: self.location.clone(),
-                key,
-                source,
-            },
-            ReadError::Corrupt(reason) => self.chunk_error(array, index, reason),
-        })
+        let (key, _) = self.object(array, index)?;
+        let place = self.source.place(&key);
+        place.map_err(|error| self.read_error(array, index, key, error))
+    }
+
+    /// The chunk at `index`, to be read to where it is wanted; `None` if it is absent. Short files are opened and not read.
+    ///
+    /// # Errors
+    /// As [`Store::chunk`].
+    pub async fn open_chunk(&self, array: &ArrayMeta, index: &[u64]) -> Result<Option<OpenChunk>> {
+        let (key, limit) = self.object(array, index)?;
+        let opened = self.source.open_object(&key, limit).await;
+        opened.map_err(|error| self.read_error(array, index, key, error))
     }
 
     fn chunk_error(&self, array: &ArrayMeta, index: &[u64], reason: String) -> VczError {
@@ -237,6 +240,13 @@ impl Store {
         index: &[u64],
         range: Option<GetRange>,
     ) -> Result<Option<Bytes>> {
+        let (key, limit) = self.object(array, index)?;
+        let got = self.source.get(&key, range, limit).await;
+        got.map_err(|error| self.read_error(array, index, key, error))
+    }
+
+    /// The key of a chunk, and the most bytes that it may have.
+    fn object(&self, array: &ArrayMeta, index: &[u64]) -> Result<(String, u64)> {
         self.check_index(array, index)?;
         let limit = match array.chunk_bytes() {
             Some(bytes) => (bytes as u64)
@@ -246,14 +256,23 @@ impl Store {
             None => MAX_ENCODED_CHUNK,
         };
         let key = format!("{}/{}", array.name, array.chunk_key(index));
-        match self.source.get(&key, range, limit).await {
-            Ok(bytes) => Ok(bytes),
-            Err(ReadError::Io(source)) => Err(VczError::Io {
+        Ok((key, limit))
+    }
+
+    fn read_error(
+        &self,
+        array: &ArrayMeta,
+        index: &[u64],
+        key: String,
+        error: ReadError,
+    ) -> VczError {
+        match error {
+            ReadError::Io(source) => VczError::Io {
                 store: self.location.clone(),
                 key,
                 source,
-            }),
-            Err(ReadError::Corrupt(reason)) => Err(self.chunk_error(array, index, reason)),
+            },
+            ReadError::Corrupt(reason) => self.chunk_error(array, index, reason),
         }
     }
 

@@ -8,8 +8,15 @@ use cudarc::driver::{CudaContext, result, sys};
 use super::Device;
 use crate::gpu::slab::Memory;
 
-/// Allocations are rounded up to this many bytes, so that slightly larger batches find room.
+/// Allocations are rounded up to this many bytes or more, see [`rounded`].
 const STEP: usize = 1 << 20;
+
+/// Room for `len` bytes and a little more, an eighth at most: to grow is slow, and stops a device until what it does is done. There
+/// are few steps, so batches that differ in size soon find room.
+fn rounded(len: usize) -> Option<usize> {
+    let step = len.checked_next_power_of_two()? / 16;
+    len.checked_next_multiple_of(step.max(STEP))
+}
 
 /// Bytes of a device that grow on demand; what was in them is lost when they do.
 #[derive(Debug)]
@@ -33,8 +40,7 @@ impl DeviceBuffer {
     pub fn ensure(&mut self, what: &str, len: usize) -> Result<u64, String> {
         if len > self.len {
             self.release();
-            let rounded = len
-                .checked_next_multiple_of(STEP)
+            let rounded = rounded(len)
                 .ok_or_else(|| format!("{len} bytes for {what} do not fit on the device"))?;
             // SAFETY: the context is current on this thread; the memory is written before it is read.
             let address = unsafe { result::malloc_sync(rounded) }
@@ -99,7 +105,9 @@ impl Pinned {
     /// Grows to at least `len` bytes; what was in them is lost.
     pub fn ensure(&mut self, device: &Device, len: usize) -> Result<(), String> {
         if len > self.len {
-            *self = Self::new(device, len.next_multiple_of(STEP))?;
+            let rounded = rounded(len)
+                .ok_or_else(|| format!("{len} bytes do not fit in page-locked memory"))?;
+            *self = Self::new(device, rounded)?;
         }
         Ok(())
     }
@@ -133,6 +141,26 @@ impl Drop for Pinned {
         if self.context.bind_to_thread().is_ok() {
             // SAFETY: allocated by `new`. An error means a lost device.
             let _ = unsafe { result::free_host(self.pointer.cast::<c_void>()) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_little_more_room_than_asked_for() {
+        assert_eq!(rounded(1), Some(STEP));
+        assert_eq!(rounded(0), Some(0));
+        assert_eq!(rounded(1 << 30), Some(1 << 30));
+        assert_eq!(rounded(usize::MAX), None);
+        for len in (0..200).map(|i| i * 77_777_777) {
+            let room = rounded(len).unwrap();
+            assert!(
+                len <= room && room <= len + (len / 8).max(STEP),
+                "{len} {room}"
+            );
         }
     }
 }

@@ -110,7 +110,8 @@ impl Worker {
         let stream = stream::create(stream::StreamKind::NonBlocking).map_err(failed)?;
         let mut events = [std::ptr::null_mut(); 5];
         for slot in &mut events {
-            *slot = event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed)?;
+            // Who waits for one sleeps: the host's threads have work for every core.
+            *slot = event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC).map_err(failed)?;
         }
         Ok(Self {
             device: Arc::clone(device),
@@ -494,8 +495,11 @@ impl Executor for Worker {
         self.device.bind().map_err(Failure::Device)?;
         let results_at = self.enqueue(batch);
         // Also after a failure: what was enqueued may still be using the buffers.
-        // SAFETY: our stream.
-        let waited = unsafe { stream::synchronize(self.stream) };
+        // SAFETY: our stream and its last event, which was recorded.
+        let waited = match results_at {
+            Ok(_) => unsafe { event::synchronize(self.events[4]) },
+            Err(_) => unsafe { stream::synchronize(self.stream) },
+        };
         let results_at = results_at?;
         waited.map_err(|error| Failure::Device(format!("GPU {}: {error}", self.device.ordinal)))?;
         let fetched = self.fetched.bytes(results_at + batch.output);
