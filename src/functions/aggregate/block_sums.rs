@@ -22,8 +22,9 @@ pub(super) fn add<T, const P: usize, const F: usize, const C: usize>(
 where
     T: SiteSums<P, F, C>,
 {
-    // As in `Sites::try_for_each`: two alleles, and the four of default stores.
+    // As in `Sites::try_for_each`.
     add_of_width::<T, P, F, C, 2>(level, sums, sites, rows.clone())
+        || add_of_width::<T, P, F, C, 3>(level, sums, sites, rows.clone())
         || add_of_width::<T, P, F, C, 4>(level, sums, sites, rows)
 }
 

@@ -45,9 +45,13 @@ impl<'a, const P: usize> Sites<'a, P> {
         rows: impl Iterator<Item = usize>,
         visitor: &mut impl Visit<P>,
     ) -> Result<()> {
-        // Sites of two alleles, and of the four that default stores have room for, in loops of their own: with the lengths of
-        // rows known, what is done with them is compiled without loops and checks.
+        // Sites of two, three and four alleles in loops of their own: with the lengths of rows known, what is done with them is
+        // compiled without loops and checks.
         if let Some(counts) = self.of_width::<2>() {
+            for row in rows {
+                visitor.visit(std::array::from_fn(|p| &counts[p][row][..]))?;
+            }
+        } else if let Some(counts) = self.of_width::<3>() {
             for row in rows {
                 visitor.visit(std::array::from_fn(|p| &counts[p][row][..]))?;
             }

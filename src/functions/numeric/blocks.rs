@@ -242,6 +242,7 @@ mod tests {
         for most in [1, 2, 7, 2940, 1 << 20, i32::MAX / 4] {
             for seed in 0..7 {
                 agree::<2>(&sites(seed, most), &sites(seed + 3, most));
+                agree::<3>(&sites(seed, most), &sites(seed + 3, most));
                 agree::<4>(&sites(seed, most), &sites(seed + 3, most));
             }
         }
