@@ -26,16 +26,16 @@ use super::state::FreeMemory;
 use crate::store::LocalFile;
 
 /// Bytes of a slab: the encoded chunks of a batch.
-const SLAB_BYTES: usize = 48 << 20;
+const SLAB_BYTES: usize = 32 << 20;
 /// Slabs that are being filled while every worker runs one.
-const SPARE_SLABS: usize = 1;
-/// Batches that a device works on at the same time, so that one is copied while another is decoded. `VCZ_GPU_WORKERS` sets
-/// another number, from 1 to 8: with one, batches do not overlap, and the times of EXPLAIN ANALYZE are those of each step alone.
-const WORKERS_PER_DEVICE: usize = 2;
+const SPARE_SLABS: usize = 2;
+/// Batches that a device works on at the same time, so that one is copied while others are decoded, and the host is at work on the
+/// results of the first while the last are read. `VCZ_GPU_WORKERS` sets another number, from 1 to 8: with one, batches do not overlap, and the times of EXPLAIN ANALYZE are those of each step alone.
+const WORKERS_PER_DEVICE: usize = 4;
 /// Most results of a batch, in bytes.
 const OUTPUT_BYTES: usize = 64 << 20;
 /// Results that come back without page-locked memory having to grow first.
-const FIRST_OUTPUT_BYTES: usize = 16 << 20;
+const FIRST_OUTPUT_BYTES: usize = 8 << 20;
 /// Device memory that is taken where no limit is set.
 const DEFAULT_MEMORY: u64 = 8 << 30;
 /// Device memory a batch needs for each decoded byte: itself, and three of temporary memory for zstd.

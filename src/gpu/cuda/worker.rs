@@ -124,7 +124,7 @@ impl Worker {
             temp: DeviceBuffer::new(device),
             reports: DeviceBuffer::new(device),
             results: DeviceBuffer::new(device),
-            tables: Tables::new(device, 8 << 20)?,
+            tables: Tables::new(device, 2 << 20)?,
             fetched: Pinned::new(device, results)?,
             frames: Default::default(),
             blocks: Vec::new(),
