@@ -310,6 +310,27 @@ fn open_without_blocking(path: &FilePath) -> io::Result<File> {
 }
 
 /// Callers have compared the range with the file's length.
+/// Into memory that is not set to zero first.
+#[cfg(unix)]
+fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
+    use rustix::buffer::spare_capacity;
+
+    let length = usize::try_from(length).map_err(io::Error::other)?;
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let at = start + bytes.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut bytes), at) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // There may be room for more than was asked for.
+    bytes.truncate(length);
+    Ok(bytes.into())
+}
+
+#[cfg(not(unix))]
 fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
     let length = usize::try_from(length).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
