@@ -94,6 +94,17 @@ impl Scratch {
 
     /// Decompresses one zlib stream, which must fill `dst` and use up `src`.
     pub(super) fn zlib_exact(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+        match self.zlib_prefix(src, dst)? {
+            read if read == src.len() => Ok(()),
+            read => Err(format!(
+                "zlib: the stream ends after {read} of {} encoded bytes",
+                src.len()
+            )),
+        }
+    }
+
+    /// Decompresses the zlib stream that `src` starts with, which must fill `dst`. How many bytes of `src` it has.
+    pub(super) fn zlib_prefix(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
         let context = self.zlib.get_or_insert_with(|| Decompress::new(true));
         context.reset(true);
         let (mut from, mut to) = (0usize, 0usize);
@@ -109,12 +120,11 @@ impl Scratch {
                 .map_err(|e| format!("zlib: {e}"))?;
             let (read, written) = (context.total_in() as usize, context.total_out() as usize);
             if status == Status::StreamEnd {
-                return if written == dst.len() && read == src.len() {
-                    Ok(())
+                return if written == dst.len() {
+                    Ok(read)
                 } else {
                     Err(format!(
-                        "zlib: the stream holds {written} bytes in {read} of {} encoded ones, expected {} bytes",
-                        src.len(),
+                        "zlib: the stream holds {written} bytes, expected {}",
                         dst.len()
                     ))
                 };

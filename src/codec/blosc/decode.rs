@@ -197,7 +197,8 @@ fn decompress_split(
         Compressor::Snappy => snap::raw::Decoder::new()
             .decompress(split.payload, dst)
             .map_err(|e| format!("snappy: {e}"))?,
-        Compressor::Zlib => return scratch.zlib_exact(split.payload, dst),
+        // What follows a stream is ignored, as zlib's own `uncompress` does, and so c-blosc.
+        Compressor::Zlib => return scratch.zlib_prefix(split.payload, dst).map(drop),
         Compressor::Zstd => scratch.zstd(split.payload, dst)?,
     };
     if written != dst.len() {

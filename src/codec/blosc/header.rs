@@ -1,8 +1,8 @@
 //! The header of a Blosc-1 container, its blocks and their splits, all checked against the container's length.
 //!
-//! What `blosc.c` of c-blosc 1.21 refuses is refused here, and some more: bytes after the container, splits that do not
-//! fill their block, offsets into the header, elements of 0 bytes, and stored bytes under an unknown compressor. Fuzzing
-//! compares the two, see `tests/fuzz/checks/blosc.rs`.
+//! What `blosc.c` of c-blosc 1.21 refuses is refused here, and what it accepts is accepted, whoever wrote it: offsets into the
+//! header, stored bytes under an unknown compressor, anything about a container of nothing. Only elements of 0 bytes, by which it
+//! would divide, are refused here alone. Fuzzing compares the two, see `tests/fuzz/checks/blosc.rs`.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,6 +19,9 @@ const MAX_BLOCKSIZE: usize = 715_827_542;
 const MAX_SPLITS: usize = 16;
 /// Blocks whose splits would be shorter than this are not split.
 const MIN_SPLIT: usize = 128;
+
+/// Named where nothing is compressed and the flags name none.
+const STORED: Compressor = Compressor::Zstd;
 
 const FLAG_BYTE_SHUFFLE: u8 = 0x01;
 const FLAG_MEMCPYED: u8 = 0x02;
@@ -115,22 +118,35 @@ impl BloscHeader {
         let [format_version, codec_version, flags, typesize, sizes @ ..] = *head;
         let [n0, n1, n2, n3, b0, b1, b2, b3, c0, c1, c2, c3] = sizes;
         let nbytes = size("decoded size", [n0, n1, n2, n3])?;
-        let blocksize = size("block size", [b0, b1, b2, b3])?;
         let cbytes = size("encoded size", [c0, c1, c2, c3])?;
         if format_version != FORMAT_VERSION {
             return Err(format!(
                 "blosc: container version {format_version}, expected {FORMAT_VERSION} (Blosc 1)"
             ));
         }
-        if flags & FLAG_RESERVED != 0 {
-            return Err(format!(
-                "blosc: flags {flags:#04x} have the reserved bit 0x08 set"
-            ));
-        }
         if cbytes != src.len() {
             return Err(format!(
                 "blosc: the header says {cbytes} encoded bytes, the container has {}",
                 src.len()
+            ));
+        }
+        if nbytes == 0 {
+            // Whatever else it says is about nothing.
+            return Ok(BloscHeader {
+                format_version,
+                codec_version,
+                flags: flags | FLAG_MEMCPYED,
+                typesize: usize::from(typesize).max(1),
+                nbytes,
+                blocksize: 0,
+                cbytes,
+                compressor: STORED,
+            });
+        }
+        let blocksize = size("block size", [b0, b1, b2, b3])?;
+        if flags & FLAG_RESERVED != 0 {
+            return Err(format!(
+                "blosc: flags {flags:#04x} have the reserved bit 0x08 set"
             ));
         }
         if typesize == 0 {
@@ -142,6 +158,7 @@ impl BloscHeader {
             2 => Compressor::Snappy,
             3 => Compressor::Zlib,
             4 => Compressor::Zstd,
+            _ if flags & FLAG_MEMCPYED != 0 => STORED,
             code => {
                 return Err(format!(
                     "blosc: unknown compressor {code}; known are 0 blosclz, 1 lz4, 2 snappy, 3 zlib, 4 zstd"
@@ -158,7 +175,7 @@ impl BloscHeader {
             cbytes,
             compressor,
         };
-        if nbytes > 0 && (blocksize == 0 || blocksize > nbytes || blocksize > MAX_BLOCKSIZE) {
+        if blocksize == 0 || blocksize > nbytes || blocksize > MAX_BLOCKSIZE {
             return Err(format!(
                 "blosc: blocks of {blocksize} bytes, expected 1 to {}",
                 nbytes.min(MAX_BLOCKSIZE)
@@ -309,13 +326,12 @@ impl BloscHeader {
         let at = if self.memcpyed() {
             HEADER_LEN + i * self.blocksize
         } else {
-            let first = HEADER_LEN + 4 * self.n_blocks();
             let at = read_u32(src, HEADER_LEN + 4 * i)
                 .ok_or_else(|| format!("blosc: the offset of block {i} is cut short"))?
                 as usize;
-            if at < first || at > self.cbytes - 4 {
+            if at > self.cbytes - 4 {
                 return Err(format!(
-                    "blosc: block {i} starts at byte {at}, expected {first} to {}",
+                    "blosc: block {i} starts at byte {at}, expected {} at most",
                     self.cbytes - 4
                 ));
             }

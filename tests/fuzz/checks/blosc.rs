@@ -1,5 +1,5 @@
 //! Any bytes as a Blosc container, against c-blosc: no panic, what c-blosc writes is read, what we accept c-blosc decodes to the
-//! same bytes, and what it accepts we refuse only for the reasons in [`stricter`].
+//! same bytes, and what it accepts we accept, but for what is in [`stricter`].
 //!
 //! The first byte says what the others are: 0, bytes for c-blosc to compress; 1, flags, sizes and splits from which a container
 //! is put together whose offsets and lengths are right; anything else, a container, of which it is the first byte.
@@ -34,20 +34,10 @@ fn set_sizes(src: &mut [u8]) {
     }
 }
 
-/// Why we refuse what c-blosc decodes: none of this is what an encoder writes.
+/// Why we refuse what c-blosc decodes: the LZ4 format forbids a match at distance 0, for which liblz4 leaves whatever the output
+/// held.
 fn stricter(error: &str) -> bool {
-    [
-        // c-blosc lets a block start inside the header or the offsets.
-        " starts at byte ",
-        // It does not ask what compressed a container that is not compressed.
-        "unknown compressor",
-        // zlib's `uncompress` ignores what follows a stream.
-        "zlib: the stream holds",
-        // The LZ4 format forbids a match at distance 0, for which liblz4 leaves whatever the output held.
-        "lz4: 0 is not a valid match offset",
-    ]
-    .iter()
-    .any(|reason| error.contains(reason))
+    error.contains("lz4: 0 is not a valid match offset")
 }
 
 fn container(src: &[u8]) {
@@ -62,7 +52,7 @@ fn container(src: &[u8]) {
     let mut scratch = Scratch::default();
     let mut ours = vec![0xaa; len];
     let result = blosc::decompress(src, len, &mut ours, &mut scratch);
-    if src.get(3) == Some(&0) {
+    if src.get(3) == Some(&0) && len > 0 {
         // Elements of no bytes: c-blosc divides by their size where it would split a block.
         assert!(result.is_err());
         return;
@@ -71,8 +61,7 @@ fn container(src: &[u8]) {
         (Ok(()), Some(theirs)) => assert!(ours == theirs, "decoded to other bytes"),
         // liblz4 wants a block to end in five literals, lz4_flex does not.
         (Ok(()), None) => assert_eq!(src[2] >> 5, 1, "accepted, but c-blosc refuses"),
-        // Where there is nothing to decode c-blosc does not look at the rest of the header.
-        (Err(error), Some(_)) => assert!(len == 0 || stricter(error), "c-blosc accepts: {error}"),
+        (Err(error), Some(_)) => assert!(stricter(error), "c-blosc accepts: {error}"),
         (Err(_), None) => {}
     }
     let Ok(header) = BloscHeader::parse(src) else {
