@@ -17,7 +17,8 @@ use super::reader::{Ahead, chunks_of};
 #[cfg(feature = "gpu")]
 use super::{
     backend::{not_on_gpu, planner},
-    gpu::{Arrived, GpuFetcher, Request, Wish as DeviceWish},
+    gpu::GpuFetcher,
+    gpu_request::{Arrived, Request, Wish as DeviceWish},
 };
 use crate::counts::Counter;
 #[cfg(feature = "gpu")]

@@ -28,6 +28,8 @@ mod genotype_udf;
 mod genotypes;
 #[cfg(feature = "gpu")]
 mod gpu;
+#[cfg(feature = "gpu")]
+mod gpu_request;
 mod memory;
 mod metrics;
 mod open;

@@ -18,7 +18,8 @@ use super::schema::ColumnKind;
 #[cfg(feature = "gpu")]
 use super::{
     backend::{not_on_gpu, planner},
-    gpu::{GpuFetcher, Piece, Request, Wish},
+    gpu::GpuFetcher,
+    gpu_request::{Piece, Request, Wish},
 };
 use crate::codec::Scratch;
 #[cfg(feature = "gpu")]
