@@ -243,6 +243,21 @@ fn what_fits_in_no_batch_is_the_hosts() {
     );
 }
 
+fn opened(chunks: impl IntoIterator<Item = Vec<u8>>) -> Vec<OpenChunk> {
+    let chunks = chunks.into_iter();
+    chunks.map(|bytes| OpenChunk::Bytes(bytes.into())).collect()
+}
+
+fn all<'a>(work: &'a Arc<Work>, chunks: &'a [OpenChunk]) -> Vec<Encoded<'a>> {
+    let encoded = |chunk| Encoded {
+        work,
+        sample_chunk: 0,
+        rows: ROWS,
+        chunk,
+    };
+    chunks.iter().map(encoded).collect()
+}
+
 /// Chunks that come together are spread over batches like chunks that come one by one, and what is wrong with one of them is
 /// its own.
 #[test]
@@ -259,19 +274,8 @@ fn chunks_that_come_together_keep_their_order() {
         vec![0; 4 * STAGED],
         of(4),
     ];
-    let open: Vec<_> = bytes
-        .into_iter()
-        .map(|bytes| OpenChunk::Bytes(bytes.into()))
-        .collect();
-    let chunks: Vec<_> = open
-        .iter()
-        .map(|chunk| Encoded {
-            work: &work,
-            sample_chunk: 0,
-            rows: ROWS,
-            chunk,
-        })
-        .collect();
+    let open = opened(bytes);
+    let chunks = all(&work, &open);
     let tickets = queue.submit_all(&chunks).now_or_never().unwrap();
     let refused: Vec<_> = tickets.iter().map(|ticket| ticket.is_err()).collect();
     assert_eq!(refused, [false, false, true, false, true, false]);
@@ -296,20 +300,8 @@ fn chunks_that_come_together_keep_their_order() {
 fn chunks_that_come_together_do_not_wait_for_themselves() {
     let queue = queue(1, STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let bytes: Vec<_> = (0..3).map(|seed| chunk(ROWS, SAMPLES, seed).0).collect();
-    let open: Vec<_> = bytes
-        .into_iter()
-        .map(|bytes| OpenChunk::Bytes(bytes.into()))
-        .collect();
-    let chunks: Vec<_> = open
-        .iter()
-        .map(|chunk| Encoded {
-            work: &work,
-            sample_chunk: 0,
-            rows: ROWS,
-            chunk,
-        })
-        .collect();
+    let open = opened((0..3).map(|seed| chunk(ROWS, SAMPLES, seed).0));
+    let chunks = all(&work, &open);
     let active = queue.activate();
     let mut waiting = Box::pin(queue.submit_all(&chunks));
     for _ in 0..2 {
