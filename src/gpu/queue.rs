@@ -23,10 +23,11 @@ use super::state::{
 use super::work::Work;
 use crate::store::{LocalFile, OpenChunk};
 
-/// Encoded chunks that may be in memory or open before they are staged, all queries together: this many, or fewer that have more
-/// than [`UNIT`] bytes each.
+/// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes. Or open
+/// files, of which a process may not have many: each takes [`UNITS_A_FILE`].
 const UNITS: u32 = 256;
 const UNIT: usize = 1 << 20;
+const UNITS_A_FILE: usize = 2;
 /// How many slabs may come to those that the queue began with, for batches that need several.
 const MORE_SLABS: usize = 4;
 
@@ -96,7 +97,7 @@ impl Encoded<'_> {
 struct Place {
     batch: u64,
     range: Range<usize>,
-    /// Where that is; null for a chunk that is not staged.
+    /// Where that is.
     staging: *mut u8,
     need: Need,
     plan: ChunkPlan,
@@ -138,7 +139,7 @@ struct Places {
     places: Vec<Place>,
 }
 
-// SAFETY: the pointers are to bytes that nobody else was given, see `submit_all`.
+// SAFETY: the pointers are to bytes that nobody else was given, see `reserve`.
 unsafe impl Send for Places {}
 
 impl Drop for Places {
@@ -212,7 +213,7 @@ impl Queue {
     /// Waits until some more chunks of about `bytes` encoded bytes together may be opened or read for staging; held until they are
     /// staged.
     pub async fn room_to_stage(&self, chunks: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let units = (bytes / UNIT).max(chunks);
+        let units = (bytes / UNIT).max(chunks.saturating_mul(UNITS_A_FILE));
         let units = u32::try_from(units).unwrap_or(UNITS).clamp(1, UNITS);
         // Never closed.
         self.unstaged.acquire_many(units).await.ok()

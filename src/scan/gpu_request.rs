@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
 use bytes::Bytes;
@@ -24,6 +25,10 @@ pub(super) const GROUP_CHUNKS: usize = 16;
 /// Chunks are staged several at a time, of so many encoded bytes by an estimate that is several times too high for most: the queue's
 /// lock is taken twice for all of them, and a batch does not wait for long until they are there.
 const STAGED_BYTES: usize = 4 << 20;
+
+/// A file in the page cache is read in less than this, and this for each KiB.
+const CACHED_FILE: Duration = Duration::from_micros(20);
+const CACHED_KIB: Duration = Duration::from_nanos(500);
 
 /// One chunk of a variant chunk that is wanted.
 #[derive(Debug, Clone)]
@@ -90,6 +95,21 @@ enum Fetched {
     File(LocalFile),
 }
 
+/// Reads open files until one is there at once, as from the page cache: those after it are read to where they are staged, in a batch
+/// that others are in, and nobody is to wait in there for a disk.
+fn read_what_is_slow(fetched: &mut [Fetched]) {
+    for fetched in fetched {
+        if let Fetched::Open(chunk @ OpenChunk::File(..)) = fetched {
+            let at_once = CACHED_FILE + CACHED_KIB * (chunk.len() / 1024) as u32;
+            let started = Instant::now();
+            // What cannot be read is found again when it is staged.
+            if chunk.load().is_err() || started.elapsed() < at_once {
+                return;
+            }
+        }
+    }
+}
+
 /// Tickets of one chunk; `None` where it is absent or nothing of this kind is wanted.
 struct Submitted {
     trailing: Vec<u64>,
@@ -151,12 +171,16 @@ impl Request {
         metrics: &ScanMetrics,
     ) -> Result<Vec<Submitted>, VczError> {
         let parts = chunks.len() * self.wishes.len();
-        let some = (STAGED_BYTES / self.estimated_bytes().max(1)).clamp(1, GROUP_CHUNKS);
+        let is_local = self.dataset.store().is_local();
+        let some = match is_local {
+            true => (STAGED_BYTES / self.estimated_bytes().max(1)).clamp(1, GROUP_CHUNKS),
+            false => 1,
+        };
         let ranges = (0..parts)
             .step_by(some)
             .map(|start| start..(start + some).min(parts));
-        if self.dataset.store().is_local() {
-            // One after the other: reading them does not wait for anything.
+        if some > 1 {
+            // One after the other: short local files are not worth another thread.
             let mut submitted = Vec::with_capacity(parts);
             for range in ranges {
                 submitted.extend(self.submit(engine, chunks, range, metrics).await?);
@@ -180,15 +204,21 @@ impl Request {
         metrics: &ScanMetrics,
     ) -> Result<Vec<Submitted>, VczError> {
         let queue = engine.queue();
-        // Until the chunks are staged, their files are open, or their encoded bytes are in memory.
-        let bytes = self.estimated_bytes().saturating_mul(parts.len());
-        let _room = queue.room_to_stage(parts.len(), bytes).await;
         let wishes = self.wishes.len();
-        let fetched: Vec<_> = stream::iter(parts.clone())
-            .map(|part| self.fetch(chunks[part / wishes], part % wishes))
-            .buffered(CONCURRENT_PARTS)
-            .try_collect()
-            .await?;
+        let place = |part: usize| (chunks[part / wishes], part % wishes);
+        let _room = match self.is_read_by_device(place(parts.start))? {
+            true => None,
+            false => {
+                // Until the chunks are staged, their files are open, or their encoded bytes are in memory.
+                let bytes = self.estimated_bytes().saturating_mul(parts.len());
+                queue.room_to_stage(parts.len(), bytes).await
+            }
+        };
+        let mut fetched = Vec::with_capacity(parts.len());
+        for part in parts.clone() {
+            fetched.push(self.fetch(place(part)).await?);
+        }
+        read_what_is_slow(&mut fetched);
         let mut submitted = Vec::with_capacity(parts.len());
         // What is staged, and of which chunk that is.
         let mut staged = Vec::with_capacity(parts.len());
@@ -280,18 +310,30 @@ impl Request {
         rows as usize
     }
 
+    /// Where the device may read a chunk itself; `Store` where it may not.
+    fn place(&self, (chunk, wish): (u64, usize)) -> Result<ChunkPlace, VczError> {
+        let work = self.counts.as_ref().or(self.elements.as_ref());
+        if !self.reads_files || work.is_none_or(|work| !work.planner.is_plain()) {
+            return Ok(ChunkPlace::Store);
+        }
+        let index = chunk_index(chunk, &self.wishes[wish].trailing);
+        self.dataset.store().chunk_place(&self.array, &index)
+    }
+
+    fn is_read_by_device(&self, part: (u64, usize)) -> Result<bool, VczError> {
+        Ok(!matches!(self.place(part)?, ChunkPlace::Store))
+    }
+
     /// One chunk, to be staged, or where the device may read it.
-    async fn fetch(&self, chunk: u64, wish: usize) -> Result<Fetched, VczError> {
+    async fn fetch(&self, part: (u64, usize)) -> Result<Fetched, VczError> {
+        match self.place(part)? {
+            ChunkPlace::File(file) => return Ok(Fetched::File(file)),
+            ChunkPlace::Absent => return Ok(Fetched::Absent),
+            ChunkPlace::Store => {}
+        }
+        let (chunk, wish) = part;
         let index = chunk_index(chunk, &self.wishes[wish].trailing);
         let store = self.dataset.store();
-        let work = self.counts.as_ref().or(self.elements.as_ref());
-        if self.reads_files && work.is_some_and(|work| work.planner.is_plain()) {
-            match store.chunk_place(&self.array, &index)? {
-                ChunkPlace::File(file) => return Ok(Fetched::File(file)),
-                ChunkPlace::Absent => return Ok(Fetched::Absent),
-                ChunkPlace::Store => {}
-            }
-        }
         let opened = store.open_chunk(&self.array, &index).await?;
         Ok(opened.map_or(Fetched::Absent, Fetched::Open))
     }

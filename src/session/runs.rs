@@ -44,7 +44,8 @@ use futures::{StreamExt, stream};
 use crate::functions::is_state;
 use crate::functions::scalar::GenomeBin;
 
-/// A table of this size is given out, so that what is above can finish the groups that are complete, and let them go.
+/// A table of this size and of several groups is given out, so that what is above can finish the groups that are complete, and let
+/// them go.
 const ENOUGH_BYTES: usize = 1 << 17;
 const CONTIG: &str = "variant_contig";
 const POSITION: &str = "variant_position";
@@ -414,7 +415,7 @@ impl Table {
                 .map(|accumulator| accumulator.size())
                 .sum::<usize>();
         let full = self.keys.len() >= self.capacity
-            || bytes >= ENOUGH_BYTES
+            || bytes >= ENOUGH_BYTES && self.keys.len() > 1
             || self.memory.try_resize(bytes).is_err();
         if full { self.give_out() } else { Ok(None) }
     }

@@ -312,7 +312,7 @@ fn open_without_blocking(path: &FilePath) -> io::Result<File> {
 /// Callers have compared the range with the file's length.
 /// Into memory that is not set to zero first.
 #[cfg(unix)]
-fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
+pub(super) fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
     use rustix::buffer::spare_capacity;
 
     let length = usize::try_from(length).map_err(io::Error::other)?;
@@ -331,7 +331,7 @@ fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
 }
 
 #[cfg(not(unix))]
-fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
+pub(super) fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
     let length = usize::try_from(length).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
     read_exact_at(file, &mut bytes, start)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::blob::{
-    BLOCKING_BYTES, ReadError, open_for_others, open_regular, read_exact_at, within,
+    BLOCKING_BYTES, ReadError, open_for_others, open_regular, read_exact_at, read_file, within,
 };
 
 /// Where the encoded bytes of a chunk are.
@@ -57,6 +57,17 @@ impl OpenChunk {
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Reads it into memory of its own, unless it is there.
+    ///
+    /// # Errors
+    /// As [`OpenChunk::read`].
+    pub fn load(&mut self) -> io::Result<()> {
+        if let Self::File(file, len) = self {
+            *self = Self::Bytes(read_file(file, 0, *len as u64)?);
+        }
+        Ok(())
     }
 
     /// All its bytes, to `target`, which has room for just those.
@@ -171,8 +182,16 @@ mod tests {
         chunk.read(&mut target).unwrap();
         assert_eq!((&target, chunk.len()), (b"encoded", 7));
         assert!(chunk.read(&mut [0; 8]).is_err());
+        let Some(Opened::Short(mut loaded)) = OpenChunk::open(&path, 7).unwrap() else {
+            panic!("a short file");
+        };
+        loaded.load().unwrap();
+        assert!(matches!(&loaded, OpenChunk::Bytes(bytes) if bytes == "encoded"));
         std::fs::write(&path, b"enc").unwrap();
         assert!(chunk.read(&mut target).is_err(), "the file is shorter now");
+        let mut chunk = chunk;
+        assert!(chunk.load().is_err(), "still");
+        loaded.read(&mut target).unwrap();
         let long = File::create(&path).unwrap();
         long.set_len(BLOCKING_BYTES).unwrap();
         assert!(matches!(

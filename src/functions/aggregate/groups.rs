@@ -61,6 +61,9 @@ fn run_len(groups: &[usize]) -> usize {
     let Some(first) = groups.first() else {
         return 0;
     };
+    if groups.get(1).is_some_and(|next| next != first) {
+        return 1;
+    }
     // Runs are long: many rows are compared at a time.
     let whole = groups.chunks_exact(SOME_ROWS).take_while(|some| {
         let differing = some.iter().fold(0, |any, group| any | (group ^ first));
