@@ -30,7 +30,8 @@ const SLAB_BYTES: usize = 32 << 20;
 /// Slabs that are being filled while every worker runs one.
 const SPARE_SLABS: usize = 2;
 /// Batches that a device works on at the same time, so that one is copied while others are decoded, and the host is at work on the
-/// results of the first while the last are read. `VCZ_GPU_WORKERS` sets another number, from 1 to 8: with one, batches do not overlap, and the times of EXPLAIN ANALYZE are those of each step alone.
+/// results of the first while the last are read. `VCZ_GPU_WORKERS` sets another number, from 1 to 8: with one, batches do not overlap,
+/// and the times of EXPLAIN ANALYZE are those of each step alone.
 const WORKERS_PER_DEVICE: usize = 4;
 /// Most results of a batch, in bytes.
 const OUTPUT_BYTES: usize = 64 << 20;

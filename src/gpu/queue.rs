@@ -226,14 +226,17 @@ impl Queue {
         self: &Arc<Self>,
         chunks: &[Encoded<'_>],
     ) -> Vec<Result<Ticket, String>> {
+        // Before the lock is taken.
+        let needs: Vec<_> = chunks.iter().map(Encoded::need).collect();
         let mut tickets = Vec::with_capacity(chunks.len());
-        while let Some(chunk) = chunks.get(tickets.len()) {
-            let needs = chunks[tickets.len()..]
-                .iter()
-                .map_while(|chunk| chunk.need().ok());
-            let places = match chunk.need() {
-                Ok(_) => self.wait_for_places(needs).await,
-                Err(reason) => Err(reason),
+        while let Some(need) = needs.get(tickets.len()) {
+            let left = needs[tickets.len()..].iter();
+            let places = match need {
+                Ok(_) => {
+                    let left = left.map_while(|need| need.as_ref().ok().copied());
+                    self.wait_for_places(left).await
+                }
+                Err(reason) => Err(reason.clone()),
             };
             let mut places = match places {
                 Ok(places) => places,

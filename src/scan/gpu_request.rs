@@ -26,7 +26,7 @@ pub(super) const GROUP_CHUNKS: usize = 16;
 /// lock is taken twice for all of them, and a batch does not wait for long until they are there.
 const STAGED_BYTES: usize = 4 << 20;
 
-/// A file in the page cache is read in less than this, and this for each KiB.
+/// A file that is read in less than this, and this for each KiB, is taken to be in the page cache.
 const CACHED_FILE: Duration = Duration::from_micros(20);
 const CACHED_KIB: Duration = Duration::from_nanos(500);
 
@@ -97,17 +97,22 @@ enum Fetched {
 
 /// Reads open files until one is there at once, as from the page cache: those after it are read to where they are staged, in a batch
 /// that others are in, and nobody is to wait in there for a disk.
-fn read_what_is_slow(fetched: &mut [Fetched]) {
+fn read_what_is_slow(fetched: &mut [Fetched], at_once: impl Fn(usize) -> Duration) {
     for fetched in fetched {
         if let Fetched::Open(chunk @ OpenChunk::File(..)) = fetched {
-            let at_once = CACHED_FILE + CACHED_KIB * (chunk.len() / 1024) as u32;
             let started = Instant::now();
             // What cannot be read is found again when it is staged.
-            if chunk.load().is_err() || started.elapsed() < at_once {
+            if chunk.load().is_err() || started.elapsed() < at_once(chunk.len()) {
                 return;
             }
         }
     }
+}
+
+/// The time that [`read_what_is_slow`] gives so many bytes.
+fn cached(len: usize) -> Duration {
+    // Open files are short.
+    CACHED_FILE + CACHED_KIB * (len / 1024) as u32
 }
 
 /// Tickets of one chunk; `None` where it is absent or nothing of this kind is wanted.
@@ -205,20 +210,26 @@ impl Request {
     ) -> Result<Vec<Submitted>, VczError> {
         let queue = engine.queue();
         let wishes = self.wishes.len();
-        let place = |part: usize| (chunks[part / wishes], part % wishes);
-        let _room = match self.is_read_by_device(place(parts.start))? {
-            true => None,
-            false => {
+        let index = |part: usize| {
+            let wish = &self.wishes[part % wishes];
+            chunk_index(chunks[part / wishes], &wish.trailing)
+        };
+        let places = parts.clone().map(|part| self.place(&index(part)));
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        let is_staged = |place: &&ChunkPlace| matches!(place, ChunkPlace::Store);
+        let _room = match places.iter().filter(is_staged).count() {
+            0 => None,
+            n => {
                 // Until the chunks are staged, their files are open, or their encoded bytes are in memory.
-                let bytes = self.estimated_bytes().saturating_mul(parts.len());
-                queue.room_to_stage(parts.len(), bytes).await
+                let bytes = self.estimated_bytes().saturating_mul(n);
+                queue.room_to_stage(n, bytes).await
             }
         };
         let mut fetched = Vec::with_capacity(parts.len());
-        for part in parts.clone() {
-            fetched.push(self.fetch(place(part)).await?);
+        for (part, place) in parts.clone().zip(places) {
+            fetched.push(self.fetch(&index(part), place).await?);
         }
-        read_what_is_slow(&mut fetched);
+        read_what_is_slow(&mut fetched, cached);
         let mut submitted = Vec::with_capacity(parts.len());
         // What is staged, and of which chunk that is.
         let mut staged = Vec::with_capacity(parts.len());
@@ -311,30 +322,22 @@ impl Request {
     }
 
     /// Where the device may read a chunk itself; `Store` where it may not.
-    fn place(&self, (chunk, wish): (u64, usize)) -> Result<ChunkPlace, VczError> {
+    fn place(&self, index: &[u64]) -> Result<ChunkPlace, VczError> {
         let work = self.counts.as_ref().or(self.elements.as_ref());
         if !self.reads_files || work.is_none_or(|work| !work.planner.is_plain()) {
             return Ok(ChunkPlace::Store);
         }
-        let index = chunk_index(chunk, &self.wishes[wish].trailing);
-        self.dataset.store().chunk_place(&self.array, &index)
+        self.dataset.store().chunk_place(&self.array, index)
     }
 
-    fn is_read_by_device(&self, part: (u64, usize)) -> Result<bool, VczError> {
-        Ok(!matches!(self.place(part)?, ChunkPlace::Store))
-    }
-
-    /// One chunk, to be staged, or where the device may read it.
-    async fn fetch(&self, part: (u64, usize)) -> Result<Fetched, VczError> {
-        match self.place(part)? {
+    /// One chunk, to be staged, unless the device may read it where it is.
+    async fn fetch(&self, index: &[u64], place: ChunkPlace) -> Result<Fetched, VczError> {
+        match place {
             ChunkPlace::File(file) => return Ok(Fetched::File(file)),
             ChunkPlace::Absent => return Ok(Fetched::Absent),
             ChunkPlace::Store => {}
         }
-        let (chunk, wish) = part;
-        let index = chunk_index(chunk, &self.wishes[wish].trailing);
-        let store = self.dataset.store();
-        let opened = store.open_chunk(&self.array, &index).await?;
+        let opened = self.dataset.store().open_chunk(&self.array, index).await?;
         Ok(opened.map_or(Fetched::Absent, Fetched::Open))
     }
 
@@ -381,5 +384,32 @@ impl Request {
         let index = chunk_index(chunk, trailing);
         let encoded = self.dataset.store().chunk(&self.array, &index).await?;
         Ok(encoded.map_or(Piece::Absent, Piece::Encoded))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn files_are_read_until_one_is_there_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.0");
+        std::fs::write(&path, b"encoded").unwrap();
+        let file = |len| Fetched::Open(OpenChunk::File(File::open(&path).unwrap(), len));
+        let read = |fetched: &mut [Fetched], at_once| -> Vec<bool> {
+            read_what_is_slow(fetched, |_| at_once);
+            let is_read = |one: &Fetched| matches!(one, Fetched::Open(OpenChunk::Bytes(_)));
+            fetched.iter().map(is_read).collect()
+        };
+        let mut all = [file(7), Fetched::Absent, file(7)];
+        assert_eq!(read(&mut all, Duration::ZERO), [true, false, true]);
+        let mut first = [Fetched::Absent, file(7), file(7)];
+        assert_eq!(read(&mut first, Duration::MAX), [false, true, false]);
+        // One that is shorter than it was: whoever stages it finds out.
+        let mut none = [file(8), file(7)];
+        assert_eq!(read(&mut none, Duration::ZERO), [false, false]);
     }
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::blob::{
-    BLOCKING_BYTES, ReadError, open_for_others, open_regular, read_exact_at, read_file, within,
+    BLOCKING_BYTES, ReadError, blocking, open_for_others, open_regular, read_exact_at, read_file,
+    within,
 };
 
 /// Where the encoded bytes of a chunk are.
@@ -34,15 +35,15 @@ pub enum OpenChunk {
 }
 
 impl OpenChunk {
-    /// The object's file, opened, if it is short; `None` if there is none. More than `limit` bytes are an error.
-    pub(super) fn open(path: &Path, limit: u64) -> Result<Option<Opened>, ReadError> {
+    /// The file at `path`; `None` if there is none. A long one is read, by another thread. More than `limit` bytes are an error.
+    pub(super) async fn open(path: &Path, limit: u64) -> Result<Option<Self>, ReadError> {
         let Some((file, len)) = open_regular(path)? else {
             return Ok(None);
         };
         within(len, limit)?;
         Ok(Some(match usize::try_from(len) {
-            Ok(short) if len < BLOCKING_BYTES => Opened::Short(Self::File(file, short)),
-            _ => Opened::Long,
+            Ok(short) if len < BLOCKING_BYTES => Self::File(file, short),
+            _ => Self::Bytes(blocking(move || Ok(read_file(&file, 0, len)?)).await?),
         }))
     }
 
@@ -90,14 +91,6 @@ impl OpenChunk {
             }
         }
     }
-}
-
-/// A file that was found.
-pub(super) enum Opened {
-    /// It is to be read at once.
-    Short(OpenChunk),
-    /// It is to be read by another thread.
-    Long,
 }
 
 /// A file with the encoded bytes of a chunk.
@@ -166,38 +159,38 @@ impl LocalFile {
 
 #[cfg(test)]
 mod tests {
+    use futures::executor::block_on;
+
     use super::*;
+
+    fn open(path: &Path, limit: u64) -> Result<Option<OpenChunk>, ReadError> {
+        block_on(OpenChunk::open(path, limit))
+    }
 
     #[test]
     fn chunks_are_read_whole_or_not_at_all() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0.0");
-        assert!(OpenChunk::open(&path, 10).unwrap().is_none());
+        assert!(open(&path, 10).unwrap().is_none());
         std::fs::write(&path, b"encoded").unwrap();
-        assert!(OpenChunk::open(&path, 6).is_err(), "more than the limit");
-        let Some(Opened::Short(chunk)) = OpenChunk::open(&path, 7).unwrap() else {
-            panic!("a short file");
-        };
+        assert!(open(&path, 6).is_err(), "more than the limit");
+        let mut chunk = open(&path, 7).unwrap().unwrap();
         let mut target = [0; 7];
         chunk.read(&mut target).unwrap();
         assert_eq!((&target, chunk.len()), (b"encoded", 7));
         assert!(chunk.read(&mut [0; 8]).is_err());
-        let Some(Opened::Short(mut loaded)) = OpenChunk::open(&path, 7).unwrap() else {
-            panic!("a short file");
-        };
+        let mut loaded = open(&path, 7).unwrap().unwrap();
+        assert!(matches!(loaded, OpenChunk::File(..)));
         loaded.load().unwrap();
         assert!(matches!(&loaded, OpenChunk::Bytes(bytes) if bytes == "encoded"));
         std::fs::write(&path, b"enc").unwrap();
         assert!(chunk.read(&mut target).is_err(), "the file is shorter now");
-        let mut chunk = chunk;
         assert!(chunk.load().is_err(), "still");
         loaded.read(&mut target).unwrap();
         let long = File::create(&path).unwrap();
         long.set_len(BLOCKING_BYTES).unwrap();
-        assert!(matches!(
-            OpenChunk::open(&path, u64::MAX).unwrap(),
-            Some(Opened::Long)
-        ));
-        assert!(OpenChunk::open(folder.path(), 10).is_err(), "a folder");
+        let read = open(&path, u64::MAX).unwrap().unwrap();
+        assert!(matches!(&read, OpenChunk::Bytes(bytes) if bytes.len() as u64 == BLOCKING_BYTES));
+        assert!(open(folder.path(), 10).is_err(), "a folder");
     }
 }

@@ -14,7 +14,7 @@ use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 
 use super::blob::{Blob, ReadError, get_file, get_object};
-use super::local::{ChunkPlace, LocalFile, OpenChunk, Opened};
+use super::local::{ChunkPlace, LocalFile, OpenChunk};
 use super::names::may_be_array;
 use super::zip::Zip;
 
@@ -99,11 +99,7 @@ impl Source {
         limit: u64,
     ) -> Result<Option<OpenChunk>, ReadError> {
         if let Self::Directory(root) = self {
-            match OpenChunk::open(&root.join(key), limit)? {
-                None => return Ok(None),
-                Some(Opened::Short(chunk)) => return Ok(Some(chunk)),
-                Some(Opened::Long) => {}
-            }
+            return OpenChunk::open(&root.join(key), limit).await;
         }
         let bytes = self.get(key, None, limit).await?;
         Ok(bytes.map(OpenChunk::Bytes))

@@ -48,23 +48,17 @@ impl<'a, const P: usize> Sites<'a, P> {
         // Sites of two, three and four alleles in loops of their own: with the lengths of rows known, what is done with them is
         // compiled without loops and checks.
         if let Some(counts) = self.of_width::<2>() {
-            for row in rows {
-                visitor.visit(std::array::from_fn(|p| &counts[p][row][..]))?;
-            }
+            visit_all(counts, rows, visitor)
         } else if let Some(counts) = self.of_width::<3>() {
-            for row in rows {
-                visitor.visit(std::array::from_fn(|p| &counts[p][row][..]))?;
-            }
+            visit_all(counts, rows, visitor)
         } else if let Some(counts) = self.of_width::<4>() {
-            for row in rows {
-                visitor.visit(std::array::from_fn(|p| &counts[p][row][..]))?;
-            }
+            visit_all(counts, rows, visitor)
         } else {
             for row in rows {
                 visitor.visit(self.counts(row))?;
             }
+            Ok(())
         }
-        Ok(())
     }
 
     /// All counts, where every row of every population holds `K`.
@@ -76,6 +70,19 @@ impl<'a, const P: usize> Sites<'a, P> {
         }
         Some(all)
     }
+}
+
+/// Visits the counts of the sites of `rows`, of `K` alleles each.
+#[inline(always)] // one loop for each caller and width
+fn visit_all<const P: usize, const K: usize>(
+    counts: [&[[i32; K]]; P],
+    rows: impl Iterator<Item = usize>,
+    visitor: &mut impl Visit<P>,
+) -> Result<()> {
+    for row in rows {
+        visitor.visit(std::array::from_fn(|p| &counts[p][row][..]))?;
+    }
+    Ok(())
 }
 
 impl<const P: usize> Input for Sites<'_, P> {
