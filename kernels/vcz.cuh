@@ -12,6 +12,7 @@
 
 typedef unsigned char u8;
 typedef unsigned short u16;
+typedef short i16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef int i32;
@@ -94,6 +95,22 @@ struct VczGatherSpec {
     u32 inner;      // elements wanted of each, at most `copies`
 };
 
+// A zstd frame to decode: one that says how many bytes it holds, `dst_len`.
+struct VczFrame {
+    u64 src;
+    u64 dst;
+    u32 src_len;  // below 2^28
+    u32 dst_len;  // below 2^31
+    u32 status;
+    u32 pad;
+};
+
+// Warps of a CTA that decodes zstd frames, bytes of the largest block of a frame, and of scratch memory that a warp has besides a block's
+// literals.
+#define VCZ_ZSTD_WARPS 4
+#define VCZ_ZSTD_BLOCK (128 * 1024)
+#define VCZ_ZSTD_HISTORY 1024
+
 struct VczSegment {
     u64 src;  // 0: fill with zeros
     u64 dst;
@@ -113,6 +130,7 @@ static_assert(sizeof(VczBlock) == 24, "layout of VczBlock");
 static_assert(sizeof(VczTile) == 88, "layout of VczTile");
 static_assert(sizeof(VczCountSpec) == 32, "layout of VczCountSpec");
 static_assert(sizeof(VczGatherSpec) == 16, "layout of VczGatherSpec");
+static_assert(sizeof(VczFrame) == 32, "layout of VczFrame");
 static_assert(sizeof(VczSegment) == 24, "layout of VczSegment");
 static_assert(sizeof(VczCheck) == 32, "layout of VczCheck");
 
@@ -284,6 +302,45 @@ VCZ_DEVICE u64 vcz_element(const VczBlock& block, u32 i, u32 width, bool big_end
 VCZ_DEVICE i64 vcz_code(const VczBlock& block, u32 i, u32 width, bool big_endian) {
     const u32 unused = 64 - 8 * width;
     return (i64)(vcz_element(block, i, width, big_endian) << unused) >> unused;
+}
+
+// Loads what nobody writes while a kernel runs (FIXED), or what a thread may have written.
+template <bool FIXED, class T>
+VCZ_DEVICE T vcz_load(const T* at) {
+    return FIXED ? __ldg(at) : *at;
+}
+
+// Copies `len` bytes by the threads `thread` of `threads`, to where none is read from. Source words are read whole; bytes outside of the
+// target are not written.
+template <bool FIXED>
+VCZ_DEVICE void vcz_copy(u64 dst, u64 src, u64 len, u32 thread, u32 threads) {
+    u64 head = (16 - (dst & 15)) & 15;
+    if (head > len) head = len;
+    const u64 vectors = (len - head) / 16;
+    u8* out = (u8*)dst;
+    const u8* in = vcz_bytes(src);
+    for (u64 i = thread; i < head; i += threads) out[i] = vcz_load<FIXED>(in + i);
+    uint4* to = (uint4*)(dst + head);
+    const u64 from = src + head;
+    if ((from & 15) == 0) {
+        for (u64 i = thread; i < vectors; i += threads) to[i] = vcz_load<FIXED>((const uint4*)from + i);
+    } else {
+        const u32* words = (const u32*)(from & ~(u64)3);
+        const u32 shift = 8 * (u32)(from & 3);
+        for (u64 i = thread; i < vectors; i += threads) {
+            const u32* word = words + 4 * i;
+            u32 x[5];
+            for (int j = 0; j < 4; ++j) x[j] = vcz_load<FIXED>(word + j);
+            x[4] = shift == 0 ? 0 : vcz_load<FIXED>(word + 4);
+            uint4 v;
+            v.x = __funnelshift_r(x[0], x[1], shift);
+            v.y = __funnelshift_r(x[1], x[2], shift);
+            v.z = __funnelshift_r(x[2], x[3], shift);
+            v.w = __funnelshift_r(x[3], x[4], shift);
+            to[i] = v;
+        }
+    }
+    for (u64 i = head + 16 * vectors + thread; i < len; i += threads) out[i] = vcz_load<FIXED>(in + i);
 }
 
 #endif

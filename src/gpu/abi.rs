@@ -105,6 +105,34 @@ pub struct GatherSpec {
     pub inner: u32,
 }
 
+/// A zstd frame that says how many bytes it holds.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Frame {
+    /// Address of the encoded bytes.
+    pub src: u64,
+    /// Address to decode to.
+    pub dst: u64,
+    /// Number of encoded bytes, below 2^28.
+    pub src_len: u32,
+    /// Number of decoded bytes, below 2^31.
+    pub dst_len: u32,
+    /// Index of the chunk's status.
+    pub status: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
+/// Warps of a block of threads that decodes zstd frames.
+pub const ZSTD_WARPS: u32 = 4;
+/// Bytes of the largest block of a zstd frame.
+pub const ZSTD_BLOCK: usize = 128 << 10;
+/// Bytes of temporary memory that a warp has besides a block's literals.
+pub const ZSTD_HISTORY: usize = 1024;
+
+/// What each warp's temporary memory is a multiple of, in bytes.
+pub const ZSTD_ALIGN: usize = 16;
+
 /// Bytes to copy, or to set to zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -160,4 +188,4 @@ macro_rules! plain {
     )*};
 }
 
-plain!(Block: 24, Tile: 88, CountSpec: 32, GatherSpec: 16, Segment: 24, Check: 32);
+plain!(Block: 24, Tile: 88, CountSpec: 32, GatherSpec: 16, Frame: 32, Segment: 24, Check: 32);

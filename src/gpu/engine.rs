@@ -19,7 +19,7 @@ use super::batch::{Batch, Done, GUARD, Job, Outcome};
 use super::cuda::{CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count};
 use super::direct::Storage;
 use super::executor::{Executor, Failure, Results};
-use super::plan::ChunkPlan;
+use super::plan::{ChunkPlan, Estimate, FrameCodec};
 use super::queue::{Limits, Queue};
 use super::slab::Slab;
 use super::state::FreeMemory;
@@ -70,6 +70,8 @@ pub struct Engine {
     /// Tells what batches of large frames may take where no limit is set.
     free: Option<Arc<dyn FreeMemory>>,
     storage: Arc<dyn Storage>,
+    /// Why nvCOMP is not there, if it is not.
+    without_nvcomp: Option<String>,
 }
 
 /// A device as users see it.
@@ -171,7 +173,10 @@ pub async fn ready() -> Result<Arc<Engine>, String> {
 impl Engine {
     fn open() -> Result<Arc<Self>, String> {
         let count = device_count()?;
-        let nvcomp = Arc::new(Nvcomp::load()?);
+        let (nvcomp, missing) = match Nvcomp::load() {
+            Ok(nvcomp) => (Some(Arc::new(nvcomp)), None),
+            Err(reason) => (None, Some(reason)),
+        };
         // Contexts of several devices are made at the same time.
         let openings: Vec<_> = (0..count)
             .map(|ordinal| thread::spawn(move || Device::open(ordinal)))
@@ -207,13 +212,16 @@ impl Engine {
         let storage = Arc::new(CuFileStorage::new(first));
         for device in &devices {
             for _ in 0..workers_per_device() {
-                let worker = Worker::new(device, &nvcomp, &storage, FIRST_OUTPUT_BYTES)?;
+                let worker = Worker::new(device, nvcomp.as_ref(), &storage, FIRST_OUTPUT_BYTES)?;
                 workers.push((device.ordinal, Box::new(worker)));
             }
         }
         let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
         let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices));
-        Self::with_workers(slabs, infos, workers, limits(default), Some(free), storage)
+        let mut engine =
+            Self::with_workers(slabs, infos, workers, limits(default), Some(free), storage)?;
+        engine.without_nvcomp = missing;
+        Ok(Arc::new(engine))
     }
 
     /// An engine of these workers, each with the number of its device.
@@ -224,7 +232,7 @@ impl Engine {
         limits: Limits,
         free: Option<Arc<dyn FreeMemory>>,
         storage: Arc<dyn Storage>,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Self, String> {
         let queue = Queue::new(slabs, limits);
         queue.set_limits(limits, free.clone());
         let memory: Arc<Vec<AtomicUsize>> = Arc::new(
@@ -245,14 +253,15 @@ impl Engine {
                 })
                 .map_err(|error| format!("no thread could be started: {error}"))?;
         }
-        Ok(Arc::new(Self {
+        Ok(Self {
             queue,
             devices,
             memory,
             limit: Mutex::new(0),
             free,
             storage,
-        }))
+            without_nvcomp: None,
+        })
     }
 
     /// The devices.
@@ -271,6 +280,19 @@ impl Engine {
             .iter()
             .map(|held| held.load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Whether chunks of which this is the estimate can be decoded.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn decodes(&self, estimate: &Estimate) -> Result<(), String> {
+        match (&self.without_nvcomp, estimate.codec) {
+            (None, _) | (_, None | Some(FrameCodec::Zstd)) => Ok(()),
+            (Some(reason), Some(codec)) => {
+                Err(format!("{codec} is decoded by nvCOMP on a GPU: {reason}"))
+            }
+        }
     }
 
     /// Whether files can be read straight into the devices' memory.

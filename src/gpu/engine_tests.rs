@@ -366,7 +366,7 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
     };
     let workers = vec![worker(3, batches[0]), worker(5, batches[1])];
     let slabs = (0..3).map(|_| slab(4 * STAGED)).collect();
-    Engine::with_workers(
+    let engine = Engine::with_workers(
         slabs,
         infos.to_vec(),
         workers,
@@ -374,7 +374,42 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
         None,
         Arc::new(Files),
     )
-    .unwrap()
+    .unwrap();
+    Arc::new(engine)
+}
+
+#[test]
+fn codecs_that_need_nvcomp_say_so_without_it() {
+    let batches = [Arc::default(), Arc::default()];
+    let mut engine = two_devices([&batches[0], &batches[1]]);
+    let estimate = |codec| Estimate {
+        decoded_bytes: 1 << 20,
+        frames: 8,
+        codec,
+    };
+    let all = [
+        None,
+        Some(FrameCodec::Zstd),
+        Some(FrameCodec::Lz4),
+        Some(FrameCodec::Deflate),
+    ];
+    assert!(
+        all.iter()
+            .all(|codec| engine.decodes(&estimate(*codec)).is_ok())
+    );
+    Arc::get_mut(&mut engine).unwrap().without_nvcomp = Some("no libnvcomp".to_string());
+    for codec in all {
+        match codec {
+            None | Some(FrameCodec::Zstd) => engine.decodes(&estimate(codec)).unwrap(),
+            Some(codec) => {
+                let reason = engine.decodes(&estimate(Some(codec))).unwrap_err();
+                assert!(
+                    reason.contains(&codec.to_string()) && reason.contains("no libnvcomp"),
+                    "{reason}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

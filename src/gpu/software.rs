@@ -270,5 +270,7 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         decoded: 64 << 20,
         output: 16 << 20,
     };
-    Engine::with_workers(slabs, vec![device], workers, limits, None, Arc::new(Files)).unwrap()
+    Arc::new(
+        Engine::with_workers(slabs, vec![device], workers, limits, None, Arc::new(Files)).unwrap(),
+    )
 }

@@ -201,6 +201,9 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
     };
     match status() {
         Status::Ready(engine) => {
+            if let Err(reason) = engine.decodes(&planner.estimate()) {
+                return ("host", reason);
+            }
             let names: Vec<&str> = engine.devices().iter().map(|d| d.name.as_str()).collect();
             (
                 "gpu",
@@ -280,6 +283,12 @@ mod with_gpu {
                     return Choice::host("auto: the GPU is still being started");
                 }
             };
+            if let Some(reason) = loads
+                .iter()
+                .find_map(|load| engine.decodes(&load.estimate).err())
+            {
+                return Choice::host(format!("auto: {reason}"));
+            }
             compare(loads, &engine)
         }
 

@@ -162,6 +162,7 @@ impl Wish<'_> {
                 dataset.chain(*column).map_err(|e| e.to_string())?,
                 true,
             )?;
+            engine.decodes(&planner.estimate())?;
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
             let counts = Counts::try_new(counter.request().clone(), samples, copies)?;
             let elements = Elements {

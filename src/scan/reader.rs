@@ -262,7 +262,9 @@ fn gpu_request(
     let Some((engine, forced)) = device.engine.as_ref().filter(|_| !spec.is_site_level()) else {
         return Ok(None);
     };
-    let planner = match planner(spec, dataset.chain(column)?, false) {
+    let planner = planner(spec, dataset.chain(column)?, false)
+        .and_then(|planner| engine.decodes(&planner.estimate()).map(|()| planner));
+    let planner = match planner {
         Ok(planner) => planner,
         Err(reason) if *forced => return Err(not_on_gpu(dataset.array_error(array, reason))),
         Err(reason) => {

@@ -15,7 +15,9 @@
 
 #define __global__
 #define __device__
+#define __constant__ static const
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __shared__ static
 
@@ -32,13 +34,14 @@ struct Index {
     unsigned x;
 };
 
-enum class Wait { None, Sum, Any, Cta, Done };
+enum class Wait { None, Sum, Any, Ballot, Match, Shuffle, Warp, Cta, Done };
 
 struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     Wait wait = Wait::None;
     unsigned value = 0;
+    unsigned lane = 0;  // whose value a shuffle is to give
 };
 
 constexpr size_t STACK = 256 * 1024;
@@ -56,10 +59,11 @@ inline void fail(const char* why) {
 }
 
 // Waits until all threads of the warp, or of the CTA, wait for the same; gives the result that the scheduler left.
-inline unsigned wait(Wait wait, unsigned value) {
+inline unsigned wait(Wait wait, unsigned value, unsigned lane = 0) {
     Fiber& fiber = fibers[thread.x];
     fiber.wait = wait;
     fiber.value = value;
+    fiber.lane = lane;
     swapcontext(&fiber.context, &scheduler);
     return fiber.value;
 }
@@ -74,17 +78,28 @@ inline bool release() {
     bool released = false;
     for (size_t first = 0; first < fibers.size(); first += WARP) {
         const Wait what = fibers[first].wait;
-        unsigned sum = 0, any = 0, same = 0;
-        for (size_t i = first; i < first + WARP; ++i) {
-            same += fibers[i].wait == what;
-            sum += fibers[i].value;
-            any |= fibers[i].value;
+        unsigned same = 0, values[WARP];
+        for (size_t i = 0; i < WARP; ++i) {
+            same += fibers[first + i].wait == what;
+            values[i] = fibers[first + i].value;
         }
         if (what == Wait::Cta || what == Wait::Done) continue;
         if (same != WARP) fail("threads of a warp wait for different things");
-        for (size_t i = first; i < first + WARP; ++i) {
-            fibers[i].value = what == Wait::Sum ? sum : any;
-            fibers[i].wait = Wait::None;
+        unsigned sum = 0, ballot = 0;
+        for (unsigned i = 0; i < WARP; ++i) {
+            sum += values[i];
+            ballot |= (values[i] != 0 ? 1u : 0u) << i;
+        }
+        for (unsigned i = 0; i < WARP; ++i) {
+            Fiber& fiber = fibers[first + i];
+            unsigned match = 0;
+            for (unsigned j = 0; j < WARP; ++j) match |= (values[i] == values[j] ? 1u : 0u) << j;
+            fiber.value = what == Wait::Sum     ? sum
+                          : what == Wait::Any   ? ballot != 0
+                          : what == Wait::Match ? match
+                          : what == Wait::Shuffle ? values[fiber.lane % WARP]
+                                                  : ballot;
+            fiber.wait = Wait::None;
         }
         released = true;
     }
@@ -134,15 +149,24 @@ inline void launch(unsigned grid, unsigned threads, std::function<void()> kernel
 #define blockDim emulate::cta_size
 
 inline void __syncthreads() { emulate::wait(emulate::Wait::Cta, 0); }
-inline int __reduce_add_sync(unsigned mask, int x) {
+inline unsigned emulate_warp(unsigned mask, emulate::Wait what, unsigned x, unsigned lane = 0) {
     if (mask != 0xffffffffu) emulate::fail("only whole warps are emulated");
-    return (int)emulate::wait(emulate::Wait::Sum, (unsigned)x);
+    return emulate::wait(what, x, lane);
 }
-inline int __any_sync(unsigned mask, int x) {
-    if (mask != 0xffffffffu) emulate::fail("only whole warps are emulated");
-    return emulate::wait(emulate::Wait::Any, x != 0) != 0;
+inline void __syncwarp() { emulate::wait(emulate::Wait::Warp, 0); }
+inline int __reduce_add_sync(unsigned mask, int x) { return (int)emulate_warp(mask, emulate::Wait::Sum, (unsigned)x); }
+inline int __any_sync(unsigned mask, int x) { return emulate_warp(mask, emulate::Wait::Any, x != 0) != 0; }
+inline unsigned __ballot_sync(unsigned mask, int x) { return emulate_warp(mask, emulate::Wait::Ballot, x != 0); }
+inline unsigned __match_any_sync(unsigned mask, unsigned x) { return emulate_warp(mask, emulate::Wait::Match, x); }
+inline unsigned __shfl_sync(unsigned mask, unsigned x, unsigned lane) {
+    return emulate_warp(mask, emulate::Wait::Shuffle, x, lane);
 }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+    return (unsigned)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
+}
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));
 }

@@ -17,7 +17,7 @@ const HEADER: &str = include_str!("../../../kernels/vcz.cuh");
 const INCLUDE: &str = "#include \"vcz.cuh\"";
 
 /// The kernels' sources, by file name.
-pub const KERNEL_SOURCES: [(&str, &str); 4] = [
+pub const KERNEL_SOURCES: [(&str, &str); 5] = [
     ("count.cu", include_str!("../../../kernels/count.cu")),
     (
         "genotypes.cu",
@@ -25,6 +25,7 @@ pub const KERNEL_SOURCES: [(&str, &str); 4] = [
     ),
     ("gather.cu", include_str!("../../../kernels/gather.cu")),
     ("frames.cu", include_str!("../../../kernels/frames.cu")),
+    ("zstd.cu", include_str!("../../../kernels/zstd.cu")),
 ];
 
 /// The kernels, loaded into a context.
@@ -40,6 +41,8 @@ pub struct Kernels {
     pub gather: sys::CUfunction,
     /// Copies and zero-fills.
     pub segments: sys::CUfunction,
+    /// Decodes zstd frames.
+    pub zstd: sys::CUfunction,
     /// Compares what frames decoded to with what was expected.
     pub check_frames: sys::CUfunction,
     /// Verifies checksums.
@@ -75,6 +78,7 @@ impl Kernels {
             count_genotypes: function("genotypes.cu", "vcz_count_genotypes")?,
             gather: function("gather.cu", "vcz_gather")?,
             segments: function("frames.cu", "vcz_segments")?,
+            zstd: function("zstd.cu", "vcz_zstd")?,
             check_frames: function("frames.cu", "vcz_check_frames")?,
             check_sums: function("frames.cu", "vcz_check_sums")?,
         })

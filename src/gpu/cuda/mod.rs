@@ -4,14 +4,17 @@
 
 mod cufile;
 mod kernels;
+mod launches;
 mod libraries;
 mod memory;
 mod nvcomp;
 mod tables;
 mod worker;
+mod zstd;
 
 use std::sync::Arc;
 
+use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, DriverError};
 
 use super::state::FreeMemory;
@@ -30,6 +33,8 @@ pub struct Device {
     pub name: String,
     /// Bytes of its memory.
     pub memory: usize,
+    /// Groups of its cores, each of which runs some blocks of threads at a time.
+    multiprocessors: u32,
     context: Arc<CudaContext>,
     kernels: Kernels,
 }
@@ -59,8 +64,12 @@ impl Device {
         let context = CudaContext::new(ordinal).map_err(failed)?;
         let (major, minor) = context.compute_capability().map_err(failed)?;
         let kernels = Kernels::load(major, minor).map_err(|e| format!("GPU {ordinal}: {e}"))?;
+        let multiprocessors = context
+            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(failed)?;
         Ok(Self {
             ordinal,
+            multiprocessors: u32::try_from(multiprocessors).unwrap_or(1).max(1),
             name: context.name().map_err(failed)?,
             memory: context.total_mem().map_err(failed)?,
             context,

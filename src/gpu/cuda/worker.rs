@@ -2,10 +2,9 @@
 //!
 //! Two workers a device let one batch be copied while another is decoded. Invariants: nothing is allocated for a batch
 //! that is no larger than those before it; only results leave the device; every status and length that nvCOMP reports is
-//! compared with what was expected, on the device.
+//! compared with what was expected, on the device. Zstd frames are decoded by our own kernel or by nvCOMP, see [`super::zstd`].
 
 use std::collections::HashMap;
-use std::ffi::c_void;
 use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +12,11 @@ use std::time::{Duration, Instant};
 use cudarc::driver::result::{self, event, stream};
 use cudarc::driver::{DriverError, sys};
 
+use super::launches::Launches;
 use super::memory::{DeviceBuffer, Pinned};
 use super::nvcomp::{Frames, Nvcomp};
 use super::tables::{Tables, room_for};
+use super::zstd::{Zstd, ZstdFrames};
 use super::{CuFileStorage, Device};
 use crate::codec::blosc::Shuffle;
 use crate::gpu::abi;
@@ -27,13 +28,7 @@ use crate::gpu::slab::Slab;
 use crate::gpu::work::{Wanted, Work};
 use crate::store::LocalFile;
 
-/// Threads of a block of every kernel.
-const THREADS: u32 = 256;
-/// Rows that a block of threads counts at a time: one a warp.
-const WARPS: u32 = THREADS / 32;
-/// Rows that a warp should count, so that its start is paid for.
-const ROWS_PER_WARP: u32 = 8;
-/// Codecs that frames are grouped by.
+/// Codecs that nvCOMP's frames are grouped by.
 const CODECS: [FrameCodec; 3] = [FrameCodec::Zstd, FrameCodec::Lz4, FrameCodec::Deflate];
 /// nvCOMP wants deflate streams at multiples of this.
 const DEFLATE_ALIGN: u64 = 4;
@@ -42,7 +37,7 @@ const DEFLATE_ALIGN: u64 = 4;
 #[derive(Debug)]
 pub struct Worker {
     device: Arc<Device>,
-    nvcomp: Arc<Nvcomp>,
+    nvcomp: Option<Arc<Nvcomp>>,
     storage: Arc<CuFileStorage>,
     stream: sys::CUstream,
     events: [sys::CUevent; 5],
@@ -54,6 +49,7 @@ pub struct Worker {
     tables: Tables,
     fetched: Pinned,
     frames: [FrameTables; 3],
+    zstd: ZstdFrames,
     blocks: Vec<abi::Block>,
     tiles: TileTables,
     segments: Vec<abi::Segment>,
@@ -101,7 +97,7 @@ impl Worker {
     /// What could not be made.
     pub fn new(
         device: &Arc<Device>,
-        nvcomp: &Arc<Nvcomp>,
+        nvcomp: Option<&Arc<Nvcomp>>,
         storage: &Arc<CuFileStorage>,
         results: usize,
     ) -> Result<Self, String> {
@@ -115,7 +111,7 @@ impl Worker {
         }
         Ok(Self {
             device: Arc::clone(device),
-            nvcomp: Arc::clone(nvcomp),
+            nvcomp: nvcomp.cloned(),
             storage: Arc::clone(storage),
             stream,
             events,
@@ -127,6 +123,7 @@ impl Worker {
             tables: Tables::new(device, 2 << 20)?,
             fetched: Pinned::new(device, results)?,
             frames: Default::default(),
+            zstd: ZstdFrames::new(nvcomp.is_some()),
             blocks: Vec::new(),
             tiles: TileTables::default(),
             segments: Vec::new(),
@@ -218,6 +215,7 @@ impl Worker {
             frames.room.clear();
             frames.status.clear();
         }
+        self.zstd.clear();
         self.blocks.clear();
         self.tiles.planes.clear();
         self.tiles.codes.clear();
@@ -312,6 +310,10 @@ impl Worker {
                 *realigned += align_up(len + GUARD) as u64;
             }
             let dst = decoded + frame.dst as u64;
+            if frame.codec == FrameCodec::Zstd && self.zstd.takes(len, frame.len) {
+                self.zstd.push(src, len, dst, frame.len, status);
+                continue;
+            }
             let frames = &mut self.frames[codec_index(frame.codec)];
             frames.compressed.push(src);
             frames.compressed_bytes.push(len as u64);
@@ -385,6 +387,9 @@ impl Worker {
             reports += room_for::<u64>(n) + room_for::<i32>(n);
             decodes.push((*codec, described, launches.push(&frames.status)?));
         }
+        let zstd = self
+            .zstd
+            .describe(&mut launches, self.device.multiprocessors)?;
         let report = self
             .reports
             .ensure("the reports of nvCOMP", reports)
@@ -395,15 +400,22 @@ impl Worker {
             frames.statuses += report;
             let needed = self
                 .nvcomp
+                .as_ref()
+                .ok_or_else(|| Failure::Batch(format!("{codec:?} frames need nvCOMP")))?
                 .temp_bytes(*codec, frames, stream)
                 .map_err(Failure::Batch)?;
             temp_bytes = temp_bytes.max(needed);
             launches.check_frames(kernels.check_frames, frames, *status);
         }
+        // Frames of nvCOMP and ours are decoded one after the other.
+        let zstd_bytes = zstd.as_ref().map_or(0, Zstd::scratch_bytes);
         let temp = self
             .temp
-            .ensure("nvCOMP", temp_bytes)
+            .ensure("decoding", temp_bytes.max(zstd_bytes))
             .map_err(Failure::Batch)?;
+        if let Some(zstd) = &zstd {
+            launches.zstd(kernels.zstd, zstd, temp);
+        }
         launches.check_sums(kernels.check_sums, &self.checks)?;
         let after = launches.pending.len();
         launches.tiles(kernels.count_planes, &self.tiles.planes)?;
@@ -433,8 +445,8 @@ impl Worker {
             for launch in &pending[..before] {
                 launch.run(stream).map_err(lost)?;
             }
-            for (codec, frames, _) in &decodes {
-                self.nvcomp
+            for ((codec, frames, _), nvcomp) in decodes.iter().zip(self.nvcomp.iter().cycle()) {
+                nvcomp
                     .decompress(*codec, frames, temp, temp_bytes, stream)
                     .map_err(Failure::Device)?;
             }
@@ -540,139 +552,6 @@ impl Executor for Worker {
     }
 }
 
-/// A kernel to launch, with its arguments.
-struct Launch {
-    function: sys::CUfunction,
-    blocks: u32,
-    arguments: Arguments,
-}
-
-enum Arguments {
-    /// `(table, n, status)`.
-    Table(u64, u32, u64),
-    /// `(table, n)`.
-    Plain(u64, u32),
-    /// `(tiles, n, groups, status)`.
-    Tiles(u64, u32, u32, u64),
-    /// `(statuses, actual, expected, index, n, status)`.
-    Frames([u64; 4], u32, u64),
-}
-
-impl Launch {
-    /// # Safety
-    /// The arguments are the kernel's, and point to live device memory.
-    unsafe fn run(&self, stream: sys::CUstream) -> Result<(), DriverError> {
-        fn of<T>(value: &T) -> *mut c_void {
-            (&raw const *value).cast_mut().cast()
-        }
-        let mut arguments = match &self.arguments {
-            Arguments::Table(table, n, status) => vec![of(table), of(n), of(status)],
-            Arguments::Plain(table, n) => vec![of(table), of(n)],
-            Arguments::Tiles(tiles, n, groups, status) => {
-                vec![of(tiles), of(n), of(groups), of(status)]
-            }
-            Arguments::Frames([statuses, actual, expected, index], n, status) => vec![
-                of(statuses),
-                of(actual),
-                of(expected),
-                of(index),
-                of(n),
-                of(status),
-            ],
-        };
-        // SAFETY: the caller's promise; the driver copies the arguments before it returns.
-        unsafe {
-            result::launch_kernel(
-                self.function,
-                (self.blocks, 1, 1),
-                (THREADS, 1, 1),
-                0,
-                stream,
-                &mut arguments,
-            )
-        }
-    }
-}
-
-/// Launches that are put together while the tables are built.
-struct Launches<'a> {
-    tables: &'a mut Tables,
-    status: u64,
-    pending: Vec<Launch>,
-}
-
-impl Launches<'_> {
-    fn push<T: bytemuck::Pod>(&mut self, items: &[T]) -> Result<u64, Failure> {
-        self.tables.push(items).map_err(Failure::Batch)
-    }
-
-    fn segments(
-        &mut self,
-        function: sys::CUfunction,
-        segments: &[abi::Segment],
-    ) -> Result<(), Failure> {
-        if segments.is_empty() {
-            return Ok(());
-        }
-        let (table, n) = (self.push(segments)?, segments.len() as u32);
-        self.pending.push(Launch {
-            function,
-            blocks: n.min(1 << 16),
-            arguments: Arguments::Plain(table, n),
-        });
-        Ok(())
-    }
-
-    fn check_frames(&mut self, function: sys::CUfunction, frames: &Frames, index: u64) {
-        let n = frames.n as u32;
-        self.pending.push(Launch {
-            function,
-            blocks: n.div_ceil(THREADS),
-            arguments: Arguments::Frames(
-                [frames.statuses, frames.actual, frames.room, index],
-                n,
-                self.status,
-            ),
-        });
-    }
-
-    fn check_sums(
-        &mut self,
-        function: sys::CUfunction,
-        checks: &[abi::Check],
-    ) -> Result<(), Failure> {
-        if checks.is_empty() {
-            return Ok(());
-        }
-        let (table, n) = (self.push(checks)?, checks.len() as u32);
-        self.pending.push(Launch {
-            function,
-            blocks: n,
-            arguments: Arguments::Table(table, n, self.status),
-        });
-        Ok(())
-    }
-
-    fn tiles(&mut self, function: sys::CUfunction, tiles: &[abi::Tile]) -> Result<(), Failure> {
-        let Some(rows) = tiles.iter().map(|tile| tile.rows).max() else {
-            return Ok(());
-        };
-        let (table, n) = (self.push(tiles)?, tiles.len() as u32);
-        let groups = rows.div_ceil(WARPS * ROWS_PER_WARP).max(1);
-        let Some(blocks) = n.checked_mul(groups).filter(|blocks| *blocks < 1 << 31) else {
-            return Err(Failure::Batch(format!(
-                "{n} tiles of {rows} rows are more than one launch takes"
-            )));
-        };
-        self.pending.push(Launch {
-            function,
-            blocks,
-            arguments: Arguments::Tiles(table, n, groups, self.status),
-        });
-        Ok(())
-    }
-}
-
 /// Where a job's encoded bytes and its decoded area are on the device.
 fn places(addresses: Addresses, job: &Job) -> (u64, u64) {
     let encoded = match job.file {
@@ -744,7 +623,8 @@ fn room(jobs: &[Job]) -> usize {
         segments += job.plan.segments.len();
         bytes += job.plan.known_bytes.len();
     }
-    let per_frame = 4 * size_of::<u64>() + size_of::<u32>() + size_of::<abi::Check>();
+    let of_nvcomp = 4 * size_of::<u64>() + size_of::<u32>();
+    let per_frame = of_nvcomp.max(size_of::<abi::Frame>()) + size_of::<abi::Check>();
     // Every table is rounded up; there are fewer than 32 besides the specs.
     specs.values().sum::<usize>()
         + room_for::<abi::Block>(blocks)

@@ -4,6 +4,7 @@
 //! `[rows, samples, copies]`; consecutive elements make up its [`PlannedBlock`]s, whose bytes are at a [`Place`], shuffled
 //! as the block says.
 
+use std::fmt;
 use std::ops::Range;
 
 use crate::codec::ShardIndex;
@@ -25,6 +26,16 @@ pub enum FrameCodec {
     Lz4,
     /// One raw DEFLATE stream, of zlib or gzip.
     Deflate,
+}
+
+impl fmt::Display for FrameCodec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FrameCodec::Zstd => "zstd",
+            FrameCodec::Lz4 => "lz4",
+            FrameCodec::Deflate => "deflate",
+        })
+    }
 }
 
 /// A checksum of the decoded bytes of a frame.

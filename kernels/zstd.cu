@@ -1,0 +1,780 @@
+// Decodes zstd frames (RFC 8878), a warp each: those of genotypes, which are some 100 KiB of short matches, and of which thousands are
+// in flight. A sequence is read by all lanes alike, since reading one means to wait for the one before; every lane keeps one of 32
+// sequences, which are then executed together, as far as none needs what another has yet to write. Huffman codes are read by as many lanes as there are
+// streams; tables are made by all lanes.
+//
+// Nothing outside of a frame, its room and the warp's scratch memory is touched, whatever the frame says. What is not valid, or
+// is in a form that is not known to be valid for libzstd, sets VCZ_BAD_FRAME: the host is to judge (src/codec/zstd_decode.rs, whose rules
+// these are).
+#include "vcz.cuh"
+
+#define VCZ_ZSTD_MAGIC 0xfd2fb528u
+// Most bits of a Huffman code, and of a state of literal lengths, offsets and match lengths.
+#define VCZ_ZSTD_HUFFMAN_LOG 11
+#define VCZ_ZSTD_MAX_STATES 512
+#define VCZ_ZSTD_MAX_SYMBOLS 64
+// Where the tables of literal lengths, offsets and match lengths start.
+#define VCZ_ZSTD_LENGTHS_AT 0
+#define VCZ_ZSTD_OFFSETS_AT 512
+#define VCZ_ZSTD_MATCHES_AT 768
+#define VCZ_ZSTD_CELLS 1280
+// Literals and matches that a lane copies alone have no more bytes.
+#define VCZ_ZSTD_SHORT 24
+// A repetition of a shorter period is first written out to as many bytes.
+#define VCZ_ZSTD_PERIOD 512
+
+// How the tables of a block are given.
+#define VCZ_ZSTD_NONE 0
+#define VCZ_ZSTD_ONE 1
+#define VCZ_ZSTD_DESCRIBED 2
+
+// A cell of a table: the next state before bits are added, how many are added to it, how many are added to the value, and the
+// code of the value.
+#define VCZ_ZSTD_NEXT(cell) ((cell) & 1023)
+#define VCZ_ZSTD_BITS(cell) ((cell) >> 10 & 15)
+#define VCZ_ZSTD_MORE(cell) ((cell) >> 14 & 31)
+#define VCZ_ZSTD_CODE(cell) ((cell) >> 19)
+
+__constant__ i16 vcz_zstd_default_lengths[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2,
+                                                 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
+__constant__ i16 vcz_zstd_default_offsets[29] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
+__constant__ i16 vcz_zstd_default_matches[53] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
+// What codes of literal lengths and match lengths start at.
+__constant__ u32 vcz_zstd_lengths[36] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,   10,  11,  12,   13,   14,   15,   16,    18,
+                                         20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
+__constant__ u32 vcz_zstd_matches[53] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,  17,  18,  19,   20,
+                                         21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,  35,  37,  39,   41,
+                                         43, 47, 51, 59, 67, 83, 99, 131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
+// How many bits are added to them, from code 16 and from code 32 on.
+__constant__ u8 vcz_zstd_length_bits[20] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+__constant__ u8 vcz_zstd_match_bits[21] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+// A warp's shared memory.
+struct VczZstdTables {
+    u32 cells[VCZ_ZSTD_CELLS];           // of sequences; before that, the cells of Huffman codes, of two bytes
+    u8 in_order[VCZ_ZSTD_MAX_STATES];    // symbols as often as they have states; or the weights of Huffman codes
+    u8 symbols[VCZ_ZSTD_MAX_STATES];     // of every state
+    i16 probabilities[VCZ_ZSTD_MAX_SYMBOLS];
+    u16 next[VCZ_ZSTD_MAX_SYMBOLS];      // states of a symbol, to be numbered from there on
+    // What a block needs of those before it; see VczZstdHistory too.
+    u32 weights;       // how many Huffman weights there are; 0: none yet
+    u32 described[3];  // of literal lengths, offsets and match lengths: kind, log << 8, symbols (or the one symbol) << 16
+    u32 recent[3];     // offsets
+};
+
+// What a block may need of those before it, in scratch memory after the literals: descriptions of tables, from which they are made again.
+struct VczZstdHistory {
+    i16 probabilities[3][VCZ_ZSTD_MAX_SYMBOLS];
+    u8 weights[256];
+};
+static_assert(sizeof(VczZstdHistory) <= VCZ_ZSTD_HISTORY, "room for what is kept");
+
+// What a frame is decoded from and to.
+struct VczZstd {
+    const u8* src;
+    u32 len;
+    u8* out;
+    u32 room;
+    u32 at;  // bytes that are there
+    u32 block_max;
+    u8* literals;
+    VczZstdHistory* history;
+    VczZstdTables* tables;
+};
+
+// A bit stream that is read from its end: the next bits are the highest of `high` and `low`, of which `have` are there.
+struct VczZstdBits {
+    u32 high, low;
+    i32 have;
+    const u32* words;
+    u32 ahead;  // the word that comes next
+    i32 word;   // its index
+    i32 start;  // the lowest bit of the stream, counted from the first word
+
+    __device__ __forceinline__ u32 load() const { return word < 0 ? 0 : __ldg(words + word); }
+
+    // The stream of `len` bytes, 1 or more; false if it has no mark of its end.
+    __device__ __forceinline__ bool open(const u8* src, u32 len) {
+        const u32 last = __ldg(src + len - 1);
+        if (last == 0) return false;
+        const u32 before = (u32)((u64)src & 3);
+        words = (const u32*)(src - before);
+        start = (i32)(8 * before);
+        const u32 end = 8 * (before + len - 1) + (31 - (u32)__clz((i32)last));
+        have = (i32)((end - 1) & 31) + 1;
+        word = (i32)(end + 31) / 32 - 1;
+        high = load() << (32 - have);
+        low = 0;
+        word -= 1;
+        ahead = load();
+        return true;
+    }
+
+    // Sees to it that 32 bits are there, or 33 if there were any. Those past the stream's start are anything.
+    __device__ __forceinline__ void fill() {
+        if (have > 32) return;
+        const u64 x = (u64)ahead << (32 - have);
+        high |= (u32)(x >> 32);
+        low |= (u32)x;
+        have += 32;
+        word -= 1;
+        ahead = load();
+    }
+
+    // The next `n` bits, at most 31, of those that are there.
+    __device__ __forceinline__ u32 take(u32 n) {
+        const u32 x = high >> 1 >> (31 - n);
+        skip(n);
+        return x;
+    }
+
+    __device__ __forceinline__ void skip(u32 n) {
+        high = __funnelshift_l(low, high, n);
+        low <<= n;
+        have -= (i32)n;
+    }
+
+    // Bits of the stream that are left; below 0 if more were taken.
+    __device__ __forceinline__ i32 left() const { return have + 32 * (word + 1) - start; }
+};
+
+VCZ_DEVICE u32 vcz_zstd_byte(const VczZstd& z, u32 at) { return __ldg(z.src + at); }
+
+// A little-endian number of `n` bytes, up to 4.
+VCZ_DEVICE u32 vcz_zstd_number(const VczZstd& z, u32 at, u32 n) {
+    u32 x = 0;
+    for (u32 i = 0; i < n; ++i) x |= vcz_zstd_byte(z, at + i) << (8 * i);
+    return x;
+}
+
+// Lanes of the warp before this one.
+VCZ_DEVICE u32 vcz_zstd_before() { return (1u << vcz_lane()) - 1; }
+
+// Reads the description of a table at `at`, before `end`, into `probabilities`: of symbols up to `max_symbol`, of at most `max_log` bits.
+// The number of symbols, and `log`; 0 if it is not valid. `at` is then after it.
+static __device__ u32 vcz_zstd_describe(const VczZstd& z, u32& at, u32 end, u32 max_symbol, u32 max_log, u32& log) {
+    i16* probabilities = z.tables->probabilities;
+    __syncwarp();
+    const u32 first = at;
+    const u32 bytes = end - first;
+    // Up to 16 bits; those past the end are zeros.
+    const auto peek = [&](u32 bit, u32 n) {
+        u32 x = 0;
+        for (u32 i = 0; i < 3; ++i) {
+            const u32 byte = bit / 8 + i;
+            if (byte < bytes) x |= vcz_zstd_byte(z, first + byte) << (8 * i);
+        }
+        return x >> (bit % 8) & ((1u << n) - 1);
+    };
+    log = peek(0, 4) + 5;
+    if (log > max_log) return 0;
+    u32 bit = 4, symbol = 0;
+    i32 left = 1 << log;
+    while (left > 0) {
+        if (symbol > max_symbol || bit > 8 * bytes) return 0;
+        // One of 0 to `left + 1`: the smaller ones take a bit less.
+        const u32 largest = (u32)left + 1;
+        const u32 bits = 32 - (u32)__clz((i32)largest);
+        const u32 less = (1u << bits) - 1 - largest;
+        const u32 x = peek(bit, bits);
+        u32 value = x & ((1u << (bits - 1)) - 1);
+        if (value < less) {
+            bit += bits - 1;
+        } else {
+            bit += bits;
+            if (x != value) value = x - less;
+        }
+        const i32 probability = (i32)value - 1;
+        left -= probability < 0 ? -probability : probability;
+        if (vcz_lane() == 0) probabilities[symbol] = (i16)probability;
+        symbol += 1;
+        if (probability != 0) continue;
+        for (u32 more = 3; more == 3;) {
+            more = peek(bit, 2);
+            bit += 2;
+            if (symbol + more > max_symbol + 1) return 0;
+            if (vcz_lane() < more) probabilities[symbol + vcz_lane()] = 0;
+            symbol += more;
+        }
+    }
+    at = first + (bit + 7) / 8;
+    __syncwarp();
+    return left == 0 && at <= end ? symbol : 0;
+}
+
+// How many bits are added to a value of this code; `table`: 0 to 2, or 3 for the weights of Huffman codes.
+VCZ_DEVICE u32 vcz_zstd_more(u32 table, u32 code) {
+    if (table == 0) return code < 16 ? 0 : vcz_zstd_length_bits[code - 16];
+    if (table == 1) return code;
+    if (table == 2) return code < 32 ? 0 : vcz_zstd_match_bits[code - 32];
+    return 0;
+}
+
+// Makes the table of `n` symbols whose probabilities are there, which add up to `1 << log`; a probability of -1 is less than one.
+static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells, u32 n, u32 log, u32 table) {
+    const u32 size = 1u << log, lane = vcz_lane();
+    __syncwarp();
+    // Symbols as often as they have states, in order; the rarest at the end.
+    u32 first = 0, high = size;
+    for (u32 base = 0; base < n; base += 32) {
+        const u32 symbol = base + lane;
+        const i32 probability = symbol < n ? s.probabilities[symbol] : 0;
+        const u32 rare = __ballot_sync(VCZ_ALL_LANES, probability < 0);
+        if (probability < 0) {
+            s.symbols[high - 1 - (u32)__popc(rare & vcz_zstd_before())] = (u8)symbol;
+            s.next[symbol] = 1;
+        } else if (symbol < n) {
+            s.next[symbol] = (u16)probability;
+        }
+        high -= (u32)__popc(rare);
+        const u32 states = probability > 0 ? (u32)probability : 0;
+        u32 sum = states;
+        for (u32 step = 1; step < 32; step <<= 1) {
+            const u32 other = __shfl_sync(VCZ_ALL_LANES, sum, (lane - step) & 31);
+            if (lane >= step) sum += other;
+        }
+        const u32 start = first + sum - states;
+        if (states <= 8) {
+            for (u32 i = 0; i < states; ++i) s.in_order[start + i] = (u8)symbol;
+        }
+        for (u32 many = __ballot_sync(VCZ_ALL_LANES, states > 8); many != 0; many &= many - 1) {
+            const u32 of = (u32)__ffs((i32)many) - 1;
+            const u32 from = __shfl_sync(VCZ_ALL_LANES, start, of), len = __shfl_sync(VCZ_ALL_LANES, states, of);
+            for (u32 i = lane; i < len; i += 32) s.in_order[from + i] = (u8)(base + of);
+        }
+        first += __shfl_sync(VCZ_ALL_LANES, sum, 31);
+    }
+    __syncwarp();
+    // They are dealt out to the states below those of the rarest. A table has 32 states or more.
+    const u32 step = (size >> 1) + (size >> 3) + 3;
+    u32 dealt = 0;
+    for (u32 base = 0; base < size; base += 32) {
+        const u32 state = (base + lane) * step & (size - 1);
+        const u32 common = __ballot_sync(VCZ_ALL_LANES, state < high);
+        if (state < high) s.symbols[state] = s.in_order[dealt + (u32)__popc(common & vcz_zstd_before())];
+        dealt += (u32)__popc(common);
+    }
+    __syncwarp();
+    for (u32 base = 0; base < size; base += 32) {
+        const u32 symbol = s.symbols[base + lane];
+        const u32 same = __match_any_sync(VCZ_ALL_LANES, symbol);
+        const u32 number = s.next[symbol] + (u32)__popc(same & vcz_zstd_before());
+        __syncwarp();
+        if (same >> lane == 1) s.next[symbol] = (u16)(number + 1);
+        __syncwarp();
+        const u32 bits = log - (31 - (u32)__clz((i32)number));
+        cells[base + lane] = ((number << bits) - size) | bits << 10 | vcz_zstd_more(table, symbol) << 14 | symbol << 19;
+    }
+    __syncwarp();
+}
+
+// Makes the table of Huffman codes of the weights that are there, but for the last one, which follows from the others. The bits
+// of the longest code, 0 if the weights are not valid.
+static __device__ u32 vcz_zstd_huffman(VczZstdTables& s, u32 n) {
+    const u32 lane = vcz_lane();
+    u8* weights = s.in_order;
+    u16* cells = (u16*)s.cells;
+    __syncwarp();
+    u32 total = 0;
+    for (u32 symbol = lane; symbol < n; symbol += 32) total += (1u << (weights[symbol] & 15)) >> 1;
+    total = (u32)vcz_warp_sum((i32)total);
+    if (total == 0) return 0;
+    const u32 log = 32 - (u32)__clz((i32)total);
+    const u32 left = (1u << log) - total;
+    if (log > VCZ_ZSTD_HUFFMAN_LOG || (left & (left - 1)) != 0) return 0;
+    if (lane == 0) weights[n] = (u8)(32 - (u32)__clz((i32)left));
+    if (lane < 16) s.next[lane] = 0;
+    __syncwarp();
+    for (u32 base = 0; base <= n; base += 32) {
+        const u32 weight = base + lane <= n ? weights[base + lane] & 15 : 0;
+        const u32 same = __match_any_sync(VCZ_ALL_LANES, weight);
+        if (same >> lane == 1) s.next[weight] += (u16)__popc(same);
+        __syncwarp();
+    }
+    const u32 longest = s.next[1];
+    if (longest < 2 || longest % 2 == 1) return 0;
+    // Longer codes come first. The weights' sum, a power of two, is the size of the table.
+    u32 start = 0, mine = 0;
+    for (u32 weight = 1; weight <= log; ++weight) {
+        if (lane == weight) mine = start;
+        start += (u32)s.next[weight] << (weight - 1);
+    }
+    __syncwarp();
+    if (lane < 16) s.next[lane] = (u16)mine;
+    __syncwarp();
+    for (u32 base = 0; base <= n; base += 32) {
+        const u32 weight = base + lane <= n ? weights[base + lane] & 15 : 0;
+        const u32 same = __match_any_sync(VCZ_ALL_LANES, weight);
+        const u32 len = (1u << weight) >> 1;
+        const u32 from = s.next[weight] + (u32)__popc(same & vcz_zstd_before()) * len;
+        const u32 cell = (base + lane) << 8 | (log + 1 - weight);
+        __syncwarp();
+        if (same >> lane == 1 && weight != 0) s.next[weight] = (u16)(from + len);
+        if (len <= 8) {
+            for (u32 i = 0; i < len; ++i) cells[from + i] = (u16)cell;
+        }
+        for (u32 many = __ballot_sync(VCZ_ALL_LANES, len > 8); many != 0; many &= many - 1) {
+            const u32 of = (u32)__ffs((i32)many) - 1;
+            const u32 to = __shfl_sync(VCZ_ALL_LANES, from, of), n_cells = __shfl_sync(VCZ_ALL_LANES, len, of);
+            const u32 what = __shfl_sync(VCZ_ALL_LANES, cell, of);
+            for (u32 i = lane; i < n_cells; i += 32) cells[to + i] = (u16)what;
+        }
+        __syncwarp();
+    }
+    return log;
+}
+
+// Reads the weights of Huffman codes at `at`, before `end`; how many are written down, 0 if they are not valid.
+static __device__ u32 vcz_zstd_weights(const VczZstd& z, u32& at, u32 end) {
+    VczZstdTables& s = *z.tables;
+    u8* weights = s.in_order;
+    if (at >= end) return 0;
+    const u32 first = vcz_zstd_byte(z, at);
+    at += 1;
+    __syncwarp();
+    if (first >= 128) {
+        const u32 n = first - 127;
+        if ((n + 1) / 2 > end - at) return 0;
+        for (u32 i = vcz_lane(); i < n; i += 32) weights[i] = (u8)(vcz_zstd_byte(z, at + i / 2) >> (i % 2 == 0 ? 4 : 0) & 15);
+        at += (n + 1) / 2;
+        __syncwarp();
+        return n;
+    }
+    if (first > end - at) return 0;
+    const u32 stop = at + first;
+    u32 stream = at, log;
+    const u32 symbols = vcz_zstd_describe(z, stream, stop, VCZ_ZSTD_HUFFMAN_LOG, 6, log);
+    VczZstdBits bits;
+    if (symbols == 0 || stream >= stop || !bits.open(z.src + stream, stop - stream) || bits.left() < 2 * (i32)log) return 0;
+    vcz_zstd_table(s, s.cells, symbols, log, 3);
+    at = stop;
+    // Two states by turns. The end is where there are too few bits to go on from one; the other has its symbol left.
+    bits.fill();
+    u32 state = bits.take(log), other = bits.take(log), n = 0;
+    for (;;) {
+        if (n + 2 > 255) return 0;
+        const u32 cell = s.cells[state];
+        if (vcz_lane() == 0) weights[n] = (u8)VCZ_ZSTD_CODE(cell);
+        n += 1;
+        if (bits.left() < (i32)VCZ_ZSTD_BITS(cell)) break;
+        bits.fill();
+        state = other;
+        other = VCZ_ZSTD_NEXT(cell) + bits.take(VCZ_ZSTD_BITS(cell));
+    }
+    if (vcz_lane() == 0) weights[n] = (u8)VCZ_ZSTD_CODE(s.cells[other]);
+    __syncwarp();
+    return n + 1;
+}
+
+// Decodes `n` literals from the bit stream `src`, by the codes of `log` bits or fewer; false if it does not end where they do.
+VCZ_DEVICE bool vcz_zstd_stream(const u16* cells, u32 log, const u8* src, u32 len, u8* out, u32 n) {
+    VczZstdBits bits;
+    if (!bits.open(src, len)) return false;
+    const u32 unused = 32 - log;
+    u32 i = 0;
+    // Two codes are at most 22 bits.
+    for (; i + 2 <= n; i += 2) {
+        bits.fill();
+        const u32 a = cells[bits.high >> unused];
+        bits.skip(a & 31);
+        const u32 b = cells[bits.high >> unused];
+        bits.skip(b & 31);
+        out[i] = (u8)(a >> 8);
+        out[i + 1] = (u8)(b >> 8);
+    }
+    if (i < n) {
+        bits.fill();
+        const u32 a = cells[bits.high >> unused];
+        bits.skip(a & 31);
+        out[i] = (u8)(a >> 8);
+    }
+    return bits.left() == 0;
+}
+
+// Decodes `n` Huffman-coded literals at `at`, before `end`, in one stream or four, of codes that are there or are those of the block before.
+static __device__ bool vcz_zstd_literals(const VczZstd& z, u32 at, u32 end, u32 n, bool four, bool repeat) {
+    VczZstdTables& s = *z.tables;
+    const u32 lane = vcz_lane();
+    __syncwarp();
+    u32 n_weights = s.weights;
+    if (repeat) {
+        for (u32 i = lane; i < n_weights; i += 32) s.in_order[i] = z.history->weights[i];
+    } else {
+        n_weights = vcz_zstd_weights(z, at, end);
+        if (lane == 0) s.weights = n_weights;
+        for (u32 i = lane; i < n_weights; i += 32) z.history->weights[i] = s.in_order[i];
+    }
+    if (n_weights == 0) return false;
+    const u32 log = vcz_zstd_huffman(s, n_weights);
+    if (log == 0 || at >= end) return false;
+    const u16* cells = (const u16*)s.cells;
+    bool fine = true;
+    if (!four) {
+        if (lane == 0) fine = vcz_zstd_stream(cells, log, z.src + at, end - at, z.literals, n);
+    } else {
+        if (n < 6 || end - at < 10) return false;
+        const u32 quarter = (n + 3) / 4;
+        // Each lane knows where all four are.
+        u32 start = at + 6, len = 0, mine = 0;
+        for (u32 i = 0; i < 4; ++i) {
+            const u32 size = i < 3 ? vcz_zstd_number(z, at + 2 * i, 2) : end - start;
+            if (size == 0 || size > end - start) return false;
+            if (lane == i) {
+                mine = start;
+                len = size;
+            }
+            start += size;
+        }
+        if (3 * quarter >= n) return false;
+        if (lane < 4) {
+            const u32 first = lane * quarter;
+            fine = vcz_zstd_stream(cells, log, z.src + mine, len, z.literals + first, lane < 3 ? quarter : n - first);
+        }
+    }
+    fine = __ballot_sync(VCZ_ALL_LANES, !fine) == 0;
+    __syncwarp();
+    return fine;
+}
+
+// Fills `len` bytes.
+VCZ_DEVICE void vcz_zstd_fill(u8* out, u32 len, u32 byte) {
+    for (u32 i = vcz_lane(); i < len; i += 32) out[i] = (u8)byte;
+}
+
+// Writes a match of `len` bytes, `offset` bytes after those that it repeats, by all lanes.
+static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
+    u32 done = 0, period = offset;
+    if (offset < VCZ_ZSTD_PERIOD && offset < len) {
+        const u32 span = (VCZ_ZSTD_PERIOD + offset - 1) / offset * offset;
+        done = vcz_min(len, span);
+        for (u32 i = vcz_lane(); i < done; i += 32) {
+            const u8 byte = *(to - offset + i % offset);
+            to[i] = byte;
+        }
+        period = span;
+        __syncwarp();
+    }
+    // What is there of the repetition, again and again.
+    while (done < len) {
+        const u32 n = vcz_min(period, len - done);
+        vcz_copy<false>((u64)(to + done), (u64)(to + done) - period, n, vcz_lane(), 32);
+        __syncwarp();
+        done += n;
+        period = offset < VCZ_ZSTD_PERIOD ? done : done + offset;
+    }
+}
+
+// Executes the sequences that the lanes have, in order: at `at` of the output, `lengths` literals from `literals` on, then a match.
+static __device__ void vcz_zstd_execute(u8* out, u32 at, const u8* literals, u32 lengths, u32 matches, u32 offset) {
+    const u32 lane = vcz_lane();
+    if (lengths <= VCZ_ZSTD_SHORT) {
+        for (u32 i = 0; i < lengths; i += 4) {
+            u8 bytes[4];
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j) bytes[j] = i + j < lengths ? literals[i + j] : 0;
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j) {
+                if (i + j < lengths) out[at + i + j] = bytes[j];
+            }
+        }
+    }
+    for (u32 many = __ballot_sync(VCZ_ALL_LANES, lengths > VCZ_ZSTD_SHORT); many != 0; many &= many - 1) {
+        const u32 of = (u32)__ffs((i32)many) - 1;
+        const u64 from = (u64)__shfl_sync(VCZ_ALL_LANES, (u32)((u64)literals >> 32), of) << 32 | __shfl_sync(VCZ_ALL_LANES, (u32)(u64)literals, of);
+        const u32 to = __shfl_sync(VCZ_ALL_LANES, at, of), n = __shfl_sync(VCZ_ALL_LANES, lengths, of);
+        vcz_copy<false>((u64)(out + to), from, n, lane, 32);
+    }
+    __syncwarp();
+    const u32 to = at + lengths, from = to - offset;
+    // Where the bytes end that are repeated.
+    const u32 end = from + vcz_min(matches, offset);
+    for (u32 waiting = __ballot_sync(VCZ_ALL_LANES, matches > 0); waiting != 0;) {
+        // All bytes before the first that waits are there.
+        const u32 first = (u32)__ffs((i32)waiting) - 1;
+        const u32 there = __shfl_sync(VCZ_ALL_LANES, to, first), n = __shfl_sync(VCZ_ALL_LANES, matches, first);
+        if (n > VCZ_ZSTD_SHORT) {
+            vcz_zstd_repeat(out + there, __shfl_sync(VCZ_ALL_LANES, offset, first), n);
+            __syncwarp();
+            waiting &= waiting - 1;
+            continue;
+        }
+        const bool ready = (waiting >> lane & 1) != 0 && matches <= VCZ_ZSTD_SHORT && end <= there;
+        if (ready) {
+            u32 next = 0;  // of the bytes that are repeated
+            for (u32 i = 0; i < matches; i += 4) {
+                u8 bytes[4];
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) {
+                    bytes[j] = i + j < matches ? out[from + next] : 0;
+                    next = next + 1 == offset ? 0 : next + 1;
+                }
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) {
+                    if (i + j < matches) out[to + i + j] = bytes[j];
+                }
+            }
+        }
+        waiting &= ~__ballot_sync(VCZ_ALL_LANES, ready);
+        __syncwarp();
+    }
+}
+
+// Reads and executes `n` sequences, of the bit stream at `at`, before `end`. Of `literals` there are `n_literals`.
+static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, const u32 (&logs)[3], const u8* literals, u32 n_literals) {
+    const u32 lane = vcz_lane();
+    VczZstdBits bits;
+    if (at >= end || !bits.open(z.src + at, end - at)) return false;
+    const u32* cells = z.tables->cells;
+    bits.fill();
+    u32 length_cell = cells[VCZ_ZSTD_LENGTHS_AT + bits.take(logs[0])];
+    u32 offset_cell = cells[VCZ_ZSTD_OFFSETS_AT + bits.take(logs[1])];
+    u32 match_cell = cells[VCZ_ZSTD_MATCHES_AT + bits.take(logs[2])];
+    u32 recent0 = z.tables->recent[0], recent1 = z.tables->recent[1], recent2 = z.tables->recent[2];
+    u32 to = z.at, literal = 0;
+    bool bad = false;
+    for (u32 base = 0; base < n; base += 32) {
+        const u32 some = vcz_min(32, n - base);
+        u32 my_to = 0, my_literal = 0, my_lengths = 0, my_matches = 0, my_offset = 1;
+        for (u32 i = 0; i < some; ++i) {
+            bits.fill();
+            const u32 code = VCZ_ZSTD_CODE(offset_cell);
+            const u32 value = (1u << code) + bits.take(code);
+            bits.fill();
+            const u32 matches = vcz_zstd_matches[VCZ_ZSTD_CODE(match_cell)] + bits.take(VCZ_ZSTD_MORE(match_cell));
+            const u32 lengths = vcz_zstd_lengths[VCZ_ZSTD_CODE(length_cell)] + bits.take(VCZ_ZSTD_MORE(length_cell));
+            u32 offset;
+            if (value > 3) {
+                offset = value - 3;
+                recent2 = recent1;
+                recent1 = recent0;
+                recent0 = offset;
+            } else {
+                // Without literals, the latest offset would only make the match before longer.
+                const u32 which = value - (lengths != 0);
+                offset = which == 0 ? recent0 : which == 1 ? recent1 : which == 2 ? recent2 : recent0 - 1;
+                if (which > 1) recent2 = recent1;
+                if (which > 0) recent1 = recent0;
+                recent0 = offset;
+            }
+            bad |= offset - 1 >= to + lengths;
+            if (lane == i) {
+                my_to = to;
+                my_literal = literal;
+                my_lengths = lengths;
+                my_matches = matches;
+                my_offset = offset;
+            }
+            to += lengths + matches;
+            literal += lengths;
+            // After the last one, there are no bits of states.
+            if (base + i + 1 < n) {
+                bits.fill();
+                length_cell = cells[VCZ_ZSTD_LENGTHS_AT + VCZ_ZSTD_NEXT(length_cell) + bits.take(VCZ_ZSTD_BITS(length_cell))];
+                match_cell = cells[VCZ_ZSTD_MATCHES_AT + VCZ_ZSTD_NEXT(match_cell) + bits.take(VCZ_ZSTD_BITS(match_cell))];
+                offset_cell = cells[VCZ_ZSTD_OFFSETS_AT + VCZ_ZSTD_NEXT(offset_cell) + bits.take(VCZ_ZSTD_BITS(offset_cell))];
+            }
+        }
+        // 32 sequences have fewer than 2^24 bytes, and the room fewer than 2^31.
+        if (bad || to > z.room || literal > n_literals || bits.left() < 0) return false;
+        vcz_zstd_execute(z.out, my_to, literals + my_literal, my_lengths, my_matches, my_offset);
+    }
+    if (bits.left() != 0) return false;
+    __syncwarp();
+    if (lane < 3) z.tables->recent[lane] = lane == 0 ? recent0 : lane == 1 ? recent1 : recent2;
+    z.at = to;
+    const u32 rest = n_literals - literal;
+    if (rest > z.room - to) return false;
+    vcz_copy<false>((u64)(z.out + to), (u64)(literals + literal), rest, lane, 32);
+    z.at += rest;
+    return true;
+}
+
+// Makes the three tables of a block's sequences, which are described from `at` on, before `end`. `at` is then after them.
+static __device__ bool vcz_zstd_tables(const VczZstd& z, u32& at, u32 end, u32 (&logs)[3]) {
+    VczZstdTables& s = *z.tables;
+    const u32 lane = vcz_lane();
+    if (at >= end) return false;
+    const u32 modes = vcz_zstd_byte(z, at);
+    at += 1;
+    if ((modes & 3) != 0) return false;
+#pragma unroll
+    for (u32 i = 0; i < 3; ++i) {
+        const u32 max_symbol = i == 0 ? 35 : i == 1 ? 31 : 52;
+        u32* cells = s.cells + (i == 0 ? VCZ_ZSTD_LENGTHS_AT : i == 1 ? VCZ_ZSTD_OFFSETS_AT : VCZ_ZSTD_MATCHES_AT);
+        const u32 mode = modes >> (6 - 2 * i) & 3;
+        u32 described = s.described[i];
+        __syncwarp();
+        if (mode == 0) {
+            const u32 symbols = i == 0 ? 36 : i == 1 ? 29 : 53;
+            const i16* probabilities = i == 0 ? vcz_zstd_default_lengths : i == 1 ? vcz_zstd_default_offsets : vcz_zstd_default_matches;
+            for (u32 j = lane; j < symbols; j += 32) s.probabilities[j] = probabilities[j];
+            __syncwarp();
+            described = VCZ_ZSTD_DESCRIBED | (i == 1 ? 5 : 6) << 8 | symbols << 16;
+        } else if (mode == 1) {
+            if (at >= end) return false;
+            const u32 symbol = vcz_zstd_byte(z, at);
+            at += 1;
+            if (symbol > max_symbol) return false;
+            described = VCZ_ZSTD_ONE | symbol << 16;
+        } else if (mode == 2) {
+            u32 log;
+            const u32 symbols = vcz_zstd_describe(z, at, end, max_symbol, i == 1 ? 8 : 9, log);
+            if (symbols == 0) return false;
+            described = VCZ_ZSTD_DESCRIBED | log << 8 | symbols << 16;
+        } else if ((described & 0xff) == VCZ_ZSTD_DESCRIBED) {
+            for (u32 j = lane; j < VCZ_ZSTD_MAX_SYMBOLS; j += 32) s.probabilities[j] = z.history->probabilities[i][j];
+            __syncwarp();
+        }
+        const u32 kind = described & 0xff, symbols = described >> 16;
+        logs[i] = described >> 8 & 0xff;
+        if (lane == 0) s.described[i] = described;
+        if (kind == VCZ_ZSTD_NONE) return false;
+        if (kind == VCZ_ZSTD_ONE) {
+            if (lane == 0) cells[0] = vcz_zstd_more(i, symbols) << 14 | symbols << 19;
+            continue;
+        }
+        if (mode != 3) {
+            for (u32 j = lane; j < symbols; j += 32) z.history->probabilities[i][j] = s.probabilities[j];
+        }
+        vcz_zstd_table(s, cells, symbols, logs[i], i);
+    }
+    __syncwarp();
+    return true;
+}
+
+// Decodes the compressed block at `at`, before `end`.
+static __device__ bool vcz_zstd_block(VczZstd& z, u32 at, u32 end) {
+    if (at >= end) return false;
+    const u32 size = end - at;
+    const u32 first = vcz_zstd_byte(z, at);
+    const u32 type = first & 3, format = first >> 2 & 3;
+    const u8* literals = z.literals;
+    u32 n_literals;
+    if (type < 2) {
+        const u32 header = format == 1 ? 2 : format == 3 ? 3 : 1;
+        if (header > size) return false;
+        n_literals = vcz_zstd_number(z, at, header) >> (header == 1 ? 3 : 4);
+        at += header;
+        const u32 bytes = type == 0 ? n_literals : 1;
+        if (bytes > end - at || n_literals > z.block_max) return false;
+        if (type == 0) {
+            literals = z.src + at;
+        } else {
+            vcz_zstd_fill(z.literals, n_literals, vcz_zstd_byte(z, at));
+        }
+        at += bytes;
+    } else {
+        const u32 header = format < 2 ? 3 : format + 2, bits = format < 2 ? 10 : format == 2 ? 14 : 18;
+        if (header > size || size < 5) return false;
+        u64 sizes = vcz_zstd_number(z, at, vcz_min(header, 4));
+        if (header == 5) sizes |= (u64)vcz_zstd_byte(z, at + 4) << 32;
+        n_literals = (u32)(sizes >> 4) & ((1u << bits) - 1);
+        const u32 bytes = (u32)(sizes >> (4 + bits)) & ((1u << bits) - 1);
+        at += header;
+        if (bytes > end - at || n_literals > z.block_max || n_literals == 0) return false;
+        if (!vcz_zstd_literals(z, at, at + bytes, n_literals, format != 0, type == 3)) return false;
+        at += bytes;
+    }
+    __syncwarp();
+    if (at >= end) return false;
+    u32 n = vcz_zstd_byte(z, at);
+    at += 1;
+    if (n >= 128) {
+        const u32 more = n == 255 ? 2 : 1;
+        if (more > end - at) return false;
+        n = n == 255 ? vcz_zstd_number(z, at, 2) + 0x7f00 : (n - 128) << 8 | vcz_zstd_byte(z, at);
+        at += more;
+    }
+    const u32 start = z.at;
+    if (n == 0) {
+        if (at != end || n_literals > z.room - z.at) return false;
+        vcz_copy<false>((u64)(z.out + z.at), (u64)literals, n_literals, vcz_lane(), 32);
+        z.at += n_literals;
+    } else {
+        u32 logs[3];
+        if (!vcz_zstd_tables(z, at, end, logs) || !vcz_zstd_sequences(z, at, end, n, logs, literals, n_literals)) return false;
+    }
+    return z.at - start <= z.block_max;
+}
+
+// Decodes a frame that says that it holds as many bytes as there is room for.
+static __device__ bool vcz_zstd_frame(VczZstd& z) {
+    if (z.len < 6 || vcz_zstd_number(z, 0, 4) != VCZ_ZSTD_MAGIC) return false;
+    const u32 descriptor = vcz_zstd_byte(z, 4);
+    // The reserved bit, a checksum, a dictionary.
+    if ((descriptor & 0x0f) != 0) return false;
+    const bool single_segment = (descriptor & 0x20) != 0;
+    u32 at = 5;
+    u64 window = z.room;
+    if (!single_segment) {
+        const u32 byte = vcz_zstd_byte(z, at);
+        at += 1;
+        if (10 + (byte >> 3) > 31) return false;
+        window = (u64)(8 + (byte & 7)) << (7 + (byte >> 3));
+    }
+    const u32 width = descriptor >> 6 == 0 ? (single_segment ? 1 : 0) : 1u << (descriptor >> 6);
+    if (width == 0 || width > z.len - at) return false;
+    const u32 low = vcz_zstd_number(z, at, vcz_min(width, 4)), high = width == 8 ? vcz_zstd_number(z, at + 4, 4) : 0;
+    if (high != 0 || low + (width == 2 ? 256 : 0) != z.room) return false;
+    at += width;
+    z.block_max = window < VCZ_ZSTD_BLOCK ? (u32)window : VCZ_ZSTD_BLOCK;
+    for (bool last = false; !last;) {
+        if (z.len - at < 3) return false;
+        const u32 header = vcz_zstd_number(z, at, 3), type = header >> 1 & 3, size = header >> 3;
+        last = (header & 1) != 0;
+        at += 3;
+        const u32 bytes = type == 1 ? 1 : size;
+        if (size > z.block_max || bytes > z.len - at || type == 3) return false;
+        // Matches may repeat what other lanes wrote for the block before.
+        __syncwarp();
+        if (type == 2) {
+            if (!vcz_zstd_block(z, at, at + bytes)) return false;
+        } else {
+            if (size > z.room - z.at) return false;
+            if (type == 0) {
+                vcz_copy<true>((u64)(z.out + z.at), (u64)(z.src + at), size, vcz_lane(), 32);
+            } else {
+                vcz_zstd_fill(z.out + z.at, size, vcz_zstd_byte(z, at));
+            }
+            z.at += size;
+        }
+        at += bytes;
+    }
+    return z.at == z.room && at == z.len;
+}
+
+// Takes frames as long as there are any: `next` is the first that nobody has taken, 0 before the launch. CTAs of 128 threads. Each of
+// their warps has `literals` bytes of `scratch`, and VCZ_ZSTD_HISTORY more: a multiple of 16, no fewer than a block of any of the frames has.
+extern "C" __global__ void __launch_bounds__(32 * VCZ_ZSTD_WARPS, 5)
+    vcz_zstd(const VczFrame* __restrict__ frames, u32 n, u32* next, u64 scratch, u32 literals, u32* status) {
+    __shared__ VczZstdTables tables[VCZ_ZSTD_WARPS];
+    const u32 warp = threadIdx.x / 32;
+    const u64 own = scratch + (u64)(blockIdx.x * VCZ_ZSTD_WARPS + warp) * (literals + VCZ_ZSTD_HISTORY);
+    for (;;) {
+        u32 i = 0;
+        if (vcz_lane() == 0) i = atomicAdd(next, 1u);
+        i = __shfl_sync(VCZ_ALL_LANES, i, 0);
+        if (i >= n) return;
+        const VczFrame frame = frames[i];
+        VczZstd z;
+        z.src = vcz_bytes(frame.src);
+        z.len = frame.src_len;
+        z.out = (u8*)frame.dst;
+        z.room = frame.dst_len;
+        z.at = 0;
+        z.block_max = 0;
+        z.literals = (u8*)own;
+        z.history = (VczZstdHistory*)(own + literals);
+        z.tables = &tables[warp];
+        if (vcz_lane() == 0) {
+            z.tables->weights = 0;
+            for (u32 j = 0; j < 3; ++j) {
+                z.tables->described[j] = VCZ_ZSTD_NONE;
+                z.tables->recent[j] = j == 0 ? 1 : 4 * j;
+            }
+        }
+        if (!vcz_zstd_frame(z) && vcz_lane() == 0) atomicOr(&status[frame.status], VCZ_BAD_FRAME);
+        __syncwarp();
+    }
+}

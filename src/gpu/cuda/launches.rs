@@ -1,0 +1,196 @@
+//! The kernels of a batch, put together while its tables are built, and launched one after the other on the worker's stream.
+//!
+//! Invariant: the arguments are those of the kernel (`kernels/`), which nothing else checks.
+
+use std::ffi::c_void;
+
+use cudarc::driver::{DriverError, result, sys};
+
+use super::nvcomp::Frames;
+use super::tables::Tables;
+use super::zstd::Zstd;
+use crate::gpu::abi;
+use crate::gpu::executor::Failure;
+
+/// Threads of a block of every kernel but the one for zstd.
+const THREADS: u32 = 256;
+/// Rows that a block of threads counts at a time: one a warp.
+const WARPS: u32 = THREADS / 32;
+/// Rows that a warp should count, so that its start is paid for.
+const ROWS_PER_WARP: u32 = 8;
+
+/// A kernel to launch, with its arguments.
+pub(super) struct Launch {
+    function: sys::CUfunction,
+    blocks: u32,
+    threads: u32,
+    arguments: Arguments,
+}
+
+enum Arguments {
+    /// `(table, n, status)`.
+    Table(u64, u32, u64),
+    /// `(table, n)`.
+    Plain(u64, u32),
+    /// `(tiles, n, groups, status)`.
+    Tiles(u64, u32, u32, u64),
+    /// `(statuses, actual, expected, index, n, status)`.
+    Frames([u64; 4], u32, u64),
+    /// `(frames, n, next, scratch, room, status)`.
+    Zstd(u64, u32, [u64; 2], u32, u64),
+}
+
+impl Launch {
+    /// # Safety
+    /// The arguments are the kernel's, and point to live device memory.
+    pub(super) unsafe fn run(&self, stream: sys::CUstream) -> Result<(), DriverError> {
+        fn of<T>(value: &T) -> *mut c_void {
+            (&raw const *value).cast_mut().cast()
+        }
+        let mut arguments = match &self.arguments {
+            Arguments::Table(table, n, status) => vec![of(table), of(n), of(status)],
+            Arguments::Plain(table, n) => vec![of(table), of(n)],
+            Arguments::Tiles(tiles, n, groups, status) => {
+                vec![of(tiles), of(n), of(groups), of(status)]
+            }
+            Arguments::Frames([statuses, actual, expected, index], n, status) => vec![
+                of(statuses),
+                of(actual),
+                of(expected),
+                of(index),
+                of(n),
+                of(status),
+            ],
+            Arguments::Zstd(frames, n, [next, scratch], room, status) => vec![
+                of(frames),
+                of(n),
+                of(next),
+                of(scratch),
+                of(room),
+                of(status),
+            ],
+        };
+        // SAFETY: the caller's promise; the driver copies the arguments before it returns.
+        unsafe {
+            result::launch_kernel(
+                self.function,
+                (self.blocks, 1, 1),
+                (self.threads, 1, 1),
+                0,
+                stream,
+                &mut arguments,
+            )
+        }
+    }
+}
+
+/// Launches that are put together while the tables are built.
+pub(super) struct Launches<'a> {
+    /// Tables of the batch.
+    pub(super) tables: &'a mut Tables,
+    /// Address of the statuses of its chunks.
+    pub(super) status: u64,
+    /// What there is to launch, in order.
+    pub(super) pending: Vec<Launch>,
+}
+
+impl Launches<'_> {
+    /// Adds a table and gives its address on the device.
+    pub(super) fn push<T: bytemuck::Pod>(&mut self, items: &[T]) -> Result<u64, Failure> {
+        self.tables.push(items).map_err(Failure::Batch)
+    }
+
+    /// Copies and zero-fills.
+    pub(super) fn segments(
+        &mut self,
+        function: sys::CUfunction,
+        segments: &[abi::Segment],
+    ) -> Result<(), Failure> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        let (table, n) = (self.push(segments)?, segments.len() as u32);
+        self.pending.push(Launch {
+            function,
+            blocks: n.min(1 << 16),
+            threads: THREADS,
+            arguments: Arguments::Plain(table, n),
+        });
+        Ok(())
+    }
+
+    /// Decodes zstd frames; their tables have been pushed.
+    pub(super) fn zstd(&mut self, function: sys::CUfunction, zstd: &Zstd, scratch: u64) {
+        self.pending.push(Launch {
+            function,
+            blocks: zstd.blocks,
+            threads: 32 * abi::ZSTD_WARPS,
+            arguments: Arguments::Zstd(
+                zstd.frames,
+                zstd.n,
+                [zstd.next, scratch],
+                zstd.literals,
+                self.status,
+            ),
+        });
+    }
+
+    /// Compares what nvCOMP reports of frames with what was expected of them.
+    pub(super) fn check_frames(&mut self, function: sys::CUfunction, frames: &Frames, index: u64) {
+        let n = frames.n as u32;
+        self.pending.push(Launch {
+            function,
+            blocks: n.div_ceil(THREADS),
+            threads: THREADS,
+            arguments: Arguments::Frames(
+                [frames.statuses, frames.actual, frames.room, index],
+                n,
+                self.status,
+            ),
+        });
+    }
+
+    /// Verifies checksums.
+    pub(super) fn check_sums(
+        &mut self,
+        function: sys::CUfunction,
+        checks: &[abi::Check],
+    ) -> Result<(), Failure> {
+        if checks.is_empty() {
+            return Ok(());
+        }
+        let (table, n) = (self.push(checks)?, checks.len() as u32);
+        self.pending.push(Launch {
+            function,
+            blocks: n,
+            threads: THREADS,
+            arguments: Arguments::Table(table, n, self.status),
+        });
+        Ok(())
+    }
+
+    /// Counts or gathers.
+    pub(super) fn tiles(
+        &mut self,
+        function: sys::CUfunction,
+        tiles: &[abi::Tile],
+    ) -> Result<(), Failure> {
+        let Some(rows) = tiles.iter().map(|tile| tile.rows).max() else {
+            return Ok(());
+        };
+        let (table, n) = (self.push(tiles)?, tiles.len() as u32);
+        let groups = rows.div_ceil(WARPS * ROWS_PER_WARP).max(1);
+        let Some(blocks) = n.checked_mul(groups).filter(|blocks| *blocks < 1 << 31) else {
+            return Err(Failure::Batch(format!(
+                "{n} tiles of {rows} rows are more than one launch takes"
+            )));
+        };
+        self.pending.push(Launch {
+            function,
+            blocks,
+            threads: THREADS,
+            arguments: Arguments::Tiles(table, n, groups, self.status),
+        });
+        Ok(())
+    }
+}
