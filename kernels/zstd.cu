@@ -1,7 +1,7 @@
 // Decodes zstd frames (RFC 8878), a warp each: those of genotypes, which are some 100 KiB of short matches, and of which thousands are
-// in flight. A sequence is read by all lanes alike, since reading one means to wait for the one before; every lane keeps one of 32
-// sequences, which are then executed together, as far as none needs what another has yet to write. Huffman codes are read by as many lanes as there are
-// streams; tables are made by all lanes.
+// in flight. To read a sequence means to wait for the one before: three lanes do it, one for its offset, its match and its literals each.
+// 32 sequences are then executed together, as far as none needs what another has yet to write. Huffman codes are read by as many lanes as
+// there are streams; tables are made by all lanes.
 //
 // Nothing outside of a frame, its room and the warp's scratch memory is touched, whatever the frame says. What is not valid, or
 // is in a form that is not known to be valid for libzstd, sets VCZ_BAD_FRAME: the host is to judge (src/codec/zstd_decode.rs, whose rules
@@ -28,12 +28,15 @@
 #define VCZ_ZSTD_ONE 1
 #define VCZ_ZSTD_DESCRIBED 2
 
-// A cell of a table: the next state before bits are added, how many are added to it, how many are added to the value, and the
-// code of the value.
-#define VCZ_ZSTD_NEXT(cell) ((cell) & 1023)
-#define VCZ_ZSTD_BITS(cell) ((cell) >> 10 & 15)
-#define VCZ_ZSTD_MORE(cell) ((cell) >> 14 & 31)
-#define VCZ_ZSTD_CODE(cell) ((cell) >> 19)
+// A cell of a table: how many bits are added to the value (lowest), the next state before bits are added, how many are added to it, and
+// the code of the value.
+#define VCZ_ZSTD_MORE(cell) ((cell) & 31)
+#define VCZ_ZSTD_NEXT(cell) ((cell) >> 5 & 511)
+#define VCZ_ZSTD_BITS(cell) ((cell) >> 16 & 15)
+#define VCZ_ZSTD_CODE(cell) ((cell) >> 20)
+#define VCZ_ZSTD_CELL(more, next, bits, code) ((more) | (next) << 5 | (bits) << 16 | (code) << 20)
+// Of a cell, how many bits are added to the value, and how many to the next state << 16.
+#define VCZ_ZSTD_COUNTS(cell) ((cell) & 0x000f001f)
 
 __constant__ i16 vcz_zstd_default_lengths[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2,
                                                  2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
@@ -57,6 +60,7 @@ struct VczZstdTables {
     u8 symbols[VCZ_ZSTD_MAX_STATES];     // of every state
     i16 probabilities[VCZ_ZSTD_MAX_SYMBOLS];
     u16 next[VCZ_ZSTD_MAX_SYMBOLS];      // states of a symbol, to be numbered from there on
+    uint2 read[3][32];                   // of offsets, matches and literals: cells, and what is added to their values
     // What a block needs of those before it; see VczZstdHistory too.
     u32 weights;       // how many Huffman weights there are; 0: none yet
     u32 described[3];  // of literal lengths, offsets and match lengths: kind, log << 8, symbols (or the one symbol) << 16
@@ -83,16 +87,16 @@ struct VczZstd {
     VczZstdTables* tables;
 };
 
-// A bit stream that is read from its end: the next bits are the highest of `high` and `low`, of which `have` are there.
+// A bit stream that is read from its end: the next bits are those of `high`, of which so many are `used`, then those of `low`, then those
+// of `ahead`. Bits past the stream's start are anything.
 struct VczZstdBits {
-    u32 high, low;
-    i32 have;
+    u32 high, low, ahead;
+    u32 used;
     const u32* words;
-    u32 ahead;  // the word that comes next
-    i32 word;   // its index
+    i32 word;   // index of `ahead`
     i32 start;  // the lowest bit of the stream, counted from the first word
 
-    __device__ __forceinline__ u32 load() const { return word < 0 ? 0 : __ldg(words + word); }
+    __device__ __forceinline__ u32 load(i32 i) const { return i < 0 ? 0 : __ldg(words + i); }
 
     // The stream of `len` bytes, 1 or more; false if it has no mark of its end.
     __device__ __forceinline__ bool open(const u8* src, u32 len) {
@@ -102,42 +106,45 @@ struct VczZstdBits {
         words = (const u32*)(src - before);
         start = (i32)(8 * before);
         const u32 end = 8 * (before + len - 1) + (31 - (u32)__clz((i32)last));
-        have = (i32)((end - 1) & 31) + 1;
-        word = (i32)(end + 31) / 32 - 1;
-        high = load() << (32 - have);
-        low = 0;
-        word -= 1;
-        ahead = load();
+        const i32 first = (i32)(end + 31) / 32 - 1;
+        used = (u32)(32 * (first + 1)) - end;
+        word = first - 2;
+        high = load(first);
+        low = load(first - 1);
+        ahead = load(word);
         return true;
     }
 
-    // Sees to it that 32 bits are there, or 33 if there were any. Those past the stream's start are anything.
+    // Moves on where 32 bits are used. 64 must not be.
     __device__ __forceinline__ void fill() {
-        if (have > 32) return;
-        const u64 x = (u64)ahead << (32 - have);
-        high |= (u32)(x >> 32);
-        low |= (u32)x;
-        have += 32;
+        if (used < 32) return;
+        used -= 32;
+        high = low;
+        low = ahead;
         word -= 1;
-        ahead = load();
+        ahead = load(word);
     }
 
-    // The next `n` bits, at most 31, of those that are there.
+    // The next 32 bits, where fewer are used.
+    __device__ __forceinline__ u32 window() const { return __funnelshift_l(low, high, used); }
+
+    // The next 64 bits, where fewer than 32 are used.
+    __device__ __forceinline__ u64 wide() const { return (u64)window() << 32 | __funnelshift_l(ahead, low, used); }
+
+    // The next `n` bits, at most 31.
     __device__ __forceinline__ u32 take(u32 n) {
-        const u32 x = high >> 1 >> (31 - n);
-        skip(n);
+        fill();
+        const u32 x = window() >> 1 >> (31 - n);
+        used += n;
         return x;
     }
 
-    __device__ __forceinline__ void skip(u32 n) {
-        high = __funnelshift_l(low, high, n);
-        low <<= n;
-        have -= (i32)n;
-    }
-
     // Bits of the stream that are left; below 0 if more were taken.
-    __device__ __forceinline__ i32 left() const { return have + 32 * (word + 1) - start; }
+    __device__ __forceinline__ i32 left() const { return 64 - (i32)used + 32 * (word + 1) - start; }
 };
+
+// Of `n` bits, at most 31, those after the first `from`.
+VCZ_DEVICE u32 vcz_zstd_bits(u32 window, u32 from, u32 n) { return window << (from & 31) >> 1 >> (31 - n); }
 
 VCZ_DEVICE u32 vcz_zstd_byte(const VczZstd& z, u32 at) { return __ldg(z.src + at); }
 
@@ -150,6 +157,17 @@ VCZ_DEVICE u32 vcz_zstd_number(const VczZstd& z, u32 at, u32 n) {
 
 // Lanes of the warp before this one.
 VCZ_DEVICE u32 vcz_zstd_before() { return (1u << vcz_lane()) - 1; }
+
+// The sum of x over this lane and those before.
+VCZ_DEVICE u32 vcz_zstd_running_sum(u32 x) {
+    const u32 lane = vcz_lane();
+#pragma unroll
+    for (u32 step = 1; step < 32; step <<= 1) {
+        const u32 other = __shfl_sync(VCZ_ALL_LANES, x, (lane - step) & 31);
+        if (lane >= step) x += other;
+    }
+    return x;
+}
 
 // Reads the description of a table at `at`, before `end`, into `probabilities`: of symbols up to `max_symbol`, of at most `max_log` bits.
 // The number of symbols, and `log`; 0 if it is not valid. `at` is then after it.
@@ -229,11 +247,7 @@ static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells,
         }
         high -= (u32)__popc(rare);
         const u32 states = probability > 0 ? (u32)probability : 0;
-        u32 sum = states;
-        for (u32 step = 1; step < 32; step <<= 1) {
-            const u32 other = __shfl_sync(VCZ_ALL_LANES, sum, (lane - step) & 31);
-            if (lane >= step) sum += other;
-        }
+        const u32 sum = vcz_zstd_running_sum(states);
         const u32 start = first + sum - states;
         if (states <= 8) {
             for (u32 i = 0; i < states; ++i) s.in_order[start + i] = (u8)symbol;
@@ -264,7 +278,7 @@ static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells,
         if (same >> lane == 1) s.next[symbol] = (u16)(number + 1);
         __syncwarp();
         const u32 bits = log - (31 - (u32)__clz((i32)number));
-        cells[base + lane] = ((number << bits) - size) | bits << 10 | vcz_zstd_more(table, symbol) << 14 | symbol << 19;
+        cells[base + lane] = VCZ_ZSTD_CELL(vcz_zstd_more(table, symbol), (number << bits) - size, bits, symbol);
     }
     __syncwarp();
 }
@@ -350,7 +364,6 @@ static __device__ u32 vcz_zstd_weights(const VczZstd& z, u32& at, u32 end) {
     vcz_zstd_table(s, s.cells, symbols, log, 3);
     at = stop;
     // Two states by turns. The end is where there are too few bits to go on from one; the other has its symbol left.
-    bits.fill();
     u32 state = bits.take(log), other = bits.take(log), n = 0;
     for (;;) {
         if (n + 2 > 255) return 0;
@@ -358,7 +371,6 @@ static __device__ u32 vcz_zstd_weights(const VczZstd& z, u32& at, u32 end) {
         if (vcz_lane() == 0) weights[n] = (u8)VCZ_ZSTD_CODE(cell);
         n += 1;
         if (bits.left() < (i32)VCZ_ZSTD_BITS(cell)) break;
-        bits.fill();
         state = other;
         other = VCZ_ZSTD_NEXT(cell) + bits.take(VCZ_ZSTD_BITS(cell));
     }
@@ -376,17 +388,17 @@ VCZ_DEVICE bool vcz_zstd_stream(const u16* cells, u32 log, const u8* src, u32 le
     // Two codes are at most 22 bits.
     for (; i + 2 <= n; i += 2) {
         bits.fill();
-        const u32 a = cells[bits.high >> unused];
-        bits.skip(a & 31);
-        const u32 b = cells[bits.high >> unused];
-        bits.skip(b & 31);
+        const u32 window = bits.window();
+        const u32 a = cells[window >> unused];
+        const u32 b = cells[window << (a & 31) >> unused];
+        bits.used += (a & 31) + (b & 31);
         out[i] = (u8)(a >> 8);
         out[i + 1] = (u8)(b >> 8);
     }
     if (i < n) {
         bits.fill();
-        const u32 a = cells[bits.high >> unused];
-        bits.skip(a & 31);
+        const u32 a = cells[bits.window() >> unused];
+        bits.used += a & 31;
         out[i] = (u8)(a >> 8);
     }
     return bits.left() == 0;
@@ -520,72 +532,115 @@ static __device__ void vcz_zstd_execute(u8* out, u32 at, const u8* literals, u32
     }
 }
 
+// The last three offsets.
+struct VczZstdRecent {
+    u32 first, second, third;
+
+    // After the offsets of `n` lanes up to `end`, none of which repeats one.
+    __device__ __forceinline__ void pass(u32 offset, u32 end, u32 n) {
+        const u32 a = __shfl_sync(VCZ_ALL_LANES, offset, (end - 1) & 31), b = __shfl_sync(VCZ_ALL_LANES, offset, (end - 2) & 31),
+                  c = __shfl_sync(VCZ_ALL_LANES, offset, (end - 3) & 31);
+        if (n == 0) return;
+        third = n > 2 ? c : n == 2 ? first : second;
+        second = n > 1 ? b : first;
+        first = a;
+    }
+
+    // The offset that a value up to 3 stands for, which becomes the latest. Without literals, the latest offset would only make the match
+    // before longer.
+    __device__ __forceinline__ u32 again(u32 value, bool literals) {
+        const u32 which = value - literals;
+        const u32 offset = which == 0 ? first : which == 1 ? second : which == 2 ? third : first - 1;
+        if (which > 1) third = second;
+        if (which > 0) second = first;
+        first = offset;
+        return offset;
+    }
+};
+
 // Reads and executes `n` sequences, of the bit stream at `at`, before `end`. Of `literals` there are `n_literals`.
 static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, const u32 (&logs)[3], const u8* literals, u32 n_literals) {
     const u32 lane = vcz_lane();
+    VczZstdTables& s = *z.tables;
     VczZstdBits bits;
     if (at >= end || !bits.open(z.src + at, end - at)) return false;
-    const u32* cells = z.tables->cells;
-    bits.fill();
-    u32 length_cell = cells[VCZ_ZSTD_LENGTHS_AT + bits.take(logs[0])];
-    u32 offset_cell = cells[VCZ_ZSTD_OFFSETS_AT + bits.take(logs[1])];
-    u32 match_cell = cells[VCZ_ZSTD_MATCHES_AT + bits.take(logs[2])];
-    u32 recent0 = z.tables->recent[0], recent1 = z.tables->recent[1], recent2 = z.tables->recent[2];
-    u32 to = z.at, literal = 0;
-    bool bad = false;
+    // In the order of their bits: lane 0 reads offsets, 1 matches, and 2 literals; the others do as lane 0 does.
+    const u32 role = lane < 3 ? lane : 0;
+    const u32* cells = s.cells + (role == 0 ? VCZ_ZSTD_OFFSETS_AT : role == 1 ? VCZ_ZSTD_MATCHES_AT : VCZ_ZSTD_LENGTHS_AT);
+    const u32 first_states[3] = {bits.take(logs[0]), bits.take(logs[1]), bits.take(logs[2])};
+    u32 cell = cells[role == 0 ? first_states[1] : role == 1 ? first_states[2] : first_states[0]];
+    // Whose bits come up to the end of this lane's: those of values in this order, those of states in the reverse.
+    const u32 value1 = role >= 1 ? VCZ_ALL_LANES : 0, value2 = role >= 2 ? VCZ_ALL_LANES : 0;
+    const u32 state0 = role == 0 ? VCZ_ALL_LANES : 0, state1 = role <= 1 ? VCZ_ALL_LANES : 0;
+    VczZstdRecent recent = {s.recent[0], s.recent[1], s.recent[2]};
+    u32 literal = 0, n_states = 0;
     for (u32 base = 0; base < n; base += 32) {
         const u32 some = vcz_min(32, n - base);
-        u32 my_to = 0, my_literal = 0, my_lengths = 0, my_matches = 0, my_offset = 1;
+        __syncwarp();
         for (u32 i = 0; i < some; ++i) {
             bits.fill();
-            const u32 code = VCZ_ZSTD_CODE(offset_cell);
-            const u32 value = (1u << code) + bits.take(code);
-            bits.fill();
-            const u32 matches = vcz_zstd_matches[VCZ_ZSTD_CODE(match_cell)] + bits.take(VCZ_ZSTD_MORE(match_cell));
-            const u32 lengths = vcz_zstd_lengths[VCZ_ZSTD_CODE(length_cell)] + bits.take(VCZ_ZSTD_MORE(length_cell));
-            u32 offset;
-            if (value > 3) {
-                offset = value - 3;
-                recent2 = recent1;
-                recent1 = recent0;
-                recent0 = offset;
+            const u32 counts = VCZ_ZSTD_COUNTS(cell);
+            const u32 a = __shfl_sync(VCZ_ALL_LANES, counts, 0), b = __shfl_sync(VCZ_ALL_LANES, counts, 1),
+                      c = __shfl_sync(VCZ_ALL_LANES, counts, 2);
+            const u32 n_values = (a + b + c) & 0xffff;
+            n_states = (a + b + c) >> 16;
+            const u32 more = counts & 0xffff, more_states = counts >> 16;
+            const u32 value_at = ((a + (b & value1) + (c & value2)) & 0xffff) - more;
+            const u32 state_at = ((c + (b & state1) + (a & state0)) >> 16) - more_states;
+            u32 value, state;
+            if (n_values + n_states <= 32) {
+                const u32 window = bits.window();
+                value = vcz_zstd_bits(window, value_at, more);
+                state = vcz_zstd_bits(window, n_values + state_at, more_states);
+                bits.used += n_values + n_states;
             } else {
-                // Without literals, the latest offset would only make the match before longer.
-                const u32 which = value - (lengths != 0);
-                offset = which == 0 ? recent0 : which == 1 ? recent1 : which == 2 ? recent2 : recent0 - 1;
-                if (which > 1) recent2 = recent1;
-                if (which > 0) recent1 = recent0;
-                recent0 = offset;
-            }
-            bad |= offset - 1 >= to + lengths;
-            if (lane == i) {
-                my_to = to;
-                my_literal = literal;
-                my_lengths = lengths;
-                my_matches = matches;
-                my_offset = offset;
-            }
-            to += lengths + matches;
-            literal += lengths;
-            // After the last one, there are no bits of states.
-            if (base + i + 1 < n) {
+                // At most 63 bits and 26.
+                value = (u32)(bits.wide() << value_at >> 1 >> (63 - more));
+                bits.used += n_values;
                 bits.fill();
-                length_cell = cells[VCZ_ZSTD_LENGTHS_AT + VCZ_ZSTD_NEXT(length_cell) + bits.take(VCZ_ZSTD_BITS(length_cell))];
-                match_cell = cells[VCZ_ZSTD_MATCHES_AT + VCZ_ZSTD_NEXT(match_cell) + bits.take(VCZ_ZSTD_BITS(match_cell))];
-                offset_cell = cells[VCZ_ZSTD_OFFSETS_AT + VCZ_ZSTD_NEXT(offset_cell) + bits.take(VCZ_ZSTD_BITS(offset_cell))];
+                bits.fill();
+                state = vcz_zstd_bits(bits.window(), state_at, more_states);
+                bits.used += n_states;
             }
+            if (lane < 3) {
+                s.read[lane][i].x = cell;
+                s.read[lane][i].y = value;
+            }
+            cell = cells[VCZ_ZSTD_NEXT(cell) + state];
         }
+        // After the last one, there are no bits of states.
+        if (bits.left() + (i32)(base + some == n ? n_states : 0) < 0) return false;
+        __syncwarp();
+        u32 value = 4, matches = 0, lengths = 0;
+        if (lane < some) {
+            const uint2 of = s.read[0][lane], match = s.read[1][lane], length = s.read[2][lane];
+            value = (1u << VCZ_ZSTD_CODE(of.x)) + of.y;
+            matches = vcz_zstd_matches[VCZ_ZSTD_CODE(match.x)] + match.y;
+            lengths = vcz_zstd_lengths[VCZ_ZSTD_CODE(length.x)] + length.y;
+        }
+        u32 offset = value - 3, passed = 0;
+        for (u32 again = __ballot_sync(VCZ_ALL_LANES, value <= 3); again != 0; again &= again - 1) {
+            const u32 i = (u32)__ffs((i32)again) - 1;
+            recent.pass(offset, i, i - passed);
+            const u32 repeated = recent.again(__shfl_sync(VCZ_ALL_LANES, value, i), __shfl_sync(VCZ_ALL_LANES, lengths, i) != 0);
+            if (lane == i) offset = repeated;
+            passed = i + 1;
+        }
+        recent.pass(offset, some, some - passed);
         // 32 sequences have fewer than 2^24 bytes, and the room fewer than 2^31.
-        if (bad || to > z.room || literal > n_literals || bits.left() < 0) return false;
-        vcz_zstd_execute(z.out, my_to, literals + my_literal, my_lengths, my_matches, my_offset);
+        const u32 literals_to = literal + vcz_zstd_running_sum(lengths), to = z.at + vcz_zstd_running_sum(lengths + matches);
+        literal = __shfl_sync(VCZ_ALL_LANES, literals_to, 31);
+        z.at = __shfl_sync(VCZ_ALL_LANES, to, 31);
+        const bool bad = matches != 0 && offset - 1 >= to - matches;
+        if (__any_sync(VCZ_ALL_LANES, bad) || z.at > z.room || literal > n_literals) return false;
+        vcz_zstd_execute(z.out, to - matches - lengths, literals + literals_to - lengths, lengths, matches, offset);
     }
-    if (bits.left() != 0) return false;
+    if (bits.left() + (i32)n_states != 0) return false;
     __syncwarp();
-    if (lane < 3) z.tables->recent[lane] = lane == 0 ? recent0 : lane == 1 ? recent1 : recent2;
-    z.at = to;
+    if (lane < 3) s.recent[lane] = lane == 0 ? recent.first : lane == 1 ? recent.second : recent.third;
     const u32 rest = n_literals - literal;
-    if (rest > z.room - to) return false;
-    vcz_copy<false>((u64)(z.out + to), (u64)(literals + literal), rest, lane, 32);
+    if (rest > z.room - z.at) return false;
+    vcz_copy<false>((u64)(z.out + z.at), (u64)(literals + literal), rest, lane, 32);
     z.at += rest;
     return true;
 }
@@ -631,7 +686,7 @@ static __device__ bool vcz_zstd_tables(const VczZstd& z, u32& at, u32 end, u32 (
         if (lane == 0) s.described[i] = described;
         if (kind == VCZ_ZSTD_NONE) return false;
         if (kind == VCZ_ZSTD_ONE) {
-            if (lane == 0) cells[0] = vcz_zstd_more(i, symbols) << 14 | symbols << 19;
+            if (lane == 0) cells[0] = VCZ_ZSTD_CELL(vcz_zstd_more(i, symbols), 0, 0, symbols);
             continue;
         }
         if (mode != 3) {
