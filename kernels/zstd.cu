@@ -19,7 +19,7 @@
 #define VCZ_ZSTD_MATCHES_AT 768
 #define VCZ_ZSTD_CELLS 1280
 // Literals and matches that a lane copies alone have no more bytes.
-#define VCZ_ZSTD_SHORT 24
+#define VCZ_ZSTD_SHORT 40
 // A repetition of a shorter period is first written out to as many bytes.
 #define VCZ_ZSTD_PERIOD 512
 
@@ -477,6 +477,31 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
     }
 }
 
+// Writes a short match, by this lane.
+VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
+    if (offset < 8) {
+        u32 next = 0;  // of the bytes that are repeated
+        for (u32 i = 0; i < len; ++i) {
+            to[i] = *(to - offset + next);
+            next = next + 1 == offset ? 0 : next + 1;
+        }
+        return;
+    }
+    // Eight bytes at a time, which are there by then.
+    const u64 from = (u64)to - offset;
+    const u32* words = (const u32*)(from & ~(u64)3);
+    const u32 before = (u32)(from & 3), shift = 8 * before;
+    for (u32 i = 0; i < len; i += 8, words += 2) {
+        const u32 left = len - i;
+        const u32 a = words[0], b = left + before > 4 ? words[1] : 0, c = left + before > 8 ? words[2] : 0;
+        const u32 low = __funnelshift_r(a, b, shift), high = __funnelshift_r(b, c, shift);
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            if (j < left) to[i + j] = (u8)((j < 4 ? low : high) >> (8 * (j % 4)));
+        }
+    }
+}
+
 // Executes the sequences that the lanes have, in order: at `at` of the output, `lengths` literals from `literals` on, then a match.
 static __device__ void vcz_zstd_execute(u8* out, u32 at, const u8* literals, u32 lengths, u32 matches, u32 offset) {
     const u32 lane = vcz_lane();
@@ -512,21 +537,7 @@ static __device__ void vcz_zstd_execute(u8* out, u32 at, const u8* literals, u32
             continue;
         }
         const bool ready = (waiting >> lane & 1) != 0 && matches <= VCZ_ZSTD_SHORT && end <= there;
-        if (ready) {
-            u32 next = 0;  // of the bytes that are repeated
-            for (u32 i = 0; i < matches; i += 4) {
-                u8 bytes[4];
-#pragma unroll
-                for (u32 j = 0; j < 4; ++j) {
-                    bytes[j] = i + j < matches ? out[from + next] : 0;
-                    next = next + 1 == offset ? 0 : next + 1;
-                }
-#pragma unroll
-                for (u32 j = 0; j < 4; ++j) {
-                    if (i + j < matches) out[to + i + j] = bytes[j];
-                }
-            }
-        }
+        if (ready) vcz_zstd_repeat_short(out + to, offset, matches);
         waiting &= ~__ballot_sync(VCZ_ALL_LANES, ready);
         __syncwarp();
     }
@@ -801,7 +812,7 @@ static __device__ bool vcz_zstd_frame(VczZstd& z) {
 
 // Takes frames as long as there are any: `next` is the first that nobody has taken, 0 before the launch. CTAs of 128 threads. Each of
 // their warps has `literals` bytes of `scratch`, and VCZ_ZSTD_HISTORY more: a multiple of 16, no fewer than a block of any of the frames has.
-extern "C" __global__ void __launch_bounds__(32 * VCZ_ZSTD_WARPS, 5)
+extern "C" __global__ void __launch_bounds__(32 * VCZ_ZSTD_WARPS, 6)
     vcz_zstd(const VczFrame* __restrict__ frames, u32 n, u32* next, u64 scratch, u32 literals, u32* status) {
     __shared__ VczZstdTables tables[VCZ_ZSTD_WARPS];
     const u32 warp = threadIdx.x / 32;

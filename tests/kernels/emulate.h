@@ -42,6 +42,7 @@ struct Fiber {
     Wait wait = Wait::None;
     unsigned value = 0;
     unsigned lane = 0;  // whose value a shuffle is to give
+    unsigned mask = 0;  // lanes of the warp that wait together
 };
 
 constexpr size_t STACK = 256 * 1024;
@@ -58,9 +59,11 @@ inline void fail(const char* why) {
     std::abort();
 }
 
-// Waits until all threads of the warp, or of the CTA, wait for the same; gives the result that the scheduler left.
-inline unsigned wait(Wait wait, unsigned value, unsigned lane = 0) {
+// Waits until all threads of the mask, or of the CTA, wait for the same; gives the result that the scheduler left.
+inline unsigned wait(Wait wait, unsigned value, unsigned lane = 0, unsigned mask = 0xffffffffu) {
     Fiber& fiber = fibers[thread.x];
+    if (wait != Wait::Cta && (mask >> thread.x % WARP & 1) == 0) fail("a thread waits that is not in the mask");
+    fiber.mask = mask;
     fiber.wait = wait;
     fiber.value = value;
     fiber.lane = lane;
@@ -73,39 +76,43 @@ inline void run_fiber() {
     fibers[thread.x].wait = Wait::Done;
 }
 
-// Lets go of the warps, or the CTA, whose threads all wait for the same; false if there are none.
+// Lets go of the lanes of a warp that all wait for the same, or of the CTA; false if all are done.
 inline bool release() {
     bool released = false;
     for (size_t first = 0; first < fibers.size(); first += WARP) {
-        const Wait what = fibers[first].wait;
-        unsigned same = 0, values[WARP];
-        for (size_t i = 0; i < WARP; ++i) {
-            same += fibers[first + i].wait == what;
-            values[i] = fibers[first + i].value;
+        for (unsigned lane = 0; lane < WARP; ++lane) {
+            const Wait what = fibers[first + lane].wait;
+            const unsigned mask = fibers[first + lane].mask;
+            if (what == Wait::None || what == Wait::Cta || what == Wait::Done) continue;
+            bool all = true;
+            unsigned sum = 0, ballot = 0, values[WARP];
+            for (unsigned i = 0; i < WARP; ++i) {
+                const Fiber& fiber = fibers[first + i];
+                values[i] = fiber.value;
+                if ((mask >> i & 1) == 0) continue;
+                all = all && fiber.wait == what && fiber.mask == mask;
+                sum += values[i];
+                ballot |= (values[i] != 0 ? 1u : 0u) << i;
+            }
+            if (!all) continue;
+            for (unsigned i = 0; i < WARP; ++i) {
+                if ((mask >> i & 1) == 0) continue;
+                Fiber& fiber = fibers[first + i];
+                unsigned match = 0;
+                for (unsigned j = 0; j < WARP; ++j) match |= (values[i] == values[j] ? 1u : 0u) << j;
+                fiber.value = what == Wait::Sum     ? sum
+                              : what == Wait::Any   ? ballot != 0
+                              : what == Wait::Match ? match
+                              : what == Wait::Shuffle ? values[fiber.lane % WARP]
+                                                      : ballot;
+                fiber.wait = Wait::None;
+            }
+            released = true;
         }
-        if (what == Wait::Cta || what == Wait::Done) continue;
-        if (same != WARP) fail("threads of a warp wait for different things");
-        unsigned sum = 0, ballot = 0;
-        for (unsigned i = 0; i < WARP; ++i) {
-            sum += values[i];
-            ballot |= (values[i] != 0 ? 1u : 0u) << i;
-        }
-        for (unsigned i = 0; i < WARP; ++i) {
-            Fiber& fiber = fibers[first + i];
-            unsigned match = 0;
-            for (unsigned j = 0; j < WARP; ++j) match |= (values[i] == values[j] ? 1u : 0u) << j;
-            fiber.value = what == Wait::Sum     ? sum
-                          : what == Wait::Any   ? ballot != 0
-                          : what == Wait::Match ? match
-                          : what == Wait::Shuffle ? values[fiber.lane % WARP]
-                                                  : ballot;
-            fiber.wait = Wait::None;
-        }
-        released = true;
     }
     if (released) return true;
     for (const Fiber& fiber : fibers) {
-        if (fiber.wait != fibers[0].wait) fail("not all threads of a CTA wait at its barrier");
+        if (fiber.wait != fibers[0].wait) fail("not all threads wait at the same barrier");
     }
     if (fibers[0].wait == Wait::Done) return false;
     for (Fiber& fiber : fibers) fiber.wait = Wait::None;
@@ -153,7 +160,7 @@ inline unsigned emulate_warp(unsigned mask, emulate::Wait what, unsigned x, unsi
     if (mask != 0xffffffffu) emulate::fail("only whole warps are emulated");
     return emulate::wait(what, x, lane);
 }
-inline void __syncwarp() { emulate::wait(emulate::Wait::Warp, 0); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { emulate::wait(emulate::Wait::Warp, 0, 0, mask); }
 inline int __reduce_add_sync(unsigned mask, int x) { return (int)emulate_warp(mask, emulate::Wait::Sum, (unsigned)x); }
 inline int __any_sync(unsigned mask, int x) { return emulate_warp(mask, emulate::Wait::Any, x != 0) != 0; }
 inline unsigned __ballot_sync(unsigned mask, int x) { return emulate_warp(mask, emulate::Wait::Ballot, x != 0); }

@@ -10,7 +10,7 @@ use crate::gpu::executor::Failure;
 /// Frames with more decoded bytes are nvCOMP's.
 const MAX_FRAME: usize = 768 << 10;
 /// Blocks of threads that a multiprocessor runs at a time.
-const BLOCKS_A_MULTIPROCESSOR: u32 = 5;
+const BLOCKS_A_MULTIPROCESSOR: u32 = 6;
 
 /// Bytes of temporary memory for each decoded byte, at most: as many as nvCOMP takes.
 const TEMPORARY: usize = 3;
