@@ -96,7 +96,7 @@ struct VczZstdBits {
     i32 word;   // index of `ahead`
     i32 start;  // the lowest bit of the stream, counted from the first word
 
-    __device__ __forceinline__ u32 load(i32 i) const { return i < 0 ? 0 : __ldg(words + i); }
+    __device__ __forceinline__ u32 load(i32 i) const { return __ldg(words + (i < 0 ? 0 : i)); }
 
     // The stream of `len` bytes, 1 or more; false if it has no mark of its end.
     __device__ __forceinline__ bool open(const u8* src, u32 len) {
@@ -117,12 +117,24 @@ struct VczZstdBits {
 
     // Moves on where 32 bits are used. 64 must not be.
     __device__ __forceinline__ void fill() {
-        if (used < 32) return;
-        used -= 32;
-        high = low;
-        low = ahead;
-        word -= 1;
-        ahead = load(word);
+        const bool full = used >= 32;
+        high = full ? low : high;
+        low = full ? ahead : low;
+        used &= 31;
+        word -= full;
+        if (full) ahead = load(word);
+    }
+
+    // Takes `n` bits, of those of wide().
+    __device__ __forceinline__ void skip(u32 n) {
+        used += n;
+#pragma unroll 1
+        for (; used >= 32; used -= 32) {
+            high = low;
+            low = ahead;
+            word -= 1;
+            ahead = load(word);
+        }
     }
 
     // The next 32 bits, where fewer are used.
@@ -143,8 +155,8 @@ struct VczZstdBits {
     __device__ __forceinline__ i32 left() const { return 64 - (i32)used + 32 * (word + 1) - start; }
 };
 
-// Of `n` bits, at most 31, those after the first `from`.
-VCZ_DEVICE u32 vcz_zstd_bits(u32 window, u32 from, u32 n) { return window << (from & 31) >> 1 >> (31 - n); }
+// The `n` bits after the first `from`. Of both numbers the lowest five bits count.
+VCZ_DEVICE u32 vcz_zstd_bits(u32 window, u32 from, u32 n) { return __funnelshift_r(window << (from & 31) >> 1, 0, ~n); }
 
 VCZ_DEVICE u32 vcz_zstd_byte(const VczZstd& z, u32 at) { return __ldg(z.src + at); }
 
@@ -588,34 +600,33 @@ static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, co
     for (u32 base = 0; base < n; base += 32) {
         const u32 some = vcz_min(32, n - base);
         __syncwarp();
-        for (u32 i = 0; i < some; ++i) {
+        uint2* read = s.read[role];
+        for (u32 i = 0; i < some; ++i, ++read) {
             bits.fill();
             const u32 counts = VCZ_ZSTD_COUNTS(cell);
             const u32 a = __shfl_sync(VCZ_ALL_LANES, counts, 0), b = __shfl_sync(VCZ_ALL_LANES, counts, 1),
                       c = __shfl_sync(VCZ_ALL_LANES, counts, 2);
-            const u32 n_values = (a + b + c) & 0xffff;
-            n_states = (a + b + c) >> 16;
-            const u32 more = counts & 0xffff, more_states = counts >> 16;
-            const u32 value_at = ((a + (b & value1) + (c & value2)) & 0xffff) - more;
-            const u32 state_at = ((c + (b & state1) + (a & state0)) >> 16) - more_states;
+            // Of values in the lower half, of states in the upper half: all bits, and those before this lane's.
+            const u32 sum = a + b + c;
+            const u32 values_at = a + (b & value1) + (c & value2) - counts, states_at = c + (b & state1) + (a & state0) - counts;
+            const u32 n_values = sum & 0xffff, n_all = n_values + (sum >> 16);
             u32 value, state;
-            if (n_values + n_states <= 32) {
+            if (n_all <= 32) {
                 const u32 window = bits.window();
-                value = vcz_zstd_bits(window, value_at, more);
-                state = vcz_zstd_bits(window, n_values + state_at, more_states);
-                bits.used += n_values + n_states;
+                value = vcz_zstd_bits(window, values_at, counts);
+                state = vcz_zstd_bits(window, n_values + (states_at >> 16), counts >> 16);
+                bits.used += n_all;
             } else {
                 // At most 63 bits and 26.
-                value = (u32)(bits.wide() << value_at >> 1 >> (63 - more));
-                bits.used += n_values;
-                bits.fill();
-                bits.fill();
-                state = vcz_zstd_bits(bits.window(), state_at, more_states);
-                bits.used += n_states;
+                value = (u32)(bits.wide() << (values_at & 63) >> 1 >> (63 - (counts & 31)));
+                bits.skip(n_values);
+                state = vcz_zstd_bits(bits.window(), states_at >> 16, counts >> 16);
+                bits.used += n_all - n_values;
             }
+            n_states = n_all - n_values;
             if (lane < 3) {
-                s.read[lane][i].x = cell;
-                s.read[lane][i].y = value;
+                read->x = cell;
+                read->y = value;
             }
             cell = cells[VCZ_ZSTD_NEXT(cell) + state];
         }

@@ -16,7 +16,9 @@ use tokio::sync::watch;
 
 use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
 use super::batch::{Batch, Done, GUARD, Job, Outcome};
-use super::cuda::{CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count};
+use super::cuda::{
+    CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, libraries,
+};
 use super::direct::Storage;
 use super::executor::{Executor, Failure, Results};
 use super::plan::{ChunkPlan, Estimate, FrameCodec};
@@ -175,7 +177,12 @@ impl Engine {
         let count = device_count()?;
         let (nvcomp, missing) = match Nvcomp::load() {
             Ok(nvcomp) => (Some(Arc::new(nvcomp)), None),
-            Err(reason) => (None, Some(reason)),
+            Err(reason) => {
+                if libraries::nvcomp_is_named() {
+                    log::warn!("{reason}; going on without it, with zstd frames only");
+                }
+                (None, Some(reason))
+            }
         };
         // Contexts of several devices are made at the same time.
         let openings: Vec<_> = (0..count)

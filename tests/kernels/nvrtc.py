@@ -1,6 +1,6 @@
 """Compiles kernels/*.cu the way the program does, with NVRTC and the one header in memory, for the device generations that
 matter and that this NVRTC knows; prints what the assembler says of registers and spills. Fails on any error or warning, and on
-registers that are spilled on the generation that the kernels were tuned for.
+registers that are spilled on the generation that the kernels were tuned for, but for a few of one kernel.
 
     python3 tests/kernels/nvrtc.py [folder with libnvrtc.so.*]    # without: the system's
 """
@@ -14,6 +14,9 @@ import sys
 KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "kernels")
 TARGETS = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120"]
 TUNED = "sm_90"
+# Bytes of registers that may be spilled on that generation. The decoder of zstd frames is limited to few registers, so that more warps
+# run: what it spills is what it needs once a block.
+SPILLS = {"vcz_zstd": 128}
 
 
 def library():
@@ -83,7 +86,7 @@ def main():
                                  r"(\d+) bytes spill loads.*?Used (\d+) registers", log, re.S)
             for kernel, stack, stores, loads, registers in kernels:
                 print(f"  {target} {kernel}: {registers} registers, {stack} bytes of stack, spills {stores} and {loads} bytes")
-                failed |= target == TUNED and (stack, stores, loads) != ("0", "0", "0")
+                failed |= target == TUNED and max(int(stack), int(stores), int(loads)) > SPILLS.get(kernel, 0)
             others = [line for line in log.splitlines()
                       if line.strip() and not re.match(r"\s*(ptxas\s+(info|\.)|\d+ bytes stack frame|Function properties)", line)]
             if rc != 0 or others or not kernels:

@@ -176,3 +176,22 @@ unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::Nvrt
         Ok(image)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::abi;
+
+    /// What launches depend on and the header says too.
+    #[test]
+    fn the_header_has_the_numbers_of_the_host() {
+        let block = abi::ZSTD_BLOCK >> 10;
+        for line in [
+            format!("#define VCZ_ZSTD_WARPS {}", abi::ZSTD_WARPS),
+            format!("#define VCZ_ZSTD_BLOCK ({block} * 1024)"),
+            format!("#define VCZ_ZSTD_HISTORY {}", abi::ZSTD_HISTORY),
+        ] {
+            assert!(HEADER.lines().any(|found| found == line), "{line}");
+        }
+    }
+}

@@ -82,6 +82,11 @@ fn beside(path: &Path, prefix: &str) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Whether the user says where nvCOMP is.
+pub fn nvcomp_is_named() -> bool {
+    std::env::var_os("VCZ_NVCOMP_LIB").is_some()
+}
+
 /// nvCOMP: `VCZ_NVCOMP_LIB`, then the usual names, then Python environments.
 ///
 /// # Errors

@@ -5,7 +5,7 @@
 mod cufile;
 mod kernels;
 mod launches;
-mod libraries;
+pub mod libraries;
 mod memory;
 mod nvcomp;
 mod tables;
