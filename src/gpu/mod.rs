@@ -4,6 +4,7 @@
 //! * `plan`: what a device has to do with one encoded chunk, worked out from its bytes on the host.
 //! * `work`: what is wanted of the chunks of an array.
 //! * `queue`, `state`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
+//! * `temporary`: what decoding takes of device memory.
 //! * `engine`: the process's devices and their workers, started in the background.
 //! * `executor`: what runs batches; `cuda` is the real one: contexts, nvCOMP, the kernels of `kernels/`.
 //! * `direct`: chunks that devices read from their files themselves.
@@ -27,6 +28,7 @@ mod slab;
 #[cfg(test)]
 pub(crate) mod software;
 mod state;
+mod temporary;
 #[cfg(test)]
 mod testing;
 mod work;

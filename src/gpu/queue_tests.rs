@@ -591,8 +591,8 @@ const PATIENCE: Duration = Duration::from_millis(40);
 /// A queue with memory for `chunks` large frames on each of `devices` devices.
 fn roomy_queue(slabs: usize, devices: usize, chunks: usize) -> Arc<Queue> {
     let queue = queue(slabs, 3 * STAGED, TIGHT);
-    // Of the half, what is not for results, at four and a quarter bytes for each that is decoded.
-    let free = 2 * ((chunks * CHUNK / 4 + 1) * 17 + TIGHT.output) as u64;
+    // Of the half, what is not for results, at five quarters of a byte for each that is decoded.
+    let free = 2 * ((chunks * CHUNK / 4 + 1) * 5 + TIGHT.output) as u64;
     queue.set_limits(TIGHT, Some(Arc::new(Free(devices, free))));
     queue
 }

@@ -18,6 +18,7 @@ use super::batch::{Batch, GUARD, Job, Outcome};
 use super::plan::ChunkPlan;
 use super::queue::Limits;
 use super::slab::Slab;
+use super::temporary::Temporary;
 
 /// A batch that got no chunk for this long goes as it is.
 pub const IDLE: Duration = Duration::from_millis(1);
@@ -38,6 +39,11 @@ pub const KEPT_PARTS: usize = 1024;
 
 /// Tells how much device memory nobody uses, this process or another.
 pub trait FreeMemory: Send + Sync + std::fmt::Debug {
+    /// What decoding takes of it.
+    fn temporary(&self) -> Temporary {
+        Temporary::default()
+    }
+
     /// How many of these devices (bits) there are, and the bytes that are free on the one that has the fewest.
     fn free(&self, devices: u64) -> (usize, u64);
 }
@@ -119,11 +125,12 @@ impl State {
 
     /// Decoded bytes that a wide batch may hold if it is opened now, and how many of them there may be.
     pub fn wide_room(&self) -> (usize, usize) {
-        let Some((devices, free)) = self.free.as_ref().map(|free| free.free(self.devices)) else {
+        let Some(memory) = &self.free else {
             return (self.limits.decoded, 1);
         };
-        // Nvcomp's temporary memory for zstd is three times the decoded bytes and a little.
-        let room = (free / 2).saturating_sub(self.limits.output as u64) / 17 * 4;
+        let (devices, free) = memory.free(self.devices);
+        let half = (free / 2).saturating_sub(self.limits.output as u64);
+        let room = memory.temporary().decoded(half);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         (room.max(self.limits.decoded), devices.max(1))
     }

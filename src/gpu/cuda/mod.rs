@@ -18,6 +18,7 @@ use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, DriverError};
 
 use super::state::FreeMemory;
+use super::temporary::Temporary;
 pub use cufile::CuFileStorage;
 use kernels::Kernels;
 pub use memory::Pinned;
@@ -96,11 +97,25 @@ impl Device {
     }
 }
 
-/// Looks at the memory of these devices.
+/// What decoding takes of the memory of the device that it takes most of.
+pub fn temporary(devices: &[Arc<Device>], nvcomp: bool) -> Temporary {
+    let of = |device: &Arc<Device>| zstd::temporary(device.multiprocessors, nvcomp);
+    devices
+        .iter()
+        .map(of)
+        .max_by_key(|temporary| temporary.fixed)
+        .unwrap_or_default()
+}
+
+/// Looks at the memory of these devices, of which decoding takes so much.
 #[derive(Debug)]
-pub struct DeviceMemory(pub Vec<Arc<Device>>);
+pub struct DeviceMemory(pub Vec<Arc<Device>>, pub Temporary);
 
 impl FreeMemory for DeviceMemory {
+    fn temporary(&self) -> Temporary {
+        self.1
+    }
+
     fn free(&self, devices: u64) -> (usize, u64) {
         let used = self
             .0

@@ -1,32 +1,37 @@
 //! Zstd frames that our own kernel decodes (`kernels/zstd.cu`), a warp each: which, and what it needs.
 //!
-//! Frames of genotypes, of some hundred KiB and full of short matches, take it a third of the time that nvCOMP takes. Frames of many
-//! blocks are nvCOMP's where it is there: a warp takes longer for each, and there are too few of them to keep a device busy.
+//! It takes less time than nvCOMP's for the frames of genotypes that were measured, small and large (`benches/gpu/run.py`), and less
+//! memory. nvCOMP's is there for comparisons.
 
 use super::launches::Launches;
 use crate::gpu::abi;
 use crate::gpu::executor::Failure;
+use crate::gpu::temporary::{MOST_TIMES, Temporary};
 
-/// Frames with more decoded bytes are nvCOMP's.
-const MAX_FRAME: usize = 768 << 10;
 /// Blocks of threads that a multiprocessor runs at a time.
 const BLOCKS_A_MULTIPROCESSOR: u32 = 6;
 
-/// Bytes of temporary memory for each decoded byte, at most: as many as nvCOMP takes.
-const TEMPORARY: usize = 3;
+/// Whether zstd frames are nvCOMP's: where `VCZ_GPU_ZSTD` is `nvcomp`, for comparisons, and it is there.
+fn by_nvcomp(nvcomp: bool) -> bool {
+    nvcomp && std::env::var("VCZ_GPU_ZSTD").is_ok_and(|by| by == "nvcomp")
+}
 
-/// Who decodes frames that both can: `VCZ_GPU_ZSTD` is `own` or `nvcomp`, for comparisons; else it depends on their size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    Size,
-    Own,
-    Nvcomp,
+/// What decoding takes of the memory of a device with so many multiprocessors. `nvcomp`: whether it is there.
+pub(super) fn temporary(multiprocessors: u32, nvcomp: bool) -> Temporary {
+    if by_nvcomp(nvcomp) {
+        return Temporary { fixed: 0, times: 3 };
+    }
+    let warps = (multiprocessors * BLOCKS_A_MULTIPROCESSOR * abi::ZSTD_WARPS) as usize;
+    Temporary {
+        fixed: (warps * scratch(abi::ZSTD_BLOCK)) as u64,
+        times: 0,
+    }
 }
 
 /// The frames of a batch.
 #[derive(Debug)]
 pub(super) struct ZstdFrames {
-    by: By,
+    by_nvcomp: bool,
     frames: Vec<abi::Frame>,
     /// Decoded bytes of the largest.
     largest: usize,
@@ -62,16 +67,10 @@ fn scratch(literals: usize) -> usize {
 }
 
 impl ZstdFrames {
-    /// No frames. `nvcomp`: whether nvCOMP can take some.
+    /// No frames. `nvcomp`: whether it is there.
     pub(super) fn new(nvcomp: bool) -> Self {
-        let by = match std::env::var("VCZ_GPU_ZSTD").as_deref() {
-            _ if !nvcomp => By::Own,
-            Ok("own") => By::Own,
-            Ok("nvcomp") => By::Nvcomp,
-            _ => By::Size,
-        };
         Self {
-            by,
+            by_nvcomp: by_nvcomp(nvcomp),
             frames: Vec::new(),
             largest: 0,
             total: 0,
@@ -80,12 +79,7 @@ impl ZstdFrames {
 
     /// Whether a frame of so many encoded and decoded bytes goes here.
     pub(super) fn takes(&self, encoded: usize, decoded: usize) -> bool {
-        let fits = encoded < 1 << 28 && decoded < 1 << 31;
-        match self.by {
-            By::Nvcomp => false,
-            By::Own => fits,
-            By::Size => decoded <= MAX_FRAME,
-        }
+        !self.by_nvcomp && encoded < 1 << 28 && decoded < 1 << 31
     }
 
     /// Adds a frame that [`takes`](Self::takes) said yes to.
@@ -133,8 +127,7 @@ impl ZstdFrames {
             .largest
             .min(abi::ZSTD_BLOCK)
             .next_multiple_of(abi::ZSTD_ALIGN);
-        // Not more than nvCOMP would want.
-        let most = TEMPORARY * self.total / scratch(literals);
+        let most = MOST_TIMES as usize * self.total / scratch(literals);
         let warps = self
             .frames
             .len()
@@ -149,9 +142,8 @@ impl ZstdFrames {
 mod tests {
     use super::*;
 
-    fn frames(by: By, lens: &[usize]) -> ZstdFrames {
+    fn frames(lens: &[usize]) -> ZstdFrames {
         let mut frames = ZstdFrames::new(false);
-        frames.by = by;
         for len in lens {
             frames.push(0, len / 8, 0, *len, 0);
         }
@@ -159,16 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn large_frames_are_nvcomps_where_it_is_there() {
-        let takes = |by: By, decoded: usize| frames(by, &[]).takes(decoded / 30, decoded);
-        assert!(takes(By::Size, 512 << 10) && !takes(By::Size, 20_000_000));
-        assert!(takes(By::Own, 20_000_000) && !takes(By::Own, 1 << 31));
-        assert!(!takes(By::Nvcomp, 1));
+    fn sizes_fit_in_the_table() {
+        assert!(frames(&[]).takes(512 << 10, 20_000_000));
+        assert!(!frames(&[]).takes(1 << 20, 1 << 31));
+        assert!(!frames(&[]).takes(1 << 28, 1 << 30));
     }
 
     #[test]
     fn memory_is_for_the_frames_that_there_are() {
-        let shape = |lens: &[usize]| frames(By::Own, lens).blocks(132);
+        let shape = |lens: &[usize]| frames(lens).blocks(132);
         assert_eq!(
             shape(&[128 << 10; 10_000]),
             (132 * BLOCKS_A_MULTIPROCESSOR, 128 << 10)
