@@ -251,27 +251,99 @@ VCZ_DEVICE void vcz_finish_row(const VczJob& job, const VczPart& part, u32 row, 
     }
 }
 
-// Rows that a warp counts at once where they lie in one block with two planes at most.
+// Rows that a warp counts at once where they lie in one bit-shuffled block; where planes repeat, half of them at a time.
 #define VCZ_BUNDLE 4
+#define VCZ_PAIR 2
+// With fewer copies than this, two counts fit in a word. And alleles that are told apart there.
+#define VCZ_PAIR_COPIES 65536
+#define VCZ_PAIR_ALLELES 4
 
-// Counts a bundle of rows that have no code above 1; gives back which rows have one, and are still to be counted.
+// Gives out the counts of a row: x of lane i is that of allele i, and from allele 32 on there is none.
+VCZ_DEVICE void vcz_put_counts(const VczJob& job, u32 set, u32 row, u32 x, bool shared) {
+    const u32 k = job.spec.n_alleles;
+    i32* out = (i32*)job.tile.out + ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k;
+    for (u32 allele = vcz_lane(); allele < k; allele += 32, x = 0) {
+        if (!shared) {
+            out[allele] = (i32)x;
+        } else if (x != 0) {
+            atomicAdd(out + allele, (i32)x);
+        }
+    }
+}
+
+// Counts a pair of rows of a block whose planes repeat, as they do where calls are missing: codes are negative or 0 to 3. Gives back
+// which rows have others, or codes that are no alleles, and are still to be counted.
+template <int S>
+VCZ_DEVICE u32 vcz_count_pair(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
+    const u32 copies = job.copies, mask_words = job.spec.mask_words, k = job.spec.n_alleles, planes = block.planes;
+    const u32* masks = vcz_set_mask(job, set);
+    const u64 stride = block.elements / 8;
+    // Missing codes, and << 16 those of allele 1; of alleles 2 and 3.
+    u32 few[VCZ_PAIR][S] = {}, more[VCZ_PAIR][S] = {}, others[VCZ_PAIR] = {};
+    for (u32 begin = 32 * vcz_lane(); begin < copies; begin += 32 * 32) {
+        const u32 left = copies - begin;
+        const u32 valid = left < 32 ? ~(VCZ_ALL_LANES << left) : VCZ_ALL_LANES;
+        u32 mask[S], p0[VCZ_PAIR], p1[VCZ_PAIR], last[VCZ_PAIR];
+#pragma unroll
+        for (int r = 0; r < VCZ_PAIR; ++r) {
+            const i32 bit = (i32)(offset + r * job.tile.row_elements + begin);
+            p0[r] = vcz_plane_bits(block.data, bit);
+            p1[r] = planes > 1 ? vcz_plane_bits(block.data + stride, bit) : p0[r];
+            last[r] = planes > 2 ? vcz_plane_bits(block.data + (planes - 1) * stride, bit) : p1[r];
+            for (u32 plane = 2; plane + 1 < planes; ++plane) {
+                others[r] |= valid & (vcz_plane_bits(block.data + plane * stride, bit) ^ last[r]);
+            }
+        }
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            mask[s] = valid & vcz_mask_bits(masks + (u64)s * mask_words, job.mask_bit + begin);
+        }
+#pragma unroll
+        for (int r = 0; r < VCZ_PAIR; ++r) {
+            const u32 here = ~last[r];
+            const u32 one = here & p0[r] & ~p1[r], two = here & p1[r] & ~p0[r], three = here & p0[r] & p1[r];
+            others[r] |= valid & ((k > 2 ? 0 : two) | (k > 3 ? 0 : three));
+#pragma unroll
+            for (int s = 0; s < S; ++s) few[r][s] += __popc(last[r] & mask[s]) + (__popc(one & mask[s]) << 16);
+            if (k > 2) {
+#pragma unroll
+                for (int s = 0; s < S; ++s) more[r][s] += __popc(two & mask[s]) + (__popc(three & mask[s]) << 16);
+            }
+        }
+    }
+    u32 todo = 0;
+    const bool shared = job.shared;
+#pragma unroll
+    for (int r = 0; r < VCZ_PAIR; ++r) {
+        if (__any_sync(VCZ_ALL_LANES, others[r] != 0)) {
+            todo |= 1u << r;
+            continue;
+        }
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            const u32 f = (u32)vcz_warp_sum((i32)few[r][s]), m = k > 2 ? (u32)vcz_warp_sum((i32)more[r][s]) : 0;
+            const u32 derived = (f >> 16) + (m & 0xffff) + (m >> 16);
+            const u32 lane = vcz_lane(), first = vcz_size_of(job, set + s) - (f & 0xffff) - derived;
+            vcz_put_counts(job, set + s, row + r, lane == 0 ? first : lane == 1 ? f >> 16 : lane == 2 ? m & 0xffff : m >> 16, shared);
+        }
+    }
+    return todo;
+}
+
+// Counts a bundle of rows that have no code above 1 and no negative one; gives back which rows have one, and are still to be counted.
 template <int S>
 VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
     const u32 copies = job.copies, mask_words = job.spec.mask_words, mask_bit = job.mask_bit;
     const u32* masks = vcz_set_mask(job, set);
-    const u64 next_plane = block.data + block.elements / 8;
+    const u64 stride = block.elements / 8;
     const u32* plane = (const u32*)(block.data & ~(u64)3);
-    const u32* plane1 = (const u32*)(next_plane & ~(u64)3);
-    u32 from[VCZ_BUNDLE], from1[VCZ_BUNDLE], shift[VCZ_BUNDLE], one[VCZ_BUNDLE][S] = {}, above[VCZ_BUNDLE] = {};
+    u32 from[VCZ_BUNDLE], shift[VCZ_BUNDLE], one[VCZ_BUNDLE][S] = {}, above[VCZ_BUNDLE] = {};
 #pragma unroll
     for (int r = 0; r < VCZ_BUNDLE; ++r) {
-        const u32 bit = offset + r * job.tile.row_elements;
-        const u32 at = bit + 8 * (u32)(block.data & 3);
+        const u32 at = offset + r * job.tile.row_elements + 8 * (u32)(block.data & 3);
         from[r] = at / 32;
         shift[r] = at % 32;
-        from1[r] = (bit + 8 * (u32)(next_plane & 3)) / 32;
     }
-    const bool two = block.planes > 1;
     for (u32 begin = 32 * vcz_lane(); begin < copies; begin += 32 * 32) {
         const u32 group = begin / 32;
         const u32 left = copies - begin;
@@ -282,11 +354,15 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
             const u32* word = plane + from[r] + group;
             x[r] = __funnelshift_r(__ldg(word), __ldg(word + 1), shift[r]);
         }
-        if (two) {
-            // Whole words: a bit of a neighbouring row only costs time.
+        // Whole words: a bit of a neighbouring row only costs time.
+        u64 next = block.data;
+#pragma unroll 1
+        for (u32 i = 1; i < block.planes; ++i) {
+            next += stride;
+            const u32* words = (const u32*)(next & ~(u64)3) + group;
 #pragma unroll
             for (int r = 0; r < VCZ_BUNDLE; ++r) {
-                const u32* word = plane1 + from1[r] + group;
+                const u32* word = words + (offset + r * job.tile.row_elements + 8 * (u32)(next & 3)) / 32;
                 above[r] |= __ldg(word);
                 if (left <= 32) above[r] |= __ldg(word + 1);
             }
@@ -303,7 +379,6 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
     }
     u32 todo = 0;
     const bool shared = job.shared;
-    const u32 k = job.spec.n_alleles;
 #pragma unroll
     for (int r = 0; r < VCZ_BUNDLE; ++r) {
         if (__any_sync(VCZ_ALL_LANES, above[r] != 0)) {
@@ -312,17 +387,9 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
         }
 #pragma unroll
         for (int s = 0; s < S; ++s) {
-            const i32 derived = vcz_warp_sum((i32)one[r][s]);
-            const i32 size = (i32)vcz_size_of(job, set + s);
-            i32* out = (i32*)job.tile.out + ((u64)(set + s) * job.tile.out_rows + job.tile.row0 + row + r) * k;
-            for (u32 allele = vcz_lane(); allele < k; allele += 32) {
-                const i32 x = allele == 0 ? size - derived : allele == 1 ? derived : 0;
-                if (!shared) {
-                    out[allele] = x;
-                } else if (x != 0) {
-                    atomicAdd(out + allele, x);
-                }
-            }
+            const u32 derived = (u32)vcz_warp_sum((i32)one[r][s]);
+            const u32 lane = vcz_lane(), rest = vcz_size_of(job, set + s) - derived;
+            vcz_put_counts(job, set + s, row + r, lane == 0 ? rest : lane == 1 ? derived : 0, shared);
         }
     }
     return todo;
@@ -335,9 +402,15 @@ VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at,
     if (!CODES && bundle) {
         const VczBlock block = vcz_block(job.tile, at.block);
         const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
-        const bool two = (block.planes == 1 || block.planes == 2) && !vcz_repeats(block);
-        if (block.kind == VCZ_BIT_SHUFFLED && two && end <= block.elements) {
-            todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
+        if (block.kind == VCZ_BIT_SHUFFLED && block.planes != 0 && end <= block.elements) {
+            if (!vcz_repeats(block)) {
+                todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
+            } else if (job.spec.n_alleles <= VCZ_PAIR_ALLELES && job.copies < VCZ_PAIR_COPIES) {
+                todo = 0;
+                for (u32 r = 0; r < VCZ_BUNDLE; r += VCZ_PAIR) {
+                    todo |= vcz_count_pair<S>(job, set, block, row + r, at.offset + r * job.tile.row_elements) << r;
+                }
+            }
         }
     }
     for (u32 r = 0; todo != 0; ++r, todo >>= 1) {

@@ -238,7 +238,7 @@ void test_counts() {
         chunk.rows = (u32)between(30, 90);
         chunk.width = 1;
         chunk.kind = VCZ_BIT_SHUFFLED;
-        k = (u32)(chance(0.15) ? 1 : between(2, 4));
+        k = (u32)(chance(0.15) ? 1 : between(2, chance(0.2) ? 9 : 4));
         style = chance(0.4) ? 2 : 1;
         rare = style == 2 ? rare : 0;
     } else if (chance(0.05)) {
@@ -272,10 +272,10 @@ void test_counts() {
     };
     for (u64 n = chunk.large ? below(12) : 0; n > 0; --n) chunk.elements[place_of()] = chance(0.2) ? below(k) : k - 1;
     // Codes that no allele has, of samples that are wanted or not.
-    for (u64 n = chance(0.3) ? between(1, 2) : 0; n > 0; --n) {
+    for (u64 n = chance(chunk.large ? 0.5 : 0.3) ? between(1, 2) : 0; n > 0; --n) {
         const size_t place = place_of();
         const i64 top = chunk.width == 1 ? 127 : chunk.width == 2 ? 32767 : 2000000000;
-        const i64 bad = chunk.large || chance(0.5) ? k : chance(0.5) ? top : k + (i64)below(5);
+        const i64 bad = chance(0.5) ? k : chunk.large || chance(0.5) ? k + (i64)below(5) : top;
         if (bad <= top) chunk.elements[place] = masked(bad, chunk.width);
     }
 
