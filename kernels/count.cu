@@ -1,7 +1,7 @@
 // Allele counts of sample sets, straight from decoded blocks: bit-planes are counted as they are, other layouts are turned into
 // the same words of 32 codes in registers.
 //
-// A warp counts a row, or four at once; a lane takes every 32nd group of 32 codes, counted from the row's start, so that the
+// A warp counts a row, or two or four at once; a lane takes every 32nd group of 32 codes, counted from the row's start, so that the
 // masks of a tile need one shift for all rows. Bits p0 and p1 tell alleles 4t to 4t + 3 apart, `other` marks codes that are none of
 // these (missing ones too), so alleles are counted four at a time; usually there is no bit but in p0, and then the count of
 // allele 0 is what the set has in this tile, less the rest. Sets are taken two at a time.

@@ -1,4 +1,4 @@
-// Work on whole frames, before and after nvCOMP decodes them: copies and zero-fills of what is not compressed, and what must hold
+// Work on whole frames, before and after they are decoded: copies and zero-fills of what is not compressed, and what must hold
 // of what was decoded: nvCOMP's status and size of every frame, bytes that a frame that was cut must hold, and the checksums that
 // nvCOMP does not look at (Adler-32 at the end of zlib streams, CRC-32 of gzip members).
 #include "vcz.cuh"

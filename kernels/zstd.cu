@@ -734,7 +734,7 @@ static __device__ bool vcz_zstd_block(VczZstd& z, u32 at, u32 end) {
         n_literals = vcz_zstd_number(z, at, header) >> (header == 1 ? 3 : 4);
         at += header;
         const u32 bytes = type == 0 ? n_literals : 1;
-        if (bytes > end - at || n_literals > z.block_max) return false;
+        if (bytes > end - at || n_literals > z.block_max || n_literals > z.room - z.at) return false;
         if (type == 0) {
             literals = z.src + at;
         } else {
@@ -749,7 +749,7 @@ static __device__ bool vcz_zstd_block(VczZstd& z, u32 at, u32 end) {
         n_literals = (u32)(sizes >> 4) & ((1u << bits) - 1);
         const u32 bytes = (u32)(sizes >> (4 + bits)) & ((1u << bits) - 1);
         at += header;
-        if (bytes > end - at || n_literals > z.block_max || n_literals == 0) return false;
+        if (bytes > end - at || n_literals > z.block_max || n_literals > z.room - z.at || n_literals == 0) return false;
         if (!vcz_zstd_literals(z, at, at + bytes, n_literals, format != 0, type == 3)) return false;
         at += bytes;
     }
@@ -822,7 +822,8 @@ static __device__ bool vcz_zstd_frame(VczZstd& z) {
 }
 
 // Takes frames as long as there are any: `next` is the first that nobody has taken, 0 before the launch. CTAs of 128 threads. Each of
-// their warps has `literals` bytes of `scratch`, and VCZ_ZSTD_HISTORY more: a multiple of 16, no fewer than a block of any of the frames has.
+// their warps has `literals` bytes of `scratch`, and VCZ_ZSTD_HISTORY more: a multiple of 16, no fewer than the smaller of VCZ_ZSTD_BLOCK and
+// what any of the frames decodes to, for no block has more literals than that.
 extern "C" __global__ void __launch_bounds__(32 * VCZ_ZSTD_WARPS, 6)
     vcz_zstd(const VczFrame* __restrict__ frames, u32 n, u32* next, u64 scratch, u32 literals, u32* status) {
     __shared__ VczZstdTables tables[VCZ_ZSTD_WARPS];

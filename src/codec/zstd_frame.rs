@@ -2,7 +2,7 @@
 //!
 //! The frame of a bit-shuffled block of biallelic genotypes is one compressed block, with bit-planes 0 and 1, followed
 //! by RLE blocks of zero bytes. Three bytes a block prove that; the frame can then be cut before the tail (content size
-//! rewritten, last-block bit set), which libzstd and nvCOMP decode like any other. Used by `blosc` on the host and by the
+//! rewritten, last-block bit set), which every decoder takes like any other. Used by `blosc` on the host and by the
 //! GPU pipeline. The format is RFC 8878, section 3.1.1. For a tail that repeats a plane, see [`zstd_tail`](super::zstd_tail).
 //!
 //! On the host the blocks before the tail are decoded where they lie (`zstd_decode`), or the frame that is cut is a copy, for libzstd.

@@ -19,7 +19,7 @@ pub struct Results<'a> {
     pub bytes: &'a [u8],
     /// For each job a status: 0, or bits such as [`BAD_CODE`](super::abi::BAD_CODE).
     pub statuses: &'a [u32],
-    /// Jobs that could not be read from their files, and why; their results mean nothing.
+    /// Jobs that could not be read from their files, or that the device cannot do, and why; their results mean nothing.
     pub unread: &'a [(usize, String)],
     /// How long it took.
     pub times: Times,

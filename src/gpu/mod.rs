@@ -6,7 +6,7 @@
 //! * `queue`, `state`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
 //! * `temporary`: what decoding takes of device memory.
 //! * `engine`: the process's devices and their workers, started in the background.
-//! * `executor`: what runs batches; `cuda` is the real one: contexts, nvCOMP, the kernels of `kernels/`.
+//! * `executor`: what runs batches; `cuda` is the real one: contexts, the kernels of `kernels/`, nvCOMP.
 //! * `direct`: chunks that devices read from their files themselves.
 //! * `cost`: whether a scan is worth it.
 //!

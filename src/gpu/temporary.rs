@@ -3,7 +3,7 @@
 //! Our own decoder of zstd frames wants room for the literals of the frames that it decodes at the same time, which is so much and
 //! no more, however many frames there are; of few or small ones it wants less. nvCOMP's wants three bytes for each decoded byte.
 
-/// Bytes for each decoded byte that our own decoder wants at most.
+/// Bytes for each decoded byte that our own decoder wants at most, but for batches of one or two frames.
 pub const MOST_TIMES: u64 = 3;
 
 /// What decoding takes of each worker of a device.
@@ -20,8 +20,12 @@ impl Temporary {
     pub fn decoded(self, bytes: u64) -> u64 {
         // Buffers are rounded up, by an eighth at most.
         let few = bytes / (2 + MOST_TIMES);
-        let many = bytes.saturating_sub(self.fixed) / (5 + 4 * self.times) * 4;
+        let many = bytes.saturating_sub(self.rounded()) / (5 + 4 * self.times) * 4;
         few.max(many)
+    }
+
+    fn rounded(self) -> u64 {
+        self.fixed + self.fixed / 8
     }
 
     /// Bytes that so many decoded bytes need, with what decoding them takes.
@@ -30,7 +34,7 @@ impl Temporary {
         let many = decoded
             .div_ceil(4)
             .saturating_mul(5 + 4 * self.times)
-            .saturating_add(self.fixed);
+            .saturating_add(self.rounded());
         if self.times > 0 { many } else { few.min(many) }
     }
 }

@@ -30,4 +30,4 @@ fi
 mkdir "$build/libzstd"
 (cd "$build/libzstd" && printf '%s\0' "$zstd"/{common,compress,decompress}/*.c | xargs -0 -P 2 -n 8 gcc -O1 -w -DZSTD_DISABLE_ASM -c)
 g++ "${flags[@]}" -I "$zstd" "$here/zstd.cpp" "$build"/libzstd/*.o -o "$build/zstd"
-quietly "$build/zstd" "${1:-100}" "${2:-1}" "$here"/../fuzz/corpus/{zstd_frame,zstd_decode,gpu_plan,blosc}/*
+quietly "$build/zstd" "${1:-30}" "${2:-1}" "$here"/../fuzz/corpus/{zstd_frame,zstd_decode,gpu_plan,blosc}/*

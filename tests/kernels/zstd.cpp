@@ -140,10 +140,10 @@ bool asked(const Data& frame, size_t& room) {
     return true;
 }
 
-// Whatever the kernel accepts, libzstd accepts too, and it is the same.
-u64 check_any(const std::vector<Data>& frames) {
-    std::vector<Data> some;
-    std::vector<size_t> rooms;
+// Whatever the kernel accepts, libzstd accepts too, and it is the same. The frame beside them, which holds `content`, comes out as it is.
+u64 check_any(const std::vector<Data>& frames, const Data& beside, const Data& content) {
+    std::vector<Data> some = {beside};
+    std::vector<size_t> rooms = {content.size()};
     for (const Data& frame : frames) {
         size_t room = 0;
         if (!asked(frame, room)) continue;
@@ -151,9 +151,9 @@ u64 check_any(const std::vector<Data>& frames) {
         rooms.push_back(room);
     }
     u64 accepted = 0;
-    if (some.empty()) return 0;
     const std::vector<Decoded> found = decode(some, rooms);
-    for (size_t i = 0; i < some.size(); ++i) {
+    if (!found[0].fine || found[0].bytes != content) fail("a frame suffered from those beside it");
+    for (size_t i = 1; i < some.size(); ++i) {
         if (!found[i].fine) continue;
         accepted += 1;
         Data expected(rooms[i] + 1);
@@ -177,6 +177,57 @@ Data changed(Data frame) {
         }
     }
     return frame;
+}
+
+// A frame with a window, of blocks of others, some of them changed, that says that it holds `size` bytes; or, where libzstd decodes it, as many as
+// it does hold, sometimes.
+Data spliced(const std::vector<Data>& frames, size_t size) {
+    struct Block {
+        u32 type, size;
+        Data bytes;
+    };
+    std::vector<Block> blocks;
+    for (const Data& frame : frames) {
+        size_t at = ZSTD_frameHeaderSize(frame.data(), frame.size());
+        for (bool last = false; !last;) {
+            const u32 header = frame[at] | frame[at + 1] << 8 | (u32)frame[at + 2] << 16, type = header >> 1 & 3;
+            const size_t len = type == 1 ? 1 : header >> 3;
+            last = (header & 1) != 0;
+            at += 3;
+            blocks.push_back({type, header >> 3, Data(frame.begin() + (std::ptrdiff_t)at, frame.begin() + (std::ptrdiff_t)(at + len))});
+            at += len;
+        }
+    }
+    Data body;
+    const u64 n = between(1, 4);
+    for (u64 i = 0; i < n; ++i) {
+        Block block = blocks[below(blocks.size())];
+        if (block.type == 2 && chance(0.1)) {
+            // A byte, many times, and no sequences.
+            const u32 literals = (u32)below(140000) << 4 | 3 << 2 | 1;
+            block.bytes = {(u8)literals, (u8)(literals >> 8), (u8)(literals >> 16), (u8)rng(), 0};
+        } else if (block.type == 2 && chance(0.5)) {
+            block.bytes = changed(block.bytes);
+        }
+        if (block.type == 2) block.size = (u32)block.bytes.size();
+        const u32 header = (i + 1 == n ? 1 : 0) | block.type << 1 | block.size << 3;
+        body.insert(body.end(), {(u8)header, (u8)(header >> 8), (u8)(header >> 16)});
+        body.insert(body.end(), block.bytes.begin(), block.bytes.end());
+    }
+    const u8 window = chance(0.2) ? (u8)below(64) : 7 << 3;
+    const auto frame = [&](std::initializer_list<u8> header) {
+        Data bytes = {0x28, 0xb5, 0x2f, 0xfd};
+        bytes.insert(bytes.end(), header);
+        bytes.insert(bytes.end(), body.begin(), body.end());
+        return bytes;
+    };
+    if (chance(0.6)) {
+        const Data without = frame({0x00, window});
+        Data out(600000);
+        const size_t len = ZSTD_decompress(out.data(), out.size(), without.data(), without.size());
+        if (!ZSTD_isError(len)) size = len;
+    }
+    return frame({0x80, window, (u8)size, (u8)(size >> 8), (u8)(size >> 16), (u8)(size >> 24)});
 }
 
 }  // namespace
@@ -209,12 +260,20 @@ int main(int argc, char** argv) {
             for (u32 n = 0; n < 6; ++n) mutants.push_back(changed(frame));
         }
         n_changed += mutants.size();
-        accepted += check_any(mutants);
+        accepted += check_any(mutants, frames[0], contents[0]);
+        // And beside a short one, so that there is little memory for each.
+        mutants.clear();
+        const Data few(contents[0].begin(), contents[0].begin() + (std::ptrdiff_t)std::min<size_t>(contents[0].size(), 200));
+        const bool short_ones = chance(0.5);
+        for (u32 n = 0; n < 10; ++n) mutants.push_back(spliced(frames, short_ones ? below(300) : below(200000)));
+        n_changed += mutants.size();
+        accepted += check_any(mutants, compress(few), few);
     }
     std::printf("%llu cases of zstd frames agree with libzstd; of %llu changed frames %llu were accepted\n", cases, n_changed, accepted);
     u64 files = 0;
     accepted = 0;
     std::vector<Data> batch;
+    const Data none = compress(Data());
     for (int i = 3; i < argc; ++i) {
         what = std::string("up to ") + argv[i];
         std::ifstream file(argv[i], std::ios::binary);
@@ -230,7 +289,7 @@ int main(int argc, char** argv) {
         }
         files += 1;
         if (batch.size() >= 16 || i + 1 == argc) {
-            accepted += check_any(batch);
+            accepted += check_any(batch, none, Data());
             batch.clear();
         }
     }

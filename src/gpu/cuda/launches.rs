@@ -36,7 +36,7 @@ enum Arguments {
     Tiles(u64, u32, u32, u64),
     /// `(statuses, actual, expected, index, n, status)`.
     Frames([u64; 4], u32, u64),
-    /// `(frames, n, next, scratch, room, status)`.
+    /// `(frames, n, next, scratch, literals, status)`.
     Zstd(u64, u32, [u64; 2], u32, u64),
 }
 
@@ -61,12 +61,12 @@ impl Launch {
                 of(n),
                 of(status),
             ],
-            Arguments::Zstd(frames, n, [next, scratch], room, status) => vec![
+            Arguments::Zstd(frames, n, [next, scratch], literals, status) => vec![
                 of(frames),
                 of(n),
                 of(next),
                 of(scratch),
-                of(room),
+                of(literals),
                 of(status),
             ],
         };

@@ -54,7 +54,8 @@ pub struct Worker {
     tiles: TileTables,
     segments: Vec<abi::Segment>,
     checks: Vec<abi::Check>,
-    unread: Vec<(usize, String)>,
+    /// Jobs that the device cannot do, or whose file could not be read.
+    refused: Vec<(usize, String)>,
     reading: Duration,
 }
 
@@ -128,7 +129,7 @@ impl Worker {
             tiles: TileTables::default(),
             segments: Vec::new(),
             checks: Vec::new(),
-            unread: Vec::new(),
+            refused: Vec::new(),
             reading: Duration::ZERO,
         })
     }
@@ -216,6 +217,7 @@ impl Worker {
             frames.status.clear();
         }
         self.zstd.clear();
+        self.refused.clear();
         self.blocks.clear();
         self.tiles.planes.clear();
         self.tiles.codes.clear();
@@ -313,6 +315,15 @@ impl Worker {
             if frame.codec == FrameCodec::Zstd && self.zstd.takes(len, frame.len) {
                 self.zstd.push(src, len, dst, frame.len, status);
                 continue;
+            }
+            if self.nvcomp.is_none() {
+                // The chunk is not what the array's metadata says, or the frame is too large for our own kernel.
+                let reason = format!(
+                    "a frame of {} needs nvCOMP, which is not there",
+                    frame.codec
+                );
+                self.refused.push((status as usize, reason));
+                return;
             }
             let frames = &mut self.frames[codec_index(frame.codec)];
             frames.compressed.push(src);
@@ -468,7 +479,6 @@ impl Worker {
     /// Reads what is not staged. Nothing of this worker runs on the device meanwhile.
     fn read_files(&mut self, batch: &Batch, addresses: Addresses) {
         let started = Instant::now();
-        self.unread.clear();
         let (device, storage) = (&self.device, &self.storage);
         let first = (addresses.read - addresses.encoded) as usize;
         let read = |job: &Job, file: &LocalFile, open: File| {
@@ -479,7 +489,7 @@ impl Worker {
         let direct = batch.read > 0 && storage.reads_past_cache();
         for (at, done) in read_all(&batch.jobs, direct, read) {
             if let Err(reason) = done {
-                self.unread.push((at, reason));
+                self.refused.push((at, reason));
             }
         }
         self.reading = match batch.read {
@@ -520,7 +530,7 @@ impl Executor for Worker {
         Ok(Results {
             bytes,
             statuses: statuses.get(..batch.jobs.len()).unwrap_or_default(),
-            unread: &self.unread,
+            unread: &self.refused,
             times: self.times(),
         })
     }

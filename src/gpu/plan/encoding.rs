@@ -9,6 +9,10 @@ use crate::codec::blosc::{Compressor, Shuffle};
 use crate::codec::zstd_frame::FrameSummary;
 use crate::codec::{BytesCodec, CodecChain, Serializer, checksum};
 
+/// Blocks of a zstd frame, besides those that have so many bytes: frames of more are the host's.
+const MOST_BLOCKS: usize = 1024;
+const BLOCK_BYTES: usize = 256;
+
 /// How one tile's bytes are encoded.
 #[derive(Debug, Clone)]
 pub(super) struct Encoding {
@@ -210,6 +214,13 @@ pub(super) fn zstd_summary(frame: &[u8], len: usize) -> Result<FrameSummary, Str
     }
     if header.checksum || header.dictionary_id != 0 {
         return Err("zstd: a frame with a checksum or a dictionary".to_string());
+    }
+    // A device takes its time for each; writers make blocks of 128 KiB, or of a few KiB where they are asked to.
+    let n_blocks: usize = summary.blocks.iter().sum();
+    if n_blocks > MOST_BLOCKS + len / BLOCK_BYTES {
+        return Err(format!(
+            "zstd: a frame of {n_blocks} blocks for {len} bytes"
+        ));
     }
     if summary.len != frame.len() {
         return Err(format!(
