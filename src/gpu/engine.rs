@@ -25,7 +25,6 @@ use super::plan::{ChunkPlan, Estimate, FrameCodec};
 use super::queue::{Limits, Queue};
 use super::slab::Slab;
 use super::state::FreeMemory;
-use super::temporary::Temporary;
 use crate::store::LocalFile;
 
 /// Bytes of a slab: the encoded chunks of a batch.
@@ -42,6 +41,9 @@ const OUTPUT_BYTES: usize = 64 << 20;
 const FIRST_OUTPUT_BYTES: usize = 8 << 20;
 /// Device memory that is taken where no limit is set.
 const DEFAULT_MEMORY: u64 = 8 << 30;
+/// Device memory that an ordinary batch may take for each decoded byte. With less it could hold more chunks, but those are decoded no
+/// faster, and their results want page-locked memory that takes long to get.
+const BYTES_PER_DECODED: u64 = 5;
 /// More results than this are copied by several threads.
 const PARALLEL_COPY: usize = 4 << 20;
 /// How many.
@@ -70,7 +72,6 @@ pub struct Engine {
     limit: Mutex<u64>,
     /// Tells what batches of large frames may take where no limit is set.
     free: Option<Arc<dyn FreeMemory>>,
-    temporary: Temporary,
     storage: Arc<dyn Storage>,
     /// Why nvCOMP is not there, if it is not.
     without_nvcomp: Option<String>,
@@ -225,16 +226,9 @@ impl Engine {
         }
         let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
         let temporary = temporary(&devices, nvcomp.is_some());
-        let limits = limits(default, temporary);
         let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices, temporary));
-        let mut engine = Self::with_workers(
-            slabs,
-            infos,
-            workers,
-            (limits, temporary),
-            Some(free),
-            storage,
-        )?;
+        let mut engine =
+            Self::with_workers(slabs, infos, workers, limits(default), Some(free), storage)?;
         engine.without_nvcomp = missing;
         Ok(Arc::new(engine))
     }
@@ -244,7 +238,7 @@ impl Engine {
         slabs: Vec<Slab>,
         devices: Vec<DeviceInfo>,
         workers: Vec<(usize, Box<dyn Executor>)>,
-        (limits, temporary): (Limits, Temporary),
+        limits: Limits,
         free: Option<Arc<dyn FreeMemory>>,
         storage: Arc<dyn Storage>,
     ) -> Result<Self, String> {
@@ -260,7 +254,7 @@ impl Engine {
             thread::Builder::new()
                 .name(format!("vcz-gpu-{device}"))
                 .spawn(move || {
-                    work(&queue, device, executor, temporary, |bytes| {
+                    work(&queue, device, executor, |bytes| {
                         if let Some(held) = memory.get(at) {
                             held.store(bytes, Ordering::Relaxed);
                         }
@@ -274,7 +268,6 @@ impl Engine {
             memory,
             limit: Mutex::new(0),
             free,
-            temporary,
             storage,
             without_nvcomp: None,
         })
@@ -354,7 +347,7 @@ impl Engine {
             } else {
                 memory.min(most.unwrap_or(0) / 10 * 9)
             };
-            let limits = limits(limit, self.temporary);
+            let limits = limits(limit);
             if limits.decoded == 0 {
                 return Err(format!(
                     "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; {} are needed before that, and 0 \
@@ -380,11 +373,11 @@ fn workers_per_device() -> usize {
 }
 
 /// What batches may hold so that all workers of a device stay under `memory` bytes.
-fn limits(memory: u64, temporary: Temporary) -> Limits {
+fn limits(memory: u64) -> Limits {
     let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
     let each = (memory / workers_per_device() as u64).saturating_sub(fixed);
     Limits {
-        decoded: usize::try_from(temporary.decoded(each)).unwrap_or(usize::MAX),
+        decoded: usize::try_from(each / BYTES_PER_DECODED).unwrap_or(usize::MAX),
         output: OUTPUT_BYTES,
     }
 }
@@ -408,7 +401,6 @@ fn work(
     queue: &Arc<Queue>,
     device: usize,
     mut executor: Box<dyn Executor>,
-    temporary: Temporary,
     report: impl Fn(usize),
 ) {
     while let Some(mut batch) = queue.next(device) {
@@ -417,7 +409,7 @@ fn work(
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
             let limits = queue.limits();
-            if executor.device_bytes() > budget(limits, temporary) {
+            if executor.device_bytes() > budget(limits) {
                 // The limit was lowered.
                 executor.release();
             }
@@ -462,9 +454,10 @@ fn work(
 }
 
 /// Device memory that a worker may keep from batch to batch.
-fn budget(limits: Limits, temporary: Temporary) -> usize {
-    usize::try_from(temporary.bytes(limits.decoded as u64))
-        .unwrap_or(usize::MAX)
+fn budget(limits: Limits) -> usize {
+    limits
+        .decoded
+        .saturating_mul(BYTES_PER_DECODED as usize)
         .saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
 }
 

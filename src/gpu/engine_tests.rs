@@ -15,8 +15,6 @@ use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
 use super::super::work::Work;
 use super::*;
 
-/// What decoding on the host takes of the memory of a device.
-const NONE: Temporary = Temporary { fixed: 0, times: 0 };
 const ROWS: usize = 4;
 const SAMPLES: usize = 8;
 /// What a chunk takes of a slab.
@@ -372,7 +370,7 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
         slabs,
         infos.to_vec(),
         workers,
-        (limits(1 << 30, NONE), NONE),
+        limits(1 << 30),
         None,
         Arc::new(Files),
     )
@@ -468,7 +466,7 @@ fn memory_is_limited() {
     assert!(0 < small.decoded && small.decoded < large.decoded);
     // All batches that are run at the same time, with their slabs and results, stay below it.
     let held = |limits: Limits| {
-        let decoded = NONE.bytes(limits.decoded as u64);
+        let decoded = limits.decoded as u64 * BYTES_PER_DECODED;
         workers_per_device() as u64 * (decoded + (SLAB_BYTES + limits.output) as u64)
     };
     assert!(held(large) <= 2 << 30 && held(small) <= 1 << 30);
@@ -491,7 +489,7 @@ fn memory_is_limited() {
 /// Batches that ran give their plans back for others.
 #[test]
 fn plans_are_used_again() {
-    let engine = Queue::new(vec![slab(1 << 16)], limits(1 << 30, NONE));
+    let engine = Queue::new(vec![slab(1 << 16)], limits(1 << 30));
     let work = plain(ROWS, SAMPLES);
     finish(async {
         let mut tickets = Vec::new();
@@ -594,7 +592,7 @@ fn large_frames_are_run_together() {
             slabs,
             vec![info],
             vec![(0, worker)],
-            (limits, NONE),
+            limits,
             Some(Arc::new(Plenty)),
             Arc::new(Files),
         );

@@ -14,7 +14,6 @@ use super::plan::ChunkPlan;
 use super::plan::tests::device::Device;
 use super::queue::Limits;
 use super::slab::{Memory, Slab};
-use super::temporary::Temporary;
 use super::work::{Counts, Elements, Wanted};
 use crate::counts::GENOTYPE_CLASSES;
 use crate::counts::reference::genotype_class;
@@ -272,14 +271,6 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         output: 16 << 20,
     };
     Arc::new(
-        Engine::with_workers(
-            slabs,
-            vec![device],
-            workers,
-            (limits, Temporary::default()),
-            None,
-            Arc::new(Files),
-        )
-        .unwrap(),
+        Engine::with_workers(slabs, vec![device], workers, limits, None, Arc::new(Files)).unwrap(),
     )
 }
