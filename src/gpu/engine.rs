@@ -17,7 +17,8 @@ use tokio::sync::watch;
 use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
 use super::batch::{Batch, Done, GUARD, Job, Outcome};
 use super::cuda::{
-    CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, libraries, temporary,
+    CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, nvcomp_is_named,
+    temporary,
 };
 use super::direct::Storage;
 use super::executor::{Executor, Failure, Results};
@@ -179,7 +180,7 @@ impl Engine {
         let (nvcomp, missing) = match Nvcomp::load() {
             Ok(nvcomp) => (Some(Arc::new(nvcomp)), None),
             Err(reason) => {
-                if libraries::nvcomp_is_named() {
+                if nvcomp_is_named() {
                     log::warn!("{reason}; going on without it, with zstd frames only");
                 }
                 (None, Some(reason))

@@ -100,6 +100,16 @@ impl Launches<'_> {
         self.tables.push(items).map_err(Failure::Batch)
     }
 
+    /// A kernel of the usual number of threads.
+    fn launch(&mut self, function: sys::CUfunction, blocks: u32, arguments: Arguments) {
+        self.pending.push(Launch {
+            function,
+            blocks,
+            threads: THREADS,
+            arguments,
+        });
+    }
+
     /// Copies and zero-fills.
     pub(super) fn segments(
         &mut self,
@@ -110,12 +120,7 @@ impl Launches<'_> {
             return Ok(());
         }
         let (table, n) = (self.push(segments)?, segments.len() as u32);
-        self.pending.push(Launch {
-            function,
-            blocks: n.min(1 << 16),
-            threads: THREADS,
-            arguments: Arguments::Plain(table, n),
-        });
+        self.launch(function, n.min(1 << 16), Arguments::Plain(table, n));
         Ok(())
     }
 
@@ -138,16 +143,9 @@ impl Launches<'_> {
     /// Compares what nvCOMP reports of frames with what was expected of them.
     pub(super) fn check_frames(&mut self, function: sys::CUfunction, frames: &Frames, index: u64) {
         let n = frames.n as u32;
-        self.pending.push(Launch {
-            function,
-            blocks: n.div_ceil(THREADS),
-            threads: THREADS,
-            arguments: Arguments::Frames(
-                [frames.statuses, frames.actual, frames.room, index],
-                n,
-                self.status,
-            ),
-        });
+        let tables = [frames.statuses, frames.actual, frames.room, index];
+        let arguments = Arguments::Frames(tables, n, self.status);
+        self.launch(function, n.div_ceil(THREADS), arguments);
     }
 
     /// Verifies checksums.
@@ -160,12 +158,7 @@ impl Launches<'_> {
             return Ok(());
         }
         let (table, n) = (self.push(checks)?, checks.len() as u32);
-        self.pending.push(Launch {
-            function,
-            blocks: n,
-            threads: THREADS,
-            arguments: Arguments::Table(table, n, self.status),
-        });
+        self.launch(function, n, Arguments::Table(table, n, self.status));
         Ok(())
     }
 
@@ -185,12 +178,8 @@ impl Launches<'_> {
                 "{n} tiles of {rows} rows are more than one launch takes"
             )));
         };
-        self.pending.push(Launch {
-            function,
-            blocks,
-            threads: THREADS,
-            arguments: Arguments::Tiles(table, n, groups, self.status),
-        });
+        let arguments = Arguments::Tiles(table, n, groups, self.status);
+        self.launch(function, blocks, arguments);
         Ok(())
     }
 }

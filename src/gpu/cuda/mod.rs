@@ -5,7 +5,7 @@
 mod cufile;
 mod kernels;
 mod launches;
-pub mod libraries;
+mod libraries;
 mod memory;
 mod nvcomp;
 mod tables;
@@ -21,6 +21,7 @@ use super::state::FreeMemory;
 use super::temporary::Temporary;
 pub use cufile::CuFileStorage;
 use kernels::Kernels;
+pub use libraries::nvcomp_is_named;
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
 pub use worker::Worker;

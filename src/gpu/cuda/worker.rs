@@ -1,6 +1,6 @@
 //! Runs batches on one stream of a device: copy, decode, count, copy back.
 //!
-//! Two workers a device let one batch be copied while another is decoded. Invariants: nothing is allocated for a batch
+//! Several workers a device let one batch be copied while another is decoded. Invariants: nothing is allocated for a batch
 //! that is no larger than those before it; only results leave the device; every status and length that nvCOMP reports is
 //! compared with what was expected, on the device. Zstd frames are decoded by our own kernel or by nvCOMP, see [`super::zstd`].
 
@@ -382,6 +382,10 @@ impl Worker {
             if frames.compressed.is_empty() {
                 continue;
             }
+            // Chunks with such frames were refused otherwise.
+            let nvcomp = self.nvcomp.as_ref();
+            let nvcomp =
+                nvcomp.ok_or_else(|| Failure::Batch(format!("frames of {codec} need nvCOMP")))?;
             let n = frames.compressed.len();
             let described = Frames {
                 n,
@@ -396,7 +400,7 @@ impl Worker {
                 total: frames.room.iter().sum::<u64>() as usize,
             };
             reports += room_for::<u64>(n) + room_for::<i32>(n);
-            decodes.push((*codec, described, launches.push(&frames.status)?));
+            decodes.push((nvcomp, *codec, described, launches.push(&frames.status)?));
         }
         let zstd = self
             .zstd
@@ -406,13 +410,10 @@ impl Worker {
             .ensure("the reports of nvCOMP", reports)
             .map_err(Failure::Batch)?;
         let mut temp_bytes = 0;
-        for (codec, frames, status) in &mut decodes {
+        for (nvcomp, codec, frames, status) in &mut decodes {
             frames.actual += report;
             frames.statuses += report;
-            let needed = self
-                .nvcomp
-                .as_ref()
-                .ok_or_else(|| Failure::Batch(format!("{codec:?} frames need nvCOMP")))?
+            let needed = nvcomp
                 .temp_bytes(*codec, frames, stream)
                 .map_err(Failure::Batch)?;
             temp_bytes = temp_bytes.max(needed);
@@ -456,7 +457,7 @@ impl Worker {
             for launch in &pending[..before] {
                 launch.run(stream).map_err(lost)?;
             }
-            for ((codec, frames, _), nvcomp) in decodes.iter().zip(self.nvcomp.iter().cycle()) {
+            for (nvcomp, codec, frames, _) in &decodes {
                 nvcomp
                     .decompress(*codec, frames, temp, temp_bytes, stream)
                     .map_err(Failure::Device)?;

@@ -239,3 +239,23 @@ pub(super) fn no_decoder(compressor: Compressor) -> String {
         compressor.name()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame of so many blocks of nothing, and one of four bytes.
+    fn frame_of(empty_blocks: usize) -> Vec<u8> {
+        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0, 4, 0, 0, 0];
+        frame.extend([0; 3].repeat(empty_blocks));
+        frame.extend([4 << 3 | 1, 0, 0, 1, 2, 3, 4]);
+        frame
+    }
+
+    #[test]
+    fn frames_of_very_many_blocks_are_the_hosts() {
+        assert!(zstd_summary(&frame_of(1000), 4).is_ok());
+        let reason = zstd_summary(&frame_of(2000), 4).unwrap_err();
+        assert_eq!(reason, "zstd: a frame of 2001 blocks for 4 bytes");
+    }
+}
