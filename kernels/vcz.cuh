@@ -105,9 +105,10 @@ struct VczFrame {
     u32 pad;
 };
 
-// Warps of a CTA that decodes zstd frames, bytes of the largest block of a frame, and of scratch memory that a warp has besides a block's
-// literals.
-#define VCZ_ZSTD_WARPS 4
+// Warps of a CTA that decode zstd frames, besides the one that reads for them; CTAs of a multiprocessor; bytes of the largest block of a
+// frame, and of scratch memory that a warp has besides a block's literals.
+#define VCZ_ZSTD_WARPS 7
+#define VCZ_ZSTD_CTAS 4
 #define VCZ_ZSTD_BLOCK (128 * 1024)
 #define VCZ_ZSTD_HISTORY 1024
 

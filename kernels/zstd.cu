@@ -1,7 +1,7 @@
 // Decodes zstd frames (RFC 8878), a warp each: those of genotypes, which are some 100 KiB of short matches, and of which thousands are
-// in flight. To read a sequence means to wait for the one before: three lanes do it, one for its offset, its match and its literals each.
-// 32 sequences are then executed together, as far as none needs what another has yet to write. Huffman codes are read by as many lanes as
-// there are streams; tables are made by all lanes.
+// in flight. To read a sequence means to wait for the one before, so that one lane can do it: those of all frames of a CTA are read by a
+// warp of its own, a lane each, ahead of the warps that execute them. These execute 32 sequences together, as far as none needs what another
+// has yet to write. Huffman codes are read by as many lanes as there are streams; tables are made by all lanes.
 //
 // Nothing outside of a frame, its room and the warp's scratch memory is touched, whatever the frame says. What is not valid, or
 // is in a form that is not known to be valid for libzstd, sets VCZ_BAD_FRAME: the host is to judge (src/codec/zstd_decode.rs, whose rules
@@ -28,15 +28,13 @@
 #define VCZ_ZSTD_ONE 1
 #define VCZ_ZSTD_DESCRIBED 2
 
-// A cell of a table: how many bits are added to the value (lowest), the next state before bits are added, how many are added to it, and
-// the code of the value.
-#define VCZ_ZSTD_MORE(cell) ((cell) & 31)
-#define VCZ_ZSTD_NEXT(cell) ((cell) >> 5 & 511)
-#define VCZ_ZSTD_BITS(cell) ((cell) >> 16 & 15)
-#define VCZ_ZSTD_CODE(cell) ((cell) >> 20)
-#define VCZ_ZSTD_CELL(more, next, bits, code) ((more) | (next) << 5 | (bits) << 16 | (code) << 20)
-// Of a cell, how many bits are added to the value, and how many to the next state << 16.
-#define VCZ_ZSTD_COUNTS(cell) ((cell) & 0x000f001f)
+// A cell of a table, from its lowest bits on: how many bits are added to the value, and how many to the next state; the code of the value;
+// the next state before bits are added. Both numbers of bits of three cells add up beside each other.
+#define VCZ_ZSTD_MORE(cell) ((cell) & 0xff)
+#define VCZ_ZSTD_BITS(cell) ((cell) >> 8 & 0xff)
+#define VCZ_ZSTD_CODE(cell) ((cell) >> 16 & 63)
+#define VCZ_ZSTD_NEXT(cell) ((cell) >> 23)
+#define VCZ_ZSTD_CELL(more, next, bits, code) ((more) | (bits) << 8 | (code) << 16 | (next) << 23)
 
 __constant__ i16 vcz_zstd_default_lengths[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2,
                                                  2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
@@ -53,14 +51,51 @@ __constant__ u32 vcz_zstd_matches[53] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
 __constant__ u8 vcz_zstd_length_bits[20] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 __constant__ u8 vcz_zstd_match_bits[21] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
+// What one warp has done and another waits for, again and again: how often. The other must know of each time before the next.
+struct VczSignal {
+    volatile u32 times;
+
+    // All that this lane did before is seen by who sees this.
+    __device__ __forceinline__ void raise() {
+        __threadfence_block();
+        times = times + 1;
+    }
+
+    // Whether it was raised `n` times, counting from 1; 0 times always.
+    __device__ __forceinline__ bool raised(u32 n) const {
+        const bool is = (i32)(times - n) >= 0;
+        __threadfence_block();
+        return is;
+    }
+};
+
+// What the lane that reads sequences and the warp that executes them tell each other. They are handed over 32 at a time.
+struct VczZstdRing {
+    // The block's bit stream: how many sequences it has (0: the warp has no more frames), and the logs of its tables, of literal
+    // lengths, offsets and match lengths.
+    u64 src;
+    u32 len, n;
+    u32 logs[3];
+    u32 fine;  // whether what was read so far is valid: if not, no more is read of this stream
+    VczSignal started, filled, emptied;
+};
+
 // A warp's shared memory.
 struct VczZstdTables {
     u32 cells[VCZ_ZSTD_CELLS];           // of sequences; before that, the cells of Huffman codes, of two bytes
-    u8 in_order[VCZ_ZSTD_MAX_STATES];    // symbols as often as they have states; or the weights of Huffman codes
-    u8 symbols[VCZ_ZSTD_MAX_STATES];     // of every state
+    union {
+        // While tables are made.
+        struct {
+            u8 in_order[VCZ_ZSTD_MAX_STATES];  // symbols as often as they have states; or the weights of Huffman codes
+            u8 symbols[VCZ_ZSTD_MAX_STATES];   // of every state
+        };
+        // While sequences are read, in halves by turns: the cells of the offset, the match and the literals, and how many bits of the
+        // stream were taken before: those of the three values follow.
+        uint4 read[2][32];
+    };
     i16 probabilities[VCZ_ZSTD_MAX_SYMBOLS];
     u16 next[VCZ_ZSTD_MAX_SYMBOLS];      // states of a symbol, to be numbered from there on
-    uint2 read[3][32];                   // of offsets, matches and literals: cells, and what is added to their values
+    VczZstdRing ring;
     // What a block needs of those before it; see VczZstdHistory too.
     u32 weights;       // how many Huffman weights there are; 0: none yet
     u32 described[3];  // of literal lengths, offsets and match lengths: kind, log << 8, symbols (or the one symbol) << 16
@@ -85,6 +120,7 @@ struct VczZstd {
     u8* literals;
     VczZstdHistory* history;
     VczZstdTables* tables;
+    u32 fills;  // halves of the ring that this warp has taken
 };
 
 // A bit stream that is read from its end: the next bits are those of `high`, of which so many are `used`, then those of `low`, then those
@@ -125,7 +161,7 @@ struct VczZstdBits {
         if (full) ahead = load(word);
     }
 
-    // Takes `n` bits, of those of wide().
+    // Takes `n` bits, at most 64, where fewer than 32 are used.
     __device__ __forceinline__ void skip(u32 n) {
         used += n;
 #pragma unroll 1
@@ -140,9 +176,6 @@ struct VczZstdBits {
     // The next 32 bits, where fewer are used.
     __device__ __forceinline__ u32 window() const { return __funnelshift_l(low, high, used); }
 
-    // The next 64 bits, where fewer than 32 are used.
-    __device__ __forceinline__ u64 wide() const { return (u64)window() << 32 | __funnelshift_l(ahead, low, used); }
-
     // The next `n` bits, at most 31.
     __device__ __forceinline__ u32 take(u32 n) {
         fill();
@@ -155,8 +188,28 @@ struct VczZstdBits {
     __device__ __forceinline__ i32 left() const { return 64 - (i32)used + 32 * (word + 1) - start; }
 };
 
-// The `n` bits after the first `from`. Of both numbers the lowest five bits count.
-VCZ_DEVICE u32 vcz_zstd_bits(u32 window, u32 from, u32 n) { return __funnelshift_r(window << (from & 31) >> 1, 0, ~n); }
+// A bit stream that is read from its end, at any place: of `len` bytes, 1 or more, the last not 0.
+struct VczZstdValues {
+    const u32* words;
+    i32 end;  // the bit after the last, counted from the first word
+
+    __device__ __forceinline__ VczZstdValues(const u8* src, u32 len) {
+        const u32 before = (u32)((u64)src & 3);
+        words = (const u32*)(src - before);
+        end = (i32)(8 * (before + len - 1) + (31 - (u32)__clz((i32)__ldg(src + len - 1))));
+    }
+
+    // The 64 bits after the first `taken`; those past the stream's start are anything.
+    __device__ __forceinline__ u64 at(u32 taken) const {
+        const i32 last = end - (i32)taken, word = (last - 1) >> 5;
+        const u32 used = (u32)(32 * (word + 1) - last);
+        const u32 a = __ldg(words + (word < 0 ? 0 : word)), b = __ldg(words + (word < 1 ? 0 : word - 1)), c = __ldg(words + (word < 2 ? 0 : word - 2));
+        return (u64)__funnelshift_l(b, a, used) << 32 | __funnelshift_l(c, b, used);
+    }
+};
+
+// The first `n` of 64 bits, at most 31.
+VCZ_DEVICE u32 vcz_zstd_first(u64 bits, u32 n) { return (u32)(bits >> 32) >> 1 >> (31 - n); }
 
 VCZ_DEVICE u32 vcz_zstd_byte(const VczZstd& z, u32 at) { return __ldg(z.src + at); }
 
@@ -391,28 +444,33 @@ static __device__ u32 vcz_zstd_weights(const VczZstd& z, u32& at, u32 end) {
     return n + 1;
 }
 
-// Decodes `n` literals from the bit stream `src`, by the codes of `log` bits or fewer; false if it does not end where they do.
+// Decodes `n` literals from the bit stream `src`, by the codes of `log` bits or fewer, four at a time; false if it does not end where they do.
 VCZ_DEVICE bool vcz_zstd_stream(const u16* cells, u32 log, const u8* src, u32 len, u8* out, u32 n) {
     VczZstdBits bits;
     if (!bits.open(src, len)) return false;
     const u32 unused = 32 - log;
-    u32 i = 0;
+    const auto one = [&] {
+        bits.fill();
+        const u32 a = cells[bits.window() >> unused];
+        bits.used += a & 31;
+        return a >> 8;
+    };
     // Two codes are at most 22 bits.
-    for (; i + 2 <= n; i += 2) {
+    const auto two = [&] {
         bits.fill();
         const u32 window = bits.window();
         const u32 a = cells[window >> unused];
         const u32 b = cells[window << (a & 31) >> unused];
         bits.used += (a & 31) + (b & 31);
-        out[i] = (u8)(a >> 8);
-        out[i + 1] = (u8)(b >> 8);
+        return a >> 8 | (b & 0xff00);
+    };
+    u32 i = 0;
+    for (const u32 before = vcz_min(n, (u32)(-(u64)out & 3)); i < before; ++i) out[i] = (u8)one();
+    for (; i + 4 <= n; i += 4) {
+        const u32 first = two();
+        *(u32*)(out + i) = first | two() << 16;
     }
-    if (i < n) {
-        bits.fill();
-        const u32 a = cells[bits.window() >> unused];
-        bits.used += a & 31;
-        out[i] = (u8)(a >> 8);
-    }
+    for (; i < n; ++i) out[i] = (u8)one();
     return bits.left() == 0;
 }
 
@@ -461,13 +519,40 @@ static __device__ bool vcz_zstd_literals(const VczZstd& z, u32 at, u32 end, u32 
     return fine;
 }
 
-// Fills `len` bytes.
-VCZ_DEVICE void vcz_zstd_fill(u8* out, u32 len, u32 byte) {
-    for (u32 i = vcz_lane(); i < len; i += 32) out[i] = (u8)byte;
+// Fills `len` bytes, by all lanes.
+static __device__ void vcz_zstd_fill(u8* out, u32 len, u32 byte) {
+    const u32 lane = vcz_lane(), before = vcz_min(len, (u32)(-(u64)out & 15));
+    if (lane < before) out[lane] = (u8)byte;
+    const u32 word = byte * 0x01010101u, whole = (len - before) / 16;
+    uint4* words = (uint4*)(out + before);
+    for (u32 i = lane; i < whole; i += 32) words[i] = {word, word, word, word};
+    const u32 done = before + 16 * whole;
+    if (done + lane < len) out[done + lane] = (u8)byte;
+}
+
+// Copies `len` bytes by all lanes, to where none is read from. Source words are read whole. All is read before it is written, so that
+// memory is waited for once.
+static __device__ void vcz_zstd_copy(u8* to, const u8* from, u32 len) {
+    const u32 lane = vcz_lane(), before = vcz_min(len, (u32)(-(u64)to & 15)), whole = (len - before) / 16, done = before + 16 * whole;
+    const bool first = lane < before, last = done + lane < len;
+    const u8 first_byte = first ? from[lane] : 0, last_byte = last ? from[done + lane] : 0;
+    uint4* vectors = (uint4*)(to + before);
+    const u32* words = (const u32*)((u64)(from + before) & ~(u64)3) + 4 * lane;
+    const u32 shift = 8 * (u32)((u64)(from + before) & 3);
+    for (u32 i = lane; i < whole; i += 32, words += 128) {
+        const u32 a = words[0], b = words[1], c = words[2], d = words[3], e = shift == 0 ? 0 : words[4];
+        vectors[i] = {__funnelshift_r(a, b, shift), __funnelshift_r(b, c, shift), __funnelshift_r(c, d, shift), __funnelshift_r(d, e, shift)};
+    }
+    if (first) to[lane] = first_byte;
+    if (last) to[done + lane] = last_byte;
 }
 
 // Writes a match of `len` bytes, `offset` bytes after those that it repeats, by all lanes.
 static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
+    if (offset == 1) {
+        vcz_zstd_fill(to, len, *(to - 1));
+        return;
+    }
     u32 done = 0, period = offset;
     if (offset < VCZ_ZSTD_PERIOD && offset < len) {
         const u32 span = (VCZ_ZSTD_PERIOD + offset - 1) / offset * offset;
@@ -482,31 +567,29 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
     // What is there of the repetition, again and again.
     while (done < len) {
         const u32 n = vcz_min(period, len - done);
-        vcz_copy<false>((u64)(to + done), (u64)(to + done) - period, n, vcz_lane(), 32);
+        vcz_zstd_copy(to + done, to + done - period, n);
         __syncwarp();
         done += n;
         period = offset < VCZ_ZSTD_PERIOD ? done : done + offset;
     }
 }
 
-// Writes a short match, by this lane.
+// Writes a short match, by this lane: eight bytes at a time, which are there by then.
 VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
-    if (offset < 8) {
-        u32 next = 0;  // of the bytes that are repeated
-        for (u32 i = 0; i < len; ++i) {
-            to[i] = *(to - offset + next);
-            next = next + 1 == offset ? 0 : next + 1;
+    for (u32 i = 0; i < len; i += 8) {
+        const u64 from = (u64)to + i - offset;
+        const u32* words = (const u32*)(from & ~(u64)3);
+        const u32 left = len - i, before = (u32)(from & 3), shift = 8 * before, there = vcz_min(left, offset) + before;
+        const u32 a = words[0], b = there > 4 ? words[1] : 0, c = there > 8 ? words[2] : 0;
+        u32 low = __funnelshift_r(a, b, shift), high = __funnelshift_r(b, c, shift);
+        if (offset < 8) {
+            // As often as they fit, and then whole repetitions of eight bytes or more.
+            u64 bytes = ((u64)high << 32 | low) & (((u64)1 << 8 * offset) - 1);
+            for (u32 n = 8 * offset; n < 64; n *= 2) bytes |= bytes << n;
+            low = (u32)bytes;
+            high = (u32)(bytes >> 32);
+            offset = (7 + offset) / offset * offset;
         }
-        return;
-    }
-    // Eight bytes at a time, which are there by then.
-    const u64 from = (u64)to - offset;
-    const u32* words = (const u32*)(from & ~(u64)3);
-    const u32 before = (u32)(from & 3), shift = 8 * before;
-    for (u32 i = 0; i < len; i += 8, words += 2) {
-        const u32 left = len - i;
-        const u32 a = words[0], b = left + before > 4 ? words[1] : 0, c = left + before > 8 ? words[2] : 0;
-        const u32 low = __funnelshift_r(a, b, shift), high = __funnelshift_r(b, c, shift);
 #pragma unroll
         for (u32 j = 0; j < 8; ++j) {
             if (j < left) to[i + j] = (u8)((j < 4 ? low : high) >> (8 * (j % 4)));
@@ -531,8 +614,7 @@ static __device__ void vcz_zstd_execute(u8* out, u32 at, const u8* literals, u32
     for (u32 many = __ballot_sync(VCZ_ALL_LANES, lengths > VCZ_ZSTD_SHORT); many != 0; many &= many - 1) {
         const u32 of = (u32)__ffs((i32)many) - 1;
         const u64 from = (u64)__shfl_sync(VCZ_ALL_LANES, (u32)((u64)literals >> 32), of) << 32 | __shfl_sync(VCZ_ALL_LANES, (u32)(u64)literals, of);
-        const u32 to = __shfl_sync(VCZ_ALL_LANES, at, of), n = __shfl_sync(VCZ_ALL_LANES, lengths, of);
-        vcz_copy<false>((u64)(out + to), from, n, lane, 32);
+        vcz_zstd_copy(out + __shfl_sync(VCZ_ALL_LANES, at, of), (const u8*)from, __shfl_sync(VCZ_ALL_LANES, lengths, of));
     }
     __syncwarp();
     const u32 to = at + lengths, from = to - offset;
@@ -581,65 +663,159 @@ struct VczZstdRecent {
     }
 };
 
-// Reads and executes `n` sequences, of the bit stream at `at`, before `end`. Of `literals` there are `n_literals`.
+// Reads the sequences of one warp's blocks, by one lane.
+struct VczZstdReader {
+    VczZstdTables* tables;
+    VczZstdBits bits;
+    u32 offset, length, match;  // cells that the three states are at
+    u32 left;                   // sequences of the stream that are not read
+    u32 some, i;                // of the half that is being filled: how many it takes, how many it has; 0: none is
+    u32 streams, fills;         // so far
+    u32 taken;                  // bits of the stream
+    u32 n_states;               // bits of the latest states
+
+    // Looks for something to read; false if there will never be any more.
+    __device__ __forceinline__ bool look() {
+        VczZstdRing& ring = tables->ring;
+        if (left == 0) {
+            if (!ring.started.raised(streams + 1)) return true;
+            streams += 1;
+            left = ring.n;
+            if (left == 0) return false;
+            const bool open = ring.len != 0 && bits.open((const u8*)ring.src, ring.len);
+            if (!open) {
+                left = 0;
+                publish(false);
+                return true;
+            }
+            const u32 first = bits.take(ring.logs[0]), second = bits.take(ring.logs[1]), third = bits.take(ring.logs[2]);
+            taken = ring.logs[0] + ring.logs[1] + ring.logs[2];
+            length = tables->cells[VCZ_ZSTD_LENGTHS_AT + first];
+            offset = tables->cells[VCZ_ZSTD_OFFSETS_AT + second];
+            match = tables->cells[VCZ_ZSTD_MATCHES_AT + third];
+        }
+        if (fills < 2 || ring.emptied.raised(fills - 1)) {
+            some = vcz_min(left, 32);
+            i = 0;
+        }
+        return true;
+    }
+
+    __device__ __forceinline__ void publish(bool fine) {
+        tables->ring.fine = fine;
+        tables->ring.filled.raise();
+        fills += 1;
+    }
+
+    // Reads one sequence: its values, which are not looked at, then the next states, of literals, match and offset. Few have so many bits that
+    // they need `LONG`: without it, false if this one has, and nothing is read.
+    template <bool LONG>
+    __device__ __forceinline__ bool step(uint4& read) {
+        bits.fill();
+        const u32 sum = offset + match + length;
+        const u32 n_values = sum & 0xff, states_at = bits.used + n_values;
+        n_states = sum >> 8 & 0xff;
+        u32 states;
+        if (LONG) {
+            // At most 63 bits and 26.
+            bits.skip(n_values);
+            states = bits.window();
+            bits.used += n_states;
+        } else {
+            if (states_at + n_states >= 64) return false;
+            const bool second = states_at >= 32;
+            states = __funnelshift_l(second ? bits.ahead : bits.low, second ? bits.low : bits.high, states_at);
+            bits.used = states_at + n_states;
+        }
+        read = {offset, match, length, taken};
+        taken += n_values + n_states;
+        states = __funnelshift_rc(states, 0, 32 - n_states);
+        const u32 bits1 = VCZ_ZSTD_BITS(offset), bits2 = VCZ_ZSTD_BITS(match);
+        offset = tables->cells[VCZ_ZSTD_OFFSETS_AT + VCZ_ZSTD_NEXT(offset) + (states & ((1u << bits1) - 1))];
+        match = tables->cells[VCZ_ZSTD_MATCHES_AT + VCZ_ZSTD_NEXT(match) + (states >> bits1 & ((1u << bits2) - 1))];
+        length = tables->cells[VCZ_ZSTD_LENGTHS_AT + VCZ_ZSTD_NEXT(length) + (states >> (bits1 + bits2))];
+        return true;
+    }
+
+    // Reads eight sequences of the half, or those that it has left.
+    __device__ __forceinline__ void steps() {
+        uint4* read = tables->read[fills & 1] + i;
+        const u32 n = vcz_min(8, some - i);
+        u32 j = 0;
+        if (n == 8) {
+#pragma unroll
+            for (; j < 8; ++j) {
+                if (!step<false>(read[j])) break;
+            }
+        }
+#pragma unroll 1
+        for (; j < n; ++j) step<true>(read[j]);
+        i += n;
+        if (i < some) return;
+        left -= some;
+        some = 0;
+        // After the last one, there are no bits of states, and none are left.
+        const i32 rest = bits.left() + (i32)(left == 0 ? n_states : 0);
+        const bool fine = left == 0 ? rest == 0 : rest >= 0;
+        if (!fine) left = 0;
+        publish(fine);
+    }
+};
+
+// Reads the sequences of all warps of the CTA, a lane each, until they have no more.
+static __device__ void vcz_zstd_read(VczZstdTables* tables) {
+    const u32 lane = vcz_lane();
+    VczZstdReader reader = {};
+    reader.tables = tables + (lane < VCZ_ZSTD_WARPS ? lane : 0);
+    bool open = lane < VCZ_ZSTD_WARPS;
+    while (__any_sync(VCZ_ALL_LANES, open)) {
+        if (open && reader.some == 0) open = reader.look();
+        if (!__any_sync(VCZ_ALL_LANES, reader.some != 0)) {
+            __nanosleep(100);
+        } else if (reader.some != 0) {
+            reader.steps();
+        }
+    }
+}
+
+// Executes the `n` sequences of the bit stream at `at`, before `end`. Of `literals` there are `n_literals`.
 static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, const u32 (&logs)[3], const u8* literals, u32 n_literals) {
     const u32 lane = vcz_lane();
     VczZstdTables& s = *z.tables;
-    VczZstdBits bits;
-    if (at >= end || !bits.open(z.src + at, end - at)) return false;
-    // In the order of their bits: lane 0 reads offsets, 1 matches, and 2 literals; the others do as lane 0 does.
-    const u32 role = lane < 3 ? lane : 0;
-    const u32* cells = s.cells + (role == 0 ? VCZ_ZSTD_OFFSETS_AT : role == 1 ? VCZ_ZSTD_MATCHES_AT : VCZ_ZSTD_LENGTHS_AT);
-    const u32 first_states[3] = {bits.take(logs[0]), bits.take(logs[1]), bits.take(logs[2])};
-    u32 cell = cells[role == 0 ? first_states[1] : role == 1 ? first_states[2] : first_states[0]];
-    // Whose bits come up to the end of this lane's: those of values in this order, those of states in the reverse.
-    const u32 value1 = role >= 1 ? VCZ_ALL_LANES : 0, value2 = role >= 2 ? VCZ_ALL_LANES : 0;
-    const u32 state0 = role == 0 ? VCZ_ALL_LANES : 0, state1 = role <= 1 ? VCZ_ALL_LANES : 0;
+    VczZstdRing& ring = s.ring;
+    if (lane == 0) {
+        ring.src = (u64)(z.src + at);
+        ring.len = end - at;
+        ring.n = n;
+        for (u32 i = 0; i < 3; ++i) ring.logs[i] = logs[i];
+        ring.started.raise();
+    }
+    __syncwarp();
+    const VczZstdValues values(z.src + at, end - at);
     VczZstdRecent recent = {s.recent[0], s.recent[1], s.recent[2]};
-    u32 literal = 0, n_states = 0;
+    u32 literal = 0;
+    bool good = true;
     for (u32 base = 0; base < n; base += 32) {
-        const u32 some = vcz_min(32, n - base);
-        __syncwarp();
-        uint2* read = s.read[role];
-        for (u32 i = 0; i < some; ++i, ++read) {
-            bits.fill();
-            const u32 counts = VCZ_ZSTD_COUNTS(cell);
-            const u32 a = __shfl_sync(VCZ_ALL_LANES, counts, 0), b = __shfl_sync(VCZ_ALL_LANES, counts, 1),
-                      c = __shfl_sync(VCZ_ALL_LANES, counts, 2);
-            // Of values in the lower half, of states in the upper half: all bits, and those before this lane's.
-            const u32 sum = a + b + c;
-            const u32 values_at = a + (b & value1) + (c & value2) - counts, states_at = c + (b & state1) + (a & state0) - counts;
-            const u32 n_values = sum & 0xffff, n_all = n_values + (sum >> 16);
-            u32 value, state;
-            if (n_all <= 32) {
-                const u32 window = bits.window();
-                value = vcz_zstd_bits(window, values_at, counts);
-                state = vcz_zstd_bits(window, n_values + (states_at >> 16), counts >> 16);
-                bits.used += n_all;
-            } else {
-                // At most 63 bits and 26.
-                value = (u32)(bits.wide() << (values_at & 63) >> 1 >> (63 - (counts & 31)));
-                bits.skip(n_values);
-                state = vcz_zstd_bits(bits.window(), states_at >> 16, counts >> 16);
-                bits.used += n_all - n_values;
-            }
-            n_states = n_all - n_values;
-            if (lane < 3) {
-                read->x = cell;
-                read->y = value;
-            }
-            cell = cells[VCZ_ZSTD_NEXT(cell) + state];
-        }
-        // After the last one, there are no bits of states.
-        if (bits.left() + (i32)(base + some == n ? n_states : 0) < 0) return false;
-        __syncwarp();
+        const u32 some = vcz_min(32, n - base), half = z.fills & 1;
+        z.fills += 1;
+        while (!__any_sync(VCZ_ALL_LANES, ring.filled.raised(z.fills))) __nanosleep(40);
+        const bool fine = ring.fine != 0;
         u32 value = 4, matches = 0, lengths = 0;
-        if (lane < some) {
-            const uint2 of = s.read[0][lane], match = s.read[1][lane], length = s.read[2][lane];
-            value = (1u << VCZ_ZSTD_CODE(of.x)) + of.y;
-            matches = vcz_zstd_matches[VCZ_ZSTD_CODE(match.x)] + match.y;
-            lengths = vcz_zstd_lengths[VCZ_ZSTD_CODE(length.x)] + length.y;
+        if (fine && lane < some) {
+            const uint4 read = s.read[half][lane];
+            u64 wide = values.at(read.w);
+            value = (1u << VCZ_ZSTD_CODE(read.x)) + vcz_zstd_first(wide, VCZ_ZSTD_MORE(read.x));
+            wide <<= VCZ_ZSTD_MORE(read.x);
+            matches = vcz_zstd_matches[vcz_min(VCZ_ZSTD_CODE(read.y), 52)] + vcz_zstd_first(wide, VCZ_ZSTD_MORE(read.y));
+            wide <<= VCZ_ZSTD_MORE(read.y);
+            lengths = vcz_zstd_lengths[vcz_min(VCZ_ZSTD_CODE(read.z), 35)] + vcz_zstd_first(wide, VCZ_ZSTD_MORE(read.z));
         }
+        __syncwarp();
+        if (lane == 0) ring.emptied.raise();
+        __syncwarp();
+        if (!fine) return false;
+        // The others are read all the same, so that the lane that reads is where this warp is.
+        if (!good) continue;
         u32 offset = value - 3, passed = 0;
         for (u32 again = __ballot_sync(VCZ_ALL_LANES, value <= 3); again != 0; again &= again - 1) {
             const u32 i = (u32)__ffs((i32)again) - 1;
@@ -654,15 +830,15 @@ static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, co
         literal = __shfl_sync(VCZ_ALL_LANES, literals_to, 31);
         z.at = __shfl_sync(VCZ_ALL_LANES, to, 31);
         const bool bad = matches != 0 && offset - 1 >= to - matches;
-        if (__any_sync(VCZ_ALL_LANES, bad) || z.at > z.room || literal > n_literals) return false;
-        vcz_zstd_execute(z.out, to - matches - lengths, literals + literals_to - lengths, lengths, matches, offset);
+        good = !__any_sync(VCZ_ALL_LANES, bad) && z.at <= z.room && literal <= n_literals;
+        if (good) vcz_zstd_execute(z.out, to - matches - lengths, literals + literals_to - lengths, lengths, matches, offset);
     }
-    if (bits.left() + (i32)n_states != 0) return false;
+    if (!good) return false;
     __syncwarp();
     if (lane < 3) s.recent[lane] = lane == 0 ? recent.first : lane == 1 ? recent.second : recent.third;
     const u32 rest = n_literals - literal;
     if (rest > z.room - z.at) return false;
-    vcz_copy<false>((u64)(z.out + z.at), (u64)(literals + literal), rest, lane, 32);
+    vcz_zstd_copy(z.out + z.at, literals + literal, rest);
     z.at += rest;
     return true;
 }
@@ -766,7 +942,7 @@ static __device__ bool vcz_zstd_block(VczZstd& z, u32 at, u32 end) {
     const u32 start = z.at;
     if (n == 0) {
         if (at != end || n_literals > z.room - z.at) return false;
-        vcz_copy<false>((u64)(z.out + z.at), (u64)literals, n_literals, vcz_lane(), 32);
+        vcz_zstd_copy(z.out + z.at, literals, n_literals);
         z.at += n_literals;
     } else {
         u32 logs[3];
@@ -810,7 +986,7 @@ static __device__ bool vcz_zstd_frame(VczZstd& z) {
         } else {
             if (size > z.room - z.at) return false;
             if (type == 0) {
-                vcz_copy<true>((u64)(z.out + z.at), (u64)(z.src + at), size, vcz_lane(), 32);
+                vcz_zstd_copy(z.out + z.at, z.src + at, size);
             } else {
                 vcz_zstd_fill(z.out + z.at, size, vcz_zstd_byte(z, at));
             }
@@ -821,30 +997,37 @@ static __device__ bool vcz_zstd_frame(VczZstd& z) {
     return z.at == z.room && at == z.len;
 }
 
-// Takes frames as long as there are any: `next` is the first that nobody has taken, 0 before the launch. CTAs of 128 threads. Each of
-// their warps has `literals` bytes of `scratch`, and VCZ_ZSTD_HISTORY more: a multiple of 16, no fewer than the smaller of VCZ_ZSTD_BLOCK and
-// what any of the frames decodes to, for no block has more literals than that.
-extern "C" __global__ void __launch_bounds__(32 * VCZ_ZSTD_WARPS, 6)
+// Takes frames as long as there are any: `next` is how many were taken but for the first of each warp, 0 before the launch. CTAs of VCZ_ZSTD_WARPS warps, and
+// one more, which reads for them. Each of the others has `literals` bytes of `scratch`, and VCZ_ZSTD_HISTORY more: a multiple of 16, no fewer
+// than the smaller of VCZ_ZSTD_BLOCK and what any of the frames decodes to, for no block has more literals than that.
+extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD_CTAS)
     vcz_zstd(const VczFrame* __restrict__ frames, u32 n, u32* next, u64 scratch, u32 literals, u32* status) {
     __shared__ VczZstdTables tables[VCZ_ZSTD_WARPS];
     const u32 warp = threadIdx.x / 32;
+    if (threadIdx.x < VCZ_ZSTD_WARPS) {
+        VczZstdRing& ring = tables[threadIdx.x].ring;
+        ring.started.times = ring.filled.times = ring.emptied.times = 0;
+    }
+    __syncthreads();
+    if (warp == VCZ_ZSTD_WARPS) {
+        vcz_zstd_read(tables);
+        return;
+    }
     const u64 own = scratch + (u64)(blockIdx.x * VCZ_ZSTD_WARPS + warp) * (literals + VCZ_ZSTD_HISTORY);
-    for (;;) {
-        u32 i = 0;
-        if (vcz_lane() == 0) i = atomicAdd(next, 1u);
-        i = __shfl_sync(VCZ_ALL_LANES, i, 0);
-        if (i >= n) return;
+    VczZstd z;
+    z.fills = 0;
+    z.literals = (u8*)own;
+    z.history = (VczZstdHistory*)(own + literals);
+    z.tables = &tables[warp];
+    // Few frames go to many CTAs.
+    for (u32 i = blockIdx.x + gridDim.x * warp; i < n;) {
         const VczFrame frame = frames[i];
-        VczZstd z;
         z.src = vcz_bytes(frame.src);
         z.len = frame.src_len;
         z.out = (u8*)frame.dst;
         z.room = frame.dst_len;
         z.at = 0;
         z.block_max = 0;
-        z.literals = (u8*)own;
-        z.history = (VczZstdHistory*)(own + literals);
-        z.tables = &tables[warp];
         if (vcz_lane() == 0) {
             z.tables->weights = 0;
             for (u32 j = 0; j < 3; ++j) {
@@ -853,6 +1036,11 @@ extern "C" __global__ void __launch_bounds__(32 * VCZ_ZSTD_WARPS, 6)
             }
         }
         if (!vcz_zstd_frame(z) && vcz_lane() == 0) atomicOr(&status[frame.status], VCZ_BAD_FRAME);
-        __syncwarp();
+        if (vcz_lane() == 0) i = gridDim.x * VCZ_ZSTD_WARPS + atomicAdd(next, 1u);
+        i = __shfl_sync(VCZ_ALL_LANES, i, 0);
+    }
+    if (vcz_lane() == 0) {
+        z.tables->ring.n = 0;
+        z.tables->ring.started.raise();
     }
 }

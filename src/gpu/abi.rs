@@ -123,8 +123,10 @@ pub struct Frame {
     pub pad: u32,
 }
 
-/// Warps of a block of threads that decodes zstd frames.
-pub const ZSTD_WARPS: u32 = 4;
+/// Warps of a block of threads that decode zstd frames, besides the one that reads for them.
+pub const ZSTD_WARPS: u32 = 7;
+/// Blocks of threads that decode zstd frames on a multiprocessor at a time.
+pub const ZSTD_CTAS: u32 = 4;
 /// Bytes of the largest block of a zstd frame.
 pub const ZSTD_BLOCK: usize = 128 << 10;
 /// Bytes of temporary memory that a warp has besides a block's literals.

@@ -24,10 +24,9 @@ use super::work::Work;
 use crate::store::{LocalFile, OpenChunk};
 
 /// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes. Or open
-/// files, of which a process may not have many: each takes [`UNITS_A_FILE`].
+/// files, of which a process may not have many: each takes one.
 const UNITS: u32 = 256;
 const UNIT: usize = 1 << 20;
-const UNITS_A_FILE: usize = 2;
 /// How many slabs may come to those that the queue began with, for batches that need several.
 const MORE_SLABS: usize = 4;
 
@@ -213,7 +212,7 @@ impl Queue {
     /// Waits until some more chunks of about `bytes` encoded bytes together may be opened or read for staging; held until they are
     /// staged.
     pub async fn room_to_stage(&self, chunks: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let units = (bytes / UNIT).max(chunks.saturating_mul(UNITS_A_FILE));
+        let units = (bytes / UNIT).max(chunks);
         let units = u32::try_from(units).unwrap_or(UNITS).clamp(1, UNITS);
         // Never closed.
         self.unstaged.acquire_many(units).await.ok()

@@ -4,7 +4,8 @@
 //! Our own decoder of zstd frames wants room for the literals of the frames that it decodes at the same time, which is so much and
 //! no more, however many frames there are; of few or small ones it wants less. nvCOMP's wants three bytes for each decoded byte.
 
-/// Bytes for each decoded byte that our own decoder wants at most, but for batches of one or two frames.
+/// Bytes for each decoded byte that our own decoder wants at most, but for batches of a few frames, where that is less than a
+/// megabyte.
 pub const MOST_TIMES: u64 = 3;
 
 /// What decoding takes of each worker of a device.

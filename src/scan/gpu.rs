@@ -10,7 +10,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 
 use super::fetch::Upcoming;
-use super::gpu_request::{GROUP_CHUNKS, Parts, Piece, Request};
+use super::gpu_request::{GROUP_CHUNKS, Parts, Piece, Request, Submitted};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::error::VczError;
@@ -27,7 +27,7 @@ const GROUP_BYTES: usize = 4 << 20;
 /// Variant chunks, ascending, that one task hands to the device.
 struct Group {
     chunks: Vec<u64>,
-    task: SpawnedTask<Result<VecDeque<(u64, Parts)>, VczError>>,
+    task: SpawnedTask<Result<Vec<Submitted>, VczError>>,
 }
 
 /// Has the wanted parts of an array's variant chunks decoded, in ascending order.
@@ -140,8 +140,12 @@ impl GpuFetcher {
         };
         self.start();
         self.depth = self.depth.saturating_mul(2).min(self.most);
-        let read = group.task.join_unwind().await;
-        self.ready = read.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        let submitted = group.task.join_unwind().await;
+        let submitted = submitted.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)))??;
+        let arrived = self
+            .request
+            .wait_for_group(group.chunks, submitted, &self.metrics);
+        self.ready = arrived.await?;
         Ok(self.take_ready(chunk).unwrap_or_default())
     }
 
@@ -180,7 +184,9 @@ impl GpuFetcher {
         let active = engine.queue().activate();
         let wanted = chunks.clone();
         let task = SpawnedTask::spawn(async move {
-            request.read_group(&engine, wanted, active, &metrics).await
+            let submitted = request.submit_group(&engine, &wanted, &metrics).await;
+            drop(active);
+            submitted
         });
         Group { chunks, task }
     }

@@ -15,7 +15,7 @@ use super::dataset::Dataset;
 use super::dense::chunk_index;
 use super::metrics::ScanMetrics;
 use crate::error::VczError;
-use crate::gpu::{Active, Encoded, Engine, Outcome, Ticket, Work};
+use crate::gpu::{Encoded, Engine, Outcome, Ticket, Work};
 use crate::store::{ArrayMeta, ChunkPlace, LocalFile, OpenChunk};
 
 /// Requests in flight for one variant chunk.
@@ -116,7 +116,7 @@ fn cached(len: usize) -> Duration {
 }
 
 /// Tickets of one chunk; `None` where it is absent or nothing of this kind is wanted.
-struct Submitted {
+pub(super) struct Submitted {
     trailing: Vec<u64>,
     present: bool,
     counts: Option<Result<Ticket, String>>,
@@ -149,16 +149,13 @@ impl Request {
         work.map_or(0, |work| work.planner.estimate().encoded_bytes())
     }
 
-    /// Hands chunks to the device, and waits for what becomes of them.
-    pub(super) async fn read_group(
+    /// Waits for what becomes of chunks that were handed over.
+    pub(super) async fn wait_for_group(
         &self,
-        engine: &Engine,
         chunks: Vec<u64>,
-        active: Active,
+        submitted: Vec<Submitted>,
         metrics: &ScanMetrics,
     ) -> Result<VecDeque<(u64, Parts)>, VczError> {
-        let submitted = self.submit_group(engine, &chunks, metrics).await?;
-        drop(active);
         let mut submitted = submitted.into_iter();
         let mut all = VecDeque::with_capacity(chunks.len());
         for chunk in chunks {
@@ -169,7 +166,7 @@ impl Request {
     }
 
     /// Hands all wanted parts of these chunks to the device.
-    async fn submit_group(
+    pub(super) async fn submit_group(
         &self,
         engine: &Engine,
         chunks: &[u64],

@@ -14,6 +14,7 @@ mod fill_value;
 mod local;
 mod names;
 mod region_index;
+mod small_files;
 mod source;
 mod vcz_store;
 mod zip;

@@ -16,12 +16,16 @@ use object_store::{GetRange, ObjectStore};
 use super::blob::{Blob, ReadError, get_file, get_object};
 use super::local::{ChunkPlace, LocalFile, OpenChunk};
 use super::names::may_be_array;
+use super::small_files::SmallFiles;
 use super::zip::Zip;
 
 /// A place that holds a store.
 #[derive(Debug)]
 pub(super) enum Source {
-    Directory(PathBuf),
+    Directory {
+        root: PathBuf,
+        small: Box<SmallFiles>,
+    },
     Zip(Zip),
     Objects {
         objects: Arc<dyn ObjectStore>,
@@ -42,7 +46,10 @@ impl Source {
     ) -> Result<Self, ReadError> {
         if let Some(local) = local_path {
             return match fs::metadata(&local)?.is_dir() {
-                true => Ok(Self::Directory(local)),
+                true => Ok(Self::Directory {
+                    root: local,
+                    small: Box::default(),
+                }),
                 false => Ok(Self::Zip(Zip::open(Blob::open_file(&local)?).await?)),
             };
         }
@@ -70,7 +77,7 @@ impl Source {
 
     pub(super) fn is_local(&self) -> bool {
         match self {
-            Self::Directory(_) => true,
+            Self::Directory { .. } => true,
             Self::Zip(zip) => zip.is_local(),
             Self::Objects { .. } => false,
         }
@@ -84,11 +91,24 @@ impl Source {
         limit: u64,
     ) -> Result<Option<Bytes>, ReadError> {
         match self {
-            Self::Directory(root) => get_file(&root.join(key), range, limit).await,
+            Self::Directory { root, .. } => get_file(&root.join(key), range, limit).await,
             Self::Zip(zip) => zip.get(key, range, limit).await,
             Self::Objects { objects, root, .. } => {
                 get_object(&**objects, &below(root, key)?, range, limit).await
             }
+        }
+    }
+
+    /// The bytes of the object `key`, which has few, and is wanted again and again; `None` if it is absent. More than `limit` bytes are an
+    /// error.
+    pub(super) async fn get_small(
+        &self,
+        key: &str,
+        limit: u64,
+    ) -> Result<Option<Bytes>, ReadError> {
+        match self {
+            Self::Directory { root, small } => small.get(key, &root.join(key), limit).await,
+            Self::Zip(_) | Self::Objects { .. } => self.get(key, None, limit).await,
         }
     }
 
@@ -98,7 +118,7 @@ impl Source {
         key: &str,
         limit: u64,
     ) -> Result<Option<OpenChunk>, ReadError> {
-        if let Self::Directory(root) = self {
+        if let Self::Directory { root, .. } = self {
             return OpenChunk::open(&root.join(key), limit).await;
         }
         let bytes = self.get(key, None, limit).await?;
@@ -108,7 +128,7 @@ impl Source {
     /// Where the object `key` is.
     pub(super) fn place(&self, key: &str) -> Result<ChunkPlace, ReadError> {
         match self {
-            Self::Directory(root) => {
+            Self::Directory { root, .. } => {
                 let found = LocalFile::find(root.join(key))?;
                 Ok(found.map_or(ChunkPlace::Absent, ChunkPlace::File))
             }
@@ -120,7 +140,7 @@ impl Source {
     pub(super) async fn top_level(&self) -> Result<Option<BTreeSet<String>>, ReadError> {
         let mut names = BTreeSet::new();
         match self {
-            Self::Directory(root) => {
+            Self::Directory { root, .. } => {
                 for entry in fs::read_dir(root)? {
                     let entry = entry?;
                     // A link may lead to a directory; only reading below it will tell.
@@ -157,7 +177,7 @@ impl Source {
     /// Stored bytes of the chunks of an array; `None` where the place cannot be listed.
     pub(super) async fn stored_bytes(&self, array: &str) -> Result<Option<u64>, ReadError> {
         match self {
-            Self::Directory(root) => directory_bytes(&root.join(array)).map(Some),
+            Self::Directory { root, .. } => directory_bytes(&root.join(array)).map(Some),
             Self::Zip(zip) => Ok(Some(zip.stored_bytes(array, |key| !is_metadata(key)))),
             Self::Objects {
                 listable: false, ..

@@ -27,6 +27,8 @@ const NEWEST_VERSION: (u64, u64) = (0, 5);
 const MAX_ENCODED_CHUNK: u64 = 1 << 33;
 /// Bytes that an encoding may add to those of the decoded chunk, whatever its size.
 const ENCODING_OVERHEAD: u64 = 1 << 26;
+/// Decoded bytes of a chunk, at most, that may be kept in memory as it is stored.
+const THIN_CHUNK: usize = 256 << 10;
 
 /// A VCZ store whose metadata was read.
 #[derive(Debug)]
@@ -180,7 +182,12 @@ impl Store {
     /// [`VczError::Io`] if reading fails; [`VczError::Chunk`] if `index` is outside the grid or what is stored contradicts
     /// itself (a zip entry of another size or checksum) or is larger than any encoding of such a chunk.
     pub async fn chunk(&self, array: &ArrayMeta, index: &[u64]) -> Result<Option<Bytes>> {
-        self.get(array, index, None).await
+        if !is_thin(array) {
+            return self.get(array, index, None).await;
+        }
+        let (key, limit) = self.object(array, index)?;
+        let got = self.source.get_small(&key, limit).await;
+        got.map_err(|error| self.read_error(array, index, key, error))
     }
 
     /// A range of the encoded bytes of the chunk at `index`, clipped at its end; `None` if it is absent. For shards, whose
@@ -348,6 +355,11 @@ fn is_absent(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
         .downcast_ref()
         .map(|error| matches!(error, object_store::Error::NotFound { .. }));
     io.or(object).unwrap_or(false)
+}
+
+/// Whether chunks of the array are small: one number for each variant, as positions and contigs have.
+fn is_thin(array: &ArrayMeta) -> bool {
+    array.rank() == 1 && array.chunk_bytes().is_some_and(|bytes| bytes <= THIN_CHUNK)
 }
 
 #[cfg(test)]

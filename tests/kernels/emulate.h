@@ -43,6 +43,7 @@ struct Fiber {
     unsigned value = 0;
     unsigned lane = 0;  // whose value a shuffle is to give
     unsigned mask = 0;  // lanes of the warp that wait together
+    unsigned asleep = 0;  // how many turns the thread still leaves to others
 };
 
 constexpr size_t STACK = 256 * 1024;
@@ -71,6 +72,13 @@ inline unsigned wait(Wait wait, unsigned value, unsigned lane = 0, unsigned mask
     return fiber.value;
 }
 
+// Leaves some turns to the other threads.
+inline void sleep() {
+    Fiber& fiber = fibers[thread.x];
+    fiber.asleep = 24;
+    swapcontext(&fiber.context, &scheduler);
+}
+
 inline void run_fiber() {
     body();
     fibers[thread.x].wait = Wait::Done;
@@ -79,6 +87,7 @@ inline void run_fiber() {
 // Lets go of the lanes of a warp that all wait for the same, or of the CTA; false if all are done.
 inline bool release() {
     bool released = false;
+    for (const Fiber& fiber : fibers) released = released || fiber.wait == Wait::None;
     for (size_t first = 0; first < fibers.size(); first += WARP) {
         for (unsigned lane = 0; lane < WARP; ++lane) {
             const Wait what = fibers[first + lane].wait;
@@ -141,7 +150,11 @@ inline void launch(unsigned grid, unsigned threads, std::function<void()> kernel
             for (unsigned i = 0; i < threads; ++i) {
                 thread.x = backwards ? threads - 1 - i : i;
                 Fiber& fiber = fibers[thread.x];
-                if (fiber.wait == Wait::None) swapcontext(&scheduler, &fiber.context);
+                if (fiber.asleep != 0) {
+                    fiber.asleep -= 1;
+                } else if (fiber.wait == Wait::None) {
+                    swapcontext(&scheduler, &fiber.context);
+                }
             }
             thread.x = 0;
         } while (release());
@@ -168,6 +181,9 @@ inline unsigned __match_any_sync(unsigned mask, unsigned x) { return emulate_war
 inline unsigned __shfl_sync(unsigned mask, unsigned x, unsigned lane) {
     return emulate_warp(mask, emulate::Wait::Shuffle, x, lane);
 }
+// Threads run one after the other, and others while one waits.
+inline void __threadfence_block() {}
+inline void __nanosleep(unsigned) { emulate::sleep(); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned)x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
@@ -176,6 +192,9 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
 }
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+inline unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
+    return (unsigned)(((uint64_t)high << 32 | low) >> std::min(shift, 32u));
 }
 template <class T>
 inline T __ldg(const T* at) {

@@ -117,7 +117,7 @@ std::vector<Decoded> decode(const std::vector<Data>& frames, const std::vector<s
     const size_t largest = std::min<size_t>(*std::max_element(rooms.begin(), rooms.end()), VCZ_ZSTD_BLOCK);
     const u32 literals = (u32)(largest + 15) / 16 * 16;
     std::vector<u64> scratch((size_t)ctas * VCZ_ZSTD_WARPS * (literals + VCZ_ZSTD_HISTORY) / 8 + 2);
-    emulate::launch(ctas, 32 * VCZ_ZSTD_WARPS, [&] {
+    emulate::launch(ctas, 32 * (VCZ_ZSTD_WARPS + 1), [&] {
         vcz_zstd(described.data(), n, &next, ((u64)scratch.data() + 15) & ~(u64)15, literals, status.data());
     });
     std::vector<Decoded> out(n);

@@ -188,6 +188,7 @@ mod tests {
         let block = abi::ZSTD_BLOCK >> 10;
         for line in [
             format!("#define VCZ_ZSTD_WARPS {}", abi::ZSTD_WARPS),
+            format!("#define VCZ_ZSTD_CTAS {}", abi::ZSTD_CTAS),
             format!("#define VCZ_ZSTD_BLOCK ({block} * 1024)"),
             format!("#define VCZ_ZSTD_HISTORY {}", abi::ZSTD_HISTORY),
         ] {

@@ -129,7 +129,7 @@ impl Launches<'_> {
         self.pending.push(Launch {
             function,
             blocks: zstd.blocks,
-            threads: 32 * abi::ZSTD_WARPS,
+            threads: 32 * (abi::ZSTD_WARPS + 1),
             arguments: Arguments::Zstd(
                 zstd.frames,
                 zstd.n,

@@ -8,9 +8,6 @@ use crate::gpu::abi;
 use crate::gpu::executor::Failure;
 use crate::gpu::temporary::{MOST_TIMES, Temporary};
 
-/// Blocks of threads that a multiprocessor runs at a time.
-const BLOCKS_A_MULTIPROCESSOR: u32 = 6;
-
 /// Whether zstd frames are nvCOMP's: where `VCZ_GPU_ZSTD` is `nvcomp`, for comparisons, and it is there.
 fn by_nvcomp(nvcomp: bool) -> bool {
     nvcomp && std::env::var("VCZ_GPU_ZSTD").is_ok_and(|by| by == "nvcomp")
@@ -21,7 +18,7 @@ pub(super) fn temporary(multiprocessors: u32, nvcomp: bool) -> Temporary {
     if by_nvcomp(nvcomp) {
         return Temporary { fixed: 0, times: 3 };
     }
-    let warps = (multiprocessors * BLOCKS_A_MULTIPROCESSOR * abi::ZSTD_WARPS) as usize;
+    let warps = (multiprocessors * abi::ZSTD_CTAS * abi::ZSTD_WARPS) as usize;
     Temporary {
         fixed: (warps * scratch(abi::ZSTD_BLOCK)) as u64,
         times: 0,
@@ -46,7 +43,7 @@ pub(super) struct Zstd {
     pub(super) frames: u64,
     /// How many there are.
     pub(super) n: u32,
-    /// Address of the number of the first frame that nobody has taken.
+    /// Address of how many frames were taken, but for the first of each warp.
     pub(super) next: u64,
     /// Blocks of threads.
     pub(super) blocks: u32,
@@ -128,12 +125,11 @@ impl ZstdFrames {
             .min(abi::ZSTD_BLOCK)
             .next_multiple_of(abi::ZSTD_ALIGN);
         let most = MOST_TIMES as usize * self.total / scratch(literals);
-        let warps = self
-            .frames
-            .len()
-            .min(most)
-            .div_ceil(abi::ZSTD_WARPS as usize);
-        let blocks = warps.clamp(1, (multiprocessors * BLOCKS_A_MULTIPROCESSOR) as usize);
+        let full = self.frames.len().div_ceil(abi::ZSTD_WARPS as usize);
+        // A few large frames go to a multiprocessor each.
+        let alone = self.frames.len().min(multiprocessors as usize);
+        let blocks = full.max(alone).min(most / abi::ZSTD_WARPS as usize);
+        let blocks = blocks.clamp(1, (multiprocessors * abi::ZSTD_CTAS) as usize);
         (blocks as u32, literals as u32)
     }
 }
@@ -162,16 +158,18 @@ mod tests {
         let shape = |lens: &[usize]| frames(lens).blocks(132);
         assert_eq!(
             shape(&[128 << 10; 10_000]),
-            (132 * BLOCKS_A_MULTIPROCESSOR, 128 << 10)
+            (132 * abi::ZSTD_CTAS, 128 << 10)
         );
-        assert_eq!(shape(&[512 << 10; 9]), (3, 128 << 10));
-        assert_eq!(shape(&[1000; 100]), (25, 1008));
+        assert_eq!(shape(&[20 << 20; 9]), (9, 128 << 10));
+        assert_eq!(shape(&[20 << 20; 1000]), (143, 128 << 10));
+        assert_eq!(shape(&[128 << 10; 9]), (3, 128 << 10));
+        assert_eq!(shape(&[1000; 100]), (21, 1008));
         assert_eq!(shape(&[0]), (1, 0));
         // Most of them small, one large.
         let mut lens = vec![100; 10_000];
         lens.push(1 << 20);
         let (blocks, literals) = shape(&lens);
-        let bytes = 4 * blocks as usize * scratch(literals as usize);
+        let bytes = abi::ZSTD_WARPS as usize * blocks as usize * scratch(literals as usize);
         assert!(
             bytes < 4 * lens.iter().sum::<usize>() && blocks > 1,
             "{blocks}"

@@ -1,0 +1,239 @@
+//! Small files of a store that were read before: positions and contigs are wanted by nearly every query, in thousands of chunks of a few
+//! kilobytes, and to look whether a file has changed takes a tenth of the time of opening it.
+//!
+//! Under `source`. Invariants: what is given back is what the file held when it was asked for, as far as its length and times tell; files
+//! that changed a moment ago are not kept, as they could change once more without its showing; memory is bounded.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use super::blob::{ReadError, get_file, open_regular, read_file, within};
+
+/// Longer files are not kept.
+const LONGEST: u64 = 64 << 10;
+/// Bytes that are kept of a store, with about what it takes to find them.
+const MOST_BYTES: usize = 64 << 20;
+const OVERHEAD: usize = 160;
+/// Times of files are as coarse as this, at most.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Maps with a lock each, so that threads seldom meet.
+const SHARDS: usize = 32;
+
+/// What tells one state of a file from another: device, inode, length, times of the last changes of content and of anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp([u64; 3], [i64; 4]);
+
+impl Stamp {
+    #[cfg(unix)]
+    fn of(metadata: &Metadata) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let file = [metadata.dev(), metadata.ino(), metadata.len()];
+        let modified = [metadata.mtime(), metadata.mtime_nsec()];
+        let changed = [metadata.ctime(), metadata.ctime_nsec()];
+        Some(Self(
+            file,
+            [modified[0], modified[1], changed[0], changed[1]],
+        ))
+    }
+
+    /// Elsewhere the time of a change may be set at will.
+    #[cfg(not(unix))]
+    fn of(_: &Metadata) -> Option<Self> {
+        None
+    }
+
+    /// Whether a change from now on is one that shows.
+    fn is_settled(&self, after: Duration) -> bool {
+        let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else {
+            return false;
+        };
+        let Self(_, [_, _, seconds, nanoseconds]) = *self;
+        let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds))
+        else {
+            return false;
+        };
+        Duration::new(seconds, nanoseconds).saturating_add(after) <= now
+    }
+}
+
+/// The small files of one store.
+#[derive(Debug)]
+pub(super) struct SmallFiles {
+    shards: [RwLock<HashMap<Box<str>, (Stamp, Bytes)>>; SHARDS],
+    hasher: RandomState,
+    bytes: AtomicUsize,
+    settled: Duration,
+    most: usize,
+}
+
+impl Default for SmallFiles {
+    fn default() -> Self {
+        Self {
+            shards: Default::default(),
+            hasher: RandomState::new(),
+            bytes: AtomicUsize::new(0),
+            settled: SETTLED,
+            most: MOST_BYTES,
+        }
+    }
+}
+
+impl SmallFiles {
+    /// The bytes of the file at `path`, which is `key` here; `None` if there is no such file. More than `limit` bytes are an error.
+    pub(super) async fn get(
+        &self,
+        key: &str,
+        path: &Path,
+        limit: u64,
+    ) -> Result<Option<Bytes>, ReadError> {
+        let found = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if found.len() > LONGEST {
+            return get_file(path, None, limit).await;
+        }
+        let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
+        if let Some((stamp, bytes)) = shard.read().get(key)
+            && Stamp::of(&found) == Some(*stamp)
+        {
+            within(bytes.len() as u64, limit)?;
+            return Ok(Some(bytes.clone()));
+        }
+        let Some((file, len)) = open_regular(path)? else {
+            return Ok(None);
+        };
+        within(len, limit)?;
+        // As it is before it is read: what changes meanwhile shows.
+        let stamp = Stamp::of(&file.metadata()?);
+        let bytes = read_file(&file, 0, len)?;
+        if let Some(stamp) = stamp.filter(|stamp| len <= LONGEST && stamp.is_settled(self.settled))
+        {
+            let mut shard = shard.write();
+            if let Some((_, old)) = shard.remove(key) {
+                self.bytes.fetch_sub(size(key, &old), Ordering::Relaxed);
+            }
+            let size = size(key, &bytes);
+            // Those that came first stay.
+            if self.bytes.fetch_add(size, Ordering::Relaxed) + size <= self.most {
+                shard.insert(key.into(), (stamp, bytes.clone()));
+            } else {
+                self.bytes.fetch_sub(size, Ordering::Relaxed);
+            }
+        }
+        Ok(Some(bytes))
+    }
+}
+
+/// Bytes that a file takes here.
+fn size(key: &str, bytes: &Bytes) -> usize {
+    key.len() + bytes.len() + OVERHEAD
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+
+    fn files(settled: Duration) -> SmallFiles {
+        SmallFiles {
+            settled,
+            ..SmallFiles::default()
+        }
+    }
+
+    fn kept(files: &SmallFiles) -> usize {
+        files.shards.iter().map(|shard| shard.read().len()).sum()
+    }
+
+    #[test]
+    fn what_changes_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0");
+        let all = files(Duration::ZERO);
+        let get = || block_on(all.get("p/0", &path, 10)).unwrap();
+        assert_eq!(get(), None);
+        for content in ["first", "other", "longer", ""] {
+            // The clock of files is coarse.
+            std::thread::sleep(Duration::from_millis(30));
+            std::fs::write(&path, content).unwrap();
+            std::thread::sleep(Duration::from_millis(30));
+            assert_eq!(get().unwrap(), content);
+            assert_eq!(kept(&all), 1);
+            assert_eq!(get().unwrap(), content);
+            assert_eq!(
+                all.bytes.load(Ordering::Relaxed),
+                size("p/0", &Bytes::from(content))
+            );
+        }
+        // Another file in its place, as old as that.
+        std::fs::write(folder.path().join("1"), "").unwrap();
+        let old = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let new = std::fs::File::options()
+            .write(true)
+            .open(folder.path().join("1"))
+            .unwrap();
+        new.set_modified(old).unwrap();
+        std::fs::rename(folder.path().join("1"), &path).unwrap();
+        assert_eq!(get().unwrap(), "");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(get(), None);
+        std::fs::create_dir(&path).unwrap();
+        assert!(block_on(all.get("p/0", &path, 10)).is_err(), "a folder");
+    }
+
+    #[test]
+    fn what_was_kept_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0");
+        std::fs::write(&path, "first").unwrap();
+        let all = files(Duration::ZERO);
+        std::thread::sleep(Duration::from_millis(30));
+        let first = block_on(all.get("p/0", &path, 10)).unwrap().unwrap();
+        let second = block_on(all.get("p/0", &path, 10)).unwrap().unwrap();
+        assert_eq!(first.as_ptr(), second.as_ptr(), "not read again");
+        assert!(
+            block_on(all.get("p/0", &path, 4)).is_err(),
+            "over the limit"
+        );
+    }
+
+    #[test]
+    fn what_is_new_long_or_too_much_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0");
+        std::fs::write(&path, "first").unwrap();
+        let new = files(Duration::from_secs(3600));
+        assert_eq!(
+            block_on(new.get("p/0", &path, 10)).unwrap().unwrap(),
+            "first"
+        );
+        assert_eq!((kept(&new), new.bytes.into_inner()), (0, 0));
+        let mut few = files(Duration::ZERO);
+        few.most = 2 * (OVERHEAD + 8);
+        std::thread::sleep(Duration::from_millis(30));
+        for key in ["p/0", "p/1", "p/2"] {
+            assert_eq!(block_on(few.get(key, &path, 10)).unwrap().unwrap(), "first");
+        }
+        assert_eq!((kept(&few), few.bytes.into_inner()), (2, few.most));
+        std::fs::write(&path, vec![0; LONGEST as usize + 1]).unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        let all = files(Duration::ZERO);
+        let long = block_on(all.get("p/0", &path, u64::MAX)).unwrap().unwrap();
+        assert_eq!((long.len() as u64, kept(&all)), (LONGEST + 1, 0));
+    }
+}
