@@ -51,22 +51,45 @@ __constant__ u32 vcz_zstd_matches[53] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
 __constant__ u8 vcz_zstd_length_bits[20] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 __constant__ u8 vcz_zstd_match_bits[21] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
-// What one warp has done and another waits for, again and again: how often. The other must know of each time before the next.
+// What has been done and is waited for, again and again. Who waits knows of each time before the next. It is raised by one lane, or by all
+// lanes of a warp together; all that they did before is seen by who sees it raised.
+template <u32 LANES>
 struct VczSignal {
-    volatile u32 times;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    u64 barrier;
 
-    // All that this lane did before is seen by who sees this.
+    __device__ __forceinline__ void start() { asm volatile("mbarrier.init.b64 [%0], %1;" ::"l"(&barrier), "r"(LANES) : "memory"); }
+
     __device__ __forceinline__ void raise() {
-        __threadfence_block();
-        times = times + 1;
+        asm volatile("{ .reg .b64 state; mbarrier.arrive.b64 state, [%0]; }" ::"l"(&barrier) : "memory");
     }
 
-    // Whether it was raised `n` times, counting from 1; 0 times always.
+    // Whether it was raised the `n`-th time, counting from 1.
     __device__ __forceinline__ bool raised(u32 n) const {
-        const bool is = (i32)(times - n) >= 0;
+        u32 is;
+        asm volatile("{ .reg .pred is; mbarrier.test_wait.parity.b64 is, [%1], %2; selp.u32 %0, 1, 0, is; }"
+                     : "=r"(is)
+                     : "l"(&barrier), "r"((n - 1) & 1)
+                     : "memory");
+        return is != 0;
+    }
+#else
+    volatile u32 times;
+
+    __device__ __forceinline__ void start() { times = 0; }
+
+    __device__ __forceinline__ void raise() {
+        __threadfence_block();
+        if (LANES > 1) __syncwarp();
+        if (LANES == 1 || vcz_lane() == 0) times = times + 1;
+    }
+
+    __device__ __forceinline__ bool raised(u32 n) const {
+        const bool is = times == n;
         __threadfence_block();
         return is;
     }
+#endif
 };
 
 // What the lane that reads sequences and the warp that executes them tell each other. They are handed over 32 at a time.
@@ -76,8 +99,10 @@ struct VczZstdRing {
     u64 src;
     u32 len, n;
     u32 logs[3];
-    u32 fine;  // whether what was read so far is valid: if not, no more is read of this stream
-    VczSignal started, filled, emptied;
+    u32 fine[2];  // by half, whether what was read is valid: if not, no more is read of this stream
+    // The halves of what is read have a signal each.
+    VczSignal<32> started, emptied[2];
+    VczSignal<1> filled[2];
 };
 
 // A warp's shared memory.
@@ -694,7 +719,7 @@ struct VczZstdReader {
             offset = tables->cells[VCZ_ZSTD_OFFSETS_AT + second];
             match = tables->cells[VCZ_ZSTD_MATCHES_AT + third];
         }
-        if (fills < 2 || ring.emptied.raised(fills - 1)) {
+        if (fills < 2 || ring.emptied[fills & 1].raised(fills / 2)) {
             some = vcz_min(left, 32);
             i = 0;
         }
@@ -702,8 +727,8 @@ struct VczZstdReader {
     }
 
     __device__ __forceinline__ void publish(bool fine) {
-        tables->ring.fine = fine;
-        tables->ring.filled.raise();
+        tables->ring.fine[fills & 1] = fine;
+        tables->ring.filled[fills & 1].raise();
         fills += 1;
     }
 
@@ -788,9 +813,8 @@ static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, co
         ring.len = end - at;
         ring.n = n;
         for (u32 i = 0; i < 3; ++i) ring.logs[i] = logs[i];
-        ring.started.raise();
     }
-    __syncwarp();
+    ring.started.raise();
     const VczZstdValues values(z.src + at, end - at);
     VczZstdRecent recent = {s.recent[0], s.recent[1], s.recent[2]};
     u32 literal = 0;
@@ -798,8 +822,13 @@ static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, co
     for (u32 base = 0; base < n; base += 32) {
         const u32 some = vcz_min(32, n - base), half = z.fills & 1;
         z.fills += 1;
-        while (!__any_sync(VCZ_ALL_LANES, ring.filled.raised(z.fills))) __nanosleep(40);
-        const bool fine = ring.fine != 0;
+        for (;;) {
+            // Every lane looks for itself.
+            const bool filled = ring.filled[half].raised((z.fills + 1) / 2);
+            if (__any_sync(VCZ_ALL_LANES, !filled) == 0) break;
+            __nanosleep(40);
+        }
+        const bool fine = ring.fine[half] != 0;
         u32 value = 4, matches = 0, lengths = 0;
         if (fine && lane < some) {
             const uint4 read = s.read[half][lane];
@@ -810,9 +839,7 @@ static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, co
             wide <<= VCZ_ZSTD_MORE(read.y);
             lengths = vcz_zstd_lengths[vcz_min(VCZ_ZSTD_CODE(read.z), 35)] + vcz_zstd_first(wide, VCZ_ZSTD_MORE(read.z));
         }
-        __syncwarp();
-        if (lane == 0) ring.emptied.raise();
-        __syncwarp();
+        ring.emptied[half].raise();
         if (!fine) return false;
         // The others are read all the same, so that the lane that reads is where this warp is.
         if (!good) continue;
@@ -1006,7 +1033,11 @@ extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD
     const u32 warp = threadIdx.x / 32;
     if (threadIdx.x < VCZ_ZSTD_WARPS) {
         VczZstdRing& ring = tables[threadIdx.x].ring;
-        ring.started.times = ring.filled.times = ring.emptied.times = 0;
+        ring.started.start();
+        for (u32 i = 0; i < 2; ++i) {
+            ring.filled[i].start();
+            ring.emptied[i].start();
+        }
     }
     __syncthreads();
     if (warp == VCZ_ZSTD_WARPS) {
@@ -1039,8 +1070,6 @@ extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD
         if (vcz_lane() == 0) i = gridDim.x * VCZ_ZSTD_WARPS + atomicAdd(next, 1u);
         i = __shfl_sync(VCZ_ALL_LANES, i, 0);
     }
-    if (vcz_lane() == 0) {
-        z.tables->ring.n = 0;
-        z.tables->ring.started.raise();
-    }
+    if (vcz_lane() == 0) z.tables->ring.n = 0;
+    z.tables->ring.started.raise();
 }

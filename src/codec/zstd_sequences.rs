@@ -111,18 +111,27 @@ impl Used {
 
 /// What a block's sequences depend on.
 #[derive(Clone)]
-pub(super) struct History {
+pub(super) struct History<'a> {
     tables: [Option<Used>; 3],
+    /// A block that was skipped, whose tables come after those: most are not needed, so they are not read before they are.
+    skipped: Option<Parts<'a>>,
     /// The last three offsets, the latest first; `None` where one is not known.
     offsets: [Option<u32>; 3],
 }
 
-impl History {
+impl History<'_> {
     /// Before the first block of a frame without a dictionary.
-    pub(super) const START: History = History {
+    pub(super) const START: Self = History {
         tables: [None; 3],
+        skipped: None,
         offsets: [Some(1), Some(4), Some(8)],
     };
+
+    fn replace(&mut self, new: [Option<Used>; 3]) {
+        for (used, new) in self.tables.iter_mut().zip(new) {
+            *used = new.or(*used);
+        }
+    }
 }
 
 /// Copies of what comes `offset` bytes before, after some literals.
@@ -219,21 +228,26 @@ impl<'a> Parts<'a> {
         self.n_sequences <= MAX_SEQUENCES
     }
 
-    /// Reads the tables only, as if the sequences had been read; the offsets are not known then.
-    pub(super) fn skip(&self, history: &mut History) -> Option<()> {
+    /// Goes on as if the sequences had been read; the offsets are not known then.
+    pub(super) fn skip(&self, history: &mut History<'a>) -> Option<()> {
         if self.n_sequences > 0 {
-            self.tables(history)?;
+            if let Some(before) = history.skipped.replace(*self) {
+                history.replace(before.new_tables()?.0);
+            }
             history.offsets = [None; 3];
         }
         Some(())
     }
 
     /// Reads the tables that the sequences of a block use, which come to be the ones in use; what is left is the bit stream.
-    fn tables(&self, history: &mut History) -> Option<&'a [u8]> {
+    fn tables(&self, history: &mut History<'a>) -> Option<&'a [u8]> {
         let (new, rest) = self.new_tables()?;
-        for (used, new) in history.tables.iter_mut().zip(new) {
-            *used = new.or(*used);
+        if let Some(skipped) = history.skipped.take()
+            && new.iter().any(Option::is_none)
+        {
+            history.replace(skipped.new_tables()?.0);
         }
+        history.replace(new);
         Some(rest)
     }
 
@@ -266,26 +280,42 @@ impl<'a> Parts<'a> {
     /// Reads all sequences, in order, and brings `history` up to the end of the block.
     pub(super) fn sequences(
         &self,
-        history: &mut History,
-        mut each: impl FnMut(Sequence) -> Option<()>,
+        history: &mut History<'a>,
+        each: impl FnMut(Sequence) -> Option<()>,
     ) -> Option<()> {
         if self.n_sequences == 0 {
             return Some(());
         }
         let stream = self.tables(history)?;
-        let History { tables, offsets } = history;
+        let new = || Box::new([const { Table::of_one(LITERAL_LENGTHS[0]) }; 3]);
+        let mut rooms = ROOMS.take().unwrap_or_else(new);
+        let read = self.read(stream, history, &mut rooms, each);
+        ROOMS.set(Some(rooms));
+        read
+    }
+
+    /// Reads the sequences of the bit stream `stream`; what is in `rooms` is set first.
+    fn read(
+        &self,
+        stream: &[u8],
+        history: &mut History<'_>,
+        rooms: &mut [Table; 3],
+        mut each: impl FnMut(Sequence) -> Option<()>,
+    ) -> Option<()> {
+        let History {
+            tables, offsets, ..
+        } = history;
         let [Some(literals), Some(of), Some(matches)] = tables else {
             return None;
         };
-        let mut rooms = [const { Table::of_one(LITERAL_LENGTHS[0]) }; 3];
         for ((used, coding), room) in [literals, of, matches]
             .into_iter()
             .zip(&CODINGS)
-            .zip(&mut rooms)
+            .zip(rooms.iter_mut())
         {
             used.set(coding, room);
         }
-        let [literals, of, matches] = &rooms;
+        let [literals, of, matches] = &*rooms;
         let mut bits = Bits::new(stream)?;
         let mut literals_state = literals.start(&mut bits)?;
         let mut of_state = of.start(&mut bits)?;
@@ -309,6 +339,11 @@ impl<'a> Parts<'a> {
         }
         bits.is_empty().then_some(())
     }
+}
+
+thread_local! {
+    /// Tables to be set: they are large, and of most blocks few cells are used.
+    static ROOMS: std::cell::Cell<Option<Box<[Table; 3]>>> = const { std::cell::Cell::new(None) };
 }
 
 fn value(cell: Cell, bits: &mut Bits<'_>) -> Option<u32> {

@@ -106,8 +106,8 @@ struct Found {
 }
 
 /// A walk over the blocks of a frame, of which it reads the sequences of the last.
-struct Search {
-    history: History,
+struct Search<'a> {
+    history: History<'a>,
     /// Decoded bytes so far.
     position: u64,
     /// The end of the block before.
@@ -119,8 +119,8 @@ struct Search {
     last: Option<(usize, usize)>,
 }
 
-impl Search {
-    fn read(&mut self, parts: &Parts<'_>, block_max: u64) -> Option<()> {
+impl<'a> Search<'a> {
+    fn read(&mut self, parts: &Parts<'a>, block_max: u64) -> Option<()> {
         let start = self.position;
         let before = self.literals.len();
         let literals = &mut self.literals;
