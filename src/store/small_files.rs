@@ -64,10 +64,13 @@ impl Stamp {
     }
 }
 
+/// Files by their keys.
+type Shard = HashMap<Box<str>, (Stamp, Bytes)>;
+
 /// The small files of one store.
 #[derive(Debug)]
 pub(super) struct SmallFiles {
-    shards: [RwLock<HashMap<Box<str>, (Stamp, Bytes)>>; SHARDS],
+    shards: [RwLock<Shard>; SHARDS],
     hasher: RandomState,
     bytes: AtomicUsize,
     settled: Duration,
