@@ -1,6 +1,6 @@
 """Simulates stores, checks that the GPU answers like the host, and times both: cold processes, first and warm queries.
 
-    python3 benches/gpu/run.py --vcz target/release/vcz --work /tmp/vcz-gpu [--quick] [--devices 2]
+    python3 benches/gpu/run.py --vcz target/release/vcz --work /tmp/vcz-gpu [--only w1,w2,w1m,w1a,regions,cold,long] [--devices 0]
 
 Needs a GPU, nvCOMP (VCZ_NVCOMP_LIB or on the library path), and `msprime`, `numcodecs`, `zarr` (benches/peers/requirements.txt)
 to simulate; stores that are in the work folder already are used again. Prints a table; `alone` is what copying, decoding by nvCOMP and
