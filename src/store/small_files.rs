@@ -170,7 +170,7 @@ mod tests {
         let all = files(Duration::ZERO);
         let get = || block_on(all.get("p/0", &path, 10)).unwrap();
         assert_eq!(get(), None);
-        for content in ["first", "other", "longer", ""] {
+        for content in ["first", "other", "longer", "", "later"] {
             // The clock of files is coarse.
             std::thread::sleep(Duration::from_millis(30));
             std::fs::write(&path, content).unwrap();
@@ -183,8 +183,8 @@ mod tests {
                 size("p/0", &Bytes::from(content))
             );
         }
-        // Another file in its place, as old as that.
-        std::fs::write(folder.path().join("1"), "").unwrap();
+        // Another file in its place, as long and as old as that.
+        std::fs::write(folder.path().join("1"), "newer").unwrap();
         let old = std::fs::metadata(&path).unwrap().modified().unwrap();
         let new = std::fs::File::options()
             .write(true)
@@ -192,7 +192,7 @@ mod tests {
             .unwrap();
         new.set_modified(old).unwrap();
         std::fs::rename(folder.path().join("1"), &path).unwrap();
-        assert_eq!(get().unwrap(), "");
+        assert_eq!(get().unwrap(), "newer");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(get(), None);
         std::fs::create_dir(&path).unwrap();
