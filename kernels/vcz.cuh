@@ -305,43 +305,4 @@ VCZ_DEVICE i64 vcz_code(const VczBlock& block, u32 i, u32 width, bool big_endian
     return (i64)(vcz_element(block, i, width, big_endian) << unused) >> unused;
 }
 
-// Loads what nobody writes while a kernel runs (FIXED), or what a thread may have written.
-template <bool FIXED, class T>
-VCZ_DEVICE T vcz_load(const T* at) {
-    return FIXED ? __ldg(at) : *at;
-}
-
-// Copies `len` bytes by the threads `thread` of `threads`, to where none is read from. Source words are read whole; bytes outside of the
-// target are not written.
-template <bool FIXED>
-VCZ_DEVICE void vcz_copy(u64 dst, u64 src, u64 len, u32 thread, u32 threads) {
-    u64 head = (16 - (dst & 15)) & 15;
-    if (head > len) head = len;
-    const u64 vectors = (len - head) / 16;
-    u8* out = (u8*)dst;
-    const u8* in = vcz_bytes(src);
-    for (u64 i = thread; i < head; i += threads) out[i] = vcz_load<FIXED>(in + i);
-    uint4* to = (uint4*)(dst + head);
-    const u64 from = src + head;
-    if ((from & 15) == 0) {
-        for (u64 i = thread; i < vectors; i += threads) to[i] = vcz_load<FIXED>((const uint4*)from + i);
-    } else {
-        const u32* words = (const u32*)(from & ~(u64)3);
-        const u32 shift = 8 * (u32)(from & 3);
-        for (u64 i = thread; i < vectors; i += threads) {
-            const u32* word = words + 4 * i;
-            u32 x[5];
-            for (int j = 0; j < 4; ++j) x[j] = vcz_load<FIXED>(word + j);
-            x[4] = shift == 0 ? 0 : vcz_load<FIXED>(word + 4);
-            uint4 v;
-            v.x = __funnelshift_r(x[0], x[1], shift);
-            v.y = __funnelshift_r(x[1], x[2], shift);
-            v.z = __funnelshift_r(x[2], x[3], shift);
-            v.w = __funnelshift_r(x[3], x[4], shift);
-            to[i] = v;
-        }
-    }
-    for (u64 i = head + 16 * vectors + thread; i < len; i += threads) out[i] = vcz_load<FIXED>(in + i);
-}
-
 #endif
