@@ -26,6 +26,7 @@ use super::plan::{ChunkPlan, Estimate, FrameCodec};
 use super::queue::{Limits, Queue};
 use super::slab::Slab;
 use super::state::FreeMemory;
+use super::temporary::Temporary;
 use crate::store::LocalFile;
 
 /// Bytes of a slab: the encoded chunks of a batch.
@@ -42,9 +43,8 @@ const OUTPUT_BYTES: usize = 64 << 20;
 const FIRST_OUTPUT_BYTES: usize = 8 << 20;
 /// Device memory that is taken where no limit is set.
 const DEFAULT_MEMORY: u64 = 8 << 30;
-/// Device memory that an ordinary batch may take for each decoded byte. With less it could hold more chunks, but those are decoded no
-/// faster, and their results want page-locked memory that takes long to get.
-const BYTES_PER_DECODED: u64 = 5;
+/// Most decoded bytes of an ordinary batch: with more it is decoded no faster.
+const MOST_DECODED: u64 = 768 << 20;
 /// More results than this are copied by several threads.
 const PARALLEL_COPY: usize = 4 << 20;
 /// How many.
@@ -228,8 +228,14 @@ impl Engine {
         let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
         let temporary = temporary(&devices, nvcomp.is_some());
         let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices, temporary));
-        let mut engine =
-            Self::with_workers(slabs, infos, workers, limits(default), Some(free), storage)?;
+        let mut engine = Self::with_workers(
+            slabs,
+            infos,
+            workers,
+            limits(default, temporary),
+            Some(free),
+            storage,
+        )?;
         engine.without_nvcomp = missing;
         Ok(Arc::new(engine))
     }
@@ -250,12 +256,13 @@ impl Engine {
                 .take(workers.len())
                 .collect(),
         );
+        let temporary = temporary_of(free.as_ref());
         for (at, (device, executor)) in workers.into_iter().enumerate() {
             let (queue, memory) = (Arc::clone(&queue), Arc::clone(&memory));
             thread::Builder::new()
                 .name(format!("vcz-gpu-{device}"))
                 .spawn(move || {
-                    work(&queue, device, executor, |bytes| {
+                    work(&queue, device, executor, temporary, |bytes| {
                         if let Some(held) = memory.get(at) {
                             held.store(bytes, Ordering::Relaxed);
                         }
@@ -348,7 +355,7 @@ impl Engine {
             } else {
                 memory.min(most.unwrap_or(0) / 10 * 9)
             };
-            let limits = limits(limit);
+            let limits = limits(limit, temporary_of(self.free.as_ref()));
             if limits.decoded == 0 {
                 return Err(format!(
                     "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; {} are needed before that, and 0 \
@@ -374,11 +381,11 @@ fn workers_per_device() -> usize {
 }
 
 /// What batches may hold so that all workers of a device stay under `memory` bytes.
-fn limits(memory: u64) -> Limits {
+fn limits(memory: u64, temporary: Temporary) -> Limits {
     let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
     let each = (memory / workers_per_device() as u64).saturating_sub(fixed);
     Limits {
-        decoded: usize::try_from(each / BYTES_PER_DECODED).unwrap_or(usize::MAX),
+        decoded: usize::try_from(temporary.decoded(each).min(MOST_DECODED)).unwrap_or(usize::MAX),
         output: OUTPUT_BYTES,
     }
 }
@@ -402,6 +409,7 @@ fn work(
     queue: &Arc<Queue>,
     device: usize,
     mut executor: Box<dyn Executor>,
+    temporary: Temporary,
     report: impl Fn(usize),
 ) {
     while let Some(mut batch) = queue.next(device) {
@@ -410,18 +418,25 @@ fn work(
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
             let limits = queue.limits();
-            if executor.device_bytes() > budget(limits) {
+            if executor.device_bytes() > budget(limits, temporary) {
                 // The limit was lowered.
                 executor.release();
             }
-            let is_large = batch.wide && batch.decoded > limits.decoded;
-            let run = || match run(&mut *executor, &mut batch) {
-                Err(Failure::Batch(reason)) if is_large => {
-                    log::debug!("batch {}: going on with smaller ones: {reason}", batch.id);
-                    executor.release();
-                    run_in_parts(&mut *executor, &mut batch, limits.decoded)
+            let is_over = batch.decoded > limits.decoded;
+            let is_large = batch.wide && is_over;
+            let run = || {
+                if is_over && !batch.wide {
+                    // Its chunks came to more than those before them did, or the limit was lowered.
+                    return run_in_parts(&mut *executor, &mut batch, limits.decoded);
                 }
-                result => result,
+                match run(&mut *executor, &mut batch) {
+                    Err(Failure::Batch(reason)) if is_large => {
+                        log::debug!("batch {}: going on with smaller ones: {reason}", batch.id);
+                        executor.release();
+                        run_in_parts(&mut *executor, &mut batch, limits.decoded)
+                    }
+                    result => result,
+                }
             };
             let run = catch_unwind(AssertUnwindSafe(run));
             let run = run
@@ -454,12 +469,17 @@ fn work(
     }
 }
 
+/// What decoding takes of the devices' memory.
+fn temporary_of(devices: Option<&Arc<dyn FreeMemory>>) -> Temporary {
+    devices.map_or_else(Temporary::default, |devices| devices.temporary())
+}
+
 /// Device memory that a worker may keep from batch to batch.
-fn budget(limits: Limits) -> usize {
-    limits
-        .decoded
-        .saturating_mul(BYTES_PER_DECODED as usize)
-        .saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
+fn budget(limits: Limits, temporary: Temporary) -> usize {
+    let decoded = temporary.with(limits.decoded as u64);
+    usize::try_from(decoded).map_or(usize::MAX, |decoded| {
+        decoded.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
+    })
 }
 
 /// Runs the chunks of a batch that was too large in batches of at most `most` decoded bytes. Jobs are left only where the

@@ -370,7 +370,7 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
         slabs,
         infos.to_vec(),
         workers,
-        limits(1 << 30),
+        limits(1 << 30, Temporary::default()),
         None,
         Arc::new(Files),
     )
@@ -461,15 +461,15 @@ fn memory_is_limited() {
         engine.configure(&[], memory)?;
         Ok::<_, String>(engine.queue().limits())
     };
-    let large = limits_of(2 << 30).unwrap();
-    let small = limits_of(1 << 30).unwrap();
+    let large = limits_of(1 << 30).unwrap();
+    let small = limits_of(512 << 20).unwrap();
     assert!(0 < small.decoded && small.decoded < large.decoded);
     // All batches that are run at the same time, with their slabs and results, stay below it.
     let held = |limits: Limits| {
-        let decoded = limits.decoded as u64 * BYTES_PER_DECODED;
+        let decoded = Temporary::default().with(limits.decoded as u64);
         workers_per_device() as u64 * (decoded + (SLAB_BYTES + limits.output) as u64)
     };
-    assert!(held(large) <= 2 << 30 && held(small) <= 1 << 30);
+    assert!(held(large) <= 1 << 30 && held(small) <= 512 << 20);
     // More than there is.
     assert!(held(limits_of(u64::MAX).unwrap()) <= 4 << 30);
     let default = limits_of(0).unwrap();
@@ -489,7 +489,7 @@ fn memory_is_limited() {
 /// Batches that ran give their plans back for others.
 #[test]
 fn plans_are_used_again() {
-    let engine = Queue::new(vec![slab(1 << 16)], limits(1 << 30));
+    let engine = Queue::new(vec![slab(1 << 16)], limits(1 << 30, Temporary::default()));
     let work = plain(ROWS, SAMPLES);
     finish(async {
         let mut tickets = Vec::new();
@@ -600,13 +600,10 @@ fn large_frames_are_run_together() {
         finish(async {
             let work = zstd(rows, samples);
             let active = engine.queue().activate();
-            let mut tickets = Vec::new();
-            for (encoded, expected) in &encoded {
-                let ticket = engine.queue().submit(&work, 0, rows, encoded).await;
-                tickets.push((ticket.unwrap(), expected));
-            }
+            let all = encoded.iter().map(|(encoded, _)| encoded.as_slice());
+            let tickets = engine.queue().submit_together(&work, rows, all).await;
             drop(active);
-            for (ticket, expected) in tickets {
+            for (ticket, (_, expected)) in tickets.into_iter().zip(&encoded) {
                 match ticket.await.unwrap() {
                     Outcome::Host(reason) => {
                         assert_eq!((reason.as_str(), memory), ("no memory", Some(0)))
@@ -625,6 +622,50 @@ fn large_frames_are_run_together() {
             thread::yield_now();
         }
     }
+}
+
+/// Chunks that come to more than those before them did: what is too much for a batch is run in several.
+#[test]
+fn chunks_that_were_expected_to_be_smaller_keep_to_the_limit() {
+    // Three chunks, each with what is between them.
+    let limit = 3 * STAGED + STAGED / 2;
+    let mut software = Software::default();
+    software.memory = Some(limit);
+    let info = DeviceInfo {
+        ordinal: 0,
+        name: "software".into(),
+        memory: 1 << 40,
+    };
+    let limits = Limits {
+        decoded: limit,
+        output: 1 << 20,
+    };
+    let engine = Engine::with_workers(
+        vec![slab(1 << 16)],
+        vec![info],
+        vec![(0, Box::new(software))],
+        limits,
+        None,
+        Arc::new(Files),
+    )
+    .unwrap();
+    let work = plain(ROWS, SAMPLES);
+    for _ in 0..2000 {
+        work.seen.add(STAGED, 1);
+    }
+    finish(async {
+        for round in 0..20 {
+            let active = engine.queue().activate();
+            let seeds = round * 10..round * 10 + 10;
+            let chunks: Vec<_> = seeds.map(|seed| chunk(ROWS, SAMPLES, seed)).collect();
+            let all = chunks.iter().map(|(encoded, _)| encoded.as_slice());
+            let tickets = engine.queue().submit_together(&work, ROWS, all).await;
+            drop(active);
+            for (ticket, (_, expected)) in tickets.into_iter().zip(&chunks) {
+                assert_eq!(&counts(ticket.await.unwrap()), expected);
+            }
+        }
+    });
 }
 
 /// Chunks that are not staged; what is wrong with a file is the reason why its chunk is the host's, and nobody else's.

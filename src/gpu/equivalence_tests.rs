@@ -210,6 +210,7 @@ impl Genotypes {
         let work = |wanted| {
             Arc::new(Work {
                 planner: planner.clone(),
+                seen: Arc::default(),
                 wanted,
             })
         };

@@ -4,6 +4,7 @@
 //! * `plan`: what a device has to do with one encoded chunk, worked out from its bytes on the host.
 //! * `work`: what is wanted of the chunks of an array.
 //! * `queue`, `state`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
+//! * `seen`: what chunks came to, for those after them.
 //! * `temporary`: what decoding takes of device memory.
 //! * `engine`: the process's devices and their workers, started in the background.
 //! * `executor`: what runs batches; `cuda` is the real one: contexts, the kernels of `kernels/`, nvCOMP.
@@ -24,6 +25,7 @@ mod equivalence_tests;
 mod executor;
 pub mod plan;
 mod queue;
+mod seen;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
@@ -39,4 +41,5 @@ pub use cost::{Load, Prediction};
 pub(crate) use engine::install;
 pub use engine::{DeviceInfo, Engine, Status, is_starting, ready, start, status};
 pub use queue::{Active, Encoded, Limits, Queue, Ticket};
+pub use seen::Seen;
 pub use work::{Counts, Elements, Wanted, Work};

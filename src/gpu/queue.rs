@@ -81,11 +81,23 @@ pub struct Encoded<'a> {
 }
 
 impl Encoded<'_> {
+    /// Decoded bytes as those before it had, and a little more, so that few batches come to more than they may hold.
+    fn expected(&self, estimate: &Estimate) -> usize {
+        let most = estimate.decoded_bytes;
+        if cost::patience(estimate).is_some() {
+            // Large frames are not cut, and batches of them take what memory there is.
+            return most;
+        }
+        let mean = self.work.seen.decoded(most);
+        mean.saturating_add(mean / 16).min(most)
+    }
+
     fn need(&self) -> Result<Need, String> {
         let estimate = self.work.planner.estimate();
         Ok(Need {
             len: self.chunk.len(),
             decoded: estimate.decoded_bytes,
+            expected: self.expected(&estimate),
             output: self.work.output_bytes(self.sample_chunk, self.rows)?,
             wide: cost::patience(&estimate),
         })
@@ -115,6 +127,7 @@ impl Place {
         chunk.chunk.read(bytes).map_err(|error| error.to_string())?;
         let mut plan = std::mem::take(&mut self.plan);
         chunk.work.planner.plan(bytes, &mut plan)?;
+        chunk.work.seen.add(bytes.len(), plan.decoded_len);
         let (reply, ticket) = oneshot::channel();
         self.job = Some(Job {
             work: Arc::clone(chunk.work),
@@ -145,10 +158,7 @@ impl Drop for Places {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
         for place in self.places.drain(..) {
-            let Need {
-                decoded, output, ..
-            } = place.need;
-            state.settle(place.batch, decoded, output, place.job);
+            state.settle(place.batch, place.need, place.job);
         }
     }
 }
@@ -267,6 +277,7 @@ impl Queue {
         let need = Need {
             len: 0,
             decoded: file.len(),
+            expected: file.len(),
             output: work.output_bytes(sample_chunk, rows)?,
             wide: None,
         };

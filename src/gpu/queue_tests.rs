@@ -38,6 +38,7 @@ fn need(len: usize, decoded: usize, output: usize) -> Need {
     Need {
         len,
         decoded,
+        expected: decoded,
         output,
         wide: None,
     }

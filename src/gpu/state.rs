@@ -62,8 +62,10 @@ pub struct Signals {
 pub struct Need {
     /// Encoded bytes that are staged.
     pub len: usize,
-    /// Decoded bytes, or those that the device reads itself.
+    /// Decoded bytes at most, or those that the device reads itself.
     pub decoded: usize,
+    /// Decoded bytes that it will have if it is like those before it.
+    pub expected: usize,
     /// Bytes of results.
     pub output: usize,
     /// For chunks of large frames, how long a batch waits for more of them.
@@ -143,6 +145,7 @@ impl State {
         let Need {
             len,
             decoded,
+            expected,
             output,
             ..
         } = chunk;
@@ -184,7 +187,7 @@ impl State {
                 false => (limits.decoded, limits.output),
                 true => (open.room, limits.output.saturating_mul(WIDE_OUTPUT)),
             };
-            let fits = open.decoded + open.read + open.promised + decoded <= room
+            let fits = open.decoded + open.read + open.promised + expected <= room
                 && open.output + open.promised_output + output <= results;
             let start = if fits || open.is_empty() {
                 staging(open, need, &mut self.slabs)
@@ -196,7 +199,7 @@ impl State {
                 continue;
             };
             open.used = start + need;
-            open.promised += decoded;
+            open.promised += expected;
             open.promised_output += output;
             open.writers += 1;
             return Ok(Some((open.id, start..start + len)));
@@ -230,14 +233,14 @@ impl State {
     }
 
     /// Ends the staging of a chunk that `place` gave a place, with or without a job.
-    pub fn settle(&mut self, id: u64, decoded: usize, output: usize, job: Option<Job>) {
+    pub fn settle(&mut self, id: u64, need: Need, job: Option<Job>) {
         let (limits, failed) = (self.limits, self.failed.clone());
         let Some(batch) = self.batch_mut(id) else {
             return;
         };
         batch.writers -= 1;
-        batch.promised -= decoded;
-        batch.promised_output -= output;
+        batch.promised -= need.expected;
+        batch.promised_output -= need.output;
         let mut first = false;
         if let Some(job) = job {
             match failed {
@@ -247,7 +250,7 @@ impl State {
                 }
                 None => {
                     first = batch.jobs.is_empty();
-                    batch.push(job, output);
+                    batch.push(job, need.output);
                 }
             }
         }

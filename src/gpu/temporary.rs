@@ -1,5 +1,4 @@
-//! How much device memory decoding takes besides the decoded bytes, and so how many of those fit in a share of it: for batches of large
-//! frames, which take as much as there is.
+//! How much device memory decoding takes besides the decoded bytes, and so how many of those fit in a share of it.
 //!
 //! Our own decoder of zstd frames wants room for the literals of the frames that it decodes at the same time, which is so much and
 //! no more, however many frames there are; of few or small ones it wants less. nvCOMP's wants three bytes for each decoded byte.
@@ -18,6 +17,14 @@ pub struct Temporary {
 }
 
 impl Temporary {
+    /// Bytes that so many decoded bytes take, with what decoding them takes.
+    pub fn with(self, decoded: u64) -> u64 {
+        let scratch = self.fixed.min(MOST_TIMES.saturating_mul(decoded));
+        let each = decoded.saturating_mul(1 + self.times);
+        // Buffers are rounded up, by an eighth at most.
+        each.saturating_add(scratch) / 8 * 9
+    }
+
     /// Decoded bytes that fit in so many bytes, with what decoding them takes.
     pub fn decoded(self, bytes: u64) -> u64 {
         // Buffers are rounded up, by an eighth at most.
@@ -41,10 +48,9 @@ mod tests {
         let nvcomp = Temporary { fixed: 0, times: 3 };
         for bytes in [0, 1, 1 << 20, 100 << 20, 2 << 30, 60 << 30] {
             let decoded = own.decoded(bytes);
-            let scratch = own.fixed.min(MOST_TIMES * decoded);
-            assert!((decoded + scratch) / 8 * 9 <= bytes, "{bytes}: {decoded}");
+            assert!(own.with(decoded) <= bytes, "{bytes}: {decoded}");
             let decoded = nvcomp.decoded(bytes);
-            assert!(decoded * 17 / 4 <= bytes, "{bytes}: {decoded}");
+            assert!(nvcomp.with(decoded) / 9 * 8 <= bytes, "{bytes}: {decoded}");
             assert!(decoded >= bytes / 5, "{bytes}: {decoded}");
         }
         assert!(own.decoded(2 << 30) > 1200 << 20);

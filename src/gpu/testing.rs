@@ -31,6 +31,7 @@ fn counted(rows: usize, samples: usize, codecs: &Value) -> Arc<Work> {
     let counts = Counts::try_new(request(samples), samples, 2).unwrap();
     Arc::new(Work {
         planner: ChunkPlanner::try_new(&array, &chain).unwrap(),
+        seen: Arc::default(),
         wanted: Wanted::Counts(counts),
     })
 }
@@ -44,6 +45,7 @@ pub fn elements(rows: usize, samples: usize) -> Arc<Work> {
     };
     Arc::new(Work {
         planner: plain(rows, samples).planner.clone(),
+        seen: Arc::default(),
         wanted: Wanted::Elements(all),
     })
 }
@@ -85,6 +87,27 @@ impl Queue {
             chunk: &OpenChunk::Bytes(Bytes::copy_from_slice(bytes)),
         };
         self.submit_all(&[chunk]).await.remove(0)
+    }
+
+    /// Stages chunks under one lock, as those of a scan that come together.
+    pub async fn submit_together(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        rows: usize,
+        chunks: impl Iterator<Item = &[u8]>,
+    ) -> Vec<Ticket> {
+        let chunks: Vec<_> = chunks
+            .map(|bytes| OpenChunk::Bytes(Bytes::copy_from_slice(bytes)))
+            .collect();
+        let encoded = |chunk| Encoded {
+            work,
+            sample_chunk: 0,
+            rows,
+            chunk,
+        };
+        let encoded: Vec<_> = chunks.iter().map(encoded).collect();
+        let tickets = self.submit_all(&encoded).await.into_iter();
+        tickets.map(Result::unwrap).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::abi;
 use super::plan::ChunkPlanner;
+use super::seen::Seen;
 use crate::counts::{CountRequest, GENOTYPE_CLASSES, SampleSet};
 
 /// What is wanted of the chunks of one array, and how they are decoded.
@@ -12,6 +13,8 @@ use crate::counts::{CountRequest, GENOTYPE_CLASSES, SampleSet};
 pub struct Work {
     /// How chunks of the array are decoded.
     pub planner: ChunkPlanner,
+    /// What chunks that were decoded so came to.
+    pub seen: Arc<Seen>,
     /// What comes back.
     pub wanted: Wanted,
 }

@@ -16,6 +16,8 @@ use super::sites::visit_sites;
 use super::zones::Zones;
 use crate::codec::{CodecChain, Scratch};
 use crate::error::{Result, VczError};
+#[cfg(feature = "gpu")]
+use crate::gpu::Seen;
 use crate::store::{ArrayMeta, RegionIndex, Store};
 
 /// Arrays of names and indexes that are read whole when a store is opened may decode to this many bytes.
@@ -41,6 +43,9 @@ pub struct Dataset {
     n_variants: u64,
     columns: Vec<ColumnSpec>,
     chains: Vec<Result<CodecChain, String>>,
+    /// Of each column: what its chunks came to where frames are cut, and where not.
+    #[cfg(feature = "gpu")]
+    seen: Vec<[Arc<Seen>; 2]>,
     names: Names,
     sample_ids: Vec<String>,
     contig_lengths: Option<Vec<i64>>,
@@ -72,6 +77,8 @@ impl Dataset {
         let mut dataset = Self {
             store,
             n_variants,
+            #[cfg(feature = "gpu")]
+            seen: columns.iter().map(|_| Default::default()).collect(),
             columns,
             chains,
             names,
@@ -114,6 +121,12 @@ impl Dataset {
         self.chains[index]
             .as_ref()
             .map_err(|reason| self.array_error(&self.columns[index].array, reason.clone()))
+    }
+
+    /// What chunks of column `index` came to on a device, where their frames are `cut` (for counts) or not.
+    #[cfg(feature = "gpu")]
+    pub fn seen(&self, index: usize, cut: bool) -> &Arc<Seen> {
+        &self.seen[index][usize::from(cut)]
     }
 
     /// Names of contigs and filters.

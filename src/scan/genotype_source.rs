@@ -173,6 +173,7 @@ impl Wish<'_> {
             let work = |wanted| {
                 Arc::new(Work {
                     planner: planner.clone(),
+                    seen: Arc::clone(dataset.seen(*column, true)),
                     wanted,
                 })
             };

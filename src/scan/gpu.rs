@@ -10,7 +10,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 
 use super::fetch::Upcoming;
-use super::gpu_request::{GROUP_CHUNKS, Parts, Piece, Request, Submitted};
+use super::gpu_request::{Parts, Piece, Request, Submitted};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::error::VczError;
@@ -20,9 +20,6 @@ use crate::gpu::{Active, Engine, Work};
 const WINDOW_BYTES: usize = 32 << 20;
 /// Variant chunks that a partition may have on their way.
 const WINDOW_CHUNKS: usize = 4096;
-/// Chunks of local files are handed over in groups of so many encoded bytes, by an estimate that is several times too high for
-/// most: a task for each would take longer to be passed between threads than to run.
-const GROUP_BYTES: usize = 4 << 20;
 
 /// Variant chunks, ascending, that one task hands to the device.
 struct Group {
@@ -41,8 +38,8 @@ pub struct GpuFetcher {
     /// Variant chunks on their way, at most.
     depth: usize,
     most: usize,
-    /// Variant chunks of a group, at most.
-    group: usize,
+    /// Whether several variant chunks are handed over together: chunks of local files, unless it may be that few are needed.
+    in_groups: bool,
     metrics: ScanMetrics,
     /// Announces this fetcher's chunks until the first of them are under way.
     announced: Option<Active>,
@@ -86,12 +83,7 @@ impl GpuFetcher {
                 Err(_) => break None,
             }
         };
-        let group = if request.dataset.store().is_local() && few.is_none() {
-            let bytes = request.estimated_bytes() * request.wishes.len();
-            (GROUP_BYTES / bytes.max(1)).clamp(1, GROUP_CHUNKS)
-        } else {
-            1
-        };
+        let in_groups = request.dataset.store().is_local() && few.is_none();
         Self {
             announced: Some(engine.queue().activate()),
             request: Arc::new(request),
@@ -101,7 +93,7 @@ impl GpuFetcher {
             pending: VecDeque::new(),
             depth: few.unwrap_or(most).clamp(1, most),
             most,
-            group,
+            in_groups,
             metrics,
             _window: window,
         }
@@ -165,7 +157,10 @@ impl GpuFetcher {
         let pending = self.pending.iter().map(|group| group.chunks.len());
         let mut room = self.depth.saturating_sub(pending.sum());
         while room > 0 {
-            let some = self.group.min(room);
+            let some = match self.in_groups {
+                true => self.request.group().min(room),
+                false => 1,
+            };
             let chunks: Vec<u64> = self.upcoming.by_ref().take(some).collect();
             if chunks.is_empty() {
                 return;

@@ -20,10 +20,13 @@ use crate::store::{ArrayMeta, ChunkPlace, LocalFile, OpenChunk};
 
 /// Requests in flight for one variant chunk.
 const CONCURRENT_PARTS: usize = 8;
-/// The most variant chunks of a group, and parts of them that are staged together.
-pub(super) const GROUP_CHUNKS: usize = 16;
-/// Chunks are staged several at a time, of so many encoded bytes by an estimate that is several times too high for most: the queue's
-/// lock is taken twice for all of them, and a batch does not wait for long until they are there.
+/// The most variant chunks of a group, and encoded bytes of them: a task for each chunk would take longer to be passed between threads
+/// than to run.
+const GROUP_CHUNKS: usize = 16;
+const GROUP_BYTES: usize = 4 << 20;
+/// Chunks that are staged together, at most, and encoded bytes of them: the queue's lock is taken twice for all of them, and a batch
+/// does not wait for long until they are there.
+const STAGED_CHUNKS: usize = 16;
 const STAGED_BYTES: usize = 4 << 20;
 
 /// A file that is read in less than this, and this for each KiB, is taken to be in the page cache.
@@ -144,9 +147,19 @@ impl Submitted {
 
 impl Request {
     /// Encoded bytes of a chunk, about.
-    pub(super) fn estimated_bytes(&self) -> usize {
+    fn chunk_bytes(&self) -> usize {
         let work = self.counts.as_ref().or(self.elements.as_ref());
-        work.map_or(0, |work| work.planner.estimate().encoded_bytes())
+        let bytes = work.map_or(0, |work| {
+            let guess = work.planner.estimate().encoded_bytes();
+            work.seen.encoded(guess)
+        });
+        bytes.max(1)
+    }
+
+    /// How many variant chunks are handed over together.
+    pub(super) fn group(&self) -> usize {
+        let bytes = self.chunk_bytes().saturating_mul(self.wishes.len().max(1));
+        (GROUP_BYTES / bytes).clamp(1, GROUP_CHUNKS)
     }
 
     /// Waits for what becomes of chunks that were handed over.
@@ -175,7 +188,7 @@ impl Request {
         let parts = chunks.len() * self.wishes.len();
         let is_local = self.dataset.store().is_local();
         let some = match is_local {
-            true => (STAGED_BYTES / self.estimated_bytes().max(1)).clamp(1, GROUP_CHUNKS),
+            true => (STAGED_BYTES / self.chunk_bytes()).clamp(1, STAGED_CHUNKS),
             false => 1,
         };
         let ranges = (0..parts)
@@ -218,7 +231,7 @@ impl Request {
             0 => None,
             n => {
                 // Until the chunks are staged, their files are open, or their encoded bytes are in memory.
-                let bytes = self.estimated_bytes().saturating_mul(n);
+                let bytes = self.chunk_bytes().saturating_mul(n);
                 queue.room_to_stage(n, bytes).await
             }
         };

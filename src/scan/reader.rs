@@ -297,6 +297,7 @@ fn gpu_request(
         counts: None,
         elements: Some(Arc::new(Work {
             planner,
+            seen: Arc::clone(dataset.seen(column, false)),
             wanted: Wanted::Elements(elements),
         })),
         padded: true,

@@ -239,7 +239,7 @@ void test_counts() {
         chunk.width = 1;
         chunk.kind = VCZ_BIT_SHUFFLED;
         k = (u32)(chance(0.15) ? 1 : between(2, chance(0.2) ? 9 : 4));
-        style = chance(0.4) ? 2 : 1;
+        style = chance(0.4) ? 2 : chance(0.3) ? 3 : 1;
         rare = style == 2 ? rare : 0;
     } else if (chance(0.05)) {
         k = (u32)between(100, 300);
