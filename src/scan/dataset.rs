@@ -43,7 +43,7 @@ pub struct Dataset {
     n_variants: u64,
     columns: Vec<ColumnSpec>,
     chains: Vec<Result<CodecChain, String>>,
-    /// Of each column: what its chunks came to where frames are cut, and where not.
+    /// Of each column: what its chunks came to, whole and with frames cut.
     #[cfg(feature = "gpu")]
     seen: Vec<[Arc<Seen>; 2]>,
     names: Names,
