@@ -1,4 +1,4 @@
-"""Compiles kernels/*.cu the way the program does, with NVRTC and the one header in memory, for the device generations that
+"""Compiles kernels/*.cu the way the program does, with NVRTC and the headers in memory, for the device generations that
 matter and that this NVRTC knows; prints what the assembler says of registers and spills. Fails on any error or warning, and on
 registers that are spilled on the generation that the kernels were tuned for, but for a few of one kernel.
 
@@ -36,11 +36,12 @@ def library():
     sys.exit("no libnvrtc")
 
 
-def compile_one(nvrtc, name, source, header, target):
+def compile_one(nvrtc, name, source, all_headers, target):
     """(error code, log) of one compilation."""
     program = ctypes.c_void_p()
-    headers, names = (ctypes.c_char_p * 1)(header), (ctypes.c_char_p * 1)(b"vcz.cuh")
-    rc = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 1, headers, names)
+    n = len(all_headers)
+    headers, names = (ctypes.c_char_p * n)(*all_headers.values()), (ctypes.c_char_p * n)(*all_headers)
+    rc = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), n, headers, names)
     if rc != 0:
         sys.exit(f"nvrtcCreateProgram: error {rc}")
     options = [f"--gpu-architecture={target}", "--std=c++17", "-default-device", "--ptxas-options=-v"]
@@ -71,8 +72,10 @@ def main():
     print(f"NVRTC {major.value}.{minor.value}: {', '.join(targets)}")
     if TUNED not in targets:
         sys.exit(f"this NVRTC does not know {TUNED}")
-    with open(os.path.join(KERNELS, "vcz.cuh"), "rb") as file:
-        header = file.read()
+    headers = {}
+    for path in glob.glob(os.path.join(KERNELS, "*.cuh")):
+        with open(path, "rb") as file:
+            headers[os.path.basename(path).encode()] = file.read()
     sources = sorted(glob.glob(os.path.join(KERNELS, "*.cu")))
     if not sources:
         sys.exit(f"no *.cu in {KERNELS}")
@@ -81,7 +84,7 @@ def main():
         for path in sources:
             name = os.path.basename(path)
             with open(path, "rb") as file:
-                rc, log = compile_one(nvrtc, name, file.read(), header, target)
+                rc, log = compile_one(nvrtc, name, file.read(), headers, target)
             kernels = re.findall(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
                                  r"(\d+) bytes spill loads.*?Used (\d+) registers", log, re.S)
             for kernel, stack, stores, loads, registers in kernels:

@@ -11,10 +11,30 @@ use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 
 use super::libraries;
 
-/// The shared header of the kernels.
-const HEADER: &str = include_str!("../../../kernels/vcz.cuh");
-/// The line by which the kernels ask for it.
-const INCLUDE: &str = "#include \"vcz.cuh\"";
+/// Headers of the kernels, by file name.
+const HEADERS: [(&str, &str); 6] = [
+    ("vcz.cuh", include_str!("../../../kernels/vcz.cuh")),
+    (
+        "zstd_state.cuh",
+        include_str!("../../../kernels/zstd_state.cuh"),
+    ),
+    (
+        "zstd_tables.cuh",
+        include_str!("../../../kernels/zstd_tables.cuh"),
+    ),
+    (
+        "zstd_literals.cuh",
+        include_str!("../../../kernels/zstd_literals.cuh"),
+    ),
+    (
+        "zstd_execute.cuh",
+        include_str!("../../../kernels/zstd_execute.cuh"),
+    ),
+    (
+        "zstd_sequences.cuh",
+        include_str!("../../../kernels/zstd_sequences.cuh"),
+    ),
+];
 
 /// The kernels' sources, by file name.
 pub const KERNEL_SOURCES: [(&str, &str); 5] = [
@@ -89,7 +109,7 @@ impl Kernels {
 fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmodule, String> {
     // SAFETY: an image that NVRTC made, or that claims so; the driver checks it.
     let load = |image: &[u8]| unsafe { result::module::load_data(image.as_ptr().cast()) };
-    let source = source.replacen(INCLUDE, HEADER, 1);
+    let source = with_headers(source);
     let mut hasher = DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), &source).hash(&mut hasher);
     let file = format!("{name}.sm_{major}{minor}.{:016x}.cubin", hasher.finish());
@@ -109,6 +129,32 @@ fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmod
         );
     }
     load(&image).map_err(|error| format!("the kernels of {name} could not be loaded: {error}"))
+}
+
+/// A source with what it includes in place of the lines that ask for it, so that NVRTC needs no other file.
+fn with_headers(source: &str) -> String {
+    let mut whole = String::with_capacity(1 << 16);
+    let mut left = HEADERS.to_vec();
+    include(source, &mut left, &mut whole);
+    whole
+}
+
+/// Appends a source; of the headers, those of `left` that it asks for, once.
+fn include<'a>(source: &str, left: &mut Vec<(&'a str, &'a str)>, whole: &mut String) {
+    for line in source.lines() {
+        let name = line
+            .strip_prefix("#include \"")
+            .and_then(|rest| rest.strip_suffix('"'));
+        let Some(name) = name else {
+            whole.push_str(line);
+            whole.push('\n');
+            continue;
+        };
+        if let Some(at) = left.iter().position(|(known, _)| *known == name) {
+            let (_, header) = left.swap_remove(at);
+            include(header, left, whole);
+        }
+    }
 }
 
 /// Where compiled kernels are kept: `VCZ_KERNEL_CACHE`, else `datafusion-vcz/kernels` in the user's cache folder.
@@ -192,7 +238,35 @@ mod tests {
             format!("#define VCZ_ZSTD_BLOCK ({block} * 1024)"),
             format!("#define VCZ_ZSTD_HISTORY {}", abi::ZSTD_HISTORY),
         ] {
-            assert!(HEADER.lines().any(|found| found == line), "{line}");
+            assert!(HEADERS[0].1.lines().any(|found| found == line), "{line}");
         }
+    }
+
+    #[test]
+    fn sources_are_whole() {
+        for (name, source) in KERNEL_SOURCES {
+            let whole = with_headers(source);
+            assert!(!whole.contains("#include"), "{name}");
+            let asked = |header: &str| source.contains(&format!("#include \"{header}\""));
+            assert!(HEADERS.iter().any(|(header, _)| asked(header)), "{name}");
+            for (header, text) in HEADERS {
+                let guard = text.lines().find(|line| line.starts_with("#define"));
+                let guard = guard.unwrap();
+                let times = whole.lines().filter(|line| *line == guard).count();
+                assert!(
+                    times <= 1 && (times == 1 || !asked(header)),
+                    "{name}: {header}"
+                );
+            }
+        }
+        let zstd = with_headers(KERNEL_SOURCES[4].1);
+        let order = [
+            "struct VczFrame",
+            "struct VczZstd {",
+            "void vcz_zstd_execute(",
+            "    vcz_zstd(",
+        ];
+        let at = order.map(|text| zstd.find(text));
+        assert!(at.is_sorted() && at.iter().all(Option::is_some), "{at:?}");
     }
 }

@@ -1,0 +1,252 @@
+// What a warp that decodes a zstd frame has: its tables and what it tells the one that reads for it, in shared memory; and how bits are read.
+#ifndef VCZ_ZSTD_STATE_CUH
+#define VCZ_ZSTD_STATE_CUH
+#include "vcz.cuh"
+
+// Most bits of a Huffman code, and of a state of literal lengths, offsets and match lengths.
+#define VCZ_ZSTD_HUFFMAN_LOG 11
+#define VCZ_ZSTD_MAX_STATES 512
+#define VCZ_ZSTD_MAX_SYMBOLS 64
+// Where the tables of literal lengths, offsets and match lengths start.
+#define VCZ_ZSTD_LENGTHS_AT 0
+#define VCZ_ZSTD_OFFSETS_AT 512
+#define VCZ_ZSTD_MATCHES_AT 768
+#define VCZ_ZSTD_CELLS 1280
+
+// How the tables of a block are given.
+#define VCZ_ZSTD_NONE 0
+#define VCZ_ZSTD_ONE 1
+#define VCZ_ZSTD_DESCRIBED 2
+
+// A cell of a table, from its lowest bits on: how many bits are added to the value, and how many to the next state; the code of the value;
+// the next state before bits are added. Both numbers of bits of three cells add up beside each other.
+#define VCZ_ZSTD_MORE(cell) ((cell) & 0xff)
+#define VCZ_ZSTD_BITS(cell) ((cell) >> 8 & 0xff)
+#define VCZ_ZSTD_CODE(cell) ((cell) >> 16 & 63)
+#define VCZ_ZSTD_NEXT(cell) ((cell) >> 23)
+#define VCZ_ZSTD_CELL(more, next, bits, code) ((more) | (bits) << 8 | (code) << 16 | (next) << 23)
+
+__constant__ i16 vcz_zstd_default_lengths[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2,
+                                                 2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
+__constant__ i16 vcz_zstd_default_offsets[29] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
+__constant__ i16 vcz_zstd_default_matches[53] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
+// What codes of literal lengths and match lengths start at.
+__constant__ u32 vcz_zstd_lengths[36] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,   10,  11,  12,   13,   14,   15,   16,    18,
+                                         20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
+__constant__ u32 vcz_zstd_matches[53] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,  17,  18,  19,   20,
+                                         21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34,  35,  37,  39,   41,
+                                         43, 47, 51, 59, 67, 83, 99, 131, 259, 515, 1027, 2051, 4099, 8195, 16387, 32771, 65539};
+// How many bits are added to them, from code 16 and from code 32 on.
+__constant__ u8 vcz_zstd_length_bits[20] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+__constant__ u8 vcz_zstd_match_bits[21] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+// What has been done and is waited for, again and again. Who waits knows of each time before the next. It is raised by one lane, or by all
+// lanes of a warp together; all that they did before is seen by who sees it raised.
+template <u32 LANES>
+struct VczSignal {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    u64 barrier;
+
+    __device__ __forceinline__ void start() { asm volatile("mbarrier.init.b64 [%0], %1;" ::"l"(&barrier), "r"(LANES) : "memory"); }
+
+    __device__ __forceinline__ void raise() {
+        asm volatile("{ .reg .b64 state; mbarrier.arrive.b64 state, [%0]; }" ::"l"(&barrier) : "memory");
+    }
+
+    // Whether it was raised the `n`-th time, counting from 1.
+    __device__ __forceinline__ bool raised(u32 n) const {
+        u32 is;
+        asm volatile("{ .reg .pred is; mbarrier.test_wait.parity.b64 is, [%1], %2; selp.u32 %0, 1, 0, is; }"
+                     : "=r"(is)
+                     : "l"(&barrier), "r"((n - 1) & 1)
+                     : "memory");
+        return is != 0;
+    }
+#else
+    volatile u32 times;
+
+    __device__ __forceinline__ void start() { times = 0; }
+
+    __device__ __forceinline__ void raise() {
+        __threadfence_block();
+        if (LANES > 1) __syncwarp();
+        if (LANES == 1 || vcz_lane() == 0) times = times + 1;
+    }
+
+    __device__ __forceinline__ bool raised(u32 n) const {
+        const bool is = times == n;
+        __threadfence_block();
+        return is;
+    }
+#endif
+};
+
+// What the lane that reads sequences and the warp that executes them tell each other. They are handed over 32 at a time.
+struct VczZstdRing {
+    // The block's bit stream: how many sequences it has (0: the warp has no more frames), and the logs of its tables, of literal
+    // lengths, offsets and match lengths.
+    u64 src;
+    u32 len, n;
+    u32 logs[3];
+    u32 fine[2];  // by half, whether what was read is valid: if not, no more is read of this stream
+    // The halves of what is read have a signal each.
+    VczSignal<32> started, emptied[2];
+    VczSignal<1> filled[2];
+};
+
+// A warp's shared memory.
+struct VczZstdTables {
+    u32 cells[VCZ_ZSTD_CELLS];           // of sequences; before that, the cells of Huffman codes, of two bytes
+    union {
+        // While tables are made.
+        struct {
+            u8 in_order[VCZ_ZSTD_MAX_STATES];  // symbols as often as they have states; or the weights of Huffman codes
+            u8 symbols[VCZ_ZSTD_MAX_STATES];   // of every state
+        };
+        // While sequences are read, in halves by turns: the cells of the offset, the match and the literals, and how many bits of the
+        // stream were taken before: those of the three values follow.
+        uint4 read[2][32];
+    };
+    i16 probabilities[VCZ_ZSTD_MAX_SYMBOLS];
+    u16 next[VCZ_ZSTD_MAX_SYMBOLS];      // states of a symbol, to be numbered from there on
+    VczZstdRing ring;
+    // What a block needs of those before it; see VczZstdHistory too.
+    u32 weights;       // how many Huffman weights there are; 0: none yet
+    u32 described[3];  // of literal lengths, offsets and match lengths: kind, log << 8, symbols (or the one symbol) << 16
+    u32 recent[3];     // offsets
+};
+
+// What a block may need of those before it, in scratch memory after the literals: descriptions of tables, from which they are made again.
+struct VczZstdHistory {
+    i16 probabilities[3][VCZ_ZSTD_MAX_SYMBOLS];
+    u8 weights[256];
+};
+static_assert(sizeof(VczZstdHistory) <= VCZ_ZSTD_HISTORY, "room for what is kept");
+
+// What a frame is decoded from and to.
+struct VczZstd {
+    const u8* src;
+    u32 len;
+    u8* out;
+    u32 room;
+    u32 at;  // bytes that are there
+    u32 block_max;
+    u8* literals;
+    VczZstdHistory* history;
+    VczZstdTables* tables;
+    u32 fills;  // halves of the ring that this warp has taken
+};
+
+// A bit stream that is read from its end: the next bits are those of `high`, of which so many are `used`, then those of `low`, then those
+// of `ahead`. Bits past the stream's start are anything.
+struct VczZstdBits {
+    u32 high, low, ahead;
+    u32 used;
+    const u32* words;
+    i32 word;   // index of `ahead`
+    i32 start;  // the lowest bit of the stream, counted from the first word
+
+    __device__ __forceinline__ u32 load(i32 i) const { return __ldg(words + (i < 0 ? 0 : i)); }
+
+    // The stream of `len` bytes, 1 or more; false if it has no mark of its end.
+    __device__ __forceinline__ bool open(const u8* src, u32 len) {
+        const u32 last = __ldg(src + len - 1);
+        if (last == 0) return false;
+        const u32 before = (u32)((u64)src & 3);
+        words = (const u32*)(src - before);
+        start = (i32)(8 * before);
+        const u32 end = 8 * (before + len - 1) + (31 - (u32)__clz((i32)last));
+        const i32 first = (i32)(end + 31) / 32 - 1;
+        used = (u32)(32 * (first + 1)) - end;
+        word = first - 2;
+        high = load(first);
+        low = load(first - 1);
+        ahead = load(word);
+        return true;
+    }
+
+    // Moves on where 32 bits are used. 64 must not be.
+    __device__ __forceinline__ void fill() {
+        const bool full = used >= 32;
+        high = full ? low : high;
+        low = full ? ahead : low;
+        used &= 31;
+        word -= full;
+        if (full) ahead = load(word);
+    }
+
+    // Takes `n` bits, at most 64, where fewer than 32 are used.
+    __device__ __forceinline__ void skip(u32 n) {
+        used += n;
+#pragma unroll 1
+        for (; used >= 32; used -= 32) {
+            high = low;
+            low = ahead;
+            word -= 1;
+            ahead = load(word);
+        }
+    }
+
+    // The next 32 bits, where fewer are used.
+    __device__ __forceinline__ u32 window() const { return __funnelshift_l(low, high, used); }
+
+    // The next `n` bits, at most 31.
+    __device__ __forceinline__ u32 take(u32 n) {
+        fill();
+        const u32 x = window() >> 1 >> (31 - n);
+        used += n;
+        return x;
+    }
+
+    // Bits of the stream that are left; below 0 if more were taken.
+    __device__ __forceinline__ i32 left() const { return 64 - (i32)used + 32 * (word + 1) - start; }
+};
+
+// A bit stream that is read from its end, at any place: of `len` bytes, 1 or more, the last not 0.
+struct VczZstdValues {
+    const u32* words;
+    i32 end;  // the bit after the last, counted from the first word
+
+    __device__ __forceinline__ VczZstdValues(const u8* src, u32 len) {
+        const u32 before = (u32)((u64)src & 3);
+        words = (const u32*)(src - before);
+        end = (i32)(8 * (before + len - 1) + (31 - (u32)__clz((i32)__ldg(src + len - 1))));
+    }
+
+    // The 64 bits after the first `taken`; those past the stream's start are anything.
+    __device__ __forceinline__ u64 at(u32 taken) const {
+        const i32 last = end - (i32)taken, word = (last - 1) >> 5;
+        const u32 used = (u32)(32 * (word + 1) - last);
+        const u32 a = __ldg(words + (word < 0 ? 0 : word)), b = __ldg(words + (word < 1 ? 0 : word - 1)), c = __ldg(words + (word < 2 ? 0 : word - 2));
+        return (u64)__funnelshift_l(b, a, used) << 32 | __funnelshift_l(c, b, used);
+    }
+};
+
+// The first `n` of 64 bits, at most 31.
+VCZ_DEVICE u32 vcz_zstd_first(u64 bits, u32 n) { return (u32)(bits >> 32) >> 1 >> (31 - n); }
+
+VCZ_DEVICE u32 vcz_zstd_byte(const VczZstd& z, u32 at) { return __ldg(z.src + at); }
+
+// A little-endian number of `n` bytes, up to 4.
+VCZ_DEVICE u32 vcz_zstd_number(const VczZstd& z, u32 at, u32 n) {
+    u32 x = 0;
+    for (u32 i = 0; i < n; ++i) x |= vcz_zstd_byte(z, at + i) << (8 * i);
+    return x;
+}
+
+// Lanes of the warp before this one.
+VCZ_DEVICE u32 vcz_zstd_before() { return (1u << vcz_lane()) - 1; }
+
+// The sum of x over this lane and those before.
+VCZ_DEVICE u32 vcz_zstd_running_sum(u32 x) {
+    const u32 lane = vcz_lane();
+#pragma unroll
+    for (u32 step = 1; step < 32; step <<= 1) {
+        const u32 other = __shfl_sync(VCZ_ALL_LANES, x, (lane - step) & 31);
+        if (lane >= step) x += other;
+    }
+    return x;
+}
+
+#endif
