@@ -8,26 +8,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
-use std::time::Instant;
 
-use arrow::buffer::{Buffer, MutableBuffer};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, Done, GUARD, Job, Outcome};
 use super::cuda::{
     CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, nvcomp_is_named,
     temporary,
 };
 use super::direct::Storage;
-use super::executor::{Executor, Failure, Results};
-use super::plan::{ChunkPlan, Estimate, FrameCodec};
+use super::executor::Executor;
+use super::plan::{Estimate, FrameCodec};
 use super::queue::{Limits, Queue};
+use super::serve::serve;
 use super::slab::Slab;
 use super::state::FreeMemory;
 use super::temporary::Temporary;
-use crate::store::LocalFile;
 
 /// Bytes of a slab: the encoded chunks of a batch.
 const SLAB_BYTES: usize = 32 << 20;
@@ -45,11 +41,6 @@ const FIRST_OUTPUT_BYTES: usize = 8 << 20;
 const DEFAULT_MEMORY: u64 = 8 << 30;
 /// Most decoded bytes of an ordinary batch: with more it is decoded no faster.
 const MOST_DECODED: u64 = 768 << 20;
-/// More results than this are copied by several threads.
-const PARALLEL_COPY: usize = 4 << 20;
-/// How many.
-const COPY_THREADS: usize = 6;
-
 /// Whether there is an engine.
 #[derive(Debug, Clone)]
 pub enum Status {
@@ -262,11 +253,13 @@ impl Engine {
             thread::Builder::new()
                 .name(format!("vcz-gpu-{device}"))
                 .spawn(move || {
-                    work(&queue, device, executor, temporary, |bytes| {
+                    let report = |bytes| {
                         if let Some(held) = memory.get(at) {
                             held.store(bytes, Ordering::Relaxed);
                         }
-                    })
+                    };
+                    let most_held = |limits| budget(limits, temporary);
+                    serve(&queue, device, executor, most_held, report);
                 })
                 .map_err(|error| format!("no thread could be started: {error}"))?;
         }
@@ -390,85 +383,6 @@ fn limits(memory: u64, temporary: Temporary) -> Limits {
     }
 }
 
-/// Puts page-locked memory, which is slow to get and kept, in the place of what was lent to a wide batch: the next one is
-/// copied at full speed.
-fn replace_lent(queue: &Queue, executor: &dyn Executor, batch: &mut Batch) {
-    for slab in batch.slabs.iter_mut().filter(|slab| slab.is_lent()) {
-        if !queue.may_keep_slab() {
-            return;
-        }
-        match executor.page_locked(slab.len()) {
-            Some(kept) => *slab = kept,
-            None => return,
-        }
-    }
-}
-
-/// The life of a worker: batches until the queue fails.
-fn work(
-    queue: &Arc<Queue>,
-    device: usize,
-    mut executor: Box<dyn Executor>,
-    temporary: Temporary,
-    report: impl Fn(usize),
-) {
-    while let Some(mut batch) = queue.next(device) {
-        // Nobody waits for the chunks of a query that has been cancelled.
-        batch.jobs.retain(|job| !job.reply.is_closed());
-        let mut plans = Vec::new();
-        if !batch.jobs.is_empty() {
-            let limits = queue.limits();
-            if executor.device_bytes() > budget(limits, temporary) {
-                // The limit was lowered.
-                executor.release();
-            }
-            let is_over = batch.decoded > limits.decoded;
-            let is_large = batch.wide && is_over;
-            let run = || {
-                if is_over && !batch.wide {
-                    // Its chunks came to more than those before them did, or the limit was lowered.
-                    return run_in_parts(&mut *executor, &mut batch, limits.decoded);
-                }
-                match run(&mut *executor, &mut batch) {
-                    Err(Failure::Batch(reason)) if is_large => {
-                        log::debug!("batch {}: going on with smaller ones: {reason}", batch.id);
-                        executor.release();
-                        run_in_parts(&mut *executor, &mut batch, limits.decoded)
-                    }
-                    result => result,
-                }
-            };
-            let run = catch_unwind(AssertUnwindSafe(run));
-            let run = run
-                .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
-            match run {
-                Ok(used) => plans = used,
-                Err(Failure::Batch(reason)) => {
-                    executor.release();
-                    refuse(&mut batch.jobs, &reason);
-                }
-                Err(Failure::Device(reason)) => {
-                    log::warn!("the GPU is lost, going on with the host: {reason}");
-                    queue.fail(&format!("the GPU is lost: {reason}"));
-                    refuse(&mut batch.jobs, &reason);
-                    report(executor.device_bytes());
-                    // What the device may still be writing to must stay; the process is none the worse for it.
-                    std::mem::forget(executor);
-                    std::mem::forget(batch.slabs);
-                    return;
-                }
-            }
-            if is_large {
-                // Others may want it, and the next such batch looks at what is free.
-                executor.release();
-            }
-            replace_lent(queue, &*executor, &mut batch);
-            report(executor.device_bytes());
-        }
-        queue.recycle(batch, plans.into_iter());
-    }
-}
-
 /// What decoding takes of the devices' memory.
 fn temporary_of(devices: Option<&Arc<dyn FreeMemory>>) -> Temporary {
     devices.map_or_else(Temporary::default, |devices| devices.temporary())
@@ -480,155 +394,6 @@ fn budget(limits: Limits, temporary: Temporary) -> usize {
     usize::try_from(decoded).map_or(usize::MAX, |decoded| {
         decoded.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
     })
-}
-
-/// Runs the chunks of a batch that was too large in batches of at most `most` decoded bytes. Jobs are left only where the
-/// device was lost.
-fn run_in_parts(
-    executor: &mut dyn Executor,
-    batch: &mut Batch,
-    most: usize,
-) -> Result<Vec<ChunkPlan>, Failure> {
-    let mut plans = Vec::new();
-    let mut jobs = batch.take_jobs().into_iter().peekable();
-    while let Some(job) = jobs.next() {
-        let output = job.out.len();
-        batch.push(job, output);
-        let more = jobs.peek();
-        if more.is_some_and(|next| batch.decoded + next.plan.decoded_len + GUARD <= most) {
-            continue;
-        }
-        match run(executor, batch) {
-            Ok(used) => plans.extend(used),
-            Err(Failure::Batch(reason)) => refuse(&mut batch.jobs, &reason),
-            Err(lost) => {
-                batch.jobs.extend(jobs);
-                return Err(lost);
-            }
-        }
-        batch.take_jobs();
-    }
-    Ok(plans)
-}
-
-fn refuse(jobs: &mut Vec<Job>, reason: &str) {
-    for job in jobs.drain(..) {
-        // Whoever asked may be gone.
-        let _ = job.reply.send(Outcome::Host(reason.to_string()));
-    }
-}
-
-/// Runs a batch and hands out its results. Its jobs are gone afterwards, unless it failed; their plans are returned.
-fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>, Failure> {
-    let started = Instant::now();
-    let results = executor.run(batch)?;
-    log::debug!(
-        "batch {}: {} chunks, {} bytes staged, {} read from files, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \
-         {:.1?} copying, {:.1?} decoding, {:.1?} counting",
-        batch.id,
-        batch.jobs.len(),
-        batch.used,
-        batch.read,
-        batch.decoded,
-        batch.output,
-        started.duration_since(batch.last),
-        started.elapsed(),
-        results.times.copy,
-        results.times.decode,
-        results.times.count,
-    );
-    if results.statuses.len() != batch.jobs.len() || results.bytes.len() < batch.output {
-        return Err(Failure::Device(format!(
-            "{} results and {} bytes came back of {} chunks and {} bytes",
-            results.statuses.len(),
-            results.bytes.len(),
-            batch.jobs.len(),
-            batch.output
-        )));
-    }
-    let whole = batch.decoded + batch.read;
-    let mut verdicts: Vec<_> = results.statuses.iter().map(|status| Ok(*status)).collect();
-    for (at, reason) in results.unread {
-        if let Some(verdict) = verdicts.get_mut(*at) {
-            *verdict = Err(reason.clone());
-        }
-    }
-    let jobs: Vec<_> = batch.jobs.drain(..).zip(verdicts).collect();
-    if batch.output < PARALLEL_COPY {
-        return Ok(hand_out(jobs, &results, whole));
-    }
-    let each = jobs.len().div_ceil(COPY_THREADS).max(1);
-    let mut jobs = jobs.into_iter();
-    let plans = thread::scope(|scope| {
-        let mut parts = Vec::new();
-        loop {
-            let part: Vec<_> = jobs.by_ref().take(each).collect();
-            if part.is_empty() {
-                break;
-            }
-            let results = &results;
-            parts.push(scope.spawn(move || hand_out(part, results, whole)));
-        }
-        // A thread that panicked has lost its plans, and those who wait hear that their chunks were dropped.
-        parts
-            .into_iter()
-            .flat_map(|part| part.join().unwrap_or_default())
-            .collect()
-    });
-    Ok(plans)
-}
-
-/// Gives every job its outcome, and their plans back.
-fn hand_out(
-    jobs: Vec<(Job, Result<u32, String>)>,
-    results: &Results<'_>,
-    whole: usize,
-) -> Vec<ChunkPlan> {
-    let mut plans = Vec::with_capacity(jobs.len());
-    for (job, status) in jobs {
-        let outcome = match (status, results.bytes.get(job.out.clone())) {
-            (Err(reason), _) => Outcome::Host(reason),
-            (Ok(0), Some(bytes)) => {
-                let mut copy = MutableBuffer::with_capacity(bytes.len());
-                copy.extend_from_slice(bytes);
-                Outcome::Done(Done {
-                    bytes: Buffer::from(copy),
-                    read: job.file.as_ref().map_or(0, LocalFile::len),
-                    times: results.times.share(part(&job), whole),
-                })
-            }
-            (_, None) => Outcome::Host("its results did not come back".to_string()),
-            (Ok(status), _) => Outcome::Host(describe(status)),
-        };
-        // Whoever asked may be gone.
-        let _ = job.reply.send(outcome);
-        plans.push(job.plan);
-    }
-    plans
-}
-
-/// What a job has of its batch's time, in bytes.
-fn part(job: &Job) -> usize {
-    job.plan.decoded_len + job.file.as_ref().map_or(0, LocalFile::len)
-}
-
-/// A status in words.
-fn describe(status: u32) -> String {
-    let mut found = Vec::new();
-    for (bit, words) in [
-        (BAD_FRAME, "a frame did not decode to what was expected"),
-        (BAD_CHECKSUM, "a checksum does not hold"),
-        (BAD_CODE, "a genotype code has no allele"),
-    ] {
-        if status & bit != 0 {
-            found.push(words);
-        }
-    }
-    if found.is_empty() {
-        format!("the device reports {status}")
-    } else {
-        found.join(", ")
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! * `seen`: what chunks came to, for those after them.
 //! * `temporary`: what decoding takes of device memory.
 //! * `engine`: the process's devices and their workers, started in the background.
+//! * `serve`: the life of a worker, from the queue's batches to results.
 //! * `executor`: what runs batches; `cuda` is the real one: contexts, the kernels of `kernels/`, nvCOMP.
 //! * `direct`: chunks that devices read from their files themselves.
 //! * `cost`: whether a scan is worth it.
@@ -26,6 +27,7 @@ mod executor;
 pub mod plan;
 mod queue;
 mod seen;
+mod serve;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
