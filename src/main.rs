@@ -8,18 +8,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let code = datafusion_vcz::cli::main();
-    leave_if_starting(code);
+    leave_cuda(code);
     code
 }
 
-/// Ends the process without exit handlers while the GPU is still being started in the background: CUDA's do not expect that.
+/// Ends the process without exit handlers while a thread is inside of CUDA, as it is while the GPU is still being started in the
+/// background, or does not answer: CUDA's handlers do not expect that.
 #[cfg(all(unix, feature = "gpu"))]
-fn leave_if_starting(code: ExitCode) {
+fn leave_cuda(code: ExitCode) {
     use std::io::Write;
     unsafe extern "C" {
         fn _exit(status: i32) -> !;
     }
-    if datafusion_vcz::gpu::is_starting() {
+    if datafusion_vcz::gpu::is_starting() || datafusion_vcz::gpu::is_hung() {
         // Whoever reads may be gone, and there is nobody left to tell.
         let _ = (std::io::stdout().flush(), std::io::stderr().flush());
         // SAFETY: ends the process; nothing of it is used any more.
@@ -28,4 +29,4 @@ fn leave_if_starting(code: ExitCode) {
 }
 
 #[cfg(not(all(unix, feature = "gpu")))]
-fn leave_if_starting(_code: ExitCode) {}
+fn leave_cuda(_code: ExitCode) {}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::plan::ChunkPlan;
@@ -24,6 +25,37 @@ pub enum Outcome {
     Done(Done),
     /// It is the host's: the reason why the device could not do it. The host either can or finds out what is wrong.
     Host(String),
+}
+
+/// Where the outcome of a chunk arrives.
+pub type Ticket = oneshot::Receiver<Outcome>;
+
+/// Where the outcome of a chunk goes: the first that is sent.
+#[derive(Debug, Clone)]
+pub struct Reply(Arc<Mutex<Option<oneshot::Sender<Outcome>>>>);
+
+impl Reply {
+    /// A reply, and where it arrives.
+    pub fn new() -> (Self, Ticket) {
+        let (sender, ticket) = oneshot::channel();
+        (Self(Arc::new(Mutex::new(Some(sender)))), ticket)
+    }
+
+    /// Sends the outcome, if none was sent; whoever asked may be gone.
+    pub fn send(&self, outcome: Outcome) {
+        let sender = self.0.lock().take();
+        if let Some(sender) = sender {
+            let _ = sender.send(outcome);
+        }
+    }
+
+    /// Whether nobody waits for it any more.
+    pub fn is_closed(&self) -> bool {
+        self.0
+            .lock()
+            .as_ref()
+            .is_none_or(oneshot::Sender::is_closed)
+    }
 }
 
 /// What a device gave back for a chunk.
@@ -80,7 +112,7 @@ pub struct Job {
     /// Where its results are in the batch's.
     pub out: Range<usize>,
     /// Where the outcome goes; nobody may be waiting any more.
-    pub reply: oneshot::Sender<Outcome>,
+    pub reply: Reply,
 }
 
 /// Chunks that are run together.

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use super::serve::serve;
 use super::slab::Slab;
 use super::state::FreeMemory;
 use super::temporary::Temporary;
+use super::watchdog::Watchdog;
 
 /// Bytes of a slab: the encoded chunks of a batch.
 const SLAB_BYTES: usize = 32 << 20;
@@ -41,6 +43,9 @@ const FIRST_OUTPUT_BYTES: usize = 8 << 20;
 const DEFAULT_MEMORY: u64 = 8 << 30;
 /// Most decoded bytes of an ordinary batch: with more it is decoded no faster.
 const MOST_DECODED: u64 = 768 << 20;
+/// A device that takes longer for a batch does not answer: the largest take a few tenths of a second.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Whether there is an engine.
 #[derive(Debug, Clone)]
 pub enum Status {
@@ -65,6 +70,7 @@ pub struct Engine {
     /// Tells what batches of large frames may take where no limit is set.
     free: Option<Arc<dyn FreeMemory>>,
     storage: Arc<dyn Storage>,
+    watchdog: Arc<Watchdog>,
     /// Why nvCOMP is not there, if it is not.
     without_nvcomp: Option<String>,
 }
@@ -130,6 +136,12 @@ pub fn install(engine: Arc<Engine>) {
 /// the libraries' exit handlers: they do not expect that.
 pub fn is_starting() -> bool {
     matches!(*STATE.borrow(), Status::Starting)
+}
+
+/// Whether a device has been given up while a thread waited for it inside of CUDA; a process that ends then must not run exit handlers
+/// either.
+pub fn is_hung() -> bool {
+    matches!(&*STATE.borrow(), Status::Ready(engine) if engine.watchdog.has_found())
 }
 
 /// Whether there is an engine, now.
@@ -226,12 +238,13 @@ impl Engine {
             limits(default, temporary),
             Some(free),
             storage,
+            PATIENCE,
         )?;
         engine.without_nvcomp = missing;
         Ok(Arc::new(engine))
     }
 
-    /// An engine of these workers, each with the number of its device.
+    /// An engine of these workers, each with the number of its device. One that runs a batch for longer than `patience` is lost.
     pub(super) fn with_workers(
         slabs: Vec<Slab>,
         devices: Vec<DeviceInfo>,
@@ -239,8 +252,10 @@ impl Engine {
         limits: Limits,
         free: Option<Arc<dyn FreeMemory>>,
         storage: Arc<dyn Storage>,
+        patience: Duration,
     ) -> Result<Self, String> {
         let queue = Queue::new(slabs, limits);
+        let watchdog = Watchdog::start(&queue, workers.len(), patience)?;
         queue.set_limits(limits, free.clone());
         let memory: Arc<Vec<AtomicUsize>> = Arc::new(
             std::iter::repeat_with(AtomicUsize::default)
@@ -250,6 +265,7 @@ impl Engine {
         let temporary = temporary_of(free.as_ref());
         for (at, (device, executor)) in workers.into_iter().enumerate() {
             let (queue, memory) = (Arc::clone(&queue), Arc::clone(&memory));
+            let watchdog = Arc::clone(&watchdog);
             thread::Builder::new()
                 .name(format!("vcz-gpu-{device}"))
                 .spawn(move || {
@@ -259,7 +275,7 @@ impl Engine {
                         }
                     };
                     let most_held = |limits| budget(limits, temporary);
-                    serve(&queue, device, executor, most_held, report);
+                    serve(&queue, &watchdog, (at, device), executor, most_held, report);
                 })
                 .map_err(|error| format!("no thread could be started: {error}"))?;
         }
@@ -270,6 +286,7 @@ impl Engine {
             limit: Mutex::new(0),
             free,
             storage,
+            watchdog,
             without_nvcomp: None,
         })
     }

@@ -3,14 +3,14 @@
 
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::super::batch::{Batch, Outcome, Times};
+use super::super::batch::{Batch, Outcome, Ticket, Times};
 use super::super::executor::{Failure, Results};
-use super::super::queue::Ticket;
+
 use super::super::software::{Files, Software, engine, engine_of, slab};
 use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
 use super::super::work::Work;
@@ -369,6 +369,7 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
         limits(1 << 30, Temporary::default()),
         None,
         Arc::new(Files),
+        PATIENCE,
     )
     .unwrap();
     Arc::new(engine)
@@ -570,6 +571,7 @@ fn large_frames_are_run_together() {
             limits,
             Some(Arc::new(Plenty)),
             Arc::new(Files),
+            PATIENCE,
         );
         let engine = engine.unwrap();
         finish(async {
@@ -599,6 +601,47 @@ fn large_frames_are_run_together() {
     }
 }
 
+/// A device that does not answer is given up: its chunks are the host's, and so are those after them.
+#[test]
+fn a_device_that_hangs_is_lost() {
+    let mut software = Software::default();
+    software.hangs = Some(1);
+    let info = DeviceInfo {
+        ordinal: 0,
+        name: "software".into(),
+        memory: 1 << 40,
+    };
+    let limits = Limits {
+        decoded: 1 << 20,
+        output: 1 << 20,
+    };
+    let patience = Duration::from_secs(2);
+    let engine = Engine::with_workers(
+        vec![slab(1 << 16), slab(1 << 16)],
+        vec![info],
+        vec![(0, Box::new(software))],
+        limits,
+        None,
+        Arc::new(Files),
+        patience,
+    )
+    .unwrap();
+    let work = plain(ROWS, SAMPLES);
+    let begun = Instant::now();
+    finish(async {
+        check(&engine, &work, 0).await;
+        assert!(!engine.watchdog.has_found());
+        let found = outcome(&engine, &work, 1).await;
+        assert_eq!(reason(found), "the GPU has not answered for 2s");
+        let found = outcome(&engine, &work, 2).await;
+        assert_eq!(
+            reason(found),
+            "the GPU is lost: the GPU has not answered for 2s"
+        );
+    });
+    assert!(begun.elapsed() >= patience && engine.watchdog.has_found());
+}
+
 /// Chunks that come to more than those before them did: what is too much for a batch is run in several.
 #[test]
 fn chunks_that_were_expected_to_be_smaller_keep_to_the_limit() {
@@ -622,6 +665,7 @@ fn chunks_that_were_expected_to_be_smaller_keep_to_the_limit() {
         limits,
         None,
         Arc::new(Files),
+        PATIENCE,
     )
     .unwrap();
     let work = plain(ROWS, SAMPLES);

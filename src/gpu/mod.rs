@@ -7,7 +7,7 @@
 //! * `seen`: what chunks came to, for those after them.
 //! * `temporary`: what decoding takes of device memory.
 //! * `engine`: the process's devices and their workers, started in the background.
-//! * `serve`: the life of a worker, from the queue's batches to results.
+//! * `serve`, `watchdog`: the life of a worker, from the queue's batches to results; and what if a device does not answer.
 //! * `executor`: what runs batches; `cuda` is the real one: contexts, the kernels of `kernels/`, nvCOMP.
 //! * `direct`: chunks that devices read from their files themselves.
 //! * `cost`: whether a scan is worth it.
@@ -35,13 +35,14 @@ mod state;
 mod temporary;
 #[cfg(test)]
 mod testing;
+mod watchdog;
 mod work;
 
-pub use batch::{Done, Outcome, Times};
+pub use batch::{Done, Outcome, Ticket, Times};
 pub use cost::{Load, Prediction};
 #[cfg(test)]
 pub(crate) use engine::install;
-pub use engine::{DeviceInfo, Engine, Status, is_starting, ready, start, status};
-pub use queue::{Active, Encoded, Limits, Queue, Ticket};
+pub use engine::{DeviceInfo, Engine, Status, is_hung, is_starting, ready, start, status};
+pub use queue::{Active, Encoded, Limits, Queue};
 pub use seen::Seen;
 pub use work::{Counts, Elements, Wanted, Work};

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::batch::{Batch, Job, Outcome};
+use super::batch::{Batch, Job, Outcome, Reply, Ticket};
 use super::cost;
 use super::plan::{ChunkPlan, Estimate};
 use super::slab::Slab;
@@ -63,9 +63,6 @@ impl Drop for Active {
         }
     }
 }
-
-/// Where the outcome of a chunk arrives.
-pub type Ticket = oneshot::Receiver<Outcome>;
 
 /// An encoded chunk for a device.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +125,7 @@ impl Place {
         let mut plan = std::mem::take(&mut self.plan);
         chunk.work.planner.plan(bytes, &mut plan)?;
         chunk.work.seen.add(bytes.len(), plan.decoded_len);
-        let (reply, ticket) = oneshot::channel();
+        let (reply, ticket) = Reply::new();
         self.job = Some(Job {
             work: Arc::clone(chunk.work),
             sample_chunk: chunk.sample_chunk,
@@ -287,7 +284,7 @@ impl Queue {
         };
         let mut plan = std::mem::take(&mut place.plan);
         work.planner.plan_unread(file.len(), &mut plan)?;
-        let (reply, ticket) = oneshot::channel();
+        let (reply, ticket) = Reply::new();
         place.job = Some(Job {
             work: Arc::clone(work),
             sample_chunk,
@@ -418,8 +415,7 @@ impl Queue {
             .collect();
         drop(state);
         for job in waiting.into_iter().chain(staged) {
-            // Whoever asked may be gone.
-            let _ = job.reply.send(Outcome::Host(reason.to_string()));
+            job.reply.send(Outcome::Host(reason.to_string()));
         }
         self.signals.work.notify_all();
         self.signals.slab_freed.notify_waiters();

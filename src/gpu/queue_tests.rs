@@ -514,7 +514,7 @@ fn after_a_failure_everything_is_the_hosts() {
     assert!(next(&queue, 0).is_none());
     // A chunk that is settled only now has an outcome too.
     let mut place = place;
-    let (reply, ticket) = oneshot::channel();
+    let (reply, ticket) = Reply::new();
     place.job = Some(Job {
         work: Arc::clone(&work),
         sample_chunk: 0,
@@ -609,7 +609,7 @@ fn reserve_large(queue: &Arc<Queue>) -> Option<One> {
 /// Stages a chunk of a large frame; `place` as it was reserved.
 fn stage(place: One, work: &Arc<Work>) -> Ticket {
     let mut place = place;
-    let (reply, ticket) = oneshot::channel();
+    let (reply, ticket) = Reply::new();
     let mut plan = ChunkPlan::default();
     plan.decoded_len = CHUNK;
     place.job = Some(Job {

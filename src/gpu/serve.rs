@@ -16,6 +16,7 @@ use super::batch::{Batch, Done, GUARD, Job, Outcome};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::queue::{Limits, Queue};
+use super::watchdog::Watchdog;
 use crate::store::LocalFile;
 
 /// More results than this are copied by several threads.
@@ -38,10 +39,11 @@ fn replace_lent(queue: &Queue, executor: &dyn Executor, batch: &mut Batch) {
 }
 
 /// The life of a worker: batches until the queue fails. It may keep `most_held` bytes of device memory from batch to batch, and reports
-/// how many it has.
+/// how many it has. The watchdog knows it as `worker`.
 pub fn serve(
     queue: &Arc<Queue>,
-    device: usize,
+    watchdog: &Watchdog,
+    (worker, device): (usize, usize),
     mut executor: Box<dyn Executor>,
     most_held: impl Fn(Limits) -> usize,
     report: impl Fn(usize),
@@ -56,6 +58,7 @@ pub fn serve(
                 // The limit was lowered.
                 executor.release();
             }
+            watchdog.begin(worker, &batch.jobs);
             let is_over = batch.decoded > limits.decoded;
             let is_large = batch.wide && is_over;
             let run = || {
@@ -73,6 +76,7 @@ pub fn serve(
                 }
             };
             let run = catch_unwind(AssertUnwindSafe(run));
+            watchdog.end(worker);
             let run = run
                 .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
             match run {
@@ -134,8 +138,7 @@ fn run_in_parts(
 
 fn refuse(jobs: &mut Vec<Job>, reason: &str) {
     for job in jobs.drain(..) {
-        // Whoever asked may be gone.
-        let _ = job.reply.send(Outcome::Host(reason.to_string()));
+        job.reply.send(Outcome::Host(reason.to_string()));
     }
 }
 
@@ -221,8 +224,7 @@ fn hand_out(
             (_, None) => Outcome::Host("its results did not come back".to_string()),
             (Ok(status), _) => Outcome::Host(describe(status)),
         };
-        // Whoever asked may be gone.
-        let _ = job.reply.send(outcome);
+        job.reply.send(outcome);
         plans.push(job.plan);
     }
     plans

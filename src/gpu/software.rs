@@ -56,6 +56,8 @@ pub struct Software {
     pub batches: Arc<AtomicUsize>,
     /// Fails with this instead of running the batch of this number.
     pub fails: Option<(usize, bool)>,
+    /// Does not come back from the batch of this number.
+    pub hangs: Option<usize>,
     /// Decoded bytes that it has memory for, if not for any number.
     pub memory: Option<usize>,
     unread: Vec<(usize, String)>,
@@ -68,6 +70,9 @@ pub struct Software {
 impl Executor for Software {
     fn run(&mut self, batch: &Batch) -> Result<Results<'_>, Failure> {
         let number = self.batches.fetch_add(1, Ordering::Relaxed);
+        while self.hangs == Some(number) {
+            std::thread::park();
+        }
         match self.fails {
             Some((at, true)) if at == number => return Err(Failure::Device("on purpose".into())),
             Some((at, false)) if at == number => return Err(Failure::Batch("on purpose".into())),
@@ -271,6 +276,15 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         output: 16 << 20,
     };
     Arc::new(
-        Engine::with_workers(slabs, vec![device], workers, limits, None, Arc::new(Files)).unwrap(),
+        Engine::with_workers(
+            slabs,
+            vec![device],
+            workers,
+            limits,
+            None,
+            Arc::new(Files),
+            Duration::from_secs(60),
+        )
+        .unwrap(),
     )
 }

@@ -245,8 +245,7 @@ impl State {
         if let Some(job) = job {
             match failed {
                 Some(reason) => {
-                    // Whoever asked may be gone.
-                    let _ = job.reply.send(Outcome::Host(reason));
+                    job.reply.send(Outcome::Host(reason));
                 }
                 None => {
                     first = batch.jobs.is_empty();

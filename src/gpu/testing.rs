@@ -6,8 +6,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::batch::Outcome;
+use super::batch::Ticket;
 use super::plan::ChunkPlanner;
-use super::queue::{Encoded, Queue, Ticket};
+use super::queue::{Encoded, Queue};
 use super::work::{Counts, Elements, Wanted, Work};
 use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
