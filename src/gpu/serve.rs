@@ -53,12 +53,12 @@ pub fn serve(
         batch.jobs.retain(|job| !job.reply.is_closed());
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
+            watchdog.begin(worker, &batch.jobs);
             let limits = queue.limits();
             if executor.device_bytes() > most_held(limits) {
                 // The limit was lowered.
                 executor.release();
             }
-            watchdog.begin(worker, &batch.jobs);
             let is_over = batch.decoded > limits.decoded;
             let is_large = batch.wide && is_over;
             let run = || {
