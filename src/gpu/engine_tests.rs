@@ -39,6 +39,27 @@ fn finish<T>(future: impl Future<Output = T>) -> T {
     result.expect("hangs")
 }
 
+/// A device of these workers, with three slabs of a megabyte.
+fn of_software(
+    workers: Vec<Software>,
+    limits: Limits,
+    free: Option<Arc<dyn FreeMemory>>,
+    patience: Duration,
+) -> Engine {
+    let info = DeviceInfo {
+        ordinal: 0,
+        name: "software".into(),
+        memory: 1 << 40,
+    };
+    let slabs = (0..3).map(|_| slab(1 << 20)).collect();
+    let workers = workers
+        .into_iter()
+        .map(|software| (0, Box::new(software) as Box<dyn Executor>));
+    let workers = workers.collect();
+    let files = Arc::new(Files);
+    Engine::with_workers(slabs, vec![info], workers, limits, free, files, patience).unwrap()
+}
+
 /// Submits one chunk as a scan does: announced until it is staged.
 async fn submit(engine: &Engine, work: &Arc<Work>, seed: u64) -> Result<Ticket, String> {
     let active = engine.queue().activate();
@@ -557,23 +578,7 @@ fn large_frames_are_run_together() {
         let batches = Arc::clone(&software.batches);
         let (held, most_held) = (Arc::clone(&software.held), Arc::clone(&software.most_held));
         software.memory = memory;
-        let info = DeviceInfo {
-            ordinal: 0,
-            name: "software".into(),
-            memory: 1 << 40,
-        };
-        let slabs = (0..3).map(|_| slab(1 << 20)).collect();
-        let worker: Box<dyn Executor> = Box::new(software);
-        let engine = Engine::with_workers(
-            slabs,
-            vec![info],
-            vec![(0, worker)],
-            limits,
-            Some(Arc::new(Plenty)),
-            Arc::new(Files),
-            PATIENCE,
-        );
-        let engine = engine.unwrap();
+        let engine = of_software(vec![software], limits, Some(Arc::new(Plenty)), PATIENCE);
         finish(async {
             let work = zstd(rows, samples);
             let active = engine.queue().activate();
@@ -604,42 +609,48 @@ fn large_frames_are_run_together() {
 /// A device that does not answer is given up: its chunks are the host's, and so are those after them.
 #[test]
 fn a_device_that_hangs_is_lost() {
-    let mut software = Software::default();
-    software.hangs = Some(1);
-    let info = DeviceInfo {
-        ordinal: 0,
-        name: "software".into(),
-        memory: 1 << 40,
+    let hung = |hangs| {
+        let mut software = Software::default();
+        software.hangs = Some(hangs);
+        software
     };
     let limits = Limits {
         decoded: 1 << 20,
         output: 1 << 20,
     };
-    let patience = Duration::from_secs(2);
-    let engine = Engine::with_workers(
-        vec![slab(1 << 16), slab(1 << 16)],
-        vec![info],
-        vec![(0, Box::new(software))],
-        limits,
-        None,
-        Arc::new(Files),
-        patience,
-    )
-    .unwrap();
+    let patience = Duration::from_secs(3);
+    let engine = of_software(vec![hung(1), hung(0)], limits, None, patience);
     let work = plain(ROWS, SAMPLES);
     let begun = Instant::now();
     finish(async {
-        check(&engine, &work, 0).await;
+        // One worker or the other: both hang by the third, the second of them later.
+        let mut tickets = Vec::new();
+        for seed in 0..3 {
+            let ticket = submit(&engine, &work, seed).await.unwrap();
+            tickets.push(ticket);
+            tokio::time::sleep(patience / 5).await;
+        }
         assert!(!engine.watchdog.has_found());
-        let found = outcome(&engine, &work, 1).await;
-        assert_eq!(reason(found), "the GPU has not answered for 2s");
-        let found = outcome(&engine, &work, 2).await;
+        let mut given_up = 0;
+        for (ticket, seed) in tickets.into_iter().zip(0..) {
+            match ticket.await.unwrap() {
+                Outcome::Host(found) => {
+                    assert_eq!(found, "the GPU has not answered for 3s");
+                    given_up += 1;
+                }
+                done => assert_eq!(counts(done), chunk(ROWS, SAMPLES, seed).1),
+            }
+        }
+        assert!(given_up >= 2, "{given_up}");
+        let found = outcome(&engine, &work, 9).await;
         assert_eq!(
             reason(found),
-            "the GPU is lost: the GPU has not answered for 2s"
+            "the GPU is lost: the GPU has not answered for 3s"
         );
     });
-    assert!(begun.elapsed() >= patience && engine.watchdog.has_found());
+    // All at once, not each after its own time.
+    let took = begun.elapsed();
+    assert!(took >= patience && took < 10 * patience && engine.watchdog.has_found());
 }
 
 /// Chunks that come to more than those before them did: what is too much for a batch is run in several.
@@ -649,25 +660,11 @@ fn chunks_that_were_expected_to_be_smaller_keep_to_the_limit() {
     let limit = 3 * STAGED + STAGED / 2;
     let mut software = Software::default();
     software.memory = Some(limit);
-    let info = DeviceInfo {
-        ordinal: 0,
-        name: "software".into(),
-        memory: 1 << 40,
-    };
     let limits = Limits {
         decoded: limit,
         output: 1 << 20,
     };
-    let engine = Engine::with_workers(
-        vec![slab(1 << 16)],
-        vec![info],
-        vec![(0, Box::new(software))],
-        limits,
-        None,
-        Arc::new(Files),
-        PATIENCE,
-    )
-    .unwrap();
+    let engine = of_software(vec![software], limits, None, PATIENCE);
     let work = plain(ROWS, SAMPLES);
     for _ in 0..2000 {
         work.seen.add(STAGED, 1);

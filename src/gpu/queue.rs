@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::batch::{Batch, Job, Outcome, Reply, Ticket};
+use super::batch::{Batch, GUARD, Job, Outcome, Reply, Ticket, align_up};
 use super::cost;
 use super::plan::{ChunkPlan, Estimate};
 use super::slab::Slab;
@@ -86,7 +86,12 @@ impl Encoded<'_> {
             return most;
         }
         let mean = self.work.seen.decoded(most);
-        mean.saturating_add(mean / 16).min(most)
+        // And what is between it and the next.
+        align_up(
+            mean.saturating_add(mean / 16)
+                .min(most)
+                .saturating_add(GUARD),
+        )
     }
 
     fn need(&self) -> Result<Need, String> {

@@ -11,7 +11,7 @@ const ENOUGH: u64 = 4;
 /// Half of what was learnt is forgotten after so many chunks: they may grow or shrink along the store.
 const MOST: u64 = 4096;
 
-/// Mean sizes of an array's chunks. Threads that add at the same time as others forget may lose a few chunks: they are means.
+/// Mean sizes of an array's chunks. Who looks while others add or forget may find some numbers newer than others: they are only means.
 #[derive(Debug, Default)]
 pub struct Seen {
     chunks: AtomicU64,
@@ -25,9 +25,10 @@ impl Seen {
         let before = self.chunks.fetch_add(1, Ordering::Relaxed);
         self.encoded.fetch_add(encoded as u64, Ordering::Relaxed);
         self.decoded.fetch_add(decoded as u64, Ordering::Relaxed);
-        if before >= MOST {
+        // One thread gets just this number.
+        if before == MOST {
             for part in [&self.chunks, &self.encoded, &self.decoded] {
-                part.store(part.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+                part.fetch_sub(part.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
             }
         }
     }

@@ -87,22 +87,23 @@ impl Watchdog {
                 self.begun.wait_for(&mut running, left);
                 continue;
             }
-            let late =
-                |slot: &mut Running| slot.take_if(|(begun, _)| begun.elapsed() >= self.limit);
+            // All of them: what else runs has hardly a better device.
             let given_up: Vec<Reply> = running
                 .iter_mut()
-                .filter_map(late)
+                .filter_map(Option::take)
                 .flat_map(|(_, replies)| replies)
                 .collect();
             drop(running);
-            self.found.store(true, Ordering::Relaxed);
             let reason = format!("the GPU has not answered for {:?}", self.limit);
-            log::warn!("the GPU is lost, going on with the host: {reason}");
+            if !self.found.swap(true, Ordering::Relaxed) {
+                log::warn!("the GPU is lost, going on with the host: {reason}");
+            }
             queue.fail(&format!("the GPU is lost: {reason}"));
             for reply in given_up {
                 reply.send(Outcome::Host(reason.clone()));
             }
-            return;
+            // A worker may just have taken another batch.
+            running = self.running.lock();
         }
     }
 }
