@@ -3,9 +3,9 @@
 //!
 //! A request passes, in this order:
 //!
-//! * `server`: TLS, the listener, shutdown; `gate`: who is it? Nothing but the login is answered before that is known, by
+//! * `server`: TLS, the listener, shutdown; `linger`: connections that end without losing anything; `gate`: who is it? Nothing but the login is answered before that is known, by
 //!   `auth` (the file of users), `login` (passwords, throttled), `tokens` and `sessions` (settings that persist).
-//! * `front`, `service`: the protocol; `metadata` and `info` answer what needs no query.
+//! * `front`, `service`: the protocol, `reply` its messages; `statements`: what is done with a statement; `metadata` and `info` answer what needs no query.
 //! * `complexity`: how deep a statement may be; `policy`: which plans are run, deny by default; `settings`: which settings may be set; `functions`: which are left out.
 //! * `planning`: SQL to a physical plan, once; `parameters`: prepared statements; `handles`: unguessable, bounded, bound to a user.
 //! * `admission`, `pool` and `guards`: how many queries, how much memory; `running`: execution, timeouts, cancellation.
@@ -28,6 +28,7 @@ mod gate;
 mod guards;
 mod handles;
 mod info;
+mod linger;
 mod login;
 mod metadata;
 mod metrics;
@@ -37,11 +38,13 @@ mod planning;
 mod policy;
 mod pool;
 mod random;
+mod reply;
 mod running;
 mod server;
 mod service;
 mod sessions;
 mod settings;
+mod statements;
 mod tables;
 mod tokens;
 mod wire;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -21,6 +22,7 @@ use super::engine::Engine;
 use super::error::ServeError;
 use super::front::Front;
 use super::gate::{Gate, Identity};
+use super::linger::Lingering;
 use super::login::Logins;
 use super::ops::{self, Ops};
 use super::service::Service;
@@ -159,7 +161,8 @@ impl Server {
         }
         let incoming = TcpIncoming::from(self.listener)
             .with_nodelay(Some(true))
-            .with_keepalive(Some(KEEPALIVE));
+            .with_keepalive(Some(KEEPALIVE))
+            .map_ok(Lingering::new);
         let serving = server
             .add_service(Gate::new(flight, Arc::clone(&self.identity)))
             .serve_with_incoming_shutdown(incoming, wait(stopped.clone()));

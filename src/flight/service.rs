@@ -6,28 +6,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
-use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::decode::FlightRecordBatchStream;
-use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::metadata::SqlInfoData;
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
-    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any,
-    CommandGetCatalogs, CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys,
-    CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes,
-    CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
-    CommandPreparedStatementUpdate, CommandStatementQuery, CommandStatementUpdate,
-    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, CommandGetCatalogs,
+    CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables,
+    CommandGetXdbcTypeInfo, CommandPreparedStatementQuery, CommandPreparedStatementUpdate,
+    CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
+    SqlInfo, TicketStatementQuery,
 };
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus,
-    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, IpcMessage,
-    SchemaAsIpc, Ticket,
+    FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket,
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -35,30 +30,26 @@ use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::engine::Engine;
-use super::error::{arrow_status, status};
+use super::error::status;
 use super::gate::{Identity, peer};
+use super::info;
 use super::metadata;
-use super::parameters::Prepared;
-use super::planning::{Planned, Source};
-use super::sessions::ClientSession;
-use super::{info, running};
+use super::planning::Source;
+use super::reply::{Reply, encoded, fetch_with, send};
+use super::statements::few_rows;
 
 /// The action that newer clients cancel with.
 const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
 /// `CANCEL_RESULT_CANCELLED` of `ActionCancelQueryResult`, whose enumeration the crate does not export.
 const CANCELLED: i32 = 1;
-/// A header that asks for compressed record batches, for clients that cannot send SET.
-const COMPRESSION_HEADER: &str = "x-vcz-compression";
 
 /// How long the parameters of a statement may take to come.
 const BIND_TIMEOUT: Duration = Duration::from_secs(60);
 
-type Rows = <Service as FlightService>::DoGetStream;
-
 /// The service.
 #[derive(Clone)]
 pub struct Service {
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     identity: Arc<Identity>,
     sql_info: Arc<SqlInfoData>,
 }
@@ -77,184 +68,6 @@ impl Service {
             sql_info: Arc::new(sql_info),
         })
     }
-
-    /// The client that sent a request. The gate lets none through without.
-    fn client<T>(&self, request: &Request<T>) -> Result<Arc<ClientSession>, Status> {
-        request
-            .extensions()
-            .get::<Arc<ClientSession>>()
-            .cloned()
-            .ok_or_else(|| Status::unauthenticated("log in first"))
-    }
-
-    /// Plans a statement, keeps it, and tells how to fetch it.
-    async fn planned<T>(
-        &self,
-        source: Source,
-        request: &Request<T>,
-        descriptor: FlightDescriptor,
-    ) -> Result<Response<FlightInfo>, Status> {
-        let client = self.client(request)?;
-        let mut planned = self.engine.plan_in_place(&client, source).await?;
-        if let Some(compression) = request.metadata().get(COMPRESSION_HEADER) {
-            let asked = compression.to_str().unwrap_or_default();
-            planned.settings.compression = asked.parse().map_err(|error| status(&error))?;
-        }
-        let schema = Arc::clone(&planned.schema);
-        let handle = self.engine.tickets.insert(&client.user, planned)?;
-        let ticket = TicketStatementQuery {
-            statement_handle: Bytes::copy_from_slice(&handle),
-        };
-        fetch_with(ticket.as_any(), &schema, descriptor)
-    }
-
-    /// Runs a planned query.
-    async fn fetch(&self, user: &Arc<str>, handle: &[u8]) -> Result<Response<Rows>, Status> {
-        // The ticket is looked at first: a forged one must not wait for a place, nor a real one be lost while waiting.
-        self.engine.tickets.touch(user, handle)?;
-        let place = self.engine.admission.enter().await?;
-        let planned = self.engine.tickets.take(user, handle)?;
-        let handle = handle.try_into().map_err(|_| Status::internal("handle"))?;
-        let rows = running::start(&self.engine, user, handle, planned, place);
-        Ok(Response::new(rows))
-    }
-
-    /// Runs a statement that gives no rows.
-    async fn update(&self, source: Source, client: &Arc<ClientSession>) -> Result<i64, Status> {
-        let planned: Planned = self.engine.plan_in_place(client, source).await?;
-        match planned.rows {
-            super::planning::Rows::Batch(_) => Ok(0),
-            super::planning::Rows::Plan(..) => Err(Status::invalid_argument(
-                "this statement gives rows; execute it as a query",
-            )),
-        }
-    }
-
-    fn cancel(&self, user: &str, info: Option<FlightInfo>) -> Result<(), Status> {
-        let missing = || Status::not_found("there is no such query; it may have ended");
-        let ticket = info
-            .and_then(|info| info.endpoint.into_iter().next())
-            .and_then(|endpoint| endpoint.ticket)
-            .ok_or_else(missing)?;
-        let command = Any::decode(&*ticket.ticket).map_err(|_| missing())?;
-        let ticket = command
-            .unpack::<TicketStatementQuery>()
-            .ok()
-            .flatten()
-            .ok_or_else(missing)?;
-        let handle = &ticket.statement_handle;
-        if self.engine.running.cancel(user, handle)
-            || self.engine.tickets.take(user, handle).is_ok()
-        {
-            return Ok(());
-        }
-        Err(missing())
-    }
-
-    async fn schema_of(
-        &self,
-        client: &Arc<ClientSession>,
-        sql: String,
-    ) -> Result<(Prepared, SchemaRef), Status> {
-        let place = self.engine.admission.enter().await?;
-        let (engine, config) = (Arc::clone(&self.engine), client.config());
-        self.engine
-            .on_threads(place, async move {
-                let prepared = Prepared::new(&engine.state(config), &sql).await?;
-                let schema = match prepared.plan() {
-                    Some(plan) => engine.logical_schema(plan)?,
-                    None => Arc::new(Schema::empty()),
-                };
-                Ok((prepared, schema))
-            })
-            .await
-            .inspect_err(|status| self.engine.metrics.refused(status.code()))
-    }
-
-    /// The schema of a statement, for `GetSchema`.
-    pub async fn statement_schema(
-        &self,
-        request: Request<FlightDescriptor>,
-    ) -> Result<SchemaRef, Status> {
-        let client = self.client(&request)?;
-        let unknown = || {
-            Status::invalid_argument("the schema of a statement was asked for, but this is none")
-        };
-        let command = Any::decode(&*request.get_ref().cmd).map_err(|_| unknown())?;
-        if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
-            return Ok(self.schema_of(&client, query.query).await?.1);
-        }
-        match command.unpack::<CommandPreparedStatementQuery>() {
-            Ok(Some(query)) => {
-                let prepared = self
-                    .engine
-                    .statements
-                    .get(&client.user, &query.prepared_statement_handle)?;
-                match prepared.plan() {
-                    Some(plan) => self
-                        .engine
-                        .logical_schema(plan)
-                        .map_err(|error| status(&error)),
-                    None => Ok(Arc::new(Schema::empty())),
-                }
-            }
-            _ => Err(unknown()),
-        }
-    }
-}
-
-/// How to fetch `command`, whose rows have `schema`.
-fn fetch_with(
-    command: Any,
-    schema: &Schema,
-    descriptor: FlightDescriptor,
-) -> Result<Response<FlightInfo>, Status> {
-    let endpoint = FlightEndpoint::new().with_ticket(Ticket::new(command.encode_to_vec()));
-    let info = FlightInfo::new()
-        .try_with_schema(schema)
-        .map_err(arrow_status)?
-        .with_endpoint(endpoint)
-        .with_descriptor(descriptor)
-        // Not known before it is run.
-        .with_total_records(-1)
-        .with_total_bytes(-1);
-    Ok(Response::new(info))
-}
-
-/// The batches of a client up to its second row: one is bound, and whoever sends more is told so before all of them are here.
-async fn few_rows(mut values: FlightRecordBatchStream) -> Result<Vec<RecordBatch>, Status> {
-    let (mut batches, mut rows) = (Vec::new(), 0);
-    while let Some(batch) = values.try_next().await.map_err(Status::from)? {
-        rows += batch.num_rows();
-        if batch.num_rows() > 0 {
-            batches.push(batch);
-        }
-        if rows > 1 {
-            break;
-        }
-    }
-    Ok(batches)
-}
-
-/// A batch as a stream of messages.
-fn send(batch: RecordBatch) -> Result<Response<Rows>, Status> {
-    let messages = FlightDataEncoderBuilder::new()
-        .with_schema(batch.schema())
-        .build(stream::iter([Ok(batch)]))
-        .map_err(Status::from);
-    Ok(Response::new(Box::pin(messages)))
-}
-
-/// A schema as it stands in messages; empty for no columns, which tells clients that there will be no rows.
-fn encoded(schema: &Schema) -> Result<Bytes, Status> {
-    if schema.fields().is_empty() {
-        return Ok(Bytes::new());
-    }
-    let options = IpcWriteOptions::default();
-    let IpcMessage(bytes) = SchemaAsIpc::new(schema, &options)
-        .try_into()
-        .map_err(arrow_status)?;
-    Ok(bytes)
 }
 
 type HandshakeReply = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
@@ -333,7 +146,7 @@ impl FlightSqlService for Service {
         &self,
         ticket: TicketStatementQuery,
         request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         let client = self.client(&request)?;
         self.fetch(&client.user, &ticket.statement_handle).await
     }
@@ -459,7 +272,7 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetCatalogs,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(metadata::catalogs(
             command,
             self.engine.template().catalog_list().as_ref(),
@@ -479,7 +292,7 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetDbSchemas,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(metadata::schemas(
             command,
             self.engine.template().catalog_list().as_ref(),
@@ -499,7 +312,7 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetTables,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         let catalogs = Arc::clone(self.engine.template().catalog_list());
         send(metadata::tables(command, catalogs.as_ref()).await?)
     }
@@ -517,7 +330,7 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetTableTypes,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(metadata::table_types(command)?)
     }
 
@@ -537,7 +350,7 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetSqlInfo,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(
             self.sql_info
                 .record_batch(command.info)
@@ -558,7 +371,7 @@ impl FlightSqlService for Service {
         &self,
         command: CommandGetXdbcTypeInfo,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         let types = info::type_info().map_err(Status::from)?;
         send(
             types
@@ -580,7 +393,7 @@ impl FlightSqlService for Service {
         &self,
         _command: CommandGetPrimaryKeys,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(metadata::primary_keys())
     }
 
@@ -597,7 +410,7 @@ impl FlightSqlService for Service {
         &self,
         _command: CommandGetExportedKeys,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(metadata::foreign_keys())
     }
 
@@ -614,7 +427,7 @@ impl FlightSqlService for Service {
         &self,
         _command: CommandGetImportedKeys,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(metadata::foreign_keys())
     }
 
@@ -631,7 +444,7 @@ impl FlightSqlService for Service {
         &self,
         _command: CommandGetCrossReference,
         _request: Request<Ticket>,
-    ) -> Result<Response<Rows>, Status> {
+    ) -> Result<Response<Reply>, Status> {
         send(metadata::foreign_keys())
     }
 

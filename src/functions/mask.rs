@@ -1,4 +1,4 @@
-//! Accessibility masks: which bases of each contig were looked at, from a BED file or from the rows of a table.
+//! Accessibility masks: which bases of each contig were looked at, from a BED file ([`bed`](super::bed)) or from the rows of a table.
 //!
 //! A mask is built once, while planning, and then shared by `is_accessible`, `accessible_bases` and `genome_windows`.
 //! BED is 0-based and half-open; inside, intervals are 1-based and inclusive like positions. Invariants: the intervals of
@@ -6,14 +6,9 @@
 
 use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
-use std::io::{BufRead, BufReader, Read};
-
-use flate2::read::MultiGzDecoder;
 
 use crate::error::{Result, VczError};
 
-/// Longest line of a BED file that is read; longer ones are an error, so that a file without line ends is not held whole.
-const MAX_LINE: u64 = 1 << 20;
 /// Most intervals a mask may hold (8 GiB of them): a bound on what a hostile compressed file can expand to.
 const MAX_INTERVALS: usize = 1 << 29;
 
@@ -38,58 +33,6 @@ struct Intervals {
 }
 
 impl Mask {
-    /// Reads BED text, plain or compressed with gzip or bgzip (told by its first bytes). `name` is what errors call it.
-    ///
-    /// Fields are separated by tabs, or by spaces where a line has no tab; the first three are read. Blank lines and lines that
-    /// begin with `#`, `track` or `browser` are skipped; rows of length 0 are ignored; rows merge, in any order.
-    ///
-    /// # Errors
-    /// [`VczError::Line`] for a row that is malformed, [`VczError::Io`] where decompression fails.
-    pub fn from_bed(name: &str, bytes: &[u8]) -> Result<Self> {
-        if bytes.starts_with(&[0x1f, 0x8b]) {
-            Self::from_lines(name, BufReader::new(MultiGzDecoder::new(bytes)))
-        } else {
-            Self::from_lines(name, bytes)
-        }
-    }
-
-    fn from_lines(name: &str, mut reader: impl BufRead) -> Result<Self> {
-        let mut builder = MaskBuilder::new(name);
-        let (mut buffer, mut number) = (Vec::new(), 0u64);
-        loop {
-            buffer.clear();
-            number += 1;
-            let read = reader
-                .by_ref()
-                .take(MAX_LINE + 1)
-                .read_until(b'\n', &mut buffer)
-                .map_err(|error| VczError::Io {
-                    store: name.to_string(),
-                    key: format!("line {number}"),
-                    source: Box::new(error),
-                })?;
-            if read == 0 {
-                return Ok(builder.finish());
-            }
-            let line_error = |reason: String| VczError::Line {
-                file: name.to_string(),
-                line: number,
-                reason,
-            };
-            if read as u64 > MAX_LINE {
-                return Err(line_error(format!(
-                    "the line is longer than {MAX_LINE} bytes; expected BED"
-                )));
-            }
-            let line = std::str::from_utf8(&buffer)
-                .map_err(|_| line_error("not UTF-8 text; expected BED, plain or gzip".to_string()))?
-                .trim_end_matches(['\n', '\r']);
-            if let Some((contig, start, stop)) = parse_bed_line(line).map_err(line_error)? {
-                builder.push(contig, start, stop, number)?;
-            }
-        }
-    }
-
     /// Builds a mask from rows of (contig, start, end), 0-based and half-open like BED, in any order.
     ///
     /// # Errors
@@ -168,44 +111,6 @@ fn sample<'a>(names: impl Iterator<Item = &'a str>, total: usize) -> String {
         let _ = write!(text, ", … ({total} in all)");
     }
     text
-}
-
-/// A line of BED: nothing for one that is skipped, else contig, start and end.
-fn parse_bed_line(line: &str) -> Result<Option<(&str, i64, i64)>, String> {
-    if line.trim().is_empty() || line.starts_with('#') {
-        return Ok(None);
-    }
-    if matches!(line.split_whitespace().next(), Some("track" | "browser")) {
-        return Ok(None);
-    }
-    let mut tabbed = line.split('\t');
-    let mut spaced = line.split_whitespace();
-    let fields: &mut dyn Iterator<Item = &str> = if line.contains('\t') {
-        &mut tabbed
-    } else {
-        &mut spaced
-    };
-    let (Some(contig), Some(start), Some(end)) = (fields.next(), fields.next(), fields.next())
-    else {
-        return Err(format!(
-            "expected contig, start and end (BED), found '{}'",
-            shorten(line)
-        ));
-    };
-    let coordinate = |what: &str, text: &str| {
-        text.trim()
-            .parse::<i64>()
-            .map_err(|_| format!("{what} must be a whole number, found '{}'", shorten(text)))
-    };
-    Ok(Some((
-        contig.trim(),
-        coordinate("start", start)?,
-        coordinate("end", end)?,
-    )))
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 /// Collects the rows of a [`Mask`]; for sources that give them batch by batch.
@@ -406,41 +311,7 @@ impl ContigMask<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
-
-    fn line_error(bed: &str) -> String {
-        Mask::from_bed("m.bed", bed.as_bytes())
-            .unwrap_err()
-            .to_string()
-    }
-
-    #[test]
-    fn bed_is_half_open_and_rows_merge() {
-        let bed = "# made by hand\ntrack name=x\nbrowser position x\n\n\
-                   2L\t10\t20\tname\t0\n2L\t0\t3\r\n2L 20 25\n2L\t12\t14\n2R\t5\t5\n2L\t100\t101";
-        let mask = Mask::from_bed("m.bed", bed.as_bytes()).unwrap();
-        assert_eq!(mask.contigs().collect::<Vec<_>>(), ["2L", "2R"]);
-        let inside: Vec<i64> = (-1..110)
-            .filter(|&position| mask.contains("2L", position))
-            .collect();
-        let expected: Vec<i64> = (1..=3).chain(11..=25).chain([101]).collect();
-        assert_eq!(inside, expected);
-        assert!(!mask.contains("2R", 5) && !mask.contains("2R", 6) && !mask.contains("X", 1));
-        for start in -2..110 {
-            for stop in -2..110 {
-                let expected = inside.iter().filter(|&&p| start <= p && p <= stop).count() as i64;
-                assert_eq!(
-                    mask.accessible_bases("2L", start, stop),
-                    expected,
-                    "{start}..={stop}"
-                );
-            }
-        }
-        assert_eq!(mask.accessible_bases("2L", i64::MIN, i64::MAX), 19);
-        assert_eq!(mask.accessible_bases("X", 1, 100), 0);
-    }
 
     #[test]
     fn cursor_agrees_with_search_in_any_order() {
@@ -455,48 +326,6 @@ mod tests {
             assert_eq!(cursor.contains_next(position), expected, "{position}");
             assert_eq!(mask.contains("c", position), expected, "{position}");
         }
-    }
-
-    #[test]
-    fn gzip_is_told_by_its_magic_bytes() {
-        let mut bytes = Vec::new();
-        for part in ["1\t0\t5\n", "1\t7\t9\n"] {
-            let mut encoder =
-                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-            encoder.write_all(part.as_bytes()).unwrap();
-            bytes.extend(encoder.finish().unwrap());
-        }
-        let mask = Mask::from_bed("m.bed.gz", &bytes).unwrap();
-        assert_eq!(mask.accessible_bases("1", 1, 100), 7);
-        let error = Mask::from_bed("m.bed.gz", &bytes[..bytes.len() - 4]).unwrap_err();
-        assert!(error.to_string().contains("m.bed.gz"), "{error}");
-    }
-
-    #[test]
-    fn malformed_lines_are_named() {
-        assert_eq!(
-            line_error("1\t0\t5\n1\t5\t4\n"),
-            "'m.bed', line 2: end must not be below start, found start 5 and end 4"
-        );
-        assert!(line_error("1\t-1\t5").contains("start must not be below 0"));
-        assert!(line_error("1\tx\t5").contains("start must be a whole number, found 'x'"));
-        assert!(line_error("1\t0\t1e3").contains("end must be a whole number"));
-        assert!(line_error("1\t0").contains("expected contig, start and end"));
-        assert!(line_error("\t0\t4").contains("the contig has no name"));
-        assert!(line_error("1\t0\t99999999999999999999").contains("whole number"));
-        assert!(
-            Mask::from_bed("m", &[b'1', 0xff, b'\n'])
-                .unwrap_err()
-                .to_string()
-                .contains("UTF-8")
-        );
-        let long = vec![b'x'; MAX_LINE as usize + 10];
-        assert!(
-            Mask::from_bed("m", &long)
-                .unwrap_err()
-                .to_string()
-                .contains("longer than")
-        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! A new statistic is one new file and one line in its folder's `all()`.
 
 pub mod aggregate;
+mod bed;
 pub mod counts_arg;
 pub mod genotype;
 pub mod mask;

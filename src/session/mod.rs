@@ -5,7 +5,8 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
-//! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs.
+//! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
+//!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod carry;
@@ -16,6 +17,8 @@ mod gpu_tests;
 mod list_literal;
 mod planner;
 mod runs;
+mod runs_rule;
+mod runs_table;
 mod sugar;
 mod url_table;
 mod windows;
@@ -60,7 +63,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_analyzer_rule(Arc::new(sugar::SugarRule::default()))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
-        .with_physical_optimizer_rule(Arc::new(runs::AggregateByRuns))
+        .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
 }
 
 /// Adds everything of ours to a session: tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings, rules.

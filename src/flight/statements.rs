@@ -1,0 +1,181 @@
+//! What the [`service`](super::service) does with statements: plans and keeps them, runs, cancels, and tells their schemas.
+//!
+//! Between the protocol and `planning`, `handles` and `running`. Invariant: whatever is planned for a client is kept for that client's
+//! user alone.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::sql::{
+    Any, CommandPreparedStatementQuery, CommandStatementQuery, ProstMessageExt,
+    TicketStatementQuery,
+};
+use arrow_flight::{FlightDescriptor, FlightInfo};
+use bytes::Bytes;
+use futures::TryStreamExt;
+use prost::Message;
+use tonic::{Request, Response, Status};
+
+use super::error::status;
+use super::parameters::Prepared;
+use super::planning::{Planned, Rows, Source};
+use super::reply::{Reply, fetch_with};
+use super::running;
+use super::service::Service;
+use super::sessions::ClientSession;
+
+/// A header that asks for compressed record batches, for clients that cannot send SET.
+const COMPRESSION_HEADER: &str = "x-vcz-compression";
+
+impl Service {
+    /// The client that sent a request. The gate lets none through without.
+    pub(super) fn client<T>(&self, request: &Request<T>) -> Result<Arc<ClientSession>, Status> {
+        request
+            .extensions()
+            .get::<Arc<ClientSession>>()
+            .cloned()
+            .ok_or_else(|| Status::unauthenticated("log in first"))
+    }
+
+    /// Plans a statement, keeps it, and tells how to fetch it.
+    pub(super) async fn planned<T>(
+        &self,
+        source: Source,
+        request: &Request<T>,
+        descriptor: FlightDescriptor,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let client = self.client(request)?;
+        let mut planned = self.engine.plan_in_place(&client, source).await?;
+        if let Some(compression) = request.metadata().get(COMPRESSION_HEADER) {
+            let asked = compression.to_str().unwrap_or_default();
+            planned.settings.compression = asked.parse().map_err(|error| status(&error))?;
+        }
+        let schema = Arc::clone(&planned.schema);
+        let handle = self.engine.tickets.insert(&client.user, planned)?;
+        let ticket = TicketStatementQuery {
+            statement_handle: Bytes::copy_from_slice(&handle),
+        };
+        fetch_with(ticket.as_any(), &schema, descriptor)
+    }
+
+    /// Runs a planned query.
+    pub(super) async fn fetch(
+        &self,
+        user: &Arc<str>,
+        handle: &[u8],
+    ) -> Result<Response<Reply>, Status> {
+        // The ticket is looked at first: a forged one must not wait for a place, nor a real one be lost while waiting.
+        self.engine.tickets.touch(user, handle)?;
+        let place = self.engine.admission.enter().await?;
+        let planned = self.engine.tickets.take(user, handle)?;
+        let handle = handle.try_into().map_err(|_| Status::internal("handle"))?;
+        let rows = running::start(&self.engine, user, handle, planned, place);
+        Ok(Response::new(rows))
+    }
+
+    /// Runs a statement that gives no rows.
+    pub(super) async fn update(
+        &self,
+        source: Source,
+        client: &Arc<ClientSession>,
+    ) -> Result<i64, Status> {
+        let planned: Planned = self.engine.plan_in_place(client, source).await?;
+        match planned.rows {
+            Rows::Batch(_) => Ok(0),
+            Rows::Plan(..) => Err(Status::invalid_argument(
+                "this statement gives rows; execute it as a query",
+            )),
+        }
+    }
+
+    pub(super) fn cancel(&self, user: &str, info: Option<FlightInfo>) -> Result<(), Status> {
+        let missing = || Status::not_found("there is no such query; it may have ended");
+        let ticket = info
+            .and_then(|info| info.endpoint.into_iter().next())
+            .and_then(|endpoint| endpoint.ticket)
+            .ok_or_else(missing)?;
+        let command = Any::decode(&*ticket.ticket).map_err(|_| missing())?;
+        let ticket = command
+            .unpack::<TicketStatementQuery>()
+            .ok()
+            .flatten()
+            .ok_or_else(missing)?;
+        let handle = &ticket.statement_handle;
+        if self.engine.running.cancel(user, handle)
+            || self.engine.tickets.take(user, handle).is_ok()
+        {
+            return Ok(());
+        }
+        Err(missing())
+    }
+
+    pub(super) async fn schema_of(
+        &self,
+        client: &Arc<ClientSession>,
+        sql: String,
+    ) -> Result<(Prepared, SchemaRef), Status> {
+        let place = self.engine.admission.enter().await?;
+        let (engine, config) = (Arc::clone(&self.engine), client.config());
+        self.engine
+            .on_threads(place, async move {
+                let prepared = Prepared::new(&engine.state(config), &sql).await?;
+                let schema = match prepared.plan() {
+                    Some(plan) => engine.logical_schema(plan)?,
+                    None => Arc::new(Schema::empty()),
+                };
+                Ok((prepared, schema))
+            })
+            .await
+            .inspect_err(|status| self.engine.metrics.refused(status.code()))
+    }
+
+    /// The schema of a statement, for `GetSchema`.
+    pub async fn statement_schema(
+        &self,
+        request: Request<FlightDescriptor>,
+    ) -> Result<SchemaRef, Status> {
+        let client = self.client(&request)?;
+        let unknown = || {
+            Status::invalid_argument("the schema of a statement was asked for, but this is none")
+        };
+        let command = Any::decode(&*request.get_ref().cmd).map_err(|_| unknown())?;
+        if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
+            return Ok(self.schema_of(&client, query.query).await?.1);
+        }
+        match command.unpack::<CommandPreparedStatementQuery>() {
+            Ok(Some(query)) => {
+                let prepared = self
+                    .engine
+                    .statements
+                    .get(&client.user, &query.prepared_statement_handle)?;
+                match prepared.plan() {
+                    Some(plan) => self
+                        .engine
+                        .logical_schema(plan)
+                        .map_err(|error| status(&error)),
+                    None => Ok(Arc::new(Schema::empty())),
+                }
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+/// The batches of a client up to its second row: one is bound, and whoever sends more is told so before all of them are here.
+pub(super) async fn few_rows(
+    mut values: FlightRecordBatchStream,
+) -> Result<Vec<RecordBatch>, Status> {
+    let (mut batches, mut rows) = (Vec::new(), 0);
+    while let Some(batch) = values.try_next().await.map_err(Status::from)? {
+        rows += batch.num_rows();
+        if batch.num_rows() > 0 {
+            batches.push(batch);
+        }
+        if rows > 1 {
+            break;
+        }
+    }
+    Ok(batches)
+}

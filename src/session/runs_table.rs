@@ -1,0 +1,275 @@
+//! The groups of [`runs`](super::runs): found once for each run of rows that agree in all keys, and given out when they are many.
+//!
+//! Invariant: a group that has been given out is forgotten, and begins anew with the next row of it.
+
+use std::ops::{BitOr, BitXor, Range};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, MAX_INLINE_VIEW_LEN, RecordBatch, UInt32Array,
+};
+use arrow::compute::kernels::cmp::distinct;
+use arrow::compute::take;
+use arrow::datatypes::{Int64Type, SchemaRef};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+
+/// A table of this size and of several groups is given out, so that what is above can finish the groups that are complete, and let
+/// them go.
+const ENOUGH_BYTES: usize = 1 << 17;
+/// Rows that are looked at together for a change.
+const SOME_ROWS: usize = 32;
+
+/// The groups seen since they were last given out.
+pub struct Table {
+    aggregate: Arc<AggregateExec>,
+    schema: SchemaRef,
+    keys_schema: SchemaRef,
+    keys: Box<dyn GroupValues>,
+    accumulators: Vec<Box<dyn GroupsAccumulator>>,
+    memory: MemoryReservation,
+    /// Groups that the table may hold.
+    capacity: usize,
+}
+
+impl Table {
+    /// An empty table of this aggregate's groups, for one partition.
+    pub fn new(
+        aggregate: Arc<AggregateExec>,
+        partition: usize,
+        context: &TaskContext,
+    ) -> Result<Self> {
+        let keys_schema = aggregate
+            .group_expr()
+            .group_schema(&aggregate.input().schema())?;
+        Ok(Self {
+            schema: aggregate.schema(),
+            keys: new_group_values(Arc::clone(&keys_schema), &GroupOrdering::None)?,
+            accumulators: aggregate
+                .aggr_expr()
+                .iter()
+                .map(|call| call.create_groups_accumulator())
+                .collect::<Result<_>>()?,
+            memory: MemoryConsumer::new(format!("AggregateRuns[{partition}]"))
+                .register(context.memory_pool()),
+            capacity: context.session_config().batch_size(),
+            keys_schema,
+            aggregate,
+        })
+    }
+
+    /// Adds rows; gives the groups out where they have become too many.
+    pub fn add(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
+        let keys = self
+            .aggregate
+            .group_expr()
+            .expr()
+            .iter()
+            .map(|(key, _)| key.evaluate(batch)?.into_array(batch.num_rows()))
+            .collect::<Result<Vec<_>>>()?;
+        let groups = self.groups(&keys, batch.num_rows())?;
+        let calls = self.aggregate.aggr_expr().iter();
+        for ((call, filter), accumulator) in calls
+            .zip(self.aggregate.filter_expr())
+            .zip(&mut self.accumulators)
+        {
+            let filter = filter.as_ref().map(|filter| truth(filter, batch));
+            accumulator.update_batch(
+                &arguments(call, batch)?,
+                &groups,
+                filter.transpose()?.as_ref(),
+                self.keys.len(),
+            )?;
+        }
+        let bytes = self.keys.size()
+            + self
+                .accumulators
+                .iter()
+                .map(|accumulator| accumulator.size())
+                .sum::<usize>();
+        let full = self.keys.len() >= self.capacity
+            || bytes >= ENOUGH_BYTES && self.keys.len() > 1
+            || self.memory.try_resize(bytes).is_err();
+        if full { self.give_out() } else { Ok(None) }
+    }
+
+    /// The group of each row.
+    fn groups(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
+        let runs = runs(keys, rows)?;
+        let mut of_runs = Vec::with_capacity(runs.len());
+        if runs.len() == rows {
+            self.keys.intern(keys, &mut of_runs)?;
+            return Ok(of_runs);
+        }
+        let first: UInt32Array = runs.iter().map(|run| run.start as u32).collect();
+        let firsts = keys
+            .iter()
+            .map(|key| take(key, &first, None))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.keys.intern(&firsts, &mut of_runs)?;
+        let mut groups = Vec::with_capacity(rows);
+        for (run, group) in runs.into_iter().zip(of_runs) {
+            groups.resize(run.end, group);
+        }
+        Ok(groups)
+    }
+
+    /// Gives the groups out, and forgets them.
+    pub fn give_out(&mut self) -> Result<Option<RecordBatch>> {
+        if self.keys.is_empty() {
+            return Ok(None);
+        }
+        let mut columns = self.keys.emit(EmitTo::All)?;
+        for accumulator in &mut self.accumulators {
+            match self.aggregate.mode() {
+                AggregateMode::Partial => columns.extend(accumulator.state(EmitTo::All)?),
+                _ => columns.push(accumulator.evaluate(EmitTo::All)?),
+            }
+        }
+        self.keys = new_group_values(Arc::clone(&self.keys_schema), &GroupOrdering::None)?;
+        self.memory.free();
+        Ok(Some(RecordBatch::try_new(
+            Arc::clone(&self.schema),
+            columns,
+        )?))
+    }
+}
+
+fn arguments(call: &AggregateFunctionExpr, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    call.expressions()
+        .iter()
+        .map(|argument| argument.evaluate(batch)?.into_array(batch.num_rows()))
+        .collect()
+}
+
+/// The rows that pass `filter`.
+fn truth(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
+    let passes = filter.evaluate(batch)?.into_array(batch.num_rows())?;
+    match passes.as_boolean_opt() {
+        Some(passes) => Ok(passes.clone()),
+        None => internal_err!("a filter gives {}", passes.data_type()),
+    }
+}
+
+/// The runs of rows that agree in all keys; rows that cannot be compared at once are runs of their own.
+fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
+    if rows == 0 {
+        return Ok(vec![]);
+    }
+    if keys.is_empty() {
+        return internal_err!("groups without keys");
+    }
+    // The rows that differ from the one before, of all keys.
+    let mut starts = Vec::new();
+    for key in keys {
+        if key.data_type().is_nested() || key.data_type().is_floating() {
+            return Ok((0..rows).map(|row| row..row + 1).collect());
+        }
+        let nulls = key.null_count() > 0;
+        match (
+            key.as_primitive_opt::<Int64Type>(),
+            key.as_string_view_opt(),
+        ) {
+            (Some(numbers), _) if !nulls => changes(numbers.values(), &mut starts, |_| true),
+            // Texts of the same view are the same. Long ones of others, too, may be, if length and first bytes are.
+            (_, Some(texts)) if !nulls => changes(texts.views(), &mut starts, |row| {
+                let (before, view) = (texts.views()[row - 1], texts.views()[row]);
+                before as u64 != view as u64
+                    || view as u32 <= MAX_INLINE_VIEW_LEN
+                    || texts.value(row - 1) != texts.value(row)
+            }),
+            _ => {
+                let others = distinct(&key.slice(0, rows - 1), &key.slice(1, rows - 1))?;
+                starts.extend(others.values().set_indices().map(|row| row + 1));
+            }
+        }
+    }
+    if keys.len() > 1 {
+        starts.sort_unstable();
+        starts.dedup();
+    }
+    let mut start = 0;
+    let ends = starts.into_iter().chain([rows]);
+    Ok(ends
+        .map(|end| std::mem::replace(&mut start, end)..end)
+        .collect())
+}
+
+/// Adds the rows whose value is not the one before, and of which `differs` agrees, to `starts`.
+fn changes<T: Copy + Default + PartialEq + BitXor<Output = T> + BitOr<Output = T>>(
+    values: &[T],
+    starts: &mut Vec<usize>,
+    differs: impl Fn(usize) -> bool,
+) {
+    let mut row = 1;
+    let these = values.get(1..).unwrap_or_default().chunks(SOME_ROWS);
+    for (before, these) in values.chunks(SOME_ROWS).zip(these) {
+        // Runs are long: most rows are passed over many at a time.
+        let any = before
+            .iter()
+            .zip(these)
+            .fold(T::default(), |any, (&a, &b)| any | (a ^ b));
+        if any != T::default() {
+            let pairs = before.iter().zip(these).enumerate();
+            let changed = pairs.filter(|(at, (a, b))| a != b && differs(row + at));
+            starts.extend(changed.map(|(at, _)| row + at));
+        }
+        row += these.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Float64Array, Int64Array, StringViewArray};
+
+    use super::*;
+
+    #[test]
+    fn runs_agree_in_all_keys() {
+        let contigs: ArrayRef = Arc::new(StringViewArray::from(vec![
+            "1", "1", "1", "2", "2", "2", "2",
+        ]));
+        let bins: ArrayRef = Arc::new(Int64Array::from(vec![
+            Some(1),
+            Some(1),
+            Some(5),
+            Some(5),
+            None,
+            None,
+            Some(1),
+        ]));
+        let found = |keys: &[ArrayRef]| runs(keys, keys[0].len()).unwrap();
+        assert_eq!(
+            found(&[Arc::clone(&contigs), Arc::clone(&bins)]),
+            [0..2, 2..3, 3..4, 4..6, 6..7]
+        );
+        assert_eq!(found(&[Arc::clone(&bins)]), [0..2, 2..4, 4..6, 6..7]);
+        assert_eq!(found(&[bins.slice(0, 1)]), vec![0..1; 1]);
+        assert!(found(&[bins.slice(0, 0)]).is_empty());
+        // Without NULLs, and more rows than are looked at together.
+        let bins: ArrayRef = Arc::new(Int64Array::from_iter_values(
+            (0..100).map(|row| row / 33 * 10),
+        ));
+        assert_eq!(
+            found(&[Arc::clone(&bins)]),
+            [0..33, 33..66, 66..99, 99..100]
+        );
+        let names = ["a name that is not inlined", "another that is not", "short"];
+        let contigs = (0..100).map(|row| names[row / 40]);
+        let contigs: ArrayRef = Arc::new(StringViewArray::from_iter_values(contigs));
+        assert_eq!(
+            found(&[bins, contigs]),
+            [0..33, 33..40, 40..66, 66..80, 80..99, 99..100]
+        );
+        // Numbers that compare as equal, or not even to themselves, are left to the table of groups.
+        let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
+        assert_eq!(found(&[floats]), [0..1, 1..2, 2..3]);
+    }
+}
