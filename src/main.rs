@@ -13,14 +13,14 @@ fn main() -> ExitCode {
 }
 
 /// Ends the process without exit handlers while a thread is inside of CUDA, as it is while the GPU is still being started in the
-/// background, or does not answer: CUDA's handlers do not expect that.
+/// background, is at work on what nobody waits for any more, or does not answer: CUDA's handlers do not expect that.
 #[cfg(all(unix, feature = "gpu"))]
 fn leave_cuda(code: ExitCode) {
     use std::io::Write;
     unsafe extern "C" {
         fn _exit(status: i32) -> !;
     }
-    if datafusion_vcz::gpu::is_starting() || datafusion_vcz::gpu::is_hung() {
+    if datafusion_vcz::gpu::is_starting() || datafusion_vcz::gpu::is_at_work() {
         // Whoever reads may be gone, and there is nobody left to tell.
         let _ = (std::io::stdout().flush(), std::io::stderr().flush());
         // SAFETY: ends the process; nothing of it is used any more.

@@ -129,6 +129,9 @@ pub const ZSTD_WARPS: u32 = 7;
 pub const ZSTD_CTAS: u32 = 4;
 /// Bytes of the largest block of a zstd frame.
 pub const ZSTD_BLOCK: usize = 128 << 10;
+/// Decoded bytes of the largest zstd frame that our own kernel takes: a warp decodes it alone, and while genotypes take it some 4 ns a
+/// byte, a frame can be made by hand that takes many times as long, and all who share the device wait.
+pub const ZSTD_LARGEST: usize = 64 << 20;
 /// Bytes of temporary memory that a warp has besides a block's literals.
 pub const ZSTD_HISTORY: usize = 1024;
 

@@ -11,8 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
+use super::abi;
 use super::cuda::{
     CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, nvcomp_is_named,
     temporary,
@@ -70,6 +71,7 @@ pub struct Engine {
     /// Tells what batches of large frames may take where no limit is set.
     free: Option<Arc<dyn FreeMemory>>,
     storage: Arc<dyn Storage>,
+    has_direct_storage: OnceCell<bool>,
     watchdog: Arc<Watchdog>,
     /// Why nvCOMP is not there, if it is not.
     without_nvcomp: Option<String>,
@@ -138,10 +140,11 @@ pub fn is_starting() -> bool {
     matches!(*STATE.borrow(), Status::Starting)
 }
 
-/// Whether a device has been given up while a thread waited for it inside of CUDA; a process that ends then must not run exit handlers
-/// either.
-pub fn is_hung() -> bool {
-    matches!(&*STATE.borrow(), Status::Ready(engine) if engine.watchdog.has_found())
+/// Whether a worker is inside of CUDA, with a batch that runs or that was given up there; a process that ends then must not run exit
+/// handlers either.
+pub fn is_at_work() -> bool {
+    let is_at_work = |watchdog: &Watchdog| watchdog.is_busy() || watchdog.has_found();
+    matches!(&*STATE.borrow(), Status::Ready(engine) if is_at_work(&engine.watchdog))
 }
 
 /// Whether there is an engine, now.
@@ -286,6 +289,7 @@ impl Engine {
             limit: Mutex::new(0),
             free,
             storage,
+            has_direct_storage: OnceCell::new(),
             watchdog,
             without_nvcomp: None,
         })
@@ -314,8 +318,13 @@ impl Engine {
     /// # Errors
     /// What is missing.
     pub fn decodes(&self, estimate: &Estimate) -> Result<(), String> {
+        let frame = estimate.decoded_bytes / estimate.frames.max(1);
         match (&self.without_nvcomp, estimate.codec) {
-            (None, _) | (_, None | Some(FrameCodec::Zstd)) => Ok(()),
+            (None, _) | (_, None) => Ok(()),
+            (_, Some(FrameCodec::Zstd)) if frame <= abi::ZSTD_LARGEST => Ok(()),
+            (Some(reason), Some(FrameCodec::Zstd)) => Err(format!(
+                "zstd frames of {frame} bytes are decoded by nvCOMP on a GPU: {reason}"
+            )),
             (Some(reason), Some(codec)) => {
                 Err(format!("{codec} is decoded by nvCOMP on a GPU: {reason}"))
             }
@@ -323,16 +332,24 @@ impl Engine {
     }
 
     /// Whether files can be read straight into the devices' memory.
-    pub fn has_direct_storage(&self) -> bool {
-        self.storage.is_direct()
+    pub async fn has_direct_storage(&self) -> bool {
+        let find = || async {
+            let storage = Arc::clone(&self.storage);
+            // The first time, libraries and drivers are opened.
+            let found = tokio::task::spawn_blocking(move || storage.is_direct()).await;
+            found.unwrap_or(false)
+        };
+        *self.has_direct_storage.get_or_init(find).await
     }
 
     /// Makes the reading of files into the devices' memory ready, also where that goes by way of the host.
     ///
     /// # Errors
     /// The reason why files cannot be read so.
-    pub fn prepare_storage(&self) -> Result<(), String> {
-        self.storage.prepare()
+    pub async fn prepare_storage(&self) -> Result<(), String> {
+        let storage = Arc::clone(&self.storage);
+        let prepared = tokio::task::spawn_blocking(move || storage.prepare()).await;
+        prepared.map_err(|error| format!("opening cuFile has failed: {error}"))?
     }
 
     /// Uses these devices (numbers, none for all) and at most `memory` bytes on each (0 for the default), from the next

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
@@ -13,6 +14,7 @@ use super::super::executor::{Failure, Results};
 
 use super::super::software::{Files, Software, engine, engine_of, slab};
 use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
+use super::super::watchdog::Pulse;
 use super::super::work::Work;
 use super::*;
 use crate::store::LocalFile;
@@ -269,10 +271,10 @@ struct Faulty {
 }
 
 impl Executor for Faulty {
-    fn run(&mut self, batch: &Batch) -> Result<Results<'_>, Failure> {
+    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
         if self.good > 0 {
             self.good -= 1;
-            return self.software.run(batch);
+            return self.software.run(batch, pulse);
         }
         // So that others are waiting for slabs by now.
         thread::sleep(Duration::from_millis(5));
@@ -428,6 +430,16 @@ fn codecs_that_need_nvcomp_say_so_without_it() {
             }
         }
     }
+    // One alone could hold the device up.
+    let large = Estimate {
+        decoded_bytes: 8 * (abi::ZSTD_LARGEST + 1),
+        ..estimate(Some(FrameCodec::Zstd))
+    };
+    let reason = engine.decodes(&large).unwrap_err();
+    assert!(
+        reason.contains("zstd frames of 67108865 bytes") && reason.contains("no libnvcomp"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -551,8 +563,12 @@ fn stress() {
 struct Plenty;
 
 impl FreeMemory for Plenty {
-    fn free(&self, _: u64) -> (usize, u64) {
-        (1, 1 << 40)
+    fn count(&self, _: u64) -> usize {
+        1
+    }
+
+    fn free(&self, _: u64) -> u64 {
+        1 << 40
     }
 }
 
@@ -651,6 +667,64 @@ fn a_device_that_hangs_is_lost() {
     // All at once, not each after its own time.
     let took = begun.elapsed();
     assert!(took >= patience && took < 10 * patience && engine.watchdog.has_found());
+}
+
+/// Files take the time that they take: the device has nothing to answer meanwhile.
+#[test]
+fn slow_files_are_not_a_device_that_hangs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (encoded, expected) = chunk(ROWS, SAMPLES, 1);
+    let path = folder.path().join("chunk");
+    std::fs::write(&path, encoded).unwrap();
+    let patience = Duration::from_millis(300);
+    let mut software = Software::default();
+    software.slow_files = 4 * patience;
+    let limits = Limits {
+        decoded: 1 << 20,
+        output: 1 << 20,
+    };
+    let engine = of_software(vec![software], limits, None, patience);
+    let work = plain(ROWS, SAMPLES);
+    finish(async {
+        let file = LocalFile::find(path).unwrap().unwrap();
+        let ticket = engine.queue().submit_file(&work, 0, ROWS, file).await;
+        assert_eq!(counts(ticket.unwrap().await.unwrap()), expected);
+        check(&engine, &work, 2).await;
+    });
+    assert!(!engine.watchdog.has_found());
+}
+
+/// Gives memory back only when it is told that somebody has heard of the batch that failed.
+struct Slow(Software, mpsc::Receiver<()>);
+
+impl Executor for Slow {
+    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
+        self.0.run(batch, pulse)
+    }
+
+    fn device_bytes(&self) -> usize {
+        0
+    }
+
+    fn release(&mut self) {
+        self.1.recv().unwrap();
+    }
+}
+
+/// Memory is given back after all that runs on the device, so nobody waits for that.
+#[test]
+fn a_batch_that_fails_is_told_of_before_memory_is_given_back() {
+    let mut software = Software::default();
+    software.fails = Some((0, false));
+    let (heard, hears) = mpsc::channel();
+    let engine = engine_of(vec![(0, Box::new(Slow(software, hears)))], 1 << 16);
+    let work = plain(ROWS, SAMPLES);
+    finish(async {
+        assert_eq!(reason(outcome(&engine, &work, 1).await), "on purpose");
+        assert!(engine.watchdog.is_busy());
+        heard.send(()).unwrap();
+        check(&engine, &work, 2).await;
+    });
 }
 
 /// Chunks that come to more than those before them did: what is too much for a batch is run in several.

@@ -2,6 +2,7 @@
 
 use super::batch::{Batch, Times};
 use super::slab::Slab;
+use super::watchdog::Pulse;
 
 /// Why a batch did not run.
 #[derive(Debug)]
@@ -27,11 +28,11 @@ pub struct Results<'a> {
 
 /// Runs batches, one after the other.
 pub trait Executor: Send {
-    /// Runs a batch.
+    /// Runs a batch, and says when it waits for files and when for the device.
     ///
     /// # Errors
     /// Why it did not run, and whether another can.
-    fn run(&mut self, batch: &Batch) -> Result<Results<'_>, Failure>;
+    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure>;
 
     /// Bytes of device memory held.
     fn device_bytes(&self) -> usize;

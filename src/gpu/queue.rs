@@ -18,7 +18,8 @@ use super::cost;
 use super::plan::{ChunkPlan, Estimate};
 use super::slab::Slab;
 use super::state::{
-    FreeMemory, KEPT_PARTS, KEPT_PLANS, MOST_FRAMES, Need, Signals, State, WIDE_STAGED,
+    FreeMemory, KEPT_PARTS, KEPT_PLANS, MOST_FRAMES, Need, Placed, Signals, State, WIDE_STAGED,
+    wide_room,
 };
 use super::work::Work;
 use crate::store::{LocalFile, OpenChunk};
@@ -201,10 +202,19 @@ impl Queue {
         if cost::patience(estimate).is_none() {
             return state.limits.decoded;
         }
+        drop(state);
         let frame = estimate.decoded_bytes / estimate.frames.max(1);
         let staged = WIDE_STAGED.saturating_mul(cost::COMPRESSED as usize);
-        let (room, _) = state.wide_room();
+        let room = self.wide_room();
         room.min(frame.saturating_mul(MOST_FRAMES)).min(staged)
+    }
+
+    /// Decoded bytes that a batch of large frames may hold if it is opened now. Asks the driver, so without the lock.
+    fn wide_room(&self) -> usize {
+        let state = self.state.lock();
+        let (limits, devices, memory) = (state.limits, state.devices, state.free.clone());
+        drop(state);
+        wide_room(limits, devices, memory.as_deref())
     }
 
     /// Which devices take batches from now on, as bits.
@@ -309,28 +319,45 @@ impl Queue {
         self: &Arc<Self>,
         needs: impl Iterator<Item = Need> + Clone,
     ) -> Result<Places, String> {
+        let mut room = None;
         loop {
             // Registered before looking, so that no wake-up is missed.
             let freed = self.signals.slab_freed.notified();
-            let places = self.reserve(needs.clone())?;
+            let (places, is_to_measure) = self.reserve(needs.clone(), room)?;
             if !places.places.is_empty() {
                 return Ok(places);
             }
-            freed.await;
+            room = match is_to_measure {
+                true => Some(self.wide_room()),
+                false => {
+                    freed.await;
+                    None
+                }
+            };
         }
     }
 
-    /// Places for as many of these chunks as do not have to wait for staging memory.
-    fn reserve(self: &Arc<Self>, needs: impl Iterator<Item = Need>) -> Result<Places, String> {
+    /// Places for as many of these chunks as do not have to wait for staging memory. Whether the next of them wants to know how much room
+    /// there is for large frames.
+    fn reserve(
+        self: &Arc<Self>,
+        needs: impl Iterator<Item = Need>,
+        wide_room: Option<usize>,
+    ) -> Result<(Places, bool), String> {
         let mut taken = Places {
             queue: Arc::clone(self),
             places: Vec::with_capacity(needs.size_hint().1.unwrap_or(0)),
         };
+        let mut is_to_measure = false;
         let mut state = self.state.lock();
         for need in needs {
-            let (batch, range) = match state.place(need) {
-                Ok(Some(place)) => place,
-                Ok(None) => break,
+            let (batch, range) = match state.place(need, wide_room) {
+                Ok(Placed::At(batch, range)) => (batch, range),
+                Ok(Placed::Later) => break,
+                Ok(Placed::OnceMeasured) => {
+                    is_to_measure = true;
+                    break;
+                }
                 // The next round says so of this chunk.
                 Err(_) if !taken.places.is_empty() => break,
                 Err(reason) => {
@@ -354,7 +381,7 @@ impl Queue {
             });
         }
         drop(state);
-        Ok(taken)
+        Ok((taken, is_to_measure))
     }
 
     /// The next batch for a device; waits for one. `None` when the queue has failed.
@@ -413,13 +440,19 @@ impl Queue {
             return;
         }
         state.failed = Some(reason.to_string());
-        let waiting: Vec<Job> = state.ready.drain(..).flat_map(|batch| batch.jobs).collect();
-        let staged: Vec<Job> = state
-            .unclosed()
-            .flat_map(|batch| std::mem::take(&mut batch.jobs))
-            .collect();
+        let mut jobs = Vec::new();
+        let mut lent = Vec::new();
+        while let Some(mut batch) = state.ready.pop_front() {
+            jobs.append(&mut batch.jobs);
+            // Page-locked memory stays: to give it back may mean to wait for a device that does not answer.
+            lent.extend(state.take_back(batch));
+        }
+        for batch in state.unclosed() {
+            jobs.append(&mut batch.jobs);
+        }
         drop(state);
-        for job in waiting.into_iter().chain(staged) {
+        drop(lent);
+        for job in jobs {
             job.reply.send(Outcome::Host(reason.to_string()));
         }
         self.signals.work.notify_all();

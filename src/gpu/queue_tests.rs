@@ -1,7 +1,7 @@
 //! The queue alone: the tests take its batches themselves. What is waited for is a batch of its own, so a hang fails.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::mpsc;
+use std::sync::{OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use futures::executor::block_on;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::super::batch::GUARD;
+use super::super::slab::Memory;
 use super::super::software::slab;
 use super::super::state::IDLE;
 use super::super::testing::{chunk, plain, reason};
@@ -62,7 +63,11 @@ impl DerefMut for One {
 }
 
 fn reserve(queue: &Arc<Queue>, need: Need) -> Result<Option<One>, String> {
-    let places = queue.reserve(std::iter::once(need))?;
+    let need = std::iter::once(need);
+    let (mut places, is_to_measure) = queue.reserve(need.clone(), None)?;
+    if is_to_measure {
+        (places, _) = queue.reserve(need, Some(queue.wide_room()))?;
+    }
     Ok((!places.places.is_empty()).then_some(One(places)))
 }
 
@@ -578,8 +583,12 @@ fn plans_are_kept() {
 struct Free(usize, u64);
 
 impl FreeMemory for Free {
-    fn free(&self, _: u64) -> (usize, u64) {
-        (self.0, self.1)
+    fn count(&self, _: u64) -> usize {
+        self.0
+    }
+
+    fn free(&self, _: u64) -> u64 {
+        self.1
     }
 }
 
@@ -668,6 +677,48 @@ fn large_frames_go_together() {
     assert!(reserve_large(&queue).is_some());
 }
 
+/// Looks at memory as long as nobody has the queue's lock, as a driver may take its time.
+#[derive(Debug, Default)]
+struct Unlocked(OnceLock<Weak<Queue>>, AtomicUsize);
+
+impl FreeMemory for Unlocked {
+    fn count(&self, _: u64) -> usize {
+        1
+    }
+
+    fn free(&self, _: u64) -> u64 {
+        let queue = self.0.get().and_then(Weak::upgrade).unwrap();
+        assert!(queue.state.try_lock().is_some(), "the queue is locked");
+        self.1.fetch_add(1, Ordering::Relaxed);
+        1 << 30
+    }
+}
+
+#[test]
+fn memory_is_looked_at_without_the_lock_and_for_each_batch() {
+    let queue = queue(3, 3 * STAGED, TIGHT);
+    let memory = Arc::new(Unlocked::default());
+    memory.0.set(Arc::downgrade(&queue)).unwrap();
+    queue.set_limits(TIGHT, Some(memory.clone()));
+    let large = Need {
+        wide: Some(PATIENCE),
+        ..need(CHUNK, CHUNK, OUTPUT)
+    };
+    let places = |n| block_on(queue.wait_for_places(std::iter::repeat_n(large, n))).unwrap();
+    let mut taken = vec![places(2)];
+    assert_eq!(taken[0].places.len(), 2);
+    taken.push(places(3));
+    assert_eq!(memory.1.load(Ordering::Relaxed), 1, "one batch");
+    taken.clear();
+    taken.push(places(1));
+    assert_eq!(memory.1.load(Ordering::Relaxed), 2, "another");
+    // There is one already, which takes no more.
+    queue.state.lock().close(true);
+    let more = queue.wait_for_places(std::iter::once(large)).now_or_never();
+    assert!(more.is_none());
+    assert_eq!(memory.1.load(Ordering::Relaxed), 2);
+}
+
 /// A limit that was set holds for large frames too.
 #[test]
 fn large_frames_keep_to_a_limit() {
@@ -731,4 +782,49 @@ fn large_frames_that_are_given_up_give_their_place_back() {
         let state = queue.state.lock();
         assert!(state.wide.is_none() && state.slabs.len() == 2);
     }
+}
+
+/// Memory that says when it is given back.
+#[derive(Debug)]
+struct Counted(Slab, Arc<AtomicUsize>);
+
+// SAFETY: the slab's.
+unsafe impl Memory for Counted {
+    fn as_mut_ptr(&self) -> *mut u8 {
+        // SAFETY: nobody else has it.
+        unsafe { self.0.bytes_mut(0..self.len()) }
+            .unwrap()
+            .as_mut_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// To give page-locked memory back is to wait for the device, which is what failed.
+#[test]
+fn a_queue_that_fails_keeps_its_slabs() {
+    let given_back = Arc::new(AtomicUsize::new(0));
+    let counted = || Counted(slab(1 << 16), Arc::clone(&given_back));
+    let slabs = (0..2).map(|_| Slab::new(Box::new(counted())));
+    let queue = Queue::new(slabs.collect(), ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    let active = queue.activate();
+    let ticket = submit(&queue, &work).unwrap();
+    drop(active);
+    assert_eq!(ready(&queue), 1);
+    let _active = queue.activate();
+    let open = submit(&queue, &work).unwrap();
+    queue.fail("it burns");
+    for ticket in [ticket, open] {
+        assert_eq!(reason(block_on(ticket).unwrap()), "it burns");
+    }
+    assert_eq!(given_back.load(Ordering::Relaxed), 0);
 }

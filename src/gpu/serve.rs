@@ -16,7 +16,7 @@ use super::batch::{Batch, Done, GUARD, Job, Outcome};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::queue::{Limits, Queue};
-use super::watchdog::Watchdog;
+use super::watchdog::{Pulse, Watchdog};
 use crate::store::LocalFile;
 
 /// More results than this are copied by several threads.
@@ -53,7 +53,7 @@ pub fn serve(
         batch.jobs.retain(|job| !job.reply.is_closed());
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
-            watchdog.begin(worker, &batch.jobs);
+            let pulse = watchdog.begin(worker, &batch.jobs);
             let limits = queue.limits();
             if executor.device_bytes() > most_held(limits) {
                 // The limit was lowered.
@@ -64,31 +64,31 @@ pub fn serve(
             let run = || {
                 if is_over && !batch.wide {
                     // Its chunks came to more than those before them did, or the limit was lowered.
-                    return run_in_parts(&mut *executor, &mut batch, limits.decoded);
+                    return run_in_parts(&mut *executor, pulse, &mut batch, limits.decoded);
                 }
-                match run(&mut *executor, &mut batch) {
+                match run(&mut *executor, pulse, &mut batch) {
                     Err(Failure::Batch(reason)) if is_large => {
                         log::debug!("batch {}: going on with smaller ones: {reason}", batch.id);
                         executor.release();
-                        run_in_parts(&mut *executor, &mut batch, limits.decoded)
+                        run_in_parts(&mut *executor, pulse, &mut batch, limits.decoded)
                     }
                     result => result,
                 }
             };
-            let run = catch_unwind(AssertUnwindSafe(run));
-            watchdog.end(worker);
-            let run = run
+            let run = catch_unwind(AssertUnwindSafe(run))
                 .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
             match run {
                 Ok(used) => plans = used,
                 Err(Failure::Batch(reason)) => {
-                    executor.release();
+                    // Before memory is given back, which waits for all that runs on the device.
                     refuse(&mut batch.jobs, &reason);
+                    executor.release();
                 }
                 Err(Failure::Device(reason)) => {
                     log::warn!("the GPU is lost, going on with the host: {reason}");
                     queue.fail(&format!("the GPU is lost: {reason}"));
                     refuse(&mut batch.jobs, &reason);
+                    watchdog.end(worker);
                     report(executor.device_bytes());
                     // What the device may still be writing to must stay; the process is none the worse for it.
                     std::mem::forget(executor);
@@ -101,6 +101,7 @@ pub fn serve(
                 executor.release();
             }
             replace_lent(queue, &*executor, &mut batch);
+            watchdog.end(worker);
             report(executor.device_bytes());
         }
         queue.recycle(batch, plans.into_iter());
@@ -111,6 +112,7 @@ pub fn serve(
 /// device was lost.
 fn run_in_parts(
     executor: &mut dyn Executor,
+    pulse: Pulse<'_>,
     batch: &mut Batch,
     most: usize,
 ) -> Result<Vec<ChunkPlan>, Failure> {
@@ -123,7 +125,7 @@ fn run_in_parts(
         if more.is_some_and(|next| batch.decoded + next.plan.decoded_len + GUARD <= most) {
             continue;
         }
-        match run(executor, batch) {
+        match run(executor, pulse, batch) {
             Ok(used) => plans.extend(used),
             Err(Failure::Batch(reason)) => refuse(&mut batch.jobs, &reason),
             Err(lost) => {
@@ -143,9 +145,14 @@ fn refuse(jobs: &mut Vec<Job>, reason: &str) {
 }
 
 /// Runs a batch and hands out its results. Its jobs are gone afterwards, unless it failed; their plans are returned.
-fn run(executor: &mut dyn Executor, batch: &mut Batch) -> Result<Vec<ChunkPlan>, Failure> {
+fn run(
+    executor: &mut dyn Executor,
+    pulse: Pulse<'_>,
+    batch: &mut Batch,
+) -> Result<Vec<ChunkPlan>, Failure> {
     let started = Instant::now();
-    let results = executor.run(batch)?;
+    pulse.waits_for_device();
+    let results = executor.run(batch, pulse)?;
     log::debug!(
         "batch {}: {} chunks, {} bytes staged, {} read from files, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \
          {:.1?} copying, {:.1?} decoding, {:.1?} counting",
@@ -288,7 +295,8 @@ mod tests {
                 tickets.push(queue.submit(&work, 0, 4, &encoded).await.unwrap());
             }
             let mut batch = queue.next(0).unwrap();
-            let plans = run(&mut Software::default(), &mut batch).unwrap();
+            let pulse = Pulse::UNWATCHED;
+            let plans = run(&mut Software::default(), pulse, &mut batch).unwrap();
             assert_eq!((plans.len(), batch.jobs.len()), (5, 0));
             for (seed, ticket) in tickets.into_iter().enumerate() {
                 let found = counts(ticket.await.unwrap());

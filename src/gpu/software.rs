@@ -14,6 +14,7 @@ use super::plan::ChunkPlan;
 use super::plan::tests::device::Device;
 use super::queue::Limits;
 use super::slab::{Memory, Slab};
+use super::watchdog::Pulse;
 use super::work::{Counts, Elements, Wanted};
 use crate::counts::GENOTYPE_CLASSES;
 use crate::counts::reference::genotype_class;
@@ -58,6 +59,8 @@ pub struct Software {
     pub fails: Option<(usize, bool)>,
     /// Does not come back from the batch of this number.
     pub hangs: Option<usize>,
+    /// How long it takes for files before it reads them.
+    pub slow_files: Duration,
     /// Decoded bytes that it has memory for, if not for any number.
     pub memory: Option<usize>,
     unread: Vec<(usize, String)>,
@@ -68,7 +71,7 @@ pub struct Software {
 }
 
 impl Executor for Software {
-    fn run(&mut self, batch: &Batch) -> Result<Results<'_>, Failure> {
+    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
         let number = self.batches.fetch_add(1, Ordering::Relaxed);
         while self.hangs == Some(number) {
             std::thread::park();
@@ -88,6 +91,10 @@ impl Executor for Software {
         self.statuses.clear();
         self.unread.clear();
         let mut read = vec![None; batch.jobs.len()];
+        if batch.read > 0 {
+            pulse.reads();
+            std::thread::sleep(self.slow_files);
+        }
         let all = |_: &Job, file: &LocalFile, mut open: File| {
             let mut bytes = Vec::with_capacity(file.len());
             open.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
@@ -102,6 +109,7 @@ impl Executor for Software {
                 Err(reason) => self.unread.push((at, reason)),
             }
         }
+        pulse.waits_for_device();
         for (job, read) in batch.jobs.iter().zip(&read) {
             let out = &mut self.bytes[job.out.clone()];
             if job.file.is_some() {

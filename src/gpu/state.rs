@@ -44,8 +44,12 @@ pub trait FreeMemory: Send + Sync + std::fmt::Debug {
         Temporary::default()
     }
 
-    /// How many of these devices (bits) there are, and the bytes that are free on the one that has the fewest.
-    fn free(&self, devices: u64) -> (usize, u64);
+    /// How many of these devices (bits) there are.
+    fn count(&self, devices: u64) -> usize;
+
+    /// The bytes that are free on the one of these devices that has the fewest. Asks the driver, which may wait for a device: never
+    /// with the queue's lock.
+    fn free(&self, devices: u64) -> u64;
 }
 
 /// Whom the queue wakes.
@@ -70,6 +74,29 @@ pub struct Need {
     pub output: usize,
     /// For chunks of large frames, how long a batch waits for more of them.
     pub wide: Option<Duration>,
+}
+
+/// Where a chunk is staged.
+#[derive(Debug)]
+pub enum Placed {
+    /// In the batch of this number, there in its staging memory.
+    At(u64, Range<usize>),
+    /// Nowhere yet: there is no staging memory, or enough is decoded at the same time.
+    Later,
+    /// In a batch of large frames that is to be opened, once it is known how much memory is free.
+    OnceMeasured,
+}
+
+/// Decoded bytes that a batch of large frames may hold if it is opened now, within these limits.
+pub fn wide_room(limits: Limits, devices: u64, memory: Option<&dyn FreeMemory>) -> usize {
+    let Some(memory) = memory else {
+        return limits.decoded;
+    };
+    let half = (memory.free(devices) / 2).saturating_sub(limits.output as u64);
+    let room = memory.temporary().decoded(half);
+    usize::try_from(room)
+        .unwrap_or(usize::MAX)
+        .max(limits.decoded)
 }
 
 /// What the queue holds.
@@ -125,23 +152,17 @@ impl State {
         }
     }
 
-    /// Decoded bytes that a wide batch may hold if it is opened now, and how many of them there may be.
-    pub fn wide_room(&self) -> (usize, usize) {
-        let Some(memory) = &self.free else {
-            return (self.limits.decoded, 1);
-        };
-        let (devices, free) = memory.free(self.devices);
-        let half = (free / 2).saturating_sub(self.limits.output as u64);
-        let room = memory.temporary().decoded(half);
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        (room.max(self.limits.decoded), devices.max(1))
+    /// How many wide batches there may be.
+    fn most_wide(&self) -> usize {
+        let devices = self.free.as_ref().map(|free| free.count(self.devices));
+        devices.unwrap_or(1).max(1)
     }
 
-    /// A place for a chunk in an open batch: its number and where in its staging memory. `None` if the chunk has to wait.
+    /// A place for a chunk in an open batch. One of large frames is opened with `wide_room`, as [`wide_room`] says.
     ///
     /// # Errors
     /// The reason why no batch can hold it.
-    pub fn place(&mut self, chunk: Need) -> Result<Option<(u64, Range<usize>)>, String> {
+    pub fn place(&mut self, chunk: Need, wide_room: Option<usize>) -> Result<Placed, String> {
         let Need {
             len,
             decoded,
@@ -177,8 +198,14 @@ impl State {
             let wide = chunk.wide.is_some();
             let open = if wide { &mut self.wide } else { &mut self.open };
             let Some(open) = open else {
-                if !self.begin(chunk.wide) {
-                    return Ok(None);
+                let room = match (wide, wide_room) {
+                    (false, _) => limits.decoded,
+                    (true, _) if self.wide_batches >= self.most_wide() => return Ok(Placed::Later),
+                    (true, Some(room)) => room,
+                    (true, None) => return Ok(Placed::OnceMeasured),
+                };
+                if !self.begin(chunk.wide, room) {
+                    return Ok(Placed::Later);
                 }
                 continue;
             };
@@ -202,19 +229,12 @@ impl State {
             open.promised += expected;
             open.promised_output += output;
             open.writers += 1;
-            return Ok(Some((open.id, start..start + len)));
+            return Ok(Placed::At(open.id, start..start + len));
         }
     }
 
-    /// Opens a batch; false if that has to wait.
-    fn begin(&mut self, wide: Option<Duration>) -> bool {
-        let (room, most) = match wide {
-            None => (self.limits.decoded, usize::MAX),
-            Some(_) => self.wide_room(),
-        };
-        if wide.is_some() && self.wide_batches >= most {
-            return false;
-        }
+    /// Opens a batch of so much room; false if there is no staging memory.
+    fn begin(&mut self, wide: Option<Duration>, room: usize) -> bool {
         let Some(slab) = self.slabs.pop() else {
             return false;
         };

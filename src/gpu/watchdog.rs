@@ -14,18 +14,59 @@ use parking_lot::{Condvar, Mutex};
 use super::batch::{Job, Outcome, Reply};
 use super::queue::Queue;
 
-/// A batch that a worker runs: since when, and who waits for it.
-type Running = Option<(Instant, Vec<Reply>)>;
+/// How often it looks, at most.
+const TICK: Duration = Duration::from_secs(1);
+
+/// A batch that a worker runs.
+#[derive(Debug)]
+struct Running {
+    /// Who waits for its chunks.
+    replies: Vec<Reply>,
+    /// Whether it is the device that has to do something.
+    on_device: bool,
+    /// How long the device has had, as far as this process ran meanwhile; `None` until the next look.
+    waited: Option<Duration>,
+}
 
 /// Watches the workers of all devices.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// A batch may take this long.
+    /// A device may take this long.
     limit: Duration,
     /// By worker.
-    running: Mutex<Vec<Running>>,
+    running: Mutex<Vec<Option<Running>>>,
     begun: Condvar,
     found: AtomicBool,
+}
+
+/// How a worker says what its batch waits for.
+#[derive(Debug, Clone, Copy)]
+pub struct Pulse<'a>(Option<(&'a Watchdog, usize)>);
+
+impl Pulse<'_> {
+    /// Of a batch that nobody watches.
+    #[cfg(test)]
+    pub const UNWATCHED: Pulse<'static> = Pulse(None);
+
+    /// What follows is up to files, and takes the time that they take.
+    pub fn reads(&self) {
+        self.set(false);
+    }
+
+    /// What follows is up to the device, which has all of its time from here on.
+    pub fn waits_for_device(&self) {
+        self.set(true);
+    }
+
+    fn set(&self, on_device: bool) {
+        let Some((watchdog, worker)) = self.0 else {
+            return;
+        };
+        let mut running = watchdog.running.lock();
+        if let Some(running) = running.get_mut(worker).and_then(Option::as_mut) {
+            (running.on_device, running.waited) = (on_device, None);
+        }
+    }
 }
 
 impl Watchdog {
@@ -49,20 +90,25 @@ impl Watchdog {
     }
 
     /// A worker runs these from now on.
-    pub fn begin(&self, worker: usize, jobs: &[Job]) {
-        let replies = jobs.iter().map(|job| job.reply.clone()).collect();
+    pub fn begin(&self, worker: usize, jobs: &[Job]) -> Pulse<'_> {
+        let batch = Running {
+            replies: jobs.iter().map(|job| job.reply.clone()).collect(),
+            on_device: true,
+            waited: None,
+        };
         let mut running = self.running.lock();
         let was_idle = running.iter().all(Option::is_none);
         if let Some(slot) = running.get_mut(worker) {
-            *slot = Some((Instant::now(), replies));
+            *slot = Some(batch);
         }
         drop(running);
         if was_idle {
             self.begun.notify_one();
         }
+        Pulse(Some((self, worker)))
     }
 
-    /// They have run.
+    /// They have run, and the worker asks nothing of the device any more.
     pub fn end(&self, worker: usize) {
         let ended = self.running.lock().get_mut(worker).and_then(Option::take);
         // Without the lock.
@@ -74,24 +120,39 @@ impl Watchdog {
         self.found.load(Ordering::Relaxed)
     }
 
+    /// Whether a worker runs a batch.
+    pub fn is_busy(&self) -> bool {
+        self.running.lock().iter().any(Option::is_some)
+    }
+
     fn watch(&self, queue: &Queue) {
+        let tick = TICK.min(self.limit / 8);
         let mut running = self.running.lock();
         loop {
-            let oldest = running.iter().flatten().map(|(begun, _)| *begun).min();
-            let Some(oldest) = oldest else {
+            if running.iter().all(Option::is_none) {
                 self.begun.wait(&mut running);
                 continue;
-            };
-            let left = self.limit.saturating_sub(oldest.elapsed());
-            if !left.is_zero() {
-                self.begun.wait_for(&mut running, left);
+            }
+            let looked = Instant::now();
+            self.begun.wait_for(&mut running, tick);
+            // Where the whole process was stopped, the device did not have all of that time.
+            let passed = looked.elapsed().min(2 * tick);
+            let mut is_late = false;
+            for batch in running.iter_mut().flatten().filter(|batch| batch.on_device) {
+                let waited = batch
+                    .waited
+                    .map_or(Duration::ZERO, |before| before + passed);
+                batch.waited = Some(waited);
+                is_late |= waited >= self.limit;
+            }
+            if !is_late {
                 continue;
             }
             // All of them: what else runs has hardly a better device.
             let given_up: Vec<Reply> = running
                 .iter_mut()
                 .filter_map(Option::take)
-                .flat_map(|(_, replies)| replies)
+                .flat_map(|batch| batch.replies)
                 .collect();
             drop(running);
             let reason = format!("the GPU has not answered for {:?}", self.limit);

@@ -8,6 +8,9 @@ use super::plan::ChunkPlanner;
 use super::seen::Seen;
 use crate::counts::{CountRequest, GENOTYPE_CLASSES, SampleSet};
 
+/// More alleles than this are not counted on a device: a row is read again for every four of them.
+const MOST_ALLELES: usize = 1 << 16;
+
 /// What is wanted of the chunks of one array, and how they are decoded.
 #[derive(Debug)]
 pub struct Work {
@@ -70,6 +73,12 @@ impl Counts {
         copies: usize,
     ) -> Result<Self, String> {
         request.check()?;
+        if request.n_alleles > MOST_ALLELES {
+            return Err(format!(
+                "{} alleles are more than a GPU counts ({MOST_ALLELES})",
+                request.n_alleles
+            ));
+        }
         let too_large = || {
             format!("masks over {chunk_samples} samples of {copies} copies do not fit the device")
         };
@@ -210,5 +219,11 @@ mod tests {
         assert!(counts.masks(2).is_none() && counts.masks(3).is_none());
         assert_eq!(counts.len(10), Some(10 * 2 + 10 * 5));
         assert_eq!(counts.len(usize::MAX), None);
+        let many = CountRequest {
+            n_alleles: MOST_ALLELES + 1,
+            ..counts.request().clone()
+        };
+        let refused = Counts::try_new(many, 4, 3).unwrap_err();
+        assert_eq!(refused, "65537 alleles are more than a GPU counts (65536)");
     }
 }

@@ -57,9 +57,9 @@ impl Device {
         };
         let reads_files = match (&engine, source.settings.gpu_direct_storage) {
             (None, _) | (_, DirectStorage::Off) => false,
-            (Some((engine, _)), DirectStorage::Auto) => engine.has_direct_storage(),
+            (Some((engine, _)), DirectStorage::Auto) => engine.has_direct_storage().await,
             (Some((engine, _)), DirectStorage::On) => {
-                engine.prepare_storage().map_err(|reason| {
+                engine.prepare_storage().await.map_err(|reason| {
                     exec_datafusion_err!(
                         "vcz.gpu_direct_storage = 'on': {reason}; use SET vcz.gpu_direct_storage = 'auto' or 'off'"
                     )

@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
 
 use cudarc::driver::{result, sys};
 use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 
-use super::libraries;
+use super::{kernel_cache, libraries};
 
 /// Headers of the kernels, by file name.
 const HEADERS: [(&str, &str); 6] = [
@@ -107,21 +105,21 @@ impl Kernels {
 
 /// A source as a module: from the cache where that has it and the driver takes it, else compiled now.
 fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmodule, String> {
-    // SAFETY: an image that NVRTC made, or that claims so; the driver checks it.
+    // SAFETY: an image that NVRTC made, as a whole; the driver checks what is in it.
     let load = |image: &[u8]| unsafe { result::module::load_data(image.as_ptr().cast()) };
     let source = with_headers(source);
     let mut hasher = DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), &source).hash(&mut hasher);
     let file = format!("{name}.sm_{major}{minor}.{:016x}.cubin", hasher.finish());
-    let cached = cache_folder().map(|folder| folder.join(file));
-    if let Some(image) = cached.as_deref().and_then(|path| fs::read(path).ok())
+    let cached = kernel_cache::folder().map(|folder| folder.join(file));
+    if let Some(image) = cached.as_deref().and_then(kernel_cache::load)
         && let Ok(module) = load(&image)
     {
         return Ok(module);
     }
     let image = compile(name, &source, major, minor)?;
     if let Some(path) = cached
-        && let Err(error) = store(&path, &image)
+        && let Err(error) = kernel_cache::store(&path, &image)
     {
         log::debug!(
             "the compiled kernels could not be kept in '{}': {error}",
@@ -155,27 +153,6 @@ fn include<'a>(source: &str, left: &mut Vec<(&'a str, &'a str)>, whole: &mut Str
             include(header, left, whole);
         }
     }
-}
-
-/// Where compiled kernels are kept: `VCZ_KERNEL_CACHE`, else `datafusion-vcz/kernels` in the user's cache folder.
-fn cache_folder() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("VCZ_KERNEL_CACHE") {
-        return Some(folder.into());
-    }
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")))?;
-    Some(cache.join("datafusion-vcz").join("kernels"))
-}
-
-/// Writes a file that others may be reading or writing at the same time.
-fn store(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    fs::write(&temporary, bytes)?;
-    fs::rename(&temporary, path)
 }
 
 fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, String> {

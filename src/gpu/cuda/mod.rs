@@ -3,6 +3,8 @@
 //! Libraries are looked for at run time, so the program runs where there are none.
 
 mod cufile;
+mod description;
+mod kernel_cache;
 mod kernels;
 mod launches;
 mod libraries;
@@ -112,20 +114,28 @@ pub fn temporary(devices: &[Arc<Device>], nvcomp: bool) -> Temporary {
 #[derive(Debug)]
 pub struct DeviceMemory(pub Vec<Arc<Device>>, pub Temporary);
 
+impl DeviceMemory {
+    /// Those of these devices (bits) that there are.
+    fn used(&self, devices: u64) -> impl Iterator<Item = &Arc<Device>> {
+        let is_used = move |device: &&Arc<Device>| devices >> (device.ordinal % 64) & 1 != 0;
+        self.0.iter().filter(is_used)
+    }
+}
+
 impl FreeMemory for DeviceMemory {
     fn temporary(&self) -> Temporary {
         self.1
     }
 
-    fn free(&self, devices: u64) -> (usize, u64) {
-        let used = self
-            .0
-            .iter()
-            .filter(|device| devices >> (device.ordinal % 64) & 1 != 0);
-        // A device that does not answer has nothing to spare.
-        let free: Vec<u64> = used
-            .map(|device| device.free_memory().unwrap_or(0))
-            .collect();
-        (free.len(), free.into_iter().min().unwrap_or(0))
+    fn count(&self, devices: u64) -> usize {
+        self.used(devices).count()
+    }
+
+    fn free(&self, devices: u64) -> u64 {
+        // A device that has failed has nothing to spare.
+        let free = self
+            .used(devices)
+            .map(|device| device.free_memory().unwrap_or(0));
+        free.min().unwrap_or(0)
     }
 }

@@ -76,7 +76,7 @@ impl ZstdFrames {
 
     /// Whether a frame of so many encoded and decoded bytes goes here.
     pub(super) fn takes(&self, encoded: usize, decoded: usize) -> bool {
-        !self.by_nvcomp && encoded < 1 << 28 && decoded < 1 << 31
+        !self.by_nvcomp && encoded < 1 << 28 && decoded <= abi::ZSTD_LARGEST
     }
 
     /// Adds a frame that [`takes`](Self::takes) said yes to.

@@ -1,0 +1,374 @@
+//! What a batch's jobs tell a device: blocks, tiles, segments, frames and checks, gathered on the host.
+//!
+//! Filled by the [`worker`](super::worker) before it launches anything, from the plans of the jobs and the addresses of its buffers. Invariants:
+//! every address lies in one of those buffers; lists are reused from batch to batch, so that nothing is allocated once they have
+//! grown.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::tables::{Tables, room_for};
+use super::zstd::ZstdFrames;
+use crate::codec::blosc::Shuffle;
+use crate::gpu::abi;
+use crate::gpu::batch::{GUARD, Job, align_up};
+use crate::gpu::plan::{Checksum, FrameCodec, Place};
+use crate::gpu::work::{Wanted, Work};
+
+/// Codecs that nvCOMP's frames are grouped by.
+pub const CODECS: [FrameCodec; 3] = [FrameCodec::Zstd, FrameCodec::Lz4, FrameCodec::Deflate];
+/// nvCOMP wants deflate streams at multiples of this.
+const DEFLATE_ALIGN: u64 = 4;
+
+/// The frames of one codec for nvCOMP: where they are and their bytes, where they go and the bytes there, whose status is set.
+#[derive(Debug, Default)]
+pub struct FrameTables {
+    pub compressed: Vec<u64>,
+    pub compressed_bytes: Vec<u64>,
+    pub uncompressed: Vec<u64>,
+    pub room: Vec<u64>,
+    pub status: Vec<u32>,
+}
+
+/// Tiles, by the kernel that reads them.
+#[derive(Debug, Default)]
+pub struct TileTables {
+    pub planes: Vec<abi::Tile>,
+    pub codes: Vec<abi::Tile>,
+    pub genotypes: Vec<abi::Tile>,
+    pub gather: Vec<abi::Tile>,
+}
+
+/// Device addresses of a batch's buffers.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    pub encoded: u64,
+    /// Where chunks go that are read from files.
+    pub read: u64,
+    pub decoded: u64,
+    /// Where realigned frames go.
+    pub realigned: u64,
+    pub results: u64,
+}
+
+/// The lists of a batch.
+#[derive(Debug)]
+pub struct Description {
+    has_nvcomp: bool,
+    pub frames: [FrameTables; 3],
+    pub zstd: ZstdFrames,
+    pub tiles: TileTables,
+    pub segments: Vec<abi::Segment>,
+    pub checks: Vec<abi::Check>,
+    /// Jobs that the device cannot do, or whose file could not be read.
+    pub refused: Vec<(usize, String)>,
+    blocks: Vec<abi::Block>,
+}
+
+impl Description {
+    /// Empty lists.
+    pub fn new(has_nvcomp: bool) -> Self {
+        Self {
+            has_nvcomp,
+            frames: Default::default(),
+            zstd: ZstdFrames::new(has_nvcomp),
+            tiles: TileTables::default(),
+            segments: Vec::new(),
+            checks: Vec::new(),
+            refused: Vec::new(),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// Lists what these jobs want; their results go to device address `results`, and what lists refer to is pushed to `tables`.
+    ///
+    /// # Errors
+    /// In words, where the tables have no room.
+    pub fn fill(
+        &mut self,
+        jobs: &[Job],
+        addresses: Addresses,
+        results: u64,
+        tables: &mut Tables,
+    ) -> Result<(), String> {
+        self.clear();
+
+        let mut specs: HashMap<(*const Work, usize), u64> = HashMap::new();
+        let mut next_realigned = addresses.realigned;
+        // Blocks come first, so that tiles know where theirs are.
+        for job in jobs {
+            let (encoded, decoded) = places(addresses, job);
+            self.blocks
+                .extend(job.plan.blocks.iter().map(|block| abi::Block {
+                    data: match block.place {
+                        Place::Decoded(at) => decoded + at as u64,
+                        Place::Encoded(at) => encoded + at as u64,
+                        Place::Zero => 0,
+                    },
+                    elements: block.elements,
+                    kind: match block.shuffle {
+                        Shuffle::None => abi::PLAIN,
+                        Shuffle::Byte => abi::BYTE_SHUFFLED,
+                        Shuffle::Bit => abi::BIT_SHUFFLED,
+                    },
+                    planes: block.planes,
+                    flags: if block.repeats { abi::REPEATS } else { 0 },
+                }));
+        }
+        let mut next_block = tables.push(&self.blocks)?;
+        for (status, job) in jobs.iter().enumerate() {
+            let status = status as u32;
+            let spec = match specs.get(&(Arc::as_ptr(&job.work), job.sample_chunk)) {
+                Some(spec) => *spec,
+                None => {
+                    let spec = push_spec(tables, job)?;
+                    specs.insert((Arc::as_ptr(&job.work), job.sample_chunk), spec);
+                    spec
+                }
+            };
+            let out = results + job.out.start as u64;
+            self.add_tiles(job, spec, out, status, next_block);
+            next_block += (job.plan.blocks.len() * size_of::<abi::Block>()) as u64;
+            self.add_frames(job, addresses, status, &mut next_realigned);
+        }
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        for frames in &mut self.frames {
+            frames.compressed.clear();
+            frames.compressed_bytes.clear();
+            frames.uncompressed.clear();
+            frames.room.clear();
+            frames.status.clear();
+        }
+        self.zstd.clear();
+        self.refused.clear();
+        self.blocks.clear();
+        self.tiles.planes.clear();
+        self.tiles.codes.clear();
+        self.tiles.genotypes.clear();
+        self.tiles.gather.clear();
+        self.segments.clear();
+        self.checks.clear();
+    }
+
+    fn add_tiles(&mut self, job: &Job, spec: u64, out: u64, status: u32, blocks: u64) {
+        let planner = &job.work.planner;
+        let width = planner.width();
+        let mut flags = 0;
+        if planner.big_endian() {
+            flags |= abi::BIG_ENDIAN;
+        }
+        if job.plan.shared_rows {
+            flags |= abi::SHARED;
+        }
+        for tile in &job.plan.tiles {
+            // Both fit: the planner checks sizes against 32 bits.
+            let out_rows = job.rows as u32;
+            let rows = out_rows.saturating_sub(tile.row0).min(tile.rows);
+            if rows == 0 {
+                continue;
+            }
+            let mut described = abi::Tile {
+                out,
+                blocks: blocks + (tile.blocks.start * size_of::<abi::Block>()) as u64,
+                spec,
+                block_elements: tile.block_elements,
+                rows,
+                row0: tile.row0,
+                row_elements: tile.row_elements,
+                sample0: tile.sample0,
+                samples: tile.samples,
+                copies: tile.copies,
+                width: width as u32,
+                flags,
+                status,
+                out_rows,
+                sel_begin: 0,
+                sel_count: 0,
+                pad: [0; 3],
+            };
+            match &job.work.wanted {
+                Wanted::Counts(counts) => {
+                    let request = counts.request();
+                    let of_tile = job.plan.blocks.get(tile.blocks.clone()).unwrap_or_default();
+                    if !request.alleles.is_empty() {
+                        let planes =
+                            width == 1 && of_tile.iter().any(|block| block.shuffle == Shuffle::Bit);
+                        if planes {
+                            self.tiles.planes.push(described);
+                        } else {
+                            self.tiles.codes.push(described);
+                        }
+                    }
+                    if !request.genotypes.is_empty() {
+                        self.tiles.genotypes.push(described);
+                    }
+                }
+                Wanted::Elements(elements) => {
+                    let Some(samples) = elements.samples.get(job.sample_chunk) else {
+                        continue;
+                    };
+                    let stop = tile.sample0.saturating_add(tile.samples);
+                    let begin = samples.partition_point(|sample| *sample < tile.sample0);
+                    let end = samples.partition_point(|sample| *sample < stop);
+                    described.sel_begin = begin as u32;
+                    described.sel_count = (end - begin) as u32;
+                    if end > begin {
+                        self.tiles.gather.push(described);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_frames(&mut self, job: &Job, addresses: Addresses, status: u32, realigned: &mut u64) {
+        let (encoded, decoded) = places(addresses, job);
+        for frame in &job.plan.frames {
+            let mut src = encoded + frame.src.start as u64;
+            let len = frame.src.len();
+            if frame.codec == FrameCodec::Deflate && !src.is_multiple_of(DEFLATE_ALIGN) {
+                self.segments.push(abi::Segment {
+                    src,
+                    dst: *realigned,
+                    len: len as u64,
+                });
+                src = *realigned;
+                *realigned += align_up(len + GUARD) as u64;
+            }
+            let dst = decoded + frame.dst as u64;
+            if frame.codec == FrameCodec::Zstd && self.zstd.takes(len, frame.len) {
+                self.zstd.push(src, len, dst, frame.len, status);
+                continue;
+            }
+            if !self.has_nvcomp {
+                // The chunk is not what the array's metadata says, or the frame is too large for our own kernel.
+                let reason = format!(
+                    "a frame of {} needs nvCOMP, which is not there",
+                    frame.codec
+                );
+                self.refused.push((status as usize, reason));
+                return;
+            }
+            let frames = &mut self.frames[codec_index(frame.codec)];
+            frames.compressed.push(src);
+            frames.compressed_bytes.push(len as u64);
+            frames.uncompressed.push(dst);
+            frames.room.push(frame.len as u64);
+            frames.status.push(status);
+            if let Some(check) = &frame.check {
+                let (expected, kind) = match check {
+                    Checksum::Adler32(sum) => (*sum, abi::ADLER32),
+                    Checksum::Crc32(sum) => (*sum, abi::CRC32),
+                };
+                self.checks.push(abi::Check {
+                    data: dst,
+                    len: frame.len as u64,
+                    expected,
+                    kind,
+                    status,
+                    pad: 0,
+                });
+            }
+        }
+        self.checks
+            .extend(job.plan.known_bytes.iter().map(|known| abi::Check {
+                data: decoded + known.at as u64,
+                len: 1,
+                expected: known.byte.into(),
+                kind: abi::BYTE,
+                status,
+                pad: 0,
+            }));
+        self.segments
+            .extend(job.plan.segments.iter().map(|segment| abi::Segment {
+                src: segment.src.map_or(0, |at| encoded + at as u64),
+                dst: decoded + segment.dst as u64,
+                len: segment.len as u64,
+            }));
+    }
+}
+
+/// Where a job's encoded bytes and its decoded area are on the device.
+fn places(addresses: Addresses, job: &Job) -> (u64, u64) {
+    let encoded = match job.file {
+        Some(_) => addresses.read,
+        None => addresses.encoded,
+    };
+    (
+        encoded + job.src.start as u64,
+        addresses.decoded + job.dst as u64,
+    )
+}
+
+fn codec_index(codec: FrameCodec) -> usize {
+    match codec {
+        FrameCodec::Zstd => 0,
+        FrameCodec::Lz4 => 1,
+        FrameCodec::Deflate => 2,
+    }
+}
+
+/// What the spec of a job takes at most.
+fn spec_room(job: &Job) -> usize {
+    match &job.work.wanted {
+        Wanted::Counts(counts) => {
+            let words = counts
+                .masks(job.sample_chunk)
+                .map_or(0, |masks| masks.words.len());
+            room_for::<u32>(words) + room_for::<abi::CountSpec>(1)
+        }
+        Wanted::Elements(elements) => {
+            let samples = elements
+                .samples
+                .get(job.sample_chunk)
+                .map_or(0, |samples| samples.len());
+            room_for::<u32>(samples) + room_for::<abi::GatherSpec>(1)
+        }
+    }
+}
+
+fn push_spec(tables: &mut Tables, job: &Job) -> Result<u64, String> {
+    let missing = || format!("sample chunk {} is not wanted", job.sample_chunk);
+    match &job.work.wanted {
+        Wanted::Counts(counts) => {
+            let masks = counts.masks(job.sample_chunk).ok_or_else(missing)?;
+            let words = tables.push(&masks.words)?;
+            tables.push(&[counts.spec(masks, words)])
+        }
+        Wanted::Elements(elements) => {
+            let samples = elements.samples.get(job.sample_chunk).ok_or_else(missing)?;
+            let at = tables.push(samples.as_slice())?;
+            tables.push(&[abi::GatherSpec {
+                samples: at,
+                n_samples: samples.len() as u32,
+                inner: elements.inner,
+            }])
+        }
+    }
+}
+
+/// Bytes that the tables of these jobs take at most.
+pub fn room(jobs: &[Job]) -> usize {
+    let mut specs = HashMap::new();
+    let (mut blocks, mut tiles, mut frames, mut segments, mut bytes) = (0, 0, 0, 0, 0);
+    for job in jobs {
+        specs.insert((Arc::as_ptr(&job.work), job.sample_chunk), spec_room(job));
+        blocks += job.plan.blocks.len();
+        tiles += job.plan.tiles.len();
+        frames += job.plan.frames.len();
+        segments += job.plan.segments.len();
+        bytes += job.plan.known_bytes.len();
+    }
+    let of_nvcomp = 4 * size_of::<u64>() + size_of::<u32>();
+    let per_frame = of_nvcomp.max(size_of::<abi::Frame>()) + size_of::<abi::Check>();
+    // Every table is rounded up; there are fewer than 32 besides the specs.
+    specs.values().sum::<usize>()
+        + room_for::<abi::Block>(blocks)
+        + 2 * room_for::<abi::Tile>(tiles)
+        + frames * per_frame
+        + bytes * size_of::<abi::Check>()
+        + room_for::<abi::Segment>(segments + frames)
+        + 32 * GUARD
+}
