@@ -1,4 +1,4 @@
-//! Accessibility masks: which bases of each contig were looked at, from a BED file ([`bed`](super::bed)) or from the rows of a table.
+//! Accessibility masks: which bases of each contig were looked at, from a BED file (`bed`) or from the rows of a table.
 //!
 //! A mask is built once, while planning, and then shared by `is_accessible`, `accessible_bases` and `genome_windows`.
 //! BED is 0-based and half-open; inside, intervals are 1-based and inclusive like positions. Invariants: the intervals of
