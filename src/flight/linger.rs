@@ -24,11 +24,15 @@ struct Patience {
     silence: Duration,
     /// In all.
     at_most: Duration,
+    /// And while it says no more than this, in bytes.
+    bytes: usize,
 }
 
 const PATIENCE: Patience = Patience {
     silence: Duration::from_secs(2),
-    at_most: Duration::from_secs(60),
+    at_most: Duration::from_secs(20),
+    // What clients say of what they have taken is some kilobytes.
+    bytes: 1 << 20,
 };
 
 /// A connection to a client.
@@ -44,10 +48,11 @@ pub struct Lingering {
 enum End {
     /// It goes on.
     Open,
-    /// Nothing more is sent; until the first of these times, or the client's end.
+    /// Nothing more is sent; until the first of these times, or the client's end, of which so many bytes have come.
     Waiting {
         silence: Pin<Box<Sleep>>,
         last: Instant,
+        bytes: usize,
     },
     Over,
 }
@@ -118,16 +123,26 @@ impl AsyncWrite for Lingering {
             *end = End::Waiting {
                 silence: Box::pin(sleep_until(now + patience.silence)),
                 last: now + patience.at_most,
+                bytes: 0,
             };
         }
-        let End::Waiting { silence, last } = end else {
+        let End::Waiting {
+            silence,
+            last,
+            bytes,
+        } = end
+        else {
             return Poll::Ready(Ok(()));
         };
         let mut scratch = [MaybeUninit::uninit(); 4096];
         loop {
             let mut unread = ReadBuf::uninit(&mut scratch);
             match Pin::new(&mut *stream).poll_read(cx, &mut unread) {
-                Poll::Ready(Ok(())) if !unread.filled().is_empty() && Instant::now() < *last => {
+                Poll::Ready(Ok(())) if !unread.filled().is_empty() => {
+                    *bytes += unread.filled().len();
+                    if *bytes > patience.bytes || Instant::now() >= *last {
+                        break;
+                    }
                     silence
                         .as_mut()
                         .reset((Instant::now() + patience.silence).min(*last));
@@ -191,26 +206,32 @@ mod tests {
     /// Nobody waits for a client that says nothing, or for ever for one that never stops.
     #[tokio::test]
     async fn it_does_not_wait_for_long() {
-        let patience = Patience {
-            silence: Duration::from_millis(200),
-            at_most: Duration::from_millis(500),
+        let (short, long) = (Duration::from_millis(300), Duration::from_secs(60));
+        let patience = |silence, at_most, bytes| Patience {
+            silence,
+            at_most,
+            bytes,
         };
         let (mut server, _client) = pair().await;
-        server.patience = patience;
+        server.patience = patience(short, long, 1 << 20);
         let begun = Instant::now();
         server.shutdown().await.unwrap();
-        assert!(begun.elapsed() >= patience.silence);
-        let (mut server, mut client) = pair().await;
-        server.patience = patience;
-        let talking = tokio::spawn(async move {
-            while client.write_all(b"and").await.is_ok() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        });
-        let begun = Instant::now();
-        server.shutdown().await.unwrap();
-        assert!(begun.elapsed() >= patience.at_most && !talking.is_finished());
-        drop(server);
-        talking.await.unwrap();
+        assert!(begun.elapsed() >= short);
+        for (at_most, bytes) in [(short, 1 << 20), (long, 1000)] {
+            let (mut server, mut client) = pair().await;
+            server.patience = patience(long, at_most, bytes);
+            let talking = tokio::spawn(async move {
+                while client.write_all(b"and so on").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            });
+            let begun = Instant::now();
+            server.shutdown().await.unwrap();
+            let took = begun.elapsed();
+            assert!(took < long / 2 && (took >= at_most || at_most == long));
+            assert!(!talking.is_finished());
+            drop(server);
+            talking.await.unwrap();
+        }
     }
 }

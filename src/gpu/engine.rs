@@ -16,7 +16,7 @@ use tokio::sync::{OnceCell, watch};
 use super::abi;
 use super::cuda::{
     CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, nvcomp_is_named,
-    temporary,
+    temporary, zstd_by_nvcomp,
 };
 use super::direct::Storage;
 use super::executor::Executor;
@@ -44,7 +44,7 @@ const FIRST_OUTPUT_BYTES: usize = 8 << 20;
 const DEFAULT_MEMORY: u64 = 8 << 30;
 /// Most decoded bytes of an ordinary batch: with more it is decoded no faster.
 const MOST_DECODED: u64 = 768 << 20;
-/// A device that takes longer for a batch does not answer: the largest take a few tenths of a second.
+/// A device that takes longer for a batch, or a part of one, does not answer: the largest take a few tenths of a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether there is an engine.
@@ -75,6 +75,8 @@ pub struct Engine {
     watchdog: Arc<Watchdog>,
     /// Why nvCOMP is not there, if it is not.
     without_nvcomp: Option<String>,
+    /// Whether it decodes zstd frames, too.
+    zstd_by_nvcomp: bool,
 }
 
 /// A device as users see it.
@@ -243,11 +245,12 @@ impl Engine {
             storage,
             PATIENCE,
         )?;
+        engine.zstd_by_nvcomp = zstd_by_nvcomp(missing.is_none());
         engine.without_nvcomp = missing;
         Ok(Arc::new(engine))
     }
 
-    /// An engine of these workers, each with the number of its device. One that runs a batch for longer than `patience` is lost.
+    /// An engine of these workers, each with the number of its device. One whose device does not answer for `patience` is lost.
     pub(super) fn with_workers(
         slabs: Vec<Slab>,
         devices: Vec<DeviceInfo>,
@@ -292,6 +295,7 @@ impl Engine {
             has_direct_storage: OnceCell::new(),
             watchdog,
             without_nvcomp: None,
+            zstd_by_nvcomp: false,
         })
     }
 
@@ -320,11 +324,15 @@ impl Engine {
     pub fn decodes(&self, estimate: &Estimate) -> Result<(), String> {
         let frame = estimate.decoded_bytes / estimate.frames.max(1);
         match (&self.without_nvcomp, estimate.codec) {
-            (None, _) | (_, None) => Ok(()),
-            (_, Some(FrameCodec::Zstd)) if frame <= abi::ZSTD_LARGEST => Ok(()),
-            (Some(reason), Some(FrameCodec::Zstd)) => Err(format!(
-                "zstd frames of {frame} bytes are decoded by nvCOMP on a GPU: {reason}"
+            (_, None) => Ok(()),
+            (_, Some(FrameCodec::Zstd)) if frame <= abi::ZSTD_LARGEST || self.zstd_by_nvcomp => {
+                Ok(())
+            }
+            (_, Some(FrameCodec::Zstd)) => Err(format!(
+                "zstd frames of {frame} bytes are the host's: a GPU takes those of {} at most",
+                abi::ZSTD_LARGEST
             )),
+            (None, _) => Ok(()),
             (Some(reason), Some(codec)) => {
                 Err(format!("{codec} is decoded by nvCOMP on a GPU: {reason}"))
             }

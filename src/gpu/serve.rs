@@ -151,7 +151,7 @@ fn run(
     batch: &mut Batch,
 ) -> Result<Vec<ChunkPlan>, Failure> {
     let started = Instant::now();
-    pulse.waits_for_device();
+    pulse.waits_for_device(None);
     let results = executor.run(batch, pulse)?;
     log::debug!(
         "batch {}: {} chunks, {} bytes staged, {} read from files, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \

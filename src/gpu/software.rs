@@ -59,6 +59,8 @@ pub struct Software {
     pub fails: Option<(usize, bool)>,
     /// Does not come back from the batch of this number.
     pub hangs: Option<usize>,
+    /// How often it was asked what it is at.
+    pub asked: Arc<AtomicUsize>,
     /// How long it takes for files before it reads them.
     pub slow_files: Duration,
     /// Decoded bytes that it has memory for, if not for any number.
@@ -73,9 +75,6 @@ pub struct Software {
 impl Executor for Software {
     fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
         let number = self.batches.fetch_add(1, Ordering::Relaxed);
-        while self.hangs == Some(number) {
-            std::thread::park();
-        }
         match self.fails {
             Some((at, true)) if at == number => return Err(Failure::Device("on purpose".into())),
             Some((at, false)) if at == number => return Err(Failure::Batch("on purpose".into())),
@@ -109,7 +108,14 @@ impl Executor for Software {
                 Err(reason) => self.unread.push((at, reason)),
             }
         }
-        pulse.waits_for_device();
+        let asked = Arc::clone(&self.asked);
+        pulse.waits_for_device(Some(Box::new(move || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            "the software is asked".to_string()
+        })));
+        while self.hangs == Some(number) {
+            std::thread::park();
+        }
         for (job, read) in batch.jobs.iter().zip(&read) {
             let out = &mut self.bytes[job.out.clone()];
             if job.file.is_some() {

@@ -200,7 +200,9 @@ impl State {
             let Some(open) = open else {
                 let room = match (wide, wide_room) {
                     (false, _) => limits.decoded,
-                    (true, _) if self.wide_batches >= self.most_wide() => return Ok(Placed::Later),
+                    (true, _) if self.slabs.is_empty() || self.wide_batches >= self.most_wide() => {
+                        return Ok(Placed::Later);
+                    }
                     (true, Some(room)) => room,
                     (true, None) => return Ok(Placed::OnceMeasured),
                 };

@@ -4,6 +4,7 @@
 //! waits without a limit, inside of the driver, and whoever waits for its chunks would wait as long. Invariant: a chunk that is given up has
 //! its outcome, once; what the device says of it later is nobody's.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,22 +15,27 @@ use parking_lot::{Condvar, Mutex};
 use super::batch::{Job, Outcome, Reply};
 use super::queue::Queue;
 
+/// A file may take so many times as long as a device.
+const FILES: u32 = 10;
 /// How often it looks, at most.
 const TICK: Duration = Duration::from_secs(1);
 
+/// Finds out, in words, what a device is at.
+pub type Probe = Box<dyn Fn() -> String + Send>;
+
 /// A batch that a worker runs.
-#[derive(Debug)]
 struct Running {
     /// Who waits for its chunks.
     replies: Vec<Reply>,
-    /// Whether it is the device that has to do something.
+    /// Whether it is the device that has to do something, and not a file that is read.
     on_device: bool,
-    /// How long the device has had, as far as this process ran meanwhile; `None` until the next look.
+    /// How long the device, or the file, has had, as far as this process ran meanwhile; `None` until the next look.
     waited: Option<Duration>,
+    /// What tells more, if it is the device's.
+    probe: Option<Probe>,
 }
 
 /// Watches the workers of all devices.
-#[derive(Debug)]
 pub struct Watchdog {
     /// A device may take this long.
     limit: Duration,
@@ -48,24 +54,34 @@ impl Pulse<'_> {
     #[cfg(test)]
     pub const UNWATCHED: Pulse<'static> = Pulse(None);
 
-    /// What follows is up to files, and takes the time that they take.
+    /// What follows is a file that is read, which may take a while.
     pub fn reads(&self) {
-        self.set(false);
+        self.set(false, None);
     }
 
     /// What follows is up to the device, which has all of its time from here on.
-    pub fn waits_for_device(&self) {
-        self.set(true);
+    pub fn waits_for_device(&self, probe: Option<Probe>) {
+        self.set(true, probe);
     }
 
-    fn set(&self, on_device: bool) {
+    fn set(&self, on_device: bool, probe: Option<Probe>) {
         let Some((watchdog, worker)) = self.0 else {
             return;
         };
         let mut running = watchdog.running.lock();
         if let Some(running) = running.get_mut(worker).and_then(Option::as_mut) {
             (running.on_device, running.waited) = (on_device, None);
+            running.probe = probe;
         }
+    }
+}
+
+impl fmt::Debug for Watchdog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watchdog")
+            .field("limit", &self.limit)
+            .field("found", &self.found)
+            .finish_non_exhaustive()
     }
 }
 
@@ -95,6 +111,7 @@ impl Watchdog {
             replies: jobs.iter().map(|job| job.reply.clone()).collect(),
             on_device: true,
             waited: None,
+            probe: None,
         };
         let mut running = self.running.lock();
         let was_idle = running.iter().all(Option::is_none);
@@ -137,25 +154,30 @@ impl Watchdog {
             self.begun.wait_for(&mut running, tick);
             // Where the whole process was stopped, the device did not have all of that time.
             let passed = looked.elapsed().min(2 * tick);
-            let mut is_late = false;
-            for batch in running.iter_mut().flatten().filter(|batch| batch.on_device) {
+            let mut late = None;
+            for batch in running.iter_mut().flatten() {
                 let waited = batch
                     .waited
                     .map_or(Duration::ZERO, |before| before + passed);
                 batch.waited = Some(waited);
-                is_late |= waited >= self.limit;
+                let (limit, what) = match batch.on_device {
+                    true => (self.limit, "has not answered"),
+                    false => (FILES * self.limit, "has waited for a file"),
+                };
+                if waited >= limit {
+                    late = Some(format!("the GPU {what} for {limit:?}"));
+                }
             }
-            if !is_late {
+            let Some(reason) = late else {
                 continue;
-            }
+            };
             // All of them: what else runs has hardly a better device.
-            let given_up: Vec<Reply> = running
-                .iter_mut()
-                .filter_map(Option::take)
-                .flat_map(|batch| batch.replies)
-                .collect();
+            let (mut given_up, mut probes) = (Vec::new(), Vec::new());
+            for batch in running.iter_mut().filter_map(Option::take) {
+                given_up.extend(batch.replies);
+                probes.extend(batch.probe);
+            }
             drop(running);
-            let reason = format!("the GPU has not answered for {:?}", self.limit);
             if !self.found.swap(true, Ordering::Relaxed) {
                 log::warn!("the GPU is lost, going on with the host: {reason}");
             }
@@ -163,6 +185,16 @@ impl Watchdog {
             for reply in given_up {
                 reply.send(Outcome::Host(reason.clone()));
             }
+            // To ask may mean to wait for ever, too. Without a thread, there is only less to know.
+            let ask = move || {
+                for probe in probes {
+                    let found = probe();
+                    log::warn!("{found}");
+                }
+            };
+            let _ = thread::Builder::new()
+                .name("vcz-gpu-probe".into())
+                .spawn(ask);
             // A worker may just have taken another batch.
             running = self.running.lock();
         }

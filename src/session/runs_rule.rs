@@ -1,7 +1,7 @@
 //! The rule that has aggregates over windows run by runs of rows, in [`runs`](super::runs): which they are, and in how many steps.
 //!
-//! After `windows` and DataFusion's own rules, on physical plans. Invariant: rows come out in the same partitions and order, and whatever
-//! is given out more than once is merged above.
+//! After `windows` and DataFusion's own rules, on physical plans. Invariant: what comes out in the end is in the same partitions and order,
+//! and whatever is given out more than once is merged above.
 
 use std::sync::Arc;
 

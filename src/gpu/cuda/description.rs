@@ -1,8 +1,8 @@
 //! What a batch's jobs tell a device: blocks, tiles, segments, frames and checks, gathered on the host.
 //!
 //! Filled by the [`worker`](super::worker) before it launches anything, from the plans of the jobs and the addresses of its buffers. Invariants:
-//! every address lies in one of those buffers; lists are reused from batch to batch, so that nothing is allocated once they have
-//! grown.
+//! every address lies in one of those buffers; lists are reused from batch to batch, so that theirs is memory that they have
+//! already.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -238,12 +238,17 @@ impl Description {
                 *realigned += align_up(len + GUARD) as u64;
             }
             let dst = decoded + frame.dst as u64;
-            if frame.codec == FrameCodec::Zstd && self.zstd.takes(len, frame.len) {
+            if frame.codec == FrameCodec::Zstd && !self.zstd.are_by_nvcomp() {
+                if !self.zstd.takes(len, frame.len) {
+                    let reason = format!("a zstd frame of {} bytes is too large", frame.len);
+                    self.refused.push((status as usize, reason));
+                    return;
+                }
                 self.zstd.push(src, len, dst, frame.len, status);
                 continue;
             }
             if !self.has_nvcomp {
-                // The chunk is not what the array's metadata says, or the frame is too large for our own kernel.
+                // The chunk is not what the array's metadata says.
                 let reason = format!(
                     "a frame of {} needs nvCOMP, which is not there",
                     frame.codec

@@ -27,6 +27,7 @@ pub use libraries::nvcomp_is_named;
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
 pub use worker::Worker;
+pub use zstd::by_nvcomp as zstd_by_nvcomp;
 
 /// A device that is ready to run batches.
 #[derive(Debug)]

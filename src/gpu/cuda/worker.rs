@@ -23,7 +23,7 @@ use crate::gpu::direct::read_all;
 use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::FrameCodec;
 use crate::gpu::slab::Slab;
-use crate::gpu::watchdog::Pulse;
+use crate::gpu::watchdog::{Probe, Pulse};
 use crate::store::LocalFile;
 
 /// One stream of a device and its buffers.
@@ -127,9 +127,8 @@ impl Worker {
         let (addresses, results_at) = self.describe(batch).map_err(Failure::Batch)?;
         self.reading = Duration::ZERO;
         if batch.read > 0 {
-            pulse.reads();
-            self.read_files(batch, addresses);
-            pulse.waits_for_device();
+            self.read_files(batch, addresses, pulse);
+            pulse.waits_for_device(None);
         }
         let stream = self.stream;
         let mut launches = Launches {
@@ -243,12 +242,13 @@ impl Worker {
     }
 
     /// Reads what is not staged. Nothing of this worker runs on the device meanwhile.
-    fn read_files(&mut self, batch: &Batch, addresses: Addresses) {
+    fn read_files(&mut self, batch: &Batch, addresses: Addresses, pulse: Pulse<'_>) {
         let started = Instant::now();
         let (device, storage) = (&self.device, &self.storage);
         let first = (addresses.read - addresses.encoded) as usize;
         let read = |job: &Job, file: &LocalFile, open: File| {
             device.bind()?;
+            pulse.reads();
             // SAFETY: `encoded` is one allocation, in which jobs have places of their own, and no launch before this uses it.
             unsafe { storage.read(&open, file.len(), addresses.encoded, first + job.src.start) }
         };
@@ -259,6 +259,28 @@ impl Worker {
             }
         }
         self.reading = started.elapsed();
+    }
+
+    /// Tells how far the device is with a batch.
+    fn probe(&self, batch: &Batch) -> Probe {
+        let (device, id) = (Arc::clone(&self.device), batch.id);
+        // Handles, which are never given back.
+        let events = self.events.map(|event| event as usize);
+        Box::new(move || {
+            let is_over = |event: &&usize| {
+                // SAFETY: one of our events, as above.
+                device.bind().is_ok() && unsafe { event::query(**event as sys::CUevent) }.is_ok()
+            };
+            let at = match events.iter().take_while(is_over).count() {
+                0 => "is at what was asked of it before",
+                1 => "copies the chunks",
+                2 => "decodes",
+                3 => "counts",
+                4 => "copies the results",
+                _ => "has done everything, but who waits for it has not heard of it",
+            };
+            format!("GPU {}: batch {id}: the device {at}", device.ordinal)
+        })
     }
 
     fn times(&self) -> Times {
@@ -279,6 +301,9 @@ impl Executor for Worker {
     fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
         self.device.bind().map_err(Failure::Device)?;
         let results_at = self.enqueue(batch, pulse);
+        if results_at.is_ok() {
+            pulse.waits_for_device(Some(self.probe(batch)));
+        }
         // Also after a failure: what was enqueued may still be using the buffers.
         // SAFETY: our stream and its last event, which was recorded.
         let waited = match results_at {

@@ -9,7 +9,7 @@ use crate::gpu::executor::Failure;
 use crate::gpu::temporary::{MOST_TIMES, Temporary};
 
 /// Whether zstd frames are nvCOMP's: where `VCZ_GPU_ZSTD` is `nvcomp`, for comparisons, and it is there.
-fn by_nvcomp(nvcomp: bool) -> bool {
+pub fn by_nvcomp(nvcomp: bool) -> bool {
     nvcomp && std::env::var("VCZ_GPU_ZSTD").is_ok_and(|by| by == "nvcomp")
 }
 
@@ -74,9 +74,14 @@ impl ZstdFrames {
         }
     }
 
-    /// Whether a frame of so many encoded and decoded bytes goes here.
+    /// Whether all frames are nvCOMP's.
+    pub(super) fn are_by_nvcomp(&self) -> bool {
+        self.by_nvcomp
+    }
+
+    /// Whether a frame of so many encoded and decoded bytes is one for our kernel.
     pub(super) fn takes(&self, encoded: usize, decoded: usize) -> bool {
-        !self.by_nvcomp && encoded < 1 << 28 && decoded <= abi::ZSTD_LARGEST
+        encoded < 1 << 28 && decoded <= abi::ZSTD_LARGEST
     }
 
     /// Adds a frame that [`takes`](Self::takes) said yes to.
@@ -149,8 +154,9 @@ mod tests {
     #[test]
     fn sizes_fit_in_the_table() {
         assert!(frames(&[]).takes(512 << 10, 20_000_000));
-        assert!(!frames(&[]).takes(1 << 20, 1 << 31));
-        assert!(!frames(&[]).takes(1 << 28, 1 << 30));
+        assert!(frames(&[]).takes((1 << 28) - 1, abi::ZSTD_LARGEST));
+        assert!(!frames(&[]).takes(1 << 20, abi::ZSTD_LARGEST + 1));
+        assert!(!frames(&[]).takes(1 << 28, abi::ZSTD_LARGEST));
     }
 
     #[test]
