@@ -9,6 +9,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+#[path = "it/unzip.rs"]
+mod unzip;
+
 /// A file of `tests/fixtures`.
 fn fixture(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -127,6 +130,44 @@ fn a_store_is_the_table_of_its_name() {
 }
 
 #[test]
+fn chunks_of_genotypes_that_are_lost_are_told_of_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = unzip::unpack(&fixture("sim.vcz.zip"), folder.path());
+    let query = |sql: &str| {
+        let output = run([
+            "sql",
+            store.to_str().unwrap(),
+            "-q",
+            "--format",
+            "csv",
+            "-c",
+            sql,
+        ]);
+        let warnings = stderr(&output);
+        (ok(output), warnings)
+    };
+    let sfs = "SELECT array_to_string(sfs(call_genotype), ',') AS sfs FROM sim";
+    let selected = "SELECT count(select_samples(call_genotype, ['s01', 's02'])) AS n FROM sim";
+    let (whole, warnings) = query(sfs);
+    assert_eq!(warnings, "");
+    for chunk in ["1.0.0", "2.0.0"] {
+        fs::remove_file(store.join("call_genotype").join(chunk)).unwrap();
+    }
+    for sql in [sfs, selected] {
+        let (answer, warnings) = query(sql);
+        assert_ne!(answer, whole);
+        assert_eq!(warnings.matches("has no chunk").count(), 1, "{warnings}");
+        assert!(
+            warnings.contains("array 'call_genotype' has no chunk 1.0.0")
+                || warnings.contains("array 'call_genotype' has no chunk 2.0.0"),
+            "{warnings}"
+        );
+    }
+    // What is not looked at is not told of.
+    assert_eq!(query("SELECT count(*) FROM sim").1, "");
+}
+
+#[test]
 fn several_stores_and_clashes() {
     let (sim, missing) = (fixture("sim.vcz.zip"), fixture("missing.vcz.zip"));
     let (sim, missing) = (sim.to_str().unwrap(), missing.to_str().unwrap());
@@ -158,6 +199,19 @@ fn several_stores_and_clashes() {
         "SELECT 1",
     ]));
     assert!(message.contains("is not a VCZ store"), "{message}");
+}
+
+#[test]
+fn what_new_users_meet_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let vcf = folder.path().join("in.vcf.gz");
+    fs::write(&vcf, [0x1f, 0x8b, 8, 0]).unwrap();
+    let message = fails(run(["sql", vcf.to_str().unwrap(), "-c", "SELECT 1"]));
+    assert!(message.contains("vcf2zarr convert"), "{message}");
+    let populations = fixture("sim.populations.tsv");
+    let populations = populations.to_str().unwrap();
+    let message = fails(run(["sql", "--populations", populations, "-c", "SELECT 1"]));
+    assert!(message.contains("OPTIONS ('vcz.populations'"), "{message}");
 }
 
 #[test]

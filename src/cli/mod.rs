@@ -140,7 +140,6 @@ mod tests {
     fn refused_arguments() {
         for line in [
             "vcz",
-            "vcz sql --populations p.tsv",
             "vcz sql -b 0",
             "vcz sql -b many",
             "vcz sql -m 0",

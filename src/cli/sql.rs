@@ -23,7 +23,7 @@ pub struct SqlArgs {
     pub stores: Vec<String>,
 
     /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population
-    #[arg(long, value_name = "FILE", requires = "stores")]
+    #[arg(long, value_name = "FILE")]
     pub populations: Option<String>,
 
     /// Run these statements and exit; may be given several times
@@ -63,6 +63,13 @@ pub struct SqlArgs {
 /// # Errors
 /// A message, if a store cannot be opened, or a statement of -c or -f fails: nothing after it is run.
 pub async fn run(args: SqlArgs) -> Result<(), String> {
+    if args.populations.is_some() && args.stores.is_empty() {
+        return Err(
+            "--populations is for stores that are given as arguments; one that is named in SQL takes them by \
+             CREATE EXTERNAL TABLE … OPTIONS ('vcz.populations' 'FILE')"
+                .to_string(),
+        );
+    }
     let names = stores::table_names(&args.stores)?;
     // Before the folder changes: these are relative to where the command was typed.
     let mut scripts: Vec<(String, String)> = args

@@ -73,6 +73,7 @@ impl Populations {
                 .collect::<Result<Vec<&str>, _>>()
                 .map_err(|e| bad(format!("expected UTF-8 text: {e}")))?;
 
+            let is_first = columns.is_none();
             let layout = match columns {
                 Some(layout) => layout,
                 None => {
@@ -89,10 +90,9 @@ impl Populations {
                 return Err(bad(format!("sample '{id}' has an empty population name")));
             }
             let index = samples.get(id).map_err(|reason| {
-                let hint = if layout.fields == 2 && fields.contains(&"sample_id") {
-                    "; a header line must hold both 'sample_id' and 'population'"
-                } else {
-                    ""
+                let hint = match is_first {
+                    true => "; if this line is a header, it must name the columns 'sample_id' and 'population'",
+                    false => "",
                 };
                 bad(format!("{reason}{hint}"))
             })?;
@@ -213,7 +213,8 @@ impl Layout {
 
 /// The layout that the first line shows, and whether that line is a header.
 fn layout_of(first: &[&str]) -> Result<(Layout, bool), String> {
-    let column = |name: &str| first.iter().position(|f| *f == name);
+    let is = |field: &str, name: &str| field.trim_start_matches('#').eq_ignore_ascii_case(name);
+    let column = |name: &str| first.iter().position(|field| is(field, name));
     match (column("sample_id"), column("population")) {
         (Some(sample), Some(population)) => Ok((
             Layout {
@@ -280,6 +281,14 @@ mod tests {
     }
 
     #[test]
+    fn a_header_may_be_in_any_case_and_follow_a_hash() {
+        for header in ["#sample_id\tpopulation", "Sample_ID\tPopulation"] {
+            let p = parse(&format!("{header}\nHG1\tCEU\n")).unwrap();
+            assert_eq!(p.get("CEU").unwrap().indices(), [0]);
+        }
+    }
+
+    #[test]
     fn without_a_header_exactly_two_columns() {
         let p = parse("HG2, pop one\n\"NA 4\",pop one").unwrap();
         assert_eq!(p.get("pop one").unwrap().indices(), [1, 3]);
@@ -295,7 +304,11 @@ mod tests {
         );
         assert!(message("HG1\tA\nHG2\n").contains("line 2: expected 2 fields, found 1"));
         assert!(message("HG1\t\n").contains("empty population name"));
-        assert!(message("sample_id\tpop\nHG1\tA\n").contains("must hold both"));
+        for header in ["sample_id\tpop", "sample\tpop", "id,Population"] {
+            let found = message(&format!("{header}\nHG1\tA\n"));
+            assert!(found.contains("if this line is a header"), "{found}");
+        }
+        assert!(!message("HG1\tA\nHG9\tA\n").contains("header"));
         assert!(message("").contains("holds no population"));
         assert!(message("sample_id,population\n").contains("holds no population"));
         let bad = Populations::parse("p.tsv", b"HG1\tA\nHG2\t\xff\n", &ids()).unwrap_err();

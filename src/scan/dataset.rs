@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -51,6 +52,8 @@ pub struct Dataset {
     contig_lengths: Option<Vec<i64>>,
     /// From the region index, or worked out from the positions when first needed.
     zones: OnceCell<Option<Arc<Zones>>>,
+    /// Whether it was said that chunks of genotypes are absent.
+    told_of_absent: AtomicBool,
 }
 
 impl Dataset {
@@ -85,6 +88,7 @@ impl Dataset {
             sample_ids: samples.unwrap_or_default(),
             contig_lengths,
             zones: OnceCell::new(),
+            told_of_absent: AtomicBool::new(false),
         };
         if region_index == RegionIndexMode::Use
             && let Some(index) = dataset.read_region_index().await?
@@ -221,6 +225,20 @@ impl Dataset {
             array: array.name.clone(),
             chunk: array.chunk_label(index),
             reason,
+        }
+    }
+
+    /// Says, once, that a chunk of genotypes is absent: by Zarr's rules it stands for its fill value, so that one that was lost on the way
+    /// changes answers, and is no error.
+    pub fn tell_of_absent(&self, array: &ArrayMeta, index: &[u64]) {
+        if !self.told_of_absent.swap(true, Ordering::Relaxed) {
+            log::warn!(
+                "store '{}': array '{}' has no chunk {}: its calls are taken to be the array's fill value, as Zarr has it. If files \
+                 of the store were lost, answers are wrong. Other chunks that are absent are not told of",
+                self.store.location(),
+                array.name,
+                array.chunk_label(index)
+            );
         }
     }
 

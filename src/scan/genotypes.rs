@@ -212,8 +212,14 @@ impl GenotypeReader {
             let sample_chunk = trailing[0] as usize;
             let failed =
                 |reason: String| dataset.chunk_error(array, &chunk_index(chunk, &trailing), reason);
+            let tell_of = |data: &PartData| {
+                if matches!(data, PartData::Absent) {
+                    dataset.tell_of_absent(array, &chunk_index(chunk, &trailing));
+                }
+            };
             let wanted = self.counter.wanted_sample_chunks();
             if wanted.binary_search(&sample_chunk).is_ok() {
+                tell_of(&part.counts);
                 let encoded = match &part.counts {
                     PartData::Encoded(bytes) => Some(&bytes[..]),
                     PartData::Absent | PartData::Decoded(_) => None,
@@ -237,6 +243,7 @@ impl GenotypeReader {
             }
             let is_kept = |samples: &Vec<u32>| !samples.is_empty();
             if self.selected.get(sample_chunk).is_some_and(is_kept) {
+                tell_of(&part.genotypes);
                 let kept = match part.genotypes {
                     #[cfg(feature = "gpu")]
                     PartData::Decoded(buffer) => Kept::Selected(buffer),

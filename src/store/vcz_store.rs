@@ -342,9 +342,21 @@ fn open_error(location: &str, key: &str, error: ReadError) -> VczError {
         },
         ReadError::Corrupt(reason) => VczError::NotAStore {
             store,
-            reason: format!("as a zip archive: {reason}"),
+            reason: match is_vcf(location) {
+                true => "a VCF or BCF is converted by bio2zarr: vcf2zarr convert IN.vcf.gz OUT.vcz"
+                    .to_owned(),
+                false => format!("as a zip archive: {reason}"),
+            },
         },
     }
+}
+
+/// Whether this is the name of a VCF or BCF.
+fn is_vcf(location: &str) -> bool {
+    let name = location.to_ascii_lowercase();
+    [".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"]
+        .iter()
+        .any(|end| name.ends_with(end))
 }
 
 fn is_absent(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
