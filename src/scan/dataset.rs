@@ -228,11 +228,11 @@ impl Dataset {
         }
     }
 
-    /// Says, once, that a chunk of genotypes is absent: by Zarr's rules it stands for its fill value, so that one that was lost on the way
-    /// changes answers, and is no error.
+    /// Says, once and to those who ask for more than warnings, that a chunk of genotypes is absent: it stands for its fill value, and chunks
+    /// of nothing else are left out by default; but one that was lost on the way changes answers, too, and is no error.
     pub fn tell_of_absent(&self, array: &ArrayMeta, index: &[u64]) {
         if !self.told_of_absent.swap(true, Ordering::Relaxed) {
-            log::warn!(
+            log::info!(
                 "store '{}': array '{}' has no chunk {}: its calls are taken to be the array's fill value, as Zarr has it. If files \
                  of the store were lost, answers are wrong. Other chunks that are absent are not told of",
                 self.store.location(),
