@@ -1285,7 +1285,10 @@ async fn malformed_populations() {
         (
             "header",
             b"sample_id\tgroup\ns00\tx\n".to_vec(),
-            &["line 1", "it must name the columns 'sample_id' and 'population'"],
+            &[
+                "line 1",
+                "it must name the columns 'sample_id' and 'population'",
+            ],
         ),
         (
             "utf8",
