@@ -3,7 +3,7 @@
 //! Under the [`server`](super::server), which listens; TLS and HTTP/2 are above. Who closes a socket on which something has come that was
 //! not read (an HTTP/2 client tells again and again how much it has taken) has the system drop what it has not sent yet, and a client that
 //! is slower than the server loses the end of its rows. So a connection that is over says so, and then waits until the client has said so
-//! too. Invariant: it does not wait for a client that says nothing, nor for long for one that says too much.
+//! too. Invariant: it waits for no client for long, neither for one that says nothing nor for one that never stops.
 
 use std::future::Future;
 use std::io;
