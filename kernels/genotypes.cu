@@ -232,12 +232,12 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     }
     __syncthreads();
     const u32 sets = job.spec.genotype_sets;
-    for (u32 set = threadIdx.x / 32; set < vcz_min(sets, VCZ_CLASS_SIZES); set += VCZ_WARPS) {
+    for (u32 set = vcz_warp(); set < vcz_min(sets, VCZ_CLASS_SIZES); set += VCZ_WARPS) {
         const u32 size = vcz_mask_size(vcz_class_mask(job, set), job.tile.sample0, job.tile.samples);
         if (vcz_lane() == 0) job.size[set] = size;
     }
     __syncthreads();
-    const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
+    const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + vcz_warp();
     const u32 warps = tile_groups * VCZ_WARPS;
     VczRowWalk walk(job.tile, warp, warps);
     for (u32 row = warp; row < job.tile.rows; row += warps, walk.next()) {

@@ -62,7 +62,8 @@ static __device__ bool vcz_zstd_block(VczZstd& z, u32 at, u32 end) {
         z.at += n_literals;
     } else {
         u32 logs[3];
-        if (!vcz_zstd_tables(z, at, end, logs) || !vcz_zstd_sequences(z, at, end, n, logs, literals, n_literals)) return false;
+        if (!vcz_zstd_tables(z, at, end, logs)) return false;
+        if (!vcz_zstd_sequences(z, z.src + at, end - at, n, logs[0] | logs[1] << 8 | logs[2] << 16, literals, n_literals)) return false;
     }
     return z.at - start <= z.block_max;
 }
@@ -118,8 +119,11 @@ static __device__ bool vcz_zstd_frame(VczZstd& z) {
 // than the smaller of VCZ_ZSTD_BLOCK and what any of the frames decodes to, for no block has more literals than that.
 extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD_CTAS)
     vcz_zstd(const VczFrame* __restrict__ frames, u32 n, u32* next, u64 scratch, u32 literals, u32* status) {
+    // A variable's own alignment is not that of its address.
+    __shared__ uint4 room[(sizeof(VczZstdCells) + VCZ_ZSTD_CELLS_AT) / 16 - 1];
+    VczZstdCells& cells = *(VczZstdCells*)((u8*)room + (0 - vcz_shared_address(room)) % VCZ_ZSTD_CELLS_AT);
     __shared__ VczZstdTables tables[VCZ_ZSTD_WARPS];
-    const u32 warp = threadIdx.x / 32;
+    const u32 warp = vcz_warp();
     if (threadIdx.x < VCZ_ZSTD_WARPS) {
         VczZstdRing& ring = tables[threadIdx.x].ring;
         ring.started.start();
@@ -130,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD
     }
     __syncthreads();
     if (warp == VCZ_ZSTD_WARPS) {
-        vcz_zstd_read(tables);
+        vcz_zstd_read(tables, cells);
         return;
     }
     const u64 own = scratch + (u64)(blockIdx.x * VCZ_ZSTD_WARPS + warp) * (literals + VCZ_ZSTD_HISTORY);
@@ -139,6 +143,8 @@ extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD
     z.literals = (u8*)own;
     z.history = (VczZstdHistory*)(own + literals);
     z.tables = &tables[warp];
+    z.cells = cells.sequences[warp][0];
+    z.offsets = cells.offsets[warp];
     // Few frames go to many CTAs.
     for (u32 i = blockIdx.x + gridDim.x * warp; i < n;) {
         const VczFrame frame = frames[i];

@@ -44,10 +44,12 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
     }
     u32 done = 0, period = offset;
     if (offset < VCZ_ZSTD_PERIOD && offset < len) {
-        const u32 span = (VCZ_ZSTD_PERIOD + offset - 1) / offset * offset;
+        // Exact for numbers below 1,024 and offsets below 512: the error is less than 2^-20 for each, of 2^-9 that are free.
+        const u32 inverse = (1u << 20) / offset + 1;
+        const u32 span = ((VCZ_ZSTD_PERIOD + offset - 1) * inverse >> 20) * offset;
         done = vcz_min(len, span);
         for (u32 i = vcz_lane(); i < done; i += 32) {
-            const u8 byte = *(to - offset + i % offset);
+            const u8 byte = *(to - offset + (i - (i * inverse >> 20) * offset));
             to[i] = byte;
         }
         period = span;
@@ -63,8 +65,8 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
     }
 }
 
-// Writes a short match, by this lane: eight bytes at a time, which are there by then.
-VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
+// Writes a short match of which a later part repeats an earlier one, by this lane: eight bytes at a time, which are there by then.
+static __device__ __forceinline__ void vcz_zstd_repeat_within(u8* to, u32 offset, u32 len) {
     for (u32 i = 0; i < len; i += 8) {
         const u64 from = (u64)to + i - offset;
         const u32* words = (const u32*)(from & ~(u64)3);
@@ -84,6 +86,68 @@ VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
             if (j < left) to[i + j] = (u8)((j < 4 ? low : high) >> (8 * (j % 4)));
         }
     }
+}
+
+// Writes a match of 3 bytes or more, by this lane: the aligned words of the output, four at a time, and what is before and after them.
+// All bytes that it repeats are there, or those that are 16 before, or the offset divides a word.
+VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
+    // Counted from the first word of the output on, of which `skip` bytes are not of the match.
+    const u32 skip = (u32)((u64)to & 3), end = skip + len;
+    u32* out = (u32*)(to - skip);
+    const u64 from = (u64)out - offset;
+    const u32 before = (u32)(from & 3), shift = 8 * before;
+    const u32* words = (const u32*)(from - before);
+    const bool same = offset <= 4 && offset < len;
+    u32 last = 0;
+    u32 w[5];
+    if (same) {
+        // One word again and again.
+        u32 bytes = 0;
+        for (u32 i = 0; i < 4; ++i) bytes |= (u32) * (to - offset + (i & (offset - 1))) << (8 * ((skip + i) & 3));
+        for (u32 j = 0; j < 5; ++j) w[j] = bytes;
+    }
+#pragma unroll 1
+    for (u32 i = 0; i < end; i += 16, out += 4, words += 4) {
+        if (!same) {
+            // Those that hold bytes which are repeated.
+#pragma unroll
+            for (u32 j = 0; j < 5; ++j) {
+                const bool needed = j == 0 ? i + 4 > before + skip : i + 4 * j < before + end;
+                w[j] = needed ? words[j] : 0;
+            }
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j) w[j] = __funnelshift_r(w[j], w[j + 1], shift);
+        }
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            const u32 at = i + 4 * j;
+            if ((j != 0 || at >= skip) && at + 4 <= end) out[j] = w[j];
+            if (at + 4 > end && at < end) last = w[j];
+        }
+        if (i < skip) {
+            if (skip & 1) ((u8*)out)[skip] = (u8)(w[0] >> 8 * skip);
+            if (skip < 3) ((u16*)out)[1] = (u16)(w[0] >> 16);
+        }
+    }
+    u8* rest = to - skip + (end & ~3u);
+    if (end & 2) *(u16*)rest = (u16)last;
+    if (end & 1) rest[end & 2] = (u8)(last >> 8 * (end & 2));
+}
+
+// By lane, those before it whose matches have bytes that its own repeats, which are from `from` to `end`. Matches are from `to` on,
+// before `next`.
+static __device__ __forceinline__ u32 vcz_zstd_needed(u32 from, u32 end, u32 to, u32 next) {
+    // Of a round's first match, all that is before is there.
+    if (!__any_sync(VCZ_ALL_LANES, end > __shfl_sync(VCZ_ALL_LANES, to, 0))) return 0;
+    // How many matches end where these bytes start or before, and how many start before they end.
+    u32 over = 0, begun = 0;
+#pragma unroll
+    for (u32 step = 16; step > 0; step /= 2) {
+        const u32 other_next = __shfl_sync(VCZ_ALL_LANES, next, over + step - 1), other_to = __shfl_sync(VCZ_ALL_LANES, to, begun + step - 1);
+        if (other_next <= from) over += step;
+        if (other_to < end) begun += step;
+    }
+    return ((1u << begun) - 1) & ~((1u << over) - 1) & vcz_zstd_before();
 }
 
 // Executes the sequences that the lanes have, in order: at `at` of the output, `lengths` literals from `literals` on, then a match.
@@ -107,20 +171,25 @@ static __device__ void vcz_zstd_execute(u8* out, u32 at, const u8* literals, u32
     }
     __syncwarp();
     const u32 to = at + lengths, from = to - offset;
-    // Where the bytes end that are repeated.
-    const u32 end = from + vcz_min(matches, offset);
+    // A match of offset 1 and the like repeats its own bytes: those are not waited for.
+    const u32 needed = vcz_zstd_needed(from, from + vcz_min(matches, offset), to, to + matches);
     for (u32 waiting = __ballot_sync(VCZ_ALL_LANES, matches > 0); waiting != 0;) {
-        // All bytes before the first that waits are there.
-        const u32 first = (u32)__ffs((i32)waiting) - 1;
-        const u32 there = __shfl_sync(VCZ_ALL_LANES, to, first), n = __shfl_sync(VCZ_ALL_LANES, matches, first);
-        if (n > VCZ_ZSTD_SHORT) {
-            vcz_zstd_repeat(out + there, __shfl_sync(VCZ_ALL_LANES, offset, first), n);
-            __syncwarp();
-            waiting &= waiting - 1;
-            continue;
+        // The first that waits is ready at least: it needs none after it.
+        const bool ready = (waiting >> lane & 1) != 0 && (waiting & needed) == 0;
+        if (ready && matches <= VCZ_ZSTD_SHORT) {
+            // What follows from these is worked out here again: there are too few registers to keep it.
+            u32 start = to, distance = offset;
+            asm volatile("" : "+r"(start), "+r"(distance));
+            if (distance < 16 && distance < matches && (distance > 4 || distance == 3)) {
+                vcz_zstd_repeat_within(out + start, distance, matches);
+            } else {
+                vcz_zstd_repeat_short(out + start, distance, matches);
+            }
         }
-        const bool ready = (waiting >> lane & 1) != 0 && matches <= VCZ_ZSTD_SHORT && end <= there;
-        if (ready) vcz_zstd_repeat_short(out + to, offset, matches);
+        for (u32 many = __ballot_sync(VCZ_ALL_LANES, ready && matches > VCZ_ZSTD_SHORT); many != 0; many &= many - 1) {
+            const u32 of = (u32)__ffs((i32)many) - 1;
+            vcz_zstd_repeat(out + __shfl_sync(VCZ_ALL_LANES, to, of), __shfl_sync(VCZ_ALL_LANES, offset, of), __shfl_sync(VCZ_ALL_LANES, matches, of));
+        }
         waiting &= ~__ballot_sync(VCZ_ALL_LANES, ready);
         __syncwarp();
     }

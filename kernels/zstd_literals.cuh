@@ -47,9 +47,9 @@ static __device__ bool vcz_zstd_literals(const VczZstd& z, u32 at, u32 end, u32 
         for (u32 i = lane; i < n_weights; i += 32) z.history->weights[i] = s.in_order[i];
     }
     if (n_weights == 0) return false;
-    const u32 log = vcz_zstd_huffman(s, n_weights);
+    u16* cells = (u16*)z.cells;
+    const u32 log = vcz_zstd_huffman(s, cells, n_weights);
     if (log == 0 || at >= end) return false;
-    const u16* cells = (const u16*)s.cells;
     bool fine = true;
     if (!four) {
         if (lane == 0) fine = vcz_zstd_stream(cells, log, z.src + at, end - at, z.literals, n);

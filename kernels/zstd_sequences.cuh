@@ -3,42 +3,63 @@
 #define VCZ_ZSTD_SEQUENCES_CUH
 #include "zstd_execute.cuh"
 
-// The last three offsets.
+// What the last three offsets are after some sequences: each an offset, or which of those before these sequences it is and how much less,
+// which is marked by the highest bit.
 struct VczZstdRecent {
     u32 first, second, third;
 
-    // After the offsets of `n` lanes up to `end`, none of which repeats one.
-    __device__ __forceinline__ void pass(u32 offset, u32 end, u32 n) {
-        const u32 a = __shfl_sync(VCZ_ALL_LANES, offset, (end - 1) & 31), b = __shfl_sync(VCZ_ALL_LANES, offset, (end - 2) & 31),
-                  c = __shfl_sync(VCZ_ALL_LANES, offset, (end - 3) & 31);
-        if (n == 0) return;
-        third = n > 2 ? c : n == 2 ? first : second;
-        second = n > 1 ? b : first;
-        first = a;
+    static constexpr u32 BEFORE = 1u << 31;
+
+    // After one sequence with a value of 4 or more, which is a new offset and 3, or a smaller one, which repeats one. Without literals, the latest offset
+    // would only make the match before longer, so that the values stand for the ones after it, and the last for the latest but 1.
+    static __device__ __forceinline__ VczZstdRecent after(u32 value, bool literals) {
+        const u32 which = value - literals;
+        // No frame has room for larger ones.
+        if (value > 3) return {vcz_min(value - 3, BEFORE - 1), BEFORE, BEFORE | 1};
+        if (which == 0) return {BEFORE, BEFORE | 1, BEFORE | 2};
+        return {which == 3 ? BEFORE | 1 << 2 : BEFORE | which, BEFORE, which == 1 ? BEFORE | 2 : BEFORE | 1};
     }
 
-    // The offset that a value up to 3 stands for, which becomes the latest. Without literals, the latest offset would only make the match
-    // before longer.
-    __device__ __forceinline__ u32 again(u32 value, bool literals) {
-        const u32 which = value - literals;
-        const u32 offset = which == 0 ? first : which == 1 ? second : which == 2 ? third : first - 1;
-        if (which > 1) third = second;
-        if (which > 0) second = first;
-        first = offset;
-        return offset;
+    // One of those before, or an offset, of `x`, which is seen from after them.
+    __device__ __forceinline__ u32 of(u32 x) const {
+        const u32 which = x & 3, less = x >> 2 & 0xff, is = which == 0 ? first : which == 1 ? second : third;
+        if ((x & BEFORE) == 0) return x;
+        return (is & BEFORE) == 0 ? is - less : is + (less << 2);
+    }
+
+    // After all sequences of the lanes up to this one.
+    __device__ __forceinline__ VczZstdRecent running() const {
+        VczZstdRecent all = *this;
+        const u32 lane = vcz_lane();
+#pragma unroll
+        for (u32 step = 1; step < 32; step <<= 1) {
+            const u32 from = (lane - step) & 31;
+            const VczZstdRecent before = {__shfl_sync(VCZ_ALL_LANES, all.first, from), __shfl_sync(VCZ_ALL_LANES, all.second, from),
+                                          __shfl_sync(VCZ_ALL_LANES, all.third, from)};
+            if (lane >= step) all = {before.of(all.first), before.of(all.second), before.of(all.third)};
+        }
+        return all;
     }
 };
 
 // Reads the sequences of one warp's blocks, by one lane.
 struct VczZstdReader {
     VczZstdTables* tables;
-    VczZstdBits bits;
-    u32 offset, length, match;  // cells that the three states are at
-    u32 left;                   // sequences of the stream that are not read
-    u32 some, i;                // of the half that is being filled: how many it takes, how many it has; 0: none is
-    u32 streams, fills;         // so far
-    u32 taken;                  // bits of the stream
-    u32 n_states;               // bits of the latest states
+    u32 cells, offsets, stream;  // addresses of the first of VczZstdCells
+    VczZstdPlaces places;
+    i32 bit, start;              // the bit of the stream that is next, and the last one
+    u32 high, low;               // the word that it is in, and the one before
+    i32 there;                   // the last piece of the stream that is in shared memory,
+    uint4 before, before_that;   // and the two that come next
+    u32 offset, length, match;   // cells that the three states are at
+    u32 left;                    // sequences of the stream that are not read
+    u32 some, i;                 // of the half that is being filled: how many it takes, how many it has; 0: none is
+    u32 streams, fills;          // so far
+
+    __device__ __forceinline__ VczZstdReader(VczZstdTables* tables, const VczZstdCells& all, u32 warp)
+        : tables(tables + warp), cells(vcz_shared_address(all.sequences[warp])), offsets(vcz_shared_address(all.offsets[warp])),
+          stream(vcz_shared_address(all.streams[warp])), places(nullptr), bit(0), start(0), high(0), low(0), there(0), before(), before_that(), offset(0), length(0),
+          match(0), left(0), some(0), i(0), streams(0), fills(0) {}
 
     // Looks for something to read; false if there will never be any more.
     __device__ __forceinline__ bool look() {
@@ -48,17 +69,24 @@ struct VczZstdReader {
             streams += 1;
             left = ring.n;
             if (left == 0) return false;
-            const bool open = ring.len != 0 && bits.open((const u8*)ring.src, ring.len);
-            if (!open) {
+            const u8* src = (const u8*)ring.src;
+            if (!VczZstdPlaces::end(src, ring.len, bit)) {
                 left = 0;
                 publish(false);
                 return true;
             }
-            const u32 first = bits.take(ring.logs[0]), second = bits.take(ring.logs[1]), third = bits.take(ring.logs[2]);
-            taken = ring.logs[0] + ring.logs[1] + ring.logs[2];
-            length = tables->cells[VCZ_ZSTD_LENGTHS_AT + first];
-            offset = tables->cells[VCZ_ZSTD_OFFSETS_AT + second];
-            match = tables->cells[VCZ_ZSTD_MATCHES_AT + third];
+            places = VczZstdPlaces(src);
+            start = VczZstdPlaces::start(src);
+            there = (bit >> 7) + 1;
+            before = places.piece(there - 1);
+            before_that = places.piece(there - 2);
+            fetch();
+            // At most 26 bits.
+            const u32 first = ring.logs[0], second = ring.logs[1], third = ring.logs[2], states = window(bit);
+            bit -= (i32)(first + second + third);
+            follow(0, 0, 0, __funnelshift_rc(states, 0, 32 - first) << 2, __funnelshift_rc(states << first, 0, 32 - second) << 2,
+                   __funnelshift_rc(states << first << second, 0, 32 - third) << 2);
+            load(bit);
         }
         if (fills < 2 || ring.emptied[fills & 1].raised(fills / 2)) {
             some = vcz_min(left, 32);
@@ -73,55 +101,76 @@ struct VczZstdReader {
         fills += 1;
     }
 
-    // Reads one sequence: its values, which are not looked at, then the next states, of literals, match and offset. Few have so many bits that
-    // they need `LONG`: without it, false if this one has, and nothing is read.
-    template <bool LONG>
-    __device__ __forceinline__ bool step(uint4& read) {
-        bits.fill();
-        const u32 sum = offset + match + length;
-        const u32 n_values = sum & 0xff, states_at = bits.used + n_values;
-        n_states = sum >> 8 & 0xff;
-        u32 states;
-        if (LONG) {
-            // At most 63 bits and 26.
-            bits.skip(n_values);
-            states = bits.window();
-            bits.used += n_states;
-        } else {
-            if (states_at + n_states >= 64) return false;
-            const bool second = states_at >= 32;
-            states = __funnelshift_l(second ? bits.ahead : bits.low, second ? bits.low : bits.high, states_at);
-            bits.used = states_at + n_states;
+    // Puts the next pieces of the stream, two at a time, where those were that are not needed any more. Of the ones that are there then, six are not
+    // read yet, or five and the rest of one.
+    __device__ __forceinline__ void fetch() {
+#pragma unroll 1
+        while (there > (bit >> 7) - (VCZ_ZSTD_PIECES - 2)) {
+            there -= 2;
+            vcz_shared_put(stream | ((u32)(there + 1) % VCZ_ZSTD_PIECES * 16), before);
+            vcz_shared_put(stream | ((u32)there % VCZ_ZSTD_PIECES * 16), before_that);
+            before = places.piece(there - 1);
+            before_that = places.piece(there - 2);
         }
-        read = {offset, match, length, taken};
-        taken += n_values + n_states;
-        states = __funnelshift_rc(states, 0, 32 - n_states);
-        const u32 bits1 = VCZ_ZSTD_BITS(offset), bits2 = VCZ_ZSTD_BITS(match);
-        offset = tables->cells[VCZ_ZSTD_OFFSETS_AT + VCZ_ZSTD_NEXT(offset) + (states & ((1u << bits1) - 1))];
-        match = tables->cells[VCZ_ZSTD_MATCHES_AT + VCZ_ZSTD_NEXT(match) + (states >> bits1 & ((1u << bits2) - 1))];
-        length = tables->cells[VCZ_ZSTD_LENGTHS_AT + VCZ_ZSTD_NEXT(length) + (states >> (bits1 + bits2))];
-        return true;
+    }
+
+    // The word that a bit is in, and the one before.
+    __device__ __forceinline__ void load(i32 of) {
+        const u32 mask = 16 * VCZ_ZSTD_PIECES - 4, at = (u32)(of >> 3);
+        high = vcz_shared_word(stream | (at & mask));
+        low = vcz_shared_word(stream | ((at - 4) & mask));
+    }
+
+    // The 32 bits from `of` on downwards.
+    __device__ __forceinline__ u32 window(i32 of) {
+        load(of);
+        return __funnelshift_l(low, high, (u32)~of & 31);
+    }
+
+    // Moves on to the states that follow, given four times what is added to them.
+    __device__ __forceinline__ void follow(u32 to_length, u32 to_offset, u32 to_match, u32 more_length, u32 more_offset, u32 more_match) {
+        const u32 none = 4 * (VCZ_ZSTD_MAX_STATES - 1);
+        length = vcz_shared_word(more_length | (to_length >> 8 & none) | cells);
+        offset = vcz_shared_word(more_offset | (to_offset >> 8 & none) | offsets);
+        match = vcz_shared_word((more_match | (to_match >> 8 & none) | cells) + 4 * VCZ_ZSTD_MAX_STATES);
+    }
+
+    // Reads one sequence: its values, which are not looked at, then the next states, of literals, match and offset, whose bits are the lowest.
+    __device__ __forceinline__ void step(uint4& read) {
+        const u32 offset_was = offset, match_was = match, length_was = length;
+        const i32 bit_was = bit;
+        const u32 fewer = VCZ_ZSTD_FEWER(offset + match + length);
+        const u32 bits1 = VCZ_ZSTD_BITS(offset), bits2 = VCZ_ZSTD_BITS(match), bits3 = VCZ_ZSTD_BITS(length);
+        const u32 mask1 = (4u << bits1) - 4, mask2 = (4u << bits2) - 4, mask3 = (4u << bits3) - 4;
+        // From where on, in both words, are the bits of states, and two more.
+        const i32 from = (bit & 31) + 31 - 3 * VCZ_ZSTD_MOST + (i32)fewer;
+        follow(length, offset, match, vcz_zstd_shifted(low, high, (u32)from + bits1 + bits2) & mask3, vcz_zstd_shifted(low, high, (u32)from) & mask1,
+               vcz_zstd_shifted(low, high, (u32)from + bits1) & mask2);
+        bit += (i32)fewer - 3 * VCZ_ZSTD_MOST;
+        load(bit);
+        read = {offset_was, match_was, length_was, (u32)bit_was};
+        if (from < 0) {
+            // Too many for two words.
+            const u32 n = bits1 + bits2 + bits3, states = __funnelshift_rc(window(bit + (i32)n), 0, 32 - n);
+            follow(length_was, offset_was, match_was, states >> (bits1 + bits2) << 2 & mask3, states << 2 & mask1, states >> bits1 << 2 & mask2);
+            load(bit);
+        }
     }
 
     // Reads eight sequences of the half, or those that it has left.
     __device__ __forceinline__ void steps() {
         uint4* read = tables->read[fills & 1] + i;
         const u32 n = vcz_min(8, some - i);
-        u32 j = 0;
-        if (n == 8) {
-#pragma unroll
-            for (; j < 8; ++j) {
-                if (!step<false>(read[j])) break;
-            }
-        }
-#pragma unroll 1
-        for (; j < n; ++j) step<true>(read[j]);
+        fetch();
+#pragma unroll 2
+        for (u32 j = 0; j < n; ++j) step(read[j]);
         i += n;
         if (i < some) return;
         left -= some;
         some = 0;
         // After the last one, there are no bits of states, and none are left.
-        const i32 rest = bits.left() + (i32)(left == 0 ? n_states : 0);
+        const uint4 last = read[n - 1];
+        const i32 states = left == 0 ? (i32)(VCZ_ZSTD_BITS(last.x) + VCZ_ZSTD_BITS(last.y) + VCZ_ZSTD_BITS(last.z)) : 0, rest = bit + states - start + 1;
         const bool fine = left == 0 ? rest == 0 : rest >= 0;
         if (!fine) left = 0;
         publish(fine);
@@ -129,10 +178,9 @@ struct VczZstdReader {
 };
 
 // Reads the sequences of all warps of the CTA, a lane each, until they have no more.
-static __device__ void vcz_zstd_read(VczZstdTables* tables) {
+static __device__ void vcz_zstd_read(VczZstdTables* tables, const VczZstdCells& cells) {
     const u32 lane = vcz_lane();
-    VczZstdReader reader = {};
-    reader.tables = tables + (lane < VCZ_ZSTD_WARPS ? lane : 0);
+    VczZstdReader reader(tables, cells, lane < VCZ_ZSTD_WARPS ? lane : 0);
     bool open = lane < VCZ_ZSTD_WARPS;
     while (__any_sync(VCZ_ALL_LANES, open)) {
         if (open && reader.some == 0) open = reader.look();
@@ -144,36 +192,39 @@ static __device__ void vcz_zstd_read(VczZstdTables* tables) {
     }
 }
 
-// Executes the `n` sequences of the bit stream at `at`, before `end`. Of `literals` there are `n_literals`.
-static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, const u32 (&logs)[3], const u8* literals, u32 n_literals) {
+// Executes the `n` sequences of the bit stream of `len` bytes at `src`; `logs` has a byte for each table. Of `literals` there are `n_literals`.
+static __device__ __forceinline__ bool vcz_zstd_sequences(VczZstd& z, const u8* src, u32 len, u32 n, u32 logs, const u8* literals, u32 n_literals) {
     const u32 lane = vcz_lane();
     VczZstdTables& s = *z.tables;
     VczZstdRing& ring = s.ring;
     if (lane == 0) {
-        ring.src = (u64)(z.src + at);
-        ring.len = end - at;
+        ring.src = (u64)src;
+        ring.len = len;
         ring.n = n;
-        for (u32 i = 0; i < 3; ++i) ring.logs[i] = logs[i];
+        for (u32 i = 0; i < 3; ++i) ring.logs[i] = logs >> (8 * i) & 0xff;
     }
     ring.started.raise();
-    const VczZstdValues values(z.src + at, end - at);
-    VczZstdRecent recent = {s.recent[0], s.recent[1], s.recent[2]};
-    u32 literal = 0;
+    const VczZstdPlaces places(src);
+    u8* const out = z.out;
+    const u32 room = z.room;
+    u32 at = z.at, literal = 0, fills = z.fills;
     bool good = true;
-    for (u32 base = 0; base < n; base += 32) {
-        const u32 some = vcz_min(32, n - base), half = z.fills & 1;
-        z.fills += 1;
+    for (u32 left = n; left != 0;) {
+        const u32 some = vcz_min(32, left), half = fills & 1;
+        left -= some;
+        fills += 1;
         for (;;) {
             // Every lane looks for itself.
-            const bool filled = ring.filled[half].raised((z.fills + 1) / 2);
+            const bool filled = ring.filled[half].raised((fills + 1) / 2);
             if (__any_sync(VCZ_ALL_LANES, !filled) == 0) break;
             __nanosleep(40);
         }
         const bool fine = ring.fine[half] != 0;
-        u32 value = 4, matches = 0, lengths = 0;
+        // Lanes without a sequence repeat the latest offset, for nothing.
+        u32 value = 1, matches = 0, lengths = 0;
         if (fine && lane < some) {
             const uint4 read = s.read[half][lane];
-            u64 wide = values.at(read.w);
+            u64 wide = places.wide((i32)read.w);
             value = (1u << VCZ_ZSTD_CODE(read.x)) + vcz_zstd_first(wide, VCZ_ZSTD_MORE(read.x));
             wide <<= VCZ_ZSTD_MORE(read.x);
             matches = vcz_zstd_matches[vcz_min(VCZ_ZSTD_CODE(read.y), 52)] + vcz_zstd_first(wide, VCZ_ZSTD_MORE(read.y));
@@ -181,33 +232,34 @@ static __device__ bool vcz_zstd_sequences(VczZstd& z, u32 at, u32 end, u32 n, co
             lengths = vcz_zstd_lengths[vcz_min(VCZ_ZSTD_CODE(read.z), 35)] + vcz_zstd_first(wide, VCZ_ZSTD_MORE(read.z));
         }
         ring.emptied[half].raise();
-        if (!fine) return false;
+        if (!fine) {
+            z.fills = fills;
+            return false;
+        }
         // The others are read all the same, so that the lane that reads is where this warp is.
         if (!good) continue;
-        u32 offset = value - 3, passed = 0;
-        for (u32 again = __ballot_sync(VCZ_ALL_LANES, value <= 3); again != 0; again &= again - 1) {
-            const u32 i = (u32)__ffs((i32)again) - 1;
-            recent.pass(offset, i, i - passed);
-            const u32 repeated = recent.again(__shfl_sync(VCZ_ALL_LANES, value, i), __shfl_sync(VCZ_ALL_LANES, lengths, i) != 0);
-            if (lane == i) offset = repeated;
-            passed = i + 1;
+        const VczZstdRecent recent = {s.recent[0], s.recent[1], s.recent[2]};
+        const VczZstdRecent after = VczZstdRecent::after(value, lane >= some || lengths != 0).running();
+        const u32 offset = recent.of(after.first);
+        __syncwarp();
+        if (lane == 31) {
+            s.recent[0] = offset;
+            s.recent[1] = recent.of(after.second);
+            s.recent[2] = recent.of(after.third);
         }
-        recent.pass(offset, some, some - passed);
         // 32 sequences have fewer than 2^24 bytes, and the room fewer than 2^31.
-        const u32 literals_to = literal + vcz_zstd_running_sum(lengths), to = z.at + vcz_zstd_running_sum(lengths + matches);
+        const u32 literals_to = literal + vcz_zstd_running_sum(lengths), to = at + vcz_zstd_running_sum(lengths + matches);
         literal = __shfl_sync(VCZ_ALL_LANES, literals_to, 31);
-        z.at = __shfl_sync(VCZ_ALL_LANES, to, 31);
+        at = __shfl_sync(VCZ_ALL_LANES, to, 31);
         const bool bad = matches != 0 && offset - 1 >= to - matches;
-        good = !__any_sync(VCZ_ALL_LANES, bad) && z.at <= z.room && literal <= n_literals;
-        if (good) vcz_zstd_execute(z.out, to - matches - lengths, literals + literals_to - lengths, lengths, matches, offset);
+        good = !__any_sync(VCZ_ALL_LANES, bad) && at <= room && literal <= n_literals;
+        if (good) vcz_zstd_execute(out, to - matches - lengths, literals + literals_to - lengths, lengths, matches, offset);
     }
-    if (!good) return false;
-    __syncwarp();
-    if (lane < 3) s.recent[lane] = lane == 0 ? recent.first : lane == 1 ? recent.second : recent.third;
+    z.fills = fills;
     const u32 rest = n_literals - literal;
-    if (rest > z.room - z.at) return false;
-    vcz_zstd_copy(z.out + z.at, literals + literal, rest);
-    z.at += rest;
+    if (!good || rest > room - at) return false;
+    vcz_zstd_copy(out + at, literals + literal, rest);
+    z.at = at + rest;
     return true;
 }
 

@@ -7,24 +7,25 @@
 #define VCZ_ZSTD_HUFFMAN_LOG 11
 #define VCZ_ZSTD_MAX_STATES 512
 #define VCZ_ZSTD_MAX_SYMBOLS 64
-// Where the tables of literal lengths, offsets and match lengths start.
-#define VCZ_ZSTD_LENGTHS_AT 0
-#define VCZ_ZSTD_OFFSETS_AT 512
-#define VCZ_ZSTD_MATCHES_AT 768
-#define VCZ_ZSTD_CELLS 1280
+#define VCZ_ZSTD_MAX_OFFSET_STATES 256
+// A bit stream that is read has so many pieces of 16 bytes in shared memory: a power of two. Eight sequences have at most 712 bits.
+#define VCZ_ZSTD_PIECES 8
 
 // How the tables of a block are given.
 #define VCZ_ZSTD_NONE 0
 #define VCZ_ZSTD_ONE 1
 #define VCZ_ZSTD_DESCRIBED 2
 
-// A cell of a table, from its lowest bits on: how many bits are added to the value, and how many to the next state; the code of the value;
-// the next state before bits are added. Both numbers of bits of three cells add up beside each other.
-#define VCZ_ZSTD_MORE(cell) ((cell) & 0xff)
-#define VCZ_ZSTD_BITS(cell) ((cell) >> 8 & 0xff)
-#define VCZ_ZSTD_CODE(cell) ((cell) >> 16 & 63)
-#define VCZ_ZSTD_NEXT(cell) ((cell) >> 23)
-#define VCZ_ZSTD_CELL(more, next, bits, code) ((more) | (bits) << 8 | (code) << 16 | (next) << 23)
+// A cell of a table, from its lowest bits on: how many bits are added to the next state; the code of the value; the next state before bits are
+// added, which are zeros there; and, from bit 25, by how many the bits of both the value and the state are fewer than VCZ_ZSTD_MOST. Those of three
+// cells are added up without being taken apart.
+#define VCZ_ZSTD_MOST 42
+#define VCZ_ZSTD_BITS(cell) ((cell) & 15)
+#define VCZ_ZSTD_CODE(cell) ((cell) >> 4 & 63)
+#define VCZ_ZSTD_NEXT(cell) ((cell) >> 10 & 511)
+#define VCZ_ZSTD_FEWER(cell) ((cell) >> 25)
+#define VCZ_ZSTD_MORE(cell) (VCZ_ZSTD_MOST - VCZ_ZSTD_FEWER(cell) - VCZ_ZSTD_BITS(cell))
+#define VCZ_ZSTD_CELL(more, next, bits, code) ((bits) | (code) << 4 | (next) << 10 | (VCZ_ZSTD_MOST - (more) - (bits)) << 25)
 
 __constant__ i16 vcz_zstd_default_lengths[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2,
                                                  2, 2, 2, 2, 2, 2, 2, 3, 2, 1, 1, 1, 1, 1, -1, -1, -1, -1};
@@ -95,17 +96,16 @@ struct VczZstdRing {
     VczSignal<1> filled[2];
 };
 
-// A warp's shared memory.
+// What a warp has in shared memory beside the cells of its tables.
 struct VczZstdTables {
-    u32 cells[VCZ_ZSTD_CELLS];           // of sequences; before that, the cells of Huffman codes, of two bytes
     union {
         // While tables are made.
         struct {
             u8 in_order[VCZ_ZSTD_MAX_STATES];  // symbols as often as they have states; or the weights of Huffman codes
             u8 symbols[VCZ_ZSTD_MAX_STATES];   // of every state
         };
-        // While sequences are read, in halves by turns: the cells of the offset, the match and the literals, and how many bits of the
-        // stream were taken before: those of the three values follow.
+        // While sequences are read, in halves by turns: the cells of the offset, the match and the literals, and the bit of the stream from which
+        // on (downwards) there are those of the three values.
         uint4 read[2][32];
     };
     i16 probabilities[VCZ_ZSTD_MAX_SYMBOLS];
@@ -116,6 +116,15 @@ struct VczZstdTables {
     u32 described[3];  // of literal lengths, offsets and match lengths: kind, log << 8, symbols (or the one symbol) << 16
     u32 recent[3];     // offsets
 };
+
+// What is read of all warps of a CTA. An address in one of these arrays is that of the first word, with bits set, if the whole starts at a
+// multiple of VCZ_ZSTD_CELLS_AT.
+struct VczZstdCells {
+    u32 sequences[VCZ_ZSTD_WARPS][2][VCZ_ZSTD_MAX_STATES];  // of literal lengths and of match lengths; before that, those of Huffman codes, of two bytes
+    u32 offsets[VCZ_ZSTD_WARPS][VCZ_ZSTD_MAX_OFFSET_STATES];
+    u32 streams[VCZ_ZSTD_WARPS][4 * VCZ_ZSTD_PIECES];       // the next pieces of the bit stream
+};
+#define VCZ_ZSTD_CELLS_AT (4 * VCZ_ZSTD_MAX_STATES)
 
 // What a block may need of those before it, in scratch memory after the literals: descriptions of tables, from which they are made again.
 struct VczZstdHistory {
@@ -135,6 +144,7 @@ struct VczZstd {
     u8* literals;
     VczZstdHistory* history;
     VczZstdTables* tables;
+    u32 *cells, *offsets;  // of VczZstdCells
     u32 fills;  // halves of the ring that this warp has taken
 };
 
@@ -203,25 +213,63 @@ struct VczZstdBits {
     __device__ __forceinline__ i32 left() const { return 64 - (i32)used + 32 * (word + 1) - start; }
 };
 
-// A bit stream that is read from its end, at any place: of `len` bytes, 1 or more, the last not 0.
-struct VczZstdValues {
-    const u32* words;
-    i32 end;  // the bit after the last, counted from the first word
+// A bit stream of sequences, which is read from its end. A frame has 12 bytes or more before it, so that three words before those of the
+// stream may be read, and so may all of a piece that has one of its bytes.
+struct VczZstdPlaces {
+    const u32* words;  // from the piece before the stream's first on, in which bits are counted
 
-    __device__ __forceinline__ VczZstdValues(const u8* src, u32 len) {
-        const u32 before = (u32)((u64)src & 3);
-        words = (const u32*)(src - before);
-        end = (i32)(8 * (before + len - 1) + (31 - (u32)__clz((i32)__ldg(src + len - 1))));
+    __device__ __forceinline__ explicit VczZstdPlaces(const u8* src) : words((const u32*)((u64)src & ~(u64)15) - 4) {}
+
+    // The stream's lowest bit.
+    static __device__ __forceinline__ i32 start(const u8* src) { return (i32)(8 * ((u64)src & 15)) + 128; }
+
+    // Its highest, of `len` bytes; false if it has no mark of its end.
+    static __device__ __forceinline__ bool end(const u8* src, u32 len, i32& last) {
+        const u32 byte = len == 0 ? 0 : __ldg(src + len - 1);
+        last = start(src) + (i32)(8 * len) - 9 + (31 - __clz((i32)byte));
+        return byte != 0;
     }
 
-    // The 64 bits after the first `taken`; those past the stream's start are anything.
-    __device__ __forceinline__ u64 at(u32 taken) const {
-        const i32 last = end - (i32)taken, word = (last - 1) >> 5;
-        const u32 used = (u32)(32 * (word + 1) - last);
-        const u32 a = __ldg(words + (word < 0 ? 0 : word)), b = __ldg(words + (word < 1 ? 0 : word - 1)), c = __ldg(words + (word < 2 ? 0 : word - 2));
+    // A piece of the stream; another one for what is before it.
+    __device__ __forceinline__ uint4 piece(i32 i) const { return __ldg((const uint4*)words + (i < 1 ? 1 : i)); }
+
+    // The 64 bits from `bit` on downwards, which is not before the stream.
+    __device__ __forceinline__ u64 wide(i32 bit) const {
+        const i32 word = bit >> 5;
+        const u32 a = __ldg(words + word), b = __ldg(words + word - 1), c = __ldg(words + word - 2), used = (u32)~bit & 31;
         return (u64)__funnelshift_l(b, a, used) << 32 | __funnelshift_l(c, b, used);
     }
 };
+
+// The lowest 32 bits of 64, `n` further on; zeros if there are none.
+VCZ_DEVICE u32 vcz_zstd_shifted(u32 low, u32 high, u32 n) {
+#if defined(__CUDA_ARCH__)
+    u64 bits;
+    asm("shr.b64 %0, %1, %2;" : "=l"(bits) : "l"((u64)high << 32 | low), "r"(n));
+    return (u32)bits;
+#else
+    return n > 63 ? 0 : (u32)(((u64)high << 32 | low) >> n);
+#endif
+}
+
+// An address in shared memory, of which bits can be set; the word there, and four words that are put there.
+#if defined(__CUDA_ARCH__)
+VCZ_DEVICE u32 vcz_shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+VCZ_DEVICE u32 vcz_shared_word(u32 address) {
+    u32 word;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+    return word;
+}
+VCZ_DEVICE void vcz_shared_put(u32 address, const uint4& words) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w));
+}
+#else
+alignas(VCZ_ZSTD_CELLS_AT) static u8 vcz_shared_origin[1];
+VCZ_DEVICE u32 vcz_shared_address(const void* at) { return (u32)((u64)at - (u64)vcz_shared_origin); }
+VCZ_DEVICE u8* vcz_shared_place(u32 address) { return (u8*)((u64)vcz_shared_origin + (u64)(i64)(i32)address); }
+VCZ_DEVICE u32 vcz_shared_word(u32 address) { return *(const u32*)vcz_shared_place(address); }
+VCZ_DEVICE void vcz_shared_put(u32 address, const uint4& words) { *(uint4*)vcz_shared_place(address) = words; }
+#endif
 
 // The first `n` of 64 bits, at most 31.
 VCZ_DEVICE u32 vcz_zstd_first(u64 bits, u32 n) { return (u32)(bits >> 32) >> 1 >> (31 - n); }

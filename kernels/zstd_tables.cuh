@@ -119,10 +119,9 @@ static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells,
 
 // Makes the table of Huffman codes of the weights that are there, but for the last one, which follows from the others. The bits
 // of the longest code, 0 if the weights are not valid.
-static __device__ u32 vcz_zstd_huffman(VczZstdTables& s, u32 n) {
+static __device__ u32 vcz_zstd_huffman(VczZstdTables& s, u16* cells, u32 n) {
     const u32 lane = vcz_lane();
     u8* weights = s.in_order;
-    u16* cells = (u16*)s.cells;
     __syncwarp();
     u32 total = 0;
     for (u32 symbol = lane; symbol < n; symbol += 32) total += (1u << (weights[symbol] & 15)) >> 1;
@@ -195,20 +194,20 @@ static __device__ u32 vcz_zstd_weights(const VczZstd& z, u32& at, u32 end) {
     const u32 symbols = vcz_zstd_describe(z, stream, stop, VCZ_ZSTD_HUFFMAN_LOG, 6, log);
     VczZstdBits bits;
     if (symbols == 0 || stream >= stop || !bits.open(z.src + stream, stop - stream) || bits.left() < 2 * (i32)log) return 0;
-    vcz_zstd_table(s, s.cells, symbols, log, 3);
+    vcz_zstd_table(s, z.cells, symbols, log, 3);
     at = stop;
     // Two states by turns. The end is where there are too few bits to go on from one; the other has its symbol left.
     u32 state = bits.take(log), other = bits.take(log), n = 0;
     for (;;) {
         if (n + 2 > 255) return 0;
-        const u32 cell = s.cells[state];
+        const u32 cell = z.cells[state];
         if (vcz_lane() == 0) weights[n] = (u8)VCZ_ZSTD_CODE(cell);
         n += 1;
         if (bits.left() < (i32)VCZ_ZSTD_BITS(cell)) break;
         state = other;
         other = VCZ_ZSTD_NEXT(cell) + bits.take(VCZ_ZSTD_BITS(cell));
     }
-    if (vcz_lane() == 0) weights[n] = (u8)VCZ_ZSTD_CODE(s.cells[other]);
+    if (vcz_lane() == 0) weights[n] = (u8)VCZ_ZSTD_CODE(z.cells[other]);
     __syncwarp();
     return n + 1;
 }
@@ -225,7 +224,7 @@ static __device__ bool vcz_zstd_tables(const VczZstd& z, u32& at, u32 end, u32 (
 #pragma unroll
     for (u32 i = 0; i < 3; ++i) {
         const u32 max_symbol = i == 0 ? 35 : i == 1 ? 31 : 52;
-        u32* cells = s.cells + (i == 0 ? VCZ_ZSTD_LENGTHS_AT : i == 1 ? VCZ_ZSTD_OFFSETS_AT : VCZ_ZSTD_MATCHES_AT);
+        u32* cells = i == 0 ? z.cells : i == 1 ? z.offsets : z.cells + VCZ_ZSTD_MAX_STATES;
         const u32 mode = modes >> (6 - 2 * i) & 3;
         u32 described = s.described[i];
         __syncwarp();
