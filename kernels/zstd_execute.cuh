@@ -4,7 +4,7 @@
 #include "zstd_state.cuh"
 
 // Literals and matches that a lane copies alone have no more bytes.
-#define VCZ_ZSTD_SHORT 40
+#define VCZ_ZSTD_SHORT 64
 // A repetition of a shorter period is first written out to as many bytes.
 #define VCZ_ZSTD_PERIOD 512
 
