@@ -272,7 +272,8 @@ VCZ_DEVICE void vcz_put_counts(const VczJob& job, u32 set, u32 row, u32 x, bool 
 }
 
 // Counts a pair of rows of a block whose planes repeat, as they do where calls are missing: codes are negative or 0 to 3. Gives back
-// which rows have others, or codes that are no alleles, and are still to be counted.
+// which rows have others, or codes that are no alleles, and are still to be counted. All planes of the block are there, or those after them
+// repeat the last.
 template <int S>
 VCZ_DEVICE u32 vcz_count_pair(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
     const u32 copies = job.copies, mask_words = job.spec.mask_words, k = job.spec.n_alleles, planes = block.planes;
@@ -403,13 +404,15 @@ VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at,
         const VczBlock block = vcz_block(job.tile, at.block);
         const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
         if (block.kind == VCZ_BIT_SHUFFLED && block.planes != 0 && end <= block.elements) {
-            if (!vcz_repeats(block)) {
-                todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
-            } else if (job.spec.n_alleles <= VCZ_PAIR_ALLELES && job.copies < VCZ_PAIR_COPIES) {
+            // A block of which even the plane of the sign is there has missing codes, too, though its frame did not show that planes repeat.
+            const bool pairs = job.spec.n_alleles <= VCZ_PAIR_ALLELES && job.copies < VCZ_PAIR_COPIES;
+            if (pairs && (vcz_repeats(block) || block.planes == 8)) {
                 todo = 0;
                 for (u32 r = 0; r < VCZ_BUNDLE; r += VCZ_PAIR) {
                     todo |= vcz_count_pair<S>(job, set, block, row + r, at.offset + r * job.tile.row_elements) << r;
                 }
+            } else if (!vcz_repeats(block)) {
+                todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
             }
         }
     }
