@@ -1,11 +1,14 @@
 """Takes the zstd frames of an array of a store into a file for zstd.cu, cut as the program cuts them where only zeros follow.
 
-    python3 benches/gpu/frames.py STORE.vcz/call_genotype FRAMES [how many chunks]
+    python3 benches/gpu/frames.py STORE.vcz/call_genotype FRAMES [how many chunks [bytes of a frame]]
+
+With bytes of a frame, all that the chunks decode to is cut into pieces of as many bytes, which are compressed again (zstd, level 3).
 
 The file: how many frames there are, and of how many the decoded bytes follow; of each frame its encoded and decoded length; all
 frames; decoded frames, evenly chosen. Needs numcodecs (benches/peers/requirements.txt).
 """
 
+import multiprocessing
 import pathlib
 import struct
 import sys
@@ -54,6 +57,10 @@ def cut(frame):
     return frame, size
 
 
+def again(piece):
+    return zstd.compress(piece, 3)
+
+
 def main():
     root, target = pathlib.Path(sys.argv[1]), sys.argv[2]
     most = int(sys.argv[3]) if len(sys.argv) > 3 else None
@@ -63,6 +70,12 @@ def main():
         chunk = path.read_bytes()
         frames += map(cut, [bytearray(chunk)] if chunk[:4] == MAGIC else of_blosc(chunk))
     frames = [frame for frame in frames if frame]
+    if len(sys.argv) > 4:
+        piece = int(sys.argv[4])
+        content = b"".join(zstd.decompress(bytes(frame)) for frame, _ in frames)
+        pieces = [content[at : at + piece] for at in range(0, len(content) - piece + 1, piece)]
+        with multiprocessing.Pool() as pool:
+            frames = [(bytearray(frame), piece) for frame in pool.imap(again, pieces, 16)]
     if not frames:
         sys.exit(f"{root} has no zstd frames that say how long they are")
     checked = min(len(frames), 400 if frames[0][1] < 1 << 20 else 8)
