@@ -154,6 +154,8 @@ extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD
         z.room = frame.dst_len;
         z.at = 0;
         z.block_max = 0;
+        // What the frame before left is not written after this.
+        __syncwarp();
         if (vcz_lane() == 0) {
             z.tables->weights = 0;
             for (u32 j = 0; j < 3; ++j) {

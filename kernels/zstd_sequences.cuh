@@ -157,6 +157,9 @@ struct VczZstdReader {
         }
     }
 
+    // Eight sequences of 89 bits, from the lowest bit of a piece on, and the two words that are read ahead.
+    static_assert(8 * 89 + 24 + 32 <= 128 * (VCZ_ZSTD_PIECES - 2), "what is read is there");
+
     // Reads eight sequences of the half, or those that it has left.
     __device__ __forceinline__ void steps() {
         uint4* read = tables->read[fills & 1] + i;

@@ -20,6 +20,7 @@
 // added, which are zeros there; and, from bit 25, by how many the bits of both the value and the state are fewer than VCZ_ZSTD_MOST. Those of three
 // cells are added up without being taken apart.
 #define VCZ_ZSTD_MOST 42
+static_assert(3 * VCZ_ZSTD_MOST < 128 && VCZ_ZSTD_MOST >= 31 + 8, "sums of three have seven bits, and no offset has more bits");
 #define VCZ_ZSTD_BITS(cell) ((cell) & 15)
 #define VCZ_ZSTD_CODE(cell) ((cell) >> 4 & 63)
 #define VCZ_ZSTD_NEXT(cell) ((cell) >> 10 & 511)
@@ -125,6 +126,8 @@ struct VczZstdCells {
     u32 streams[VCZ_ZSTD_WARPS][4 * VCZ_ZSTD_PIECES];       // the next pieces of the bit stream
 };
 #define VCZ_ZSTD_CELLS_AT (4 * VCZ_ZSTD_MAX_STATES)
+static_assert(sizeof(VczZstdCells::sequences) % (4 * VCZ_ZSTD_MAX_OFFSET_STATES) == 0, "bits of addresses of offsets are free");
+static_assert((sizeof(VczZstdCells::sequences) + sizeof(VczZstdCells::offsets)) % (16 * VCZ_ZSTD_PIECES) == 0, "bits of addresses of streams are free");
 
 // What a block may need of those before it, in scratch memory after the literals: descriptions of tables, from which they are made again.
 struct VczZstdHistory {
