@@ -142,11 +142,9 @@ VCZ_DEVICE u32 vcz_min(u32 a, u32 b) { return a < b ? a : b; }
 
 VCZ_DEVICE u32 vcz_lane() { return threadIdx.x & 31; }
 
-// What is the same for all lanes. The compiler does not know it otherwise, and has code for lanes that go different ways at every exchange.
-VCZ_DEVICE u32 vcz_same(u32 x) { return __shfl_sync(VCZ_ALL_LANES, x, 0); }
-
-// The warp of the CTA.
-VCZ_DEVICE u32 vcz_warp() { return vcz_same(threadIdx.x / 32); }
+// The warp of the CTA. From the shuffle the compiler knows that it is the same for all lanes; otherwise it has code for lanes that go
+// different ways at every exchange.
+VCZ_DEVICE u32 vcz_warp() { return __shfl_sync(VCZ_ALL_LANES, threadIdx.x / 32, 0); }
 
 // The sum of every lane's x, in every lane.
 VCZ_DEVICE i32 vcz_warp_sum(i32 x) {

@@ -66,7 +66,7 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
 }
 
 // Writes a short match of which a later part repeats an earlier one, by this lane: eight bytes at a time, which are there by then.
-static __device__ __forceinline__ void vcz_zstd_repeat_within(u8* to, u32 offset, u32 len) {
+VCZ_DEVICE void vcz_zstd_repeat_within(u8* to, u32 offset, u32 len) {
     for (u32 i = 0; i < len; i += 8) {
         const u64 from = (u64)to + i - offset;
         const u32* words = (const u32*)(from & ~(u64)3);
@@ -136,7 +136,7 @@ VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
 
 // By lane, those before it whose matches have bytes that its own repeats, which are from `from` to `end`. Matches are from `to` on,
 // before `next`.
-static __device__ __forceinline__ u32 vcz_zstd_needed(u32 from, u32 end, u32 to, u32 next) {
+VCZ_DEVICE u32 vcz_zstd_needed(u32 from, u32 end, u32 to, u32 next) {
     // Of a round's first match, all that is before is there.
     if (!__any_sync(VCZ_ALL_LANES, end > __shfl_sync(VCZ_ALL_LANES, to, 0))) return 0;
     // How many matches end where these bytes start or before, and how many start before they end.

@@ -189,18 +189,6 @@ struct VczZstdBits {
         if (full) ahead = load(word);
     }
 
-    // Takes `n` bits, at most 64, where fewer than 32 are used.
-    __device__ __forceinline__ void skip(u32 n) {
-        used += n;
-#pragma unroll 1
-        for (; used >= 32; used -= 32) {
-            high = low;
-            low = ahead;
-            word -= 1;
-            ahead = load(word);
-        }
-    }
-
     // The next 32 bits, where fewer are used.
     __device__ __forceinline__ u32 window() const { return __funnelshift_l(low, high, used); }
 
