@@ -258,6 +258,19 @@ pub fn contig_runs(
         .collect())
 }
 
+/// The index into `contig_id` that a code of `variant_contig` stands for.
+///
+/// # Errors
+/// The reason, where the code is none of the store's `n_contigs` contigs.
+pub fn contig_at(code: i64, n_contigs: usize) -> Result<usize, String> {
+    usize::try_from(code)
+        .ok()
+        .filter(|at| *at < n_contigs)
+        .ok_or_else(|| {
+            format!("the contig index {code} is outside contig_id, which has {n_contigs} contigs")
+        })
+}
+
 /// Integer elements of any width as Int64.
 pub fn integers(
     element: &ElementType,
@@ -299,16 +312,7 @@ pub fn integers(
 fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
     let mut distinct = StringViewBuilder::new();
     for (code, _) in runs {
-        let name = usize::try_from(*code)
-            .ok()
-            .and_then(|at| names.contigs.get(at))
-            .ok_or_else(|| {
-                format!(
-                    "the contig index {code} is outside contig_id, which has {} contigs",
-                    names.contigs.len()
-                )
-            })?;
-        distinct.append_value(name);
+        distinct.append_value(&names.contigs[contig_at(*code, names.contigs.len())?]);
     }
     let distinct = distinct.finish();
     let mut views = Vec::with_capacity(runs.iter().map(|(_, len)| len).sum());

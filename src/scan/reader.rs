@@ -7,7 +7,7 @@ use arrow::array::ArrayRef;
 use arrow::buffer::ScalarBuffer;
 use datafusion::common::Result;
 
-use super::arrow_column::{contig_runs, integers, to_arrow};
+use super::arrow_column::{contig_at, contig_runs, integers, to_arrow};
 use super::backend::Device;
 use super::dataset::Dataset;
 use super::dense::{Dense, Part, PartData, assemble, trailing_chunks};
@@ -181,7 +181,7 @@ impl ColumnReader {
         let dense = assemble(&spec.array, chain, chunk, &parts, &mut self.scratch)
             .map_err(|(index, reason)| self.dataset.chunk_error(&spec.array, &index, reason))?;
         self.metrics.bytes_decoded.add(dense.bytes());
-        self.check_claims(chunk, &dense).map_err(|reason| {
+        self.check_sites(chunk, &dense).map_err(|reason| {
             let index = first_index(chunk, &spec.array);
             self.dataset.chunk_error(&spec.array, &index, reason)
         })?;
@@ -193,33 +193,38 @@ impl ColumnReader {
         Ok(())
     }
 
-    /// Holds a chunk of contigs or positions against what the region index claims of its variants: pruning, orderings
-    /// and statistics have relied on that.
-    fn check_claims(&self, chunk: u64, dense: &Dense) -> std::result::Result<(), String> {
+    /// Checks a whole chunk of contigs or positions: contig codes against `contig_id`, and both against what the region index
+    /// claims of its variants, because pruning, orderings and statistics have relied on that.
+    fn check_sites(&self, chunk: u64, dense: &Dense) -> std::result::Result<(), String> {
         let spec = &self.dataset.columns()[self.column];
-        let (Some(zones), Dense::Fixed(buffer)) = (self.dataset.known_zones(), dense) else {
+        let Dense::Fixed(buffer) = dense else {
             return Ok(());
         };
-        if !zones.from_index || !matches!(spec.kind, ColumnKind::Contig | ColumnKind::Position) {
-            return Ok(());
-        }
-        let first = chunk * spec.array.chunks[0];
-        let rows = spec.array.chunk_extent(&[chunk])[0] as usize;
+        let rows = spec.array.chunk_extent(&first_index(chunk, &spec.array))[0] as usize;
         let element = &spec.array.element;
-        let borne_out = match spec.kind {
-            // Indices that name no contig have an error of their own.
-            ColumnKind::Contig => zones.check_contigs(
-                first,
-                &contig_runs(element, buffer, 0..rows)?,
-                self.dataset.names().contigs.len(),
-            ),
-            _ if *element == ElementType::Int32 => {
+        let contigs = match spec.kind {
+            ColumnKind::Contig => contig_runs(element, buffer, 0..rows)?,
+            _ => vec![],
+        };
+        for (code, _) in &contigs {
+            contig_at(*code, self.dataset.names().contigs.len())?;
+        }
+        let Some(zones) = self.dataset.known_zones().filter(|zones| zones.from_index) else {
+            return Ok(());
+        };
+        let first = chunk * spec.array.chunks[0];
+        let checked = match spec.kind {
+            ColumnKind::Contig => zones.check_contigs(first, &contigs),
+            ColumnKind::Position if *element == ElementType::Int32 => {
                 let positions = ScalarBuffer::<i32>::new(buffer.clone(), 0, rows);
                 zones.check_positions(first, &positions)
             }
-            _ => zones.check_positions(first, &integers(element, buffer, 0..rows)?),
+            ColumnKind::Position => {
+                zones.check_positions(first, &integers(element, buffer, 0..rows)?)
+            }
+            _ => Ok(()),
         };
-        borne_out.map_err(|reason| {
+        checked.map_err(|reason| {
             format!(
                 "{reason}; to read the positions instead of trusting the index, set the table option \
                  'vcz.region_index' to 'ignore'"

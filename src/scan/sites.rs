@@ -3,7 +3,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::arrow_column::integers;
+use super::arrow_column::{contig_at, integers};
 use super::dataset::Dataset;
 use super::dense::{Dense, PartData, assemble};
 use super::schema::ColumnKind;
@@ -94,9 +94,23 @@ impl<'a> Cursor<'a> {
                 Dense::Fixed(buffer) => integers(&array.element, buffer, 0..rows),
                 Dense::Strings(_) => Err("expected integers, found strings".to_string()),
             };
-            let values = values.map_err(|reason| dataset.chunk_error(array, &[chunk], reason))?;
+            let values = values
+                .and_then(|values| {
+                    if dataset.columns()[self.column].kind == ColumnKind::Contig {
+                        check_contigs(&values, dataset.names().contigs.len())?;
+                    }
+                    Ok(values)
+                })
+                .map_err(|reason| dataset.chunk_error(array, &[chunk], reason))?;
             self.chunk = Some((chunk, values));
         }
         Ok(self.chunk.as_ref().map_or(&[], |(_, values)| values))
     }
+}
+
+/// Whether all contig codes are indices into `contig_id`; the reason if not.
+fn check_contigs(codes: &[i64], n_contigs: usize) -> Result<(), String> {
+    codes
+        .chunk_by(|a, b| a == b)
+        .try_for_each(|run| contig_at(run[0], n_contigs).map(drop))
 }

@@ -151,8 +151,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Whether contig indices, those of the variants from `first` on, are what the zones say. Indices that are none of
-    /// `n_contigs` are left to whoever looks up their names.
+    /// Whether contig indices, those of the variants from `first` on, are what the zones say.
     ///
     /// # Errors
     /// The reason, which names a variant that is otherwise.
@@ -160,16 +159,13 @@ impl Zones {
         &self,
         first: u64,
         runs: &[ContigRun],
-        n_contigs: usize,
     ) -> std::result::Result<(), String> {
         let mut start = first;
         for &(contig, len) in runs {
             let end = start.saturating_add(len as u64);
-            let known = usize::try_from(contig).ok().filter(|at| *at < n_contigs);
+            let differs = |zone: &Zone| i64::try_from(zone.contig) != Ok(contig);
             let mut parts = self.parts(start..end);
-            if let Some(contig) = known
-                && let Some((zone, variants)) = parts.find(|(zone, _)| zone.contig != contig)
-            {
+            if let Some((zone, variants)) = parts.find(|(zone, _)| differs(zone)) {
                 return Err(format!(
                     "variant {} is on contig {contig}, but region_index says {}",
                     variants.start, zone.contig
