@@ -6,56 +6,42 @@
 //!                                                                  │ absorbs projections:
 //!                                                                  │ allele_counts(call_genotype, …) becomes an input
 //!                                                                  ▼
-//!                                    reader: arrays → Arrow        genotypes: chunks → counts, one decode for all calls
+//!                                    columns: arrays → Arrow       genotypes: chunks → counts, one decode for all calls
 //! ```
 //!
+//! * `plan`: what is read. `calls`: functions on genotypes. `chunks`: chunks on their way. `read`: batches.
 //! * [`VczTable`] is the `TableProvider`, [`VczSource`] the `DataSource`.
 //! * [`Dataset`] is the opened store; [`GenotypeContext`] what its genotype column means.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute.
 
-mod arrow_column;
-mod backend;
-mod call;
-mod context;
-pub mod copies;
+mod calls;
+mod chunks;
 mod dataset;
-mod dense;
-mod display;
 mod error;
-mod fetch;
-mod genotype_source;
-mod genotype_udf;
-mod genotypes;
-#[cfg(feature = "gpu")]
-mod gpu;
-#[cfg(feature = "gpu")]
-mod gpu_request;
-mod memory;
-mod metrics;
 mod open;
 mod options;
+mod plan;
 pub mod progress;
-mod properties;
-mod ranges;
-mod reader;
+mod read;
 pub mod report;
 mod schema;
-mod site_filter;
 mod sites;
-mod source;
-mod stream;
 mod table;
-mod zones;
 
-pub use backend::warm_up;
-pub use context::{GENOTYPES_KEY, GenotypeContext, PopulationArg};
-pub use dataset::Dataset;
-pub use genotype_udf::{
+use calls::context;
+use plan::{backend, ranges, source, zones};
+use read::{arrow_column, dense};
+
+pub use calls::context::{GENOTYPES_KEY, GenotypeContext, PopulationArg};
+pub use calls::copies;
+pub use calls::genotype_udf::{
     GenotypeFunction, GenotypeUdf, is_genotype_type, is_population_type, population_of,
 };
+pub use dataset::Dataset;
 pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
 pub use options::{Backend, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
+pub use plan::backend::warm_up;
+pub use plan::source::VczSource;
+pub use plan::zones::{Zone, Zones};
 pub use schema::{ColumnKind, ColumnSpec};
-pub use source::VczSource;
 pub use table::VczTable;
-pub use zones::{Zone, Zones};

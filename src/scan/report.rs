@@ -182,7 +182,7 @@ pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
 /// The arrays by name, those whose metadata cannot be understood included. Stored sizes are looked up only if asked for.
 pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
     // What decodes an array is known once the devices are.
-    super::backend::settled().await;
+    crate::scan::plan::backend::settled().await;
     let known: Vec<Arc<ArrayMeta>> = store.arrays().cloned().collect();
     let known = futures::stream::iter(known).map(|array| async move {
         // A size that cannot be had is unknown; it is no reason to hide the rest.
@@ -230,7 +230,7 @@ fn array_report(array: &ArrayMeta, stored_bytes: Option<u64>) -> ArrayReport {
 /// Which engine decodes an array, and why.
 fn backend_of(array: &ArrayMeta) -> (&'static str, String) {
     match CodecChain::try_new(array) {
-        Ok(chain) => super::backend::of_array(array, &chain),
+        Ok(chain) => crate::scan::plan::backend::of_array(array, &chain),
         Err(reason) => ("none", reason),
     }
 }

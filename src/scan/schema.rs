@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 
-use super::call::list_size;
 use crate::error::{Result, VczError};
+use crate::scan::calls::call::list_size;
 use crate::store::{ArrayMeta, ElementType, Store};
 
 /// How one array's elements become an Arrow column.

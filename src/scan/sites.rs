@@ -3,12 +3,12 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::arrow_column::{contig_at, integers};
 use super::dataset::Dataset;
-use super::dense::{Dense, PartData, assemble};
 use super::schema::ColumnKind;
 use crate::codec::Scratch;
 use crate::error::Result;
+use crate::scan::read::arrow_column::{contig_at, integers};
+use crate::scan::read::dense::{Dense, PartData, assemble};
 
 /// Calls `visit(first row, contig indices, positions)` for each chunk of positions, in row order, until it breaks. Does nothing
 /// for a store without either array.

@@ -18,8 +18,8 @@ use arrow::datatypes::{
 use half::f16;
 
 use super::dense::Dense;
-use super::schema::{ColumnKind, ColumnSpec};
 use crate::codec::StringChunk;
+use crate::scan::schema::{ColumnKind, ColumnSpec};
 use crate::store::ElementType;
 
 /// VCZ's codes for "missing" and "fill" in one element type.

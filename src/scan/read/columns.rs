@@ -8,22 +8,22 @@ use arrow::buffer::ScalarBuffer;
 use datafusion::common::Result;
 
 use super::arrow_column::{contig_at, contig_runs, integers, to_arrow};
-use super::backend::Device;
-use super::dataset::Dataset;
 use super::dense::{Dense, Part, PartData, assemble, trailing_chunks};
-use super::fetch::{ChunkFetcher, Upcoming};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
-use super::schema::ColumnKind;
-#[cfg(feature = "gpu")]
-use super::{
-    backend::{not_on_gpu, planner},
-    gpu::GpuFetcher,
-    gpu_request::{Piece, Request, Wish},
-};
 use crate::codec::Scratch;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Elements, Engine, Wanted, Work};
+#[cfg(feature = "gpu")]
+use crate::scan::chunks::gpu::GpuFetcher;
+#[cfg(feature = "gpu")]
+use crate::scan::chunks::gpu_request::{Piece, Request, Wish};
+use crate::scan::chunks::prefetch::{ChunkFetcher, Upcoming};
+use crate::scan::dataset::Dataset;
+use crate::scan::plan::backend::Device;
+#[cfg(feature = "gpu")]
+use crate::scan::plan::backend::{not_on_gpu, planner};
+use crate::scan::schema::ColumnKind;
 use crate::store::ElementType;
 
 /// The variant chunks of an array that some row ranges (ascending) touch, one after the other: there may be more than

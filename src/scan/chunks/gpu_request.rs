@@ -11,11 +11,11 @@ use arrow::buffer::Buffer;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::dataset::Dataset;
-use super::dense::chunk_index;
-use super::metrics::ScanMetrics;
 use crate::error::VczError;
 use crate::gpu::{Encoded, Engine, Outcome, Ticket, Work};
+use crate::scan::dataset::Dataset;
+use crate::scan::read::dense::chunk_index;
+use crate::scan::read::metrics::ScanMetrics;
 use crate::store::{ArrayMeta, ChunkPlace, LocalFile, OpenChunk};
 
 /// Requests in flight for one variant chunk.

@@ -1,28 +1,28 @@
 //! What gives the chunks of genotypes that calls are computed from: reads for the host, or a device.
 //!
-//! Under [`genotypes`](super::genotypes).
+//! Under [`genotypes`](crate::scan::read::genotypes).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::Result;
 
-use super::backend::Device;
-use super::dataset::Dataset;
-use super::dense::PartData;
-use super::fetch::{ChunkFetcher, Upcoming};
-use super::memory::ScanMemory;
-use super::metrics::ScanMetrics;
-use super::reader::{Ahead, chunks_of};
 #[cfg(feature = "gpu")]
-use super::{
-    backend::{not_on_gpu, planner},
-    gpu::GpuFetcher,
-    gpu_request::{Arrived, Request, Wish as DeviceWish},
-};
+use super::gpu::GpuFetcher;
+#[cfg(feature = "gpu")]
+use super::gpu_request::{Arrived, Request, Wish as DeviceWish};
+use super::prefetch::{ChunkFetcher, Upcoming};
 use crate::counts::Counter;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Counts, Elements, Engine, Wanted, Work};
+use crate::scan::dataset::Dataset;
+use crate::scan::plan::backend::Device;
+#[cfg(feature = "gpu")]
+use crate::scan::plan::backend::{not_on_gpu, planner};
+use crate::scan::read::columns::{Ahead, chunks_of};
+use crate::scan::read::dense::PartData;
+use crate::scan::read::memory::ScanMemory;
+use crate::scan::read::metrics::ScanMetrics;
 use crate::store::ArrayMeta;
 
 /// One chunk of a variant chunk: its index along the axes after variants, and what is known of it.

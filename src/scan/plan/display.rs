@@ -6,13 +6,13 @@ use std::sync::Arc;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
 
-use super::call::DisplayCall;
 use super::ranges::{chunks_in, rows_in};
 use super::source::{Input, VczSource};
+use crate::scan::calls::call::DisplayCall;
 
 impl VczSource {
     /// The scan as EXPLAIN shows it.
-    pub(super) fn display(&self, t: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
+    pub(in crate::scan) fn display(&self, t: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
         let dataset = &self.table.dataset;
         let mut columns = Vec::new();
         let mut calls = Vec::new();

@@ -61,21 +61,21 @@ pub struct ScanTable {
 /// A scan of a VCZ table.
 #[derive(Debug, Clone)]
 pub struct VczSource {
-    pub(super) table: Arc<ScanTable>,
-    pub(super) zones: Option<Arc<Zones>>,
+    pub(in crate::scan) table: Arc<ScanTable>,
+    pub(in crate::scan) zones: Option<Arc<Zones>>,
     /// Exact predicates over the table's columns.
-    pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
+    pub(in crate::scan) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Dynamic predicates over the table's columns; they only skip work.
-    pub(super) dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    pub(in crate::scan) dynamic: Vec<Arc<dyn PhysicalExpr>>,
     /// Rows kept after pruning, ascending and disjoint.
-    pub(super) kept: Arc<Vec<Range<u64>>>,
-    pub(super) partitions: Vec<Vec<Range<u64>>>,
-    pub(super) inputs: Vec<Input>,
-    pub(super) input_schema: SchemaRef,
-    pub(super) projection: ProjectionExprs,
-    pub(super) schema: SchemaRef,
-    pub(super) limit: Option<usize>,
-    pub(super) settings: VczSettings,
+    pub(in crate::scan) kept: Arc<Vec<Range<u64>>>,
+    pub(in crate::scan) partitions: Vec<Vec<Range<u64>>>,
+    pub(in crate::scan) inputs: Vec<Input>,
+    pub(in crate::scan) input_schema: SchemaRef,
+    pub(in crate::scan) projection: ProjectionExprs,
+    pub(in crate::scan) schema: SchemaRef,
+    pub(in crate::scan) limit: Option<usize>,
+    pub(in crate::scan) settings: VczSettings,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -175,7 +175,7 @@ impl VczSource {
     }
 
     /// Rows of one chunk of the column that is heaviest to decode.
-    pub(super) fn heavy_chunk_rows(&self) -> u64 {
+    pub(in crate::scan) fn heavy_chunk_rows(&self) -> u64 {
         let columns = self.table.dataset.columns();
         let heaviest = self
             .read_columns()
@@ -185,7 +185,7 @@ impl VczSource {
     }
 
     /// Bytes of one output row, for batches bounded by bytes.
-    pub(super) fn output_row_bytes(&self) -> usize {
+    pub(in crate::scan) fn output_row_bytes(&self) -> usize {
         let columns = self.table.dataset.columns();
         let context = &self.table.context;
         let n_alleles = context.n_alleles().unwrap_or(1);
@@ -459,7 +459,7 @@ impl DataSource for VczSource {
 
 impl VczSource {
     /// Whether the output is more than the inputs in their order.
-    pub(super) fn projects(&self) -> bool {
+    pub(in crate::scan) fn projects(&self) -> bool {
         let plain = |(at, projected): (usize, &ProjectionExpr)| {
             projected
                 .expr

@@ -1,4 +1,4 @@
-//! Fetches chunks of an array over samples and has the GPU decode them: like [`fetch`](super::fetch), but what arrives is
+//! Fetches chunks of an array over samples and has the GPU decode them: like [`prefetch`](super::prefetch), but what arrives is
 //! counts or elements. Many chunks are on their way at the same time, because a device is fast only with thousands of frames.
 //!
 //! Tasks are aborted when the fetcher is dropped; chunks of theirs that a device is working on are thrown away when done.
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 
-use super::fetch::Upcoming;
 use super::gpu_request::{Parts, Piece, Request, Submitted};
-use super::memory::{ScanMemory, Taken};
-use super::metrics::ScanMetrics;
+use super::prefetch::Upcoming;
 use crate::error::VczError;
 use crate::gpu::{Active, Engine, Work};
+use crate::scan::read::memory::{ScanMemory, Taken};
+use crate::scan::read::metrics::ScanMetrics;
 
 /// Results that a partition may have waiting for it, in bytes.
 const WINDOW_BYTES: usize = 32 << 20;

@@ -11,11 +11,11 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::dataset::Dataset;
-use super::dense::{EncodedPart, chunk_index};
-use super::metrics::ScanMetrics;
-use super::reader::Ahead;
 use crate::error::VczError;
+use crate::scan::dataset::Dataset;
+use crate::scan::read::columns::Ahead;
+use crate::scan::read::dense::{EncodedPart, chunk_index};
+use crate::scan::read::metrics::ScanMetrics;
 use crate::store::ArrayMeta;
 
 /// Requests in flight for one variant chunk.

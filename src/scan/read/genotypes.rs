@@ -9,19 +9,19 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, exec_err};
 
-use super::backend::Device;
-use super::call::{
-    GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
-};
-use super::context::GenotypeContext;
-use super::dataset::Dataset;
+use super::columns::Ahead;
 use super::dense::{PartData, chunk_index};
-use super::genotype_source::{GenotypeSource, Wish};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
-use super::reader::Ahead;
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
+use crate::scan::calls::call::{
+    GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
+};
+use crate::scan::calls::context::GenotypeContext;
+use crate::scan::chunks::genotype_source::{GenotypeSource, Wish};
+use crate::scan::dataset::Dataset;
+use crate::scan::plan::backend::Device;
 use crate::store::ArrayMeta;
 
 /// Computes a query's calls on the genotypes of one column.
@@ -196,7 +196,8 @@ impl GenotypeReader {
             .unwrap_or(usize::MAX)
             .saturating_mul(width);
         let sets = self.counter.request().alleles.len() * self.counter.request().n_alleles
-            + self.counter.request().genotypes.len() * super::call::GENOTYPE_CLASSES.len();
+            + self.counter.request().genotypes.len()
+                * crate::scan::calls::call::GENOTYPE_CLASSES.len();
         let counts_bytes = rows.saturating_mul(sets).saturating_mul(size_of::<i32>());
         let kept_chunks = self.selected.iter().filter(|samples| !samples.is_empty());
         let kept = chunk_bytes.saturating_mul(kept_chunks.count().max(1));
@@ -285,7 +286,7 @@ impl GenotypeReader {
                 population_counts_array(&counts, rows.len(), &self.context, None)
             }
             GenotypeCall::GenotypeCounts(_) => {
-                let width = super::call::GENOTYPE_CLASSES.len();
+                let width = crate::scan::calls::call::GENOTYPE_CLASSES.len();
                 genotype_counts_array(
                     &self.counts.genotypes[first][rows.start * width..rows.end * width],
                     None,

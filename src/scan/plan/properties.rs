@@ -16,7 +16,7 @@ use super::zones::{ZoneOrder, Zones, order_of};
 
 impl VczSource {
     /// Order and constants of the output.
-    pub(super) fn properties(&self) -> EquivalenceProperties {
+    pub(in crate::scan) fn properties(&self) -> EquivalenceProperties {
         let mut properties = EquivalenceProperties::new(Arc::clone(&self.input_schema));
         let order = self.order();
         let sorted_by = |at: usize| {
@@ -88,7 +88,7 @@ impl VczSource {
     }
 
     /// Statistics of the inputs of all partitions, or of one.
-    pub(super) fn input_statistics(&self, partition: Option<usize>) -> Statistics {
+    pub(in crate::scan) fn input_statistics(&self, partition: Option<usize>) -> Statistics {
         let ranges = match partition {
             Some(partition) => self
                 .partitions

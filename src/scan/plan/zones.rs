@@ -13,7 +13,7 @@ use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 
-use super::arrow_column::ContigRun;
+use crate::scan::read::arrow_column::ContigRun;
 use crate::store::RegionIndex;
 
 /// A run of variants of one contig inside one chunk.
@@ -155,11 +155,7 @@ impl Zones {
     ///
     /// # Errors
     /// The reason, which names a variant that is otherwise.
-    pub fn check_contigs(
-        &self,
-        first: u64,
-        runs: &[ContigRun],
-    ) -> std::result::Result<(), String> {
+    pub fn check_contigs(&self, first: u64, runs: &[ContigRun]) -> std::result::Result<(), String> {
         let mut start = first;
         for &(contig, len) in runs {
             let end = start.saturating_add(len as u64);

@@ -20,14 +20,14 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{TryStreamExt, stream};
 
-use super::backend::Device;
+use super::columns::{Ahead, ColumnReader};
 use super::genotypes::GenotypeReader;
 use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
-use super::progress::ScanProgress;
-use super::reader::{Ahead, ColumnReader};
 use super::site_filter::SiteFilter;
-use super::source::{Input, VczSource};
+use crate::scan::plan::backend::Device;
+use crate::scan::plan::source::{Input, VczSource};
+use crate::scan::progress::ScanProgress;
 
 /// Opens partition `partition` of `source`.
 pub fn open(

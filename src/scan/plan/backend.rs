@@ -10,11 +10,11 @@ use datafusion::common::exec_datafusion_err;
 #[cfg(not(feature = "gpu"))]
 use datafusion::common::exec_err;
 
-#[cfg(feature = "gpu")]
-use super::options::DirectStorage;
-use super::options::{Backend, VczSettings};
 use super::source::VczSource;
 use crate::codec::CodecChain;
+#[cfg(feature = "gpu")]
+use crate::scan::options::DirectStorage;
+use crate::scan::options::{Backend, VczSettings};
 use crate::store::ArrayMeta;
 
 /// What decodes the arrays over samples.
@@ -138,14 +138,14 @@ pub fn parse_devices(value: &str) -> std::result::Result<Vec<usize>, String> {
 #[cfg(not(feature = "gpu"))]
 impl VczSource {
     /// Which backend this scan uses.
-    pub(super) fn choice(&self) -> Choice {
+    pub(in crate::scan) fn choice(&self) -> Choice {
         Choice::host("built without the feature gpu")
     }
 }
 
 impl VczSource {
     /// How many variant chunks to begin with, where it may be that few are needed: after a LIMIT, or with filters that change.
-    pub(super) fn few_chunks(&self) -> Option<usize> {
+    pub(in crate::scan) fn few_chunks(&self) -> Option<usize> {
         let per_chunk = self.heavy_chunk_rows().max(1);
         match self.limit {
             Some(limit) => Some((limit as u64).div_ceil(per_chunk).max(1) as usize),
@@ -244,10 +244,10 @@ mod with_gpu {
     use crate::error::VczError;
     use crate::gpu::plan::ChunkPlanner;
     use crate::gpu::{self, Engine, Load, Status};
-    use crate::scan::call::{GENOTYPE_CLASSES, GenotypeCall};
-    use crate::scan::ranges::{chunks_in, rows_in};
+    use crate::scan::calls::call::{GENOTYPE_CLASSES, GenotypeCall};
+    use crate::scan::plan::ranges::{chunks_in, rows_in};
+    use crate::scan::plan::source::Input;
     use crate::scan::schema::ColumnSpec;
-    use crate::scan::source::Input;
     use crate::store::ElementType;
 
     impl VczSource {

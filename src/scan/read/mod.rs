@@ -1,0 +1,15 @@
+//! From chunks to record batches.
+//!
+//! * `stream`: the batches of a partition; `site_filter`: predicates evaluated before anything else is read.
+//! * `columns`: an array as a column; `dense`: its chunks put together; `arrow_column`: as an Arrow array.
+//! * `genotypes`: calls on genotypes.
+//! * `memory`, `metrics`: what is accounted and measured.
+
+pub mod arrow_column;
+pub mod columns;
+pub mod dense;
+pub mod genotypes;
+pub mod memory;
+pub mod metrics;
+mod site_filter;
+pub mod stream;
