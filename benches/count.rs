@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use datafusion_vcz::codec::blosc::{self, BloscHeader};
-use datafusion_vcz::codec::zstd_frame::FrameSummary;
+use datafusion_vcz::codec::zstd::frame::FrameSummary;
 use datafusion_vcz::codec::{CodecChain, Scratch};
 use datafusion_vcz::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
 use datafusion_vcz::store::ArrayMeta;

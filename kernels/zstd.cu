@@ -4,7 +4,7 @@
 // has yet to write. Huffman codes are read by as many lanes as there are streams; tables are made by all lanes.
 //
 // Nothing outside of a frame, its room and the warp's scratch memory is touched, whatever the frame says. What is not valid, or
-// is in a form that is not known to be valid for libzstd, sets VCZ_BAD_FRAME: the host is to judge (src/codec/zstd_decode.rs, whose rules
+// is in a form that is not known to be valid for libzstd, sets VCZ_BAD_FRAME: the host is to judge (src/codec/zstd/decode.rs, whose rules
 // these are).
 #include "zstd_literals.cuh"
 #include "zstd_sequences.cuh"

@@ -28,17 +28,7 @@ mod unshuffle;
 #[cfg(target_arch = "x86_64")]
 mod unshuffle_avx2;
 mod vlen_utf8;
-mod zstd;
-mod zstd_bits;
-pub mod zstd_cut;
-pub mod zstd_decode;
-mod zstd_execute;
-pub mod zstd_frame;
-mod zstd_fse;
-mod zstd_huffman;
-mod zstd_isa;
-mod zstd_sequences;
-pub mod zstd_tail;
+pub mod zstd;
 
 pub use bytes_codec::BytesCodec;
 pub use chain::{CodecChain, Serializer};

@@ -7,9 +7,9 @@ use std::fmt;
 use ::zstd::zstd_safe::{DCtx, get_error_name};
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::zstd_cut::Cut;
-use super::zstd_decode::{Decoder, pays};
-use super::zstd_frame::FrameSummary;
+use super::zstd::cut::Cut;
+use super::zstd::decode::{Decoder, pays};
+use super::zstd::frame::FrameSummary;
 
 /// Reusable buffers and decompression contexts, one per thread. It keeps the largest block and the largest
 /// intermediate buffer that it has seen; [`Scratch::retained_bytes`] says how much that is.

@@ -3,7 +3,8 @@
 //! [`decompress_block_planes`] is for counting on bit-planes: it leaves a block bit-shuffled and does not even write the
 //! planes of zeros that most blocks of genotypes end in, or the copies of a plane that those with missing calls end in.
 
-use super::super::{Scratch, blosclz, unshuffle, zstd_tail};
+use super::super::zstd::tail::decompress_planes;
+use super::super::{Scratch, blosclz, unshuffle};
 use super::header::{BloscHeader, Compressor, Shuffle, Split};
 
 /// A block left as the compressor wrote it, for counting on bit-planes.
@@ -138,7 +139,7 @@ pub fn decompress_block_planes(
         && let Some(split) = header.splits(src, i)?.next().transpose()?
         && !split.stored
     {
-        let planes = zstd_tail::decompress_planes(split.payload, dst, plane_len, scratch)
+        let planes = decompress_planes(split.payload, dst, plane_len, scratch)
             .map_err(|e| format!("blosc: block {i}: {e}"))?;
         (block.decoded, block.repeats) = (planes.written, planes.repeats);
         return Ok(block);

@@ -8,9 +8,9 @@ use super::deflate;
 use super::encoding::{no_decoder, zstd_summary};
 use super::tile::TileShape;
 use crate::codec::blosc::{BloscHeader, Compressor, HEADER_LEN, Shuffle, Split};
-use crate::codec::zstd_cut::InPlaceCut;
-use crate::codec::zstd_frame::FrameSummary;
-use crate::codec::zstd_tail::RepeatedTail;
+use crate::codec::zstd::cut::InPlaceCut;
+use crate::codec::zstd::frame::FrameSummary;
+use crate::codec::zstd::tail::RepeatedTail;
 
 /// Plans the container `src`, which starts at `base` in the encoded chunk; the elements of a block.
 pub(super) fn plan(

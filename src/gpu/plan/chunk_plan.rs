@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::codec::ShardIndex;
 use crate::codec::blosc::Shuffle;
-use crate::codec::zstd_cut::InPlaceCut;
+use crate::codec::zstd::cut::InPlaceCut;
 
 /// Blocks start at multiples of this in the decoded area, and the area is a multiple of it.
 pub const ALIGNMENT: usize = 16;

@@ -6,7 +6,7 @@ use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, Place, PlannedBlock};
 use super::tile::TileShape;
 use super::{blosc, deflate};
 use crate::codec::blosc::{Compressor, Shuffle};
-use crate::codec::zstd_frame::FrameSummary;
+use crate::codec::zstd::frame::FrameSummary;
 use crate::codec::{BytesCodec, CodecChain, Serializer, checksum};
 
 /// Blocks of a zstd frame, besides those that have so many bytes: frames of more are the host's.

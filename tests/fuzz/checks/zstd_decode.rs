@@ -3,8 +3,8 @@
 
 use zstd::zstd_safe::{CCtx, CParameter, compress_bound, decompress};
 
-use crate::codec::zstd_decode::Decoder;
-use crate::codec::zstd_frame::{FrameSummary, blocks};
+use crate::codec::zstd::decode::Decoder;
+use crate::codec::zstd::frame::{FrameSummary, blocks};
 
 /// Larger outputs only make fuzzing slow.
 const MAX_LEN: u64 = 1 << 20;

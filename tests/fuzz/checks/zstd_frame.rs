@@ -2,8 +2,8 @@
 //! bytes as libzstd.
 
 use crate::codec::Scratch;
-use crate::codec::zstd_frame::{FrameSummary, decompress_prefix};
-use crate::codec::zstd_tail::{RepeatedTail, decompress_planes};
+use crate::codec::zstd::frame::{FrameSummary, decompress_prefix};
+use crate::codec::zstd::tail::{RepeatedTail, decompress_planes};
 
 /// Larger outputs only make fuzzing slow.
 const MAX_LEN: u64 = 1 << 20;

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::super::fuzz_corpus::zstd_decode::{check_frame, compress};
-use super::super::testing::noise;
-use super::super::zstd_sequences::Used;
+use crate::codec::fuzz_corpus::zstd_decode::{check_frame, compress};
+use crate::codec::testing::noise;
+use super::super::sequences::Used;
 use super::*;
 
 /// Bytes of which many repeat: `letters` different ones, matches that are no longer than `longest`, from at most `farthest` before.

@@ -1,7 +1,7 @@
 //! The entropy tables and bit streams of zstd's sequences: finite state entropy, RFC 8878, section 4.1.
 //!
-//! Used by [`zstd_sequences`](super::zstd_sequences), and of it the tables by [`zstd_execute`](super::zstd_execute), which relies on
-//! their form, and by [`zstd_huffman`](super::zstd_huffman). Everything is bounded and checked: what is not valid, or reads past an
+//! Used by [`zstd_sequences`](super::sequences), and of it the tables by [`zstd_execute`](super::execute), which relies on
+//! their form, and by [`zstd_huffman`](super::huffman). Everything is bounded and checked: what is not valid, or reads past an
 //! end, is `None`.
 
 /// The most states of a table, for an accuracy of 9 bits.

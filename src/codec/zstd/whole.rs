@@ -1,19 +1,19 @@
 //! The `zstd` codec: one or more Zstandard frames, with or without content size and checksum.
 
-use super::Scratch;
-use super::deflate::growing as read_growing;
-use super::zstd_frame::{FrameSummary, decompress_prefix};
+use super::super::Scratch;
+use super::super::deflate::growing as read_growing;
+use super::frame::{FrameSummary, decompress_prefix};
 
 /// No zstd block decodes to more than this.
 const BLOCK_MAX: u64 = 128 * 1024;
 
 /// Decompresses into `dst`, which must be the decoded length.
-pub(super) fn exact(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<(), String> {
+pub(in crate::codec) fn exact(src: &[u8], dst: &mut [u8], scratch: &mut Scratch) -> Result<(), String> {
     decompress_prefix(src, dst, dst.len(), scratch).map(|_| ())
 }
 
 /// Decompresses at most `limit` bytes.
-pub(super) fn growing(src: &[u8], limit: usize, scratch: &mut Scratch) -> Result<Vec<u8>, String> {
+pub(in crate::codec) fn growing(src: &[u8], limit: usize, scratch: &mut Scratch) -> Result<Vec<u8>, String> {
     // A frame says how much it holds. That is believed as far as its blocks can hold it.
     if let Ok(summary) = FrameSummary::parse(src) {
         let blocks: usize = summary.blocks.iter().sum();

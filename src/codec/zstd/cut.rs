@@ -4,7 +4,7 @@
 //! GPU are many and need no copy: the content size is overwritten, which takes a field wide enough for the new one, the last
 //! block that is kept is marked as the last, and the frame is passed on by its shorter length.
 
-use super::zstd_frame::{BlockKind, FrameSummary, blocks};
+use super::frame::{BlockKind, FrameSummary, blocks};
 
 /// Where the frame header descriptor is, after the magic number.
 const DESCRIPTOR_AT: usize = 4;
@@ -118,8 +118,8 @@ fn encoded_size(size: u64, width: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Scratch;
-    use super::super::zstd_frame::tests::{PLAIN, compress, planes};
+    use crate::codec::Scratch;
+    use super::super::frame::tests::{PLAIN, compress, planes};
     use super::*;
     use proptest::prelude::*;
 
@@ -225,7 +225,7 @@ mod tests {
             head in 0usize..200_000, tail in 0usize..500_000, level in 1i32..8, checksum: bool, content_size: bool,
             seed: u64,
         ) {
-            let form = super::super::zstd_frame::tests::Form { content_size, checksum, level };
+            let form = super::super::frame::tests::Form { content_size, checksum, level };
             let data = planes(head, tail, seed);
             let mut frame = compress(&data, &form);
             if let Some((out, _)) = cut(&mut frame) {

@@ -9,14 +9,14 @@
 
 use std::ops::Range;
 
-use super::zstd_execute::{Output, Sequences};
-use super::zstd_frame::{BlockKind, FrameSummary, blocks};
-use super::zstd_fse::{Table, codes};
-use super::zstd_huffman::Huffman;
+use super::execute::{Output, Sequences};
+use super::frame::{BlockKind, FrameSummary, blocks};
+use super::fse::{Table, codes};
+use super::huffman::Huffman;
 #[cfg(target_arch = "x86_64")]
-use super::zstd_isa::{Avx2, usable};
-use super::zstd_isa::{Isa, Portable};
-use super::zstd_sequences::{CODINGS, Literals, Parts};
+use super::isa::{Avx2, usable};
+use super::isa::{Isa, Portable};
+use super::sequences::{CODINGS, Literals, Parts};
 
 /// The most literals of a block.
 const MAX_LITERALS: usize = 128 * 1024;
@@ -208,7 +208,7 @@ fn decode_avx2(
 
 /// Whether decoding `len` bytes here is faster than with libzstd: they are many, and come from sequences rather than literals, or from
 /// neither.
-pub(super) fn pays(frame: &[u8], summary: &FrameSummary, encoded_len: usize, len: usize) -> bool {
+pub(in crate::codec) fn pays(frame: &[u8], summary: &FrameSummary, encoded_len: usize, len: usize) -> bool {
     let (mut sequences, mut literals) = (0, 0);
     for block in blocks(frame, &summary.header) {
         let Ok(block) = block else {
@@ -231,5 +231,5 @@ pub(super) fn pays(frame: &[u8], summary: &FrameSummary, encoded_len: usize, len
 }
 
 #[cfg(test)]
-#[path = "zstd_decode_tests.rs"]
+#[path = "decode_tests.rs"]
 mod tests;

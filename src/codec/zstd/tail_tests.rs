@@ -1,7 +1,7 @@
 //! Tests of tails that repeat, and of reading sequences, against libzstd.
 
-use super::super::zstd_frame::FrameHeader;
-use super::super::zstd_frame::tests::{Form, PLAIN, compress};
+use super::super::frame::FrameHeader;
+use super::super::frame::tests::{Form, PLAIN, compress};
 use super::*;
 use proptest::prelude::*;
 

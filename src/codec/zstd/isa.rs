@@ -1,4 +1,4 @@
-//! What [`zstd_decode`](super::zstd_decode) does with instructions that not every processor has, and without them.
+//! What [`zstd_decode`](super::decode) does with instructions that not every processor has, and without them.
 
 /// The shortest distance at which whole chunks can be copied.
 pub(super) const MIN_PERIOD: usize = 16;

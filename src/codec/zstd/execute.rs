@@ -1,15 +1,15 @@
 //! The sequences of a compressed zstd block: reads them and executes them, without a branch that depends on what most of them are.
 //!
-//! Used by [`zstd_decode`](super::zstd_decode), with the instructions of `zstd_isa`, on tables whose form `zstd_fse` sees to. To read
+//! Used by [`zstd_decode`](super::decode), with the instructions of `zstd_isa`, on tables whose form `zstd_fse` sees to. To read
 //! a sequence means to wait for the one before, not for the bytes, so each is read before the one before is executed: the processor
 //! then does both at once, and what it guesses wrong about the bytes does not cost what is read.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use super::zstd_bits::{above, load, top};
-use super::zstd_fse::{Cell, Table};
-use super::zstd_isa::{Isa, MIN_PERIOD};
+use super::bits::{above, load, top};
+use super::fse::{Cell, Table};
+use super::isa::{Isa, MIN_PERIOD};
 
 /// Bits that are there at least after the bits of a word are loaded, less those of three states.
 const MORE_BITS: usize = 56 - 26;

@@ -1,12 +1,12 @@
 //! Takes a compressed zstd block apart, and reads its sequences without decoding it: which lengths it copies from which offsets.
 //!
-//! [`zstd_decode`](super::zstd_decode) has the parts from here, and reads the sequences in its own way. The way here is used by
-//! [`zstd_tail`](super::zstd_tail) on the few short blocks at the end of a frame. The sequences of a block depend on the
+//! [`zstd_decode`](super::decode) has the parts from here, and reads the sequences in its own way. The way here is used by
+//! [`zstd_tail`](super::tail) on the few short blocks at the end of a frame. The sequences of a block depend on the
 //! blocks before it in two ways, which [`History`] holds: the tables that they may use again, and the last three offsets. Both
 //! may be unknown, because the blocks before were not read; what depends on something unknown is unknown in turn. The
 //! format is RFC 8878, section 3.1.1.3. No rule of it is relaxed: what libzstd might refuse is `None` here.
 
-use super::zstd_fse::{Bits, Cell, Codes, Description, Table, codes};
+use super::fse::{Bits, Cell, Codes, Description, Table, codes};
 
 /// The most sequences of a block that is [short](Parts::is_short).
 const MAX_SEQUENCES: usize = 1024;

@@ -3,7 +3,7 @@
 //! The frame of a bit-shuffled block of biallelic genotypes is one compressed block, with bit-planes 0 and 1, followed
 //! by RLE blocks of zero bytes. Three bytes a block prove that; the frame can then be cut before the tail (content size
 //! rewritten, last-block bit set), which every decoder takes like any other. Used by `blosc` on the host and by the
-//! GPU pipeline. The format is RFC 8878, section 3.1.1. For a tail that repeats a plane, see [`zstd_tail`](super::zstd_tail).
+//! GPU pipeline. The format is RFC 8878, section 3.1.1. For a tail that repeats a plane, see [`zstd_tail`](super::tail).
 //!
 //! On the host the blocks before the tail are decoded where they lie (`zstd_decode`), or the frame that is cut is a copy, for libzstd.
 //!
@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use super::Scratch;
-use super::zstd_cut::Cut;
+use super::super::Scratch;
+use super::cut::Cut;
 
 /// The first four bytes of a frame.
 const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
@@ -288,7 +288,7 @@ impl FrameSummary {
     }
 
     /// Whether to copy the frame that is cut. When its bytes are many and the tail is short, that costs more than it saves.
-    pub(super) fn pays(&self, cut: &Cut) -> bool {
+    pub(in crate::codec) fn pays(&self, cut: &Cut) -> bool {
         let tail = self
             .header
             .content_size
@@ -391,5 +391,5 @@ fn short(what: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "zstd_frame_tests.rs"]
+#[path = "frame_tests.rs"]
 pub(super) mod tests;

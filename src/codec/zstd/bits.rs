@@ -1,4 +1,4 @@
-//! Bit streams that are read from their end, as [`zstd_decode`](super::zstd_decode) reads them: many bits in one load.
+//! Bit streams that are read from their end, as [`zstd_decode`](super::decode) reads them: many bits in one load.
 //!
 //! Where a stream is read is a number of bits, counted from the start of the frame that it lies in. What is loaded reaches below the
 //! start of a stream, into what comes before it in the frame; who reads sees to it that no bit of that is used in the end.

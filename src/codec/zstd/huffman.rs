@@ -1,11 +1,11 @@
 //! The literals of compressed zstd blocks: Huffman codes in one bit stream or four, RFC 8878, section 4.2.
 //!
-//! Used by [`zstd_decode`](super::zstd_decode). What is not valid, or is not known to be valid for libzstd, is `None`.
+//! Used by [`zstd_decode`](super::decode). What is not valid, or is not known to be valid for libzstd, is `None`.
 
 use std::ops::Range;
 
-use super::zstd_bits::{above, load, top};
-use super::zstd_fse::{Codes, Description, MAX_STATES, Table, codes};
+use super::bits::{above, load, top};
+use super::fse::{Codes, Description, MAX_STATES, Table, codes};
 
 /// Bits of the longest code.
 const MAX_LOG: u32 = 11;

@@ -10,10 +10,10 @@
 //! fill up the content size exactly, and all of their bytes are matches of the one offset, or literals that
 //! [`RepeatedTail::literals`] lists, to be compared with what is decoded. A frame of any other shape is decoded whole.
 
-use super::Scratch;
-use super::zstd_cut::Cut;
-use super::zstd_frame::{Block, BlockKind, FrameSummary, blocks, decompress_prefix};
-use super::zstd_sequences::{History, Literals, Parts};
+use super::super::Scratch;
+use super::cut::Cut;
+use super::frame::{Block, BlockKind, FrameSummary, blocks, decompress_prefix};
+use super::sequences::{History, Literals, Parts};
 
 /// Encoded bytes of the blocks that a tail is made of, at most.
 const SHORT_BLOCK: usize = 48;
@@ -287,5 +287,5 @@ fn decompress_repeated(
 }
 
 #[cfg(test)]
-#[path = "zstd_tail_tests.rs"]
+#[path = "tail_tests.rs"]
 mod tests;
