@@ -101,7 +101,7 @@ impl BytesCodec {
     ) -> Result<(), String> {
         match self {
             BytesCodec::Blosc { .. } => blosc::decompress(src, dst.len(), dst, scratch),
-            BytesCodec::Zstd => zstd::exact(src, dst, scratch),
+            BytesCodec::Zstd => zstd::exact(src, dst, &mut scratch.zstd),
             BytesCodec::Gzip => deflate::gzip_exact(src, dst),
             BytesCodec::Zlib => scratch.zlib_exact(src, dst),
             BytesCodec::Lz4 => lz4::exact(src, dst),
@@ -136,7 +136,7 @@ impl BytesCodec {
                 blosc::decompress(src, len, &mut out, scratch)?;
                 Ok(out)
             }
-            BytesCodec::Zstd => zstd::growing(src, limit, scratch),
+            BytesCodec::Zstd => zstd::growing(src, limit, &mut scratch.zstd),
             BytesCodec::Gzip => deflate::gzip_growing(src, limit),
             BytesCodec::Zlib => deflate::zlib_growing(src, limit),
             BytesCodec::Lz4 => lz4::growing(src, limit),

@@ -1,14 +1,13 @@
-//! An array's codec chain as data.
+//! An array's codec chain as data: transposes, one serializer, bytes → bytes codecs.
 //!
-//! Built once per array from its metadata; whatever cannot be decoded is refused here, by name, before any chunk is
-//! read. A chain is: transposes, one serializer, bytes → bytes codecs. `decode` runs it backwards.
+//! `parse` builds it once per array; `decode` and `sharding` run it backwards.
 
-use super::bytes_codec::{self, BytesCodec};
+use super::bytes_codec::BytesCodec;
 use super::endian;
 use super::fill::Fill;
-use super::sharding::Sharding;
+use super::shard_index::IndexLayout;
 use super::transpose::Transpose;
-use crate::store::{ArrayMeta, CodecSpec, ElementType, Endianness, FillValue, MAX_CHUNK_BYTES};
+use crate::store::{ElementType, Endianness};
 
 /// How elements become bytes.
 #[derive(Debug, Clone)]
@@ -34,93 +33,18 @@ pub struct CodecChain {
     pub(super) fill: Fill,
 }
 
+/// The `sharding_indexed` codec with its configuration, for shards of one shape.
+#[derive(Debug, Clone)]
+pub struct Sharding {
+    pub(super) shape: Vec<usize>,
+    pub(super) inner_shape: Vec<usize>,
+    pub(super) grid: Vec<usize>,
+    pub(super) n_inner: usize,
+    pub(super) inner: CodecChain,
+    pub(super) index: IndexLayout,
+}
+
 impl CodecChain {
-    /// Parses the codecs of an array. The error names the codec that is not supported, and what is.
-    pub fn try_new(array: &ArrayMeta) -> Result<CodecChain, String> {
-        let shape = array
-            .chunks
-            .iter()
-            .map(|len| usize::try_from(*len))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|_| format!("chunks of shape {:?} are too large", array.chunks))?;
-        Self::parse(array.element, &array.fill_value, &shape, &array.codecs, 0)
-    }
-
-    pub(super) fn parse(
-        element: ElementType,
-        fill_value: &FillValue,
-        shape: &[usize],
-        codecs: &[CodecSpec],
-        depth: usize,
-    ) -> Result<CodecChain, String> {
-        // Text of variable length takes at least four bytes.
-        let size = element.size().unwrap_or(4);
-        let elements = shape.iter().try_fold(1usize, |n, len| n.checked_mul(*len));
-        let elements = elements
-            .filter(|n| {
-                n.checked_mul(size)
-                    .is_some_and(|len| len as u64 <= MAX_CHUNK_BYTES)
-            })
-            .ok_or_else(|| {
-                format!(
-                    "a chunk of shape {shape:?} of {element} is larger than {MAX_CHUNK_BYTES} bytes"
-                )
-            })?;
-
-        let mut transpose = Transpose::identity(shape.len());
-        let mut serializer = None;
-        let mut compressors = Vec::new();
-        for codec in codecs {
-            let name = codec.name.strip_prefix("numcodecs.").unwrap_or(&codec.name);
-            let configuration = &codec.configuration;
-            if serializer.is_some() {
-                match BytesCodec::parse(name, configuration, &element)? {
-                    Some(codec) => compressors.push(codec),
-                    None => return Err(unsupported(&codec.name, "after the array's bytes")),
-                }
-                continue;
-            }
-            serializer = match name {
-                "transpose" => {
-                    transpose.then(configuration)?;
-                    None
-                }
-                "bytes" if element != ElementType::String => {
-                    Some(Serializer::Bytes(endian::parse(configuration, &element)?))
-                }
-                "vlen-utf8" if element == ElementType::String => Some(Serializer::VlenUtf8),
-                "sharding_indexed" => {
-                    let shape = transpose.encoded_shape(shape);
-                    let sharding =
-                        Sharding::parse(configuration, element, fill_value, &shape, depth)?;
-                    Some(Serializer::Sharding(Box::new(sharding)))
-                }
-                _ => {
-                    return Err(unsupported(
-                        &codec.name,
-                        &format!("on elements of type {element}"),
-                    ));
-                }
-            };
-        }
-        let Some(serializer) = serializer else {
-            return Err(
-                "no codec turns elements into bytes: 'bytes', 'vlen-utf8' or 'sharding_indexed'"
-                    .to_string(),
-            );
-        };
-        let fill = Fill::new(&element, fill_value)?;
-        Ok(CodecChain {
-            element,
-            shape: shape.to_vec(),
-            elements,
-            transpose,
-            serializer,
-            compressors,
-            fill,
-        })
-    }
-
     /// Type of an element.
     pub fn element(&self) -> ElementType {
         self.element
@@ -230,14 +154,6 @@ impl CodecChain {
             ElementType::Bytes(_) | ElementType::Unicode(_) | ElementType::String
         )
     }
-}
-
-fn unsupported(name: &str, place: &str) -> String {
-    format!(
-        "the codec '{name}' is not supported {place}; supported are: transpose; bytes, vlen-utf8 (strings), \
-         sharding_indexed; {}",
-        bytes_codec::SUPPORTED
-    )
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod fixed_text;
 #[cfg(test)]
 pub(crate) mod fuzz_corpus;
 mod lz4;
+mod parse;
 mod scratch;
 mod shard_index;
 mod sharding;
@@ -31,9 +32,8 @@ mod vlen_utf8;
 pub mod zstd;
 
 pub use bytes_codec::BytesCodec;
-pub use chain::{CodecChain, Serializer};
+pub use chain::{CodecChain, Serializer, Sharding};
 pub use chunk_data::{ChunkData, StringChunk};
 pub use scratch::Scratch;
 pub use shard_index::{IndexLocation, ShardIndex};
-pub use sharding::Sharding;
 pub use transpose::Transpose;

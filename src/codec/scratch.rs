@@ -1,95 +1,34 @@
 //! Buffers and decompression contexts that a decoding thread keeps between chunks.
 //!
-//! One per thread. Nothing in it carries meaning from one call to the next: it only saves allocations.
+//! One per thread. Nothing in it carries over from one call to the next: it only saves allocations.
 
 use std::fmt;
 
-use ::zstd::zstd_safe::{DCtx, get_error_name};
 use flate2::{Decompress, FlushDecompress, Status};
 
-use super::zstd::cut::Cut;
-use super::zstd::decode::{Decoder, pays};
-use super::zstd::frame::FrameSummary;
+use super::zstd::ZstdContext;
 
-/// Reusable buffers and decompression contexts, one per thread. It keeps the largest block and the largest
-/// intermediate buffer that it has seen; [`Scratch::retained_bytes`] says how much that is.
+/// Reusable buffers and decompression contexts, one per thread. Buffers keep the largest size that was needed;
+/// [`Scratch::retained_bytes`] is their sum.
 #[derive(Default)]
 pub struct Scratch {
-    zstd: Option<DCtx<'static>>,
-    decoder: Option<Box<Decoder>>,
+    /// For zstd frames.
+    pub zstd: ZstdContext,
     zlib: Option<Decompress>,
     /// A decompressed block that is still shuffled.
     pub(super) block: GrowBuffer,
-    /// A zstd frame with its tail cut off.
-    frame: Vec<u8>,
     /// Elements before they are transposed or turned into strings.
     pub(super) elements: GrowBuffer,
-    /// An inner chunk of a shard, before it is copied to its place.
+    /// An inner chunk of a shard, before it is copied to its position.
     pub(super) inner: GrowBuffer,
 }
 
 impl Scratch {
     /// Bytes held by the buffers (the contexts, some 350 KB, are not included).
     pub fn retained_bytes(&self) -> usize {
-        let buffers = [&self.block.0, &self.frame, &self.elements.0, &self.inner.0];
-        buffers.iter().map(|buffer| buffer.capacity()).sum()
-    }
-
-    /// Decompresses zstd frames into `dst`; the number of bytes written. Fails if they do not fit.
-    pub(super) fn zstd(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
-        if let Ok(summary) = FrameSummary::parse(src)
-            && summary.len == src.len()
-            && summary.header.content_size == Some(dst.len() as u64)
-            && self.zstd_blocks(src, &summary, src.len(), dst).is_some()
-        {
-            return Ok(dst.len());
-        }
-        self.libzstd(src, dst)
-    }
-
-    /// Decompresses what comes before a cut of `frame` into `dst`, which it must fill. `None` if the frame has to be decompressed whole.
-    pub(super) fn zstd_before(
-        &mut self,
-        summary: &FrameSummary,
-        cut: &Cut,
-        frame: &[u8],
-        dst: &mut [u8],
-    ) -> Option<()> {
-        if self
-            .zstd_blocks(frame, summary, cut.encoded_len, dst)
-            .is_some()
-        {
-            return Some(());
-        }
-        if !summary.pays(cut) {
-            return None;
-        }
-        self.frame.clear();
-        summary.cut_frame(cut, frame, &mut self.frame)?;
-        let written = zstd_into(&mut self.zstd, &self.frame, dst).ok()?;
-        (written == dst.len()).then_some(())
-    }
-
-    /// Decompresses the blocks of `frame` up to `encoded_len` into `dst`, which they must fill. `None` if libzstd is to do it, which
-    /// then also finds out what is wrong, if anything; see [`Decoder::decode`].
-    fn zstd_blocks(
-        &mut self,
-        frame: &[u8],
-        summary: &FrameSummary,
-        encoded_len: usize,
-        dst: &mut [u8],
-    ) -> Option<()> {
-        if !pays(frame, summary, encoded_len, dst.len()) {
-            return None;
-        }
-        let decoder = self.decoder.get_or_insert_default();
-        let written = decoder.decode(frame, summary, encoded_len, dst)?;
-        (written == dst.len()).then_some(())
-    }
-
-    /// Decompresses zstd frames with libzstd.
-    pub(super) fn libzstd(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
-        zstd_into(&mut self.zstd, src, dst)
+        let buffers = [&self.block, &self.elements, &self.inner];
+        let buffers: usize = buffers.iter().map(|buffer| buffer.0.capacity()).sum();
+        buffers + self.zstd.retained_bytes()
     }
 
     /// Decompresses one zlib stream, which must fill `dst` and use up `src`.
@@ -138,22 +77,6 @@ impl Scratch {
             (from, to) = (read, written);
         }
     }
-}
-
-fn zstd_into(
-    context: &mut Option<DCtx<'static>>,
-    src: &[u8],
-    dst: &mut [u8],
-) -> Result<usize, String> {
-    if context.is_none() {
-        *context = DCtx::try_create();
-    }
-    let Some(context) = context else {
-        return Err("zstd: no memory for a decompression context".to_string());
-    };
-    context
-        .decompress(dst, src)
-        .map_err(|code| format!("zstd: {}", get_error_name(code)))
 }
 
 impl fmt::Debug for Scratch {

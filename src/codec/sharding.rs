@@ -8,86 +8,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde_json::{Map, Value};
-
-use super::shard_index::{IndexLayout, IndexLocation, ShardIndex};
-use super::{ChunkData, CodecChain, Scratch, StringChunk};
-use crate::store::{CodecSpec, ElementType, FillValue};
-
-/// Shards in shards are legal; this many levels are read.
-const MAX_DEPTH: usize = 4;
-
-/// The codec with its configuration, for shards of one shape.
-#[derive(Debug, Clone)]
-pub struct Sharding {
-    shape: Vec<usize>,
-    inner_shape: Vec<usize>,
-    grid: Vec<usize>,
-    n_inner: usize,
-    inner: CodecChain,
-    index: IndexLayout,
-}
+use super::chain::{CodecChain, Sharding};
+use super::shard_index::{IndexLocation, ShardIndex};
+use super::{ChunkData, Scratch, StringChunk};
 
 impl Sharding {
-    pub(super) fn parse(
-        configuration: &Map<String, Value>,
-        element: ElementType,
-        fill: &FillValue,
-        shape: &[usize],
-        depth: usize,
-    ) -> Result<Sharding, String> {
-        if depth >= MAX_DEPTH {
-            return Err(format!(
-                "sharding_indexed: shards are nested more than {MAX_DEPTH} deep"
-            ));
-        }
-        let inner_shape: Vec<usize> = configuration
-            .get("chunk_shape")
-            .and_then(Value::as_array)
-            .and_then(|lens| {
-                lens.iter()
-                    .map(|len| len.as_u64().and_then(|len| usize::try_from(len).ok()))
-                    .collect()
-            })
-            .ok_or("sharding_indexed: 'chunk_shape' must be a list of lengths")?;
-        let fits = inner_shape.len() == shape.len()
-            && shape
-                .iter()
-                .zip(&inner_shape)
-                .all(|(len, inner)| *inner > 0 && len % inner == 0);
-        if !fits {
-            return Err(format!(
-                "sharding_indexed: inner chunks of shape {inner_shape:?} do not divide shards of shape {shape:?}"
-            ));
-        }
-        let grid: Vec<usize> = shape
-            .iter()
-            .zip(&inner_shape)
-            .map(|(len, inner)| len / inner)
-            .collect();
-        let n_inner = grid
-            .iter()
-            .try_fold(1usize, |n, len| n.checked_mul(*len))
-            .ok_or("sharding_indexed: too many inner chunks")?;
-        let codecs = configuration
-            .get("codecs")
-            .and_then(Value::as_array)
-            .ok_or("sharding_indexed: 'codecs' must be a list")?
-            .iter()
-            .map(codec_spec)
-            .collect::<Result<Vec<_>, _>>()?;
-        let inner = CodecChain::parse(element, fill, &inner_shape, &codecs, depth + 1)
-            .map_err(|e| format!("sharding_indexed: inner codecs: {e}"))?;
-        Ok(Sharding {
-            index: IndexLayout::parse(configuration, n_inner)?,
-            shape: shape.to_vec(),
-            inner_shape,
-            grid,
-            n_inner,
-            inner,
-        })
-    }
-
     /// Shape of a shard.
     pub fn shape(&self) -> &[usize] {
         &self.shape
@@ -426,19 +351,4 @@ impl Sharding {
             return Ok(());
         }
     }
-}
-
-fn codec_spec(codec: &Value) -> Result<CodecSpec, String> {
-    let name = codec.get("name").and_then(Value::as_str).or(codec.as_str());
-    let Some(name) = name else {
-        return Err(format!("sharding_indexed: the codec {codec} has no name"));
-    };
-    let configuration = codec
-        .get("configuration")
-        .and_then(Value::as_object)
-        .cloned();
-    Ok(CodecSpec {
-        name: name.to_string(),
-        configuration: configuration.unwrap_or_default(),
-    })
 }

@@ -18,6 +18,15 @@ pub const ALIGN: usize = 16;
 /// Bytes behind each chunk in a slab that kernels may read.
 pub const GUARD: usize = 16;
 
+/// How much a batch may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Bytes of the decoded area.
+    pub decoded: usize,
+    /// Bytes of results.
+    pub output: usize,
+}
+
 /// What became of a chunk.
 #[derive(Debug)]
 pub enum Outcome {

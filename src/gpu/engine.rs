@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
 use super::abi;
+use super::batch::BatchLimits;
 use super::cuda::{
     CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, nvcomp_is_named,
     temporary, zstd_by_nvcomp,
@@ -21,7 +22,7 @@ use super::cuda::{
 use super::direct::Storage;
 use super::executor::Executor;
 use super::plan::{Estimate, FrameCodec};
-use super::queue::{Limits, Queue};
+use super::queue::Queue;
 use super::serve::serve;
 use super::slab::Slab;
 use super::state::FreeMemory;
@@ -255,7 +256,7 @@ impl Engine {
         slabs: Vec<Slab>,
         devices: Vec<DeviceInfo>,
         workers: Vec<(usize, Box<dyn Executor>)>,
-        limits: Limits,
+        limits: BatchLimits,
         free: Option<Arc<dyn FreeMemory>>,
         storage: Arc<dyn Storage>,
         patience: Duration,
@@ -416,10 +417,10 @@ fn workers_per_device() -> usize {
 }
 
 /// What batches may hold so that all workers of a device stay under `memory` bytes.
-fn limits(memory: u64, temporary: Temporary) -> Limits {
+fn limits(memory: u64, temporary: Temporary) -> BatchLimits {
     let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
     let each = (memory / workers_per_device() as u64).saturating_sub(fixed);
-    Limits {
+    BatchLimits {
         decoded: usize::try_from(temporary.decoded(each).min(MOST_DECODED)).unwrap_or(usize::MAX),
         output: OUTPUT_BYTES,
     }
@@ -431,7 +432,7 @@ fn temporary_of(devices: Option<&Arc<dyn FreeMemory>>) -> Temporary {
 }
 
 /// Device memory that a worker may keep from batch to batch.
-fn budget(limits: Limits, temporary: Temporary) -> usize {
+fn budget(limits: BatchLimits, temporary: Temporary) -> usize {
     let decoded = temporary.with(limits.decoded as u64);
     usize::try_from(decoded).map_or(usize::MAX, |decoded| {
         decoded.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)

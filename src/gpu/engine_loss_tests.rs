@@ -171,7 +171,7 @@ fn a_device_that_hangs_is_lost() {
         software.asked = Arc::clone(&asked);
         software
     };
-    let limits = Limits {
+    let limits = BatchLimits {
         decoded: 1 << 20,
         output: 1 << 20,
     };
@@ -223,7 +223,7 @@ fn with_slow_files(slow_files: Duration, patience: Duration) -> (Engine, Outcome
     std::fs::write(&path, chunk(ROWS, SAMPLES, 1).0).unwrap();
     let mut software = Software::default();
     software.slow_files = slow_files;
-    let limits = Limits {
+    let limits = BatchLimits {
         decoded: 1 << 20,
         output: 1 << 20,
     };

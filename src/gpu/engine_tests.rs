@@ -45,7 +45,7 @@ fn finish<T>(future: impl Future<Output = T>) -> T {
 /// A device of these workers, with three slabs of a megabyte.
 fn of_software(
     workers: Vec<Software>,
-    limits: Limits,
+    limits: BatchLimits,
     free: Option<Arc<dyn FreeMemory>>,
     patience: Duration,
 ) -> Engine {
@@ -342,7 +342,7 @@ fn memory_is_limited() {
     let small = limits_of(512 << 20).unwrap();
     assert!(0 < small.decoded && small.decoded < large.decoded);
     // All batches that are run at the same time, with their slabs and results, stay below it.
-    let held = |limits: Limits| {
+    let held = |limits: BatchLimits| {
         let decoded = Temporary::default().with(limits.decoded as u64);
         workers_per_device() as u64 * (decoded + (SLAB_BYTES + limits.output) as u64)
     };
@@ -432,7 +432,7 @@ fn large_frames_are_run_together() {
             (::zstd::bulk::compress(&codes, 1).unwrap(), expected)
         })
         .collect();
-    let limits = Limits {
+    let limits = BatchLimits {
         decoded: 3 * len,
         output: 1 << 20,
     };
@@ -476,7 +476,7 @@ fn chunks_that_were_expected_to_be_smaller_keep_to_the_limit() {
     let limit = 3 * STAGED + STAGED / 2;
     let mut software = Software::default();
     software.memory = Some(limit);
-    let limits = Limits {
+    let limits = BatchLimits {
         decoded: limit,
         output: 1 << 20,
     };

@@ -38,11 +38,11 @@ mod testing;
 mod watchdog;
 mod work;
 
-pub use batch::{Done, Outcome, Ticket, Times};
+pub use batch::{BatchLimits, Done, Outcome, Ticket, Times};
 pub use cost::{Load, Prediction};
 #[cfg(test)]
 pub(crate) use engine::install;
 pub use engine::{DeviceInfo, Engine, Status, is_at_work, is_starting, ready, start, status};
-pub use queue::{Active, Encoded, Limits, Queue};
+pub use queue::{Active, Encoded, Queue};
 pub use seen::Seen;
 pub use work::{Counts, Elements, Wanted, Work};

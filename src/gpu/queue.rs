@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::batch::{Batch, GUARD, Job, Outcome, Reply, Ticket, align_up};
+use super::batch::{Batch, BatchLimits, GUARD, Job, Outcome, Reply, Ticket, align_up};
 use super::cost;
 use super::plan::{ChunkPlan, Estimate};
 use super::slab::Slab;
@@ -30,15 +30,6 @@ const UNITS: u32 = 256;
 const UNIT: usize = 1 << 20;
 /// How many slabs may come to those that the queue began with, for batches that need several.
 const MORE_SLABS: usize = 4;
-
-/// How much a batch may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of the decoded area.
-    pub decoded: usize,
-    /// Bytes of results.
-    pub output: usize,
-}
 
 /// The queue of a process.
 #[derive(Debug)]
@@ -168,7 +159,7 @@ impl Drop for Places {
 
 impl Queue {
     /// A queue over these slabs, all of the same length.
-    pub fn new(slabs: Vec<Slab>, limits: Limits) -> Arc<Self> {
+    pub fn new(slabs: Vec<Slab>, limits: BatchLimits) -> Arc<Self> {
         let signals = Arc::new(Signals::default());
         Arc::new(Self {
             state: Mutex::new(State::new(slabs, limits, &signals)),
@@ -185,13 +176,13 @@ impl Queue {
     }
 
     /// What a batch may hold.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> BatchLimits {
         self.state.lock().limits
     }
 
     /// Changes what batches may hold from now on. With `free`, batches of large frames may hold more: as much as half of the
     /// memory that is free when they are opened.
-    pub fn set_limits(&self, limits: Limits, free: Option<Arc<dyn FreeMemory>>) {
+    pub fn set_limits(&self, limits: BatchLimits, free: Option<Arc<dyn FreeMemory>>) {
         let mut state = self.state.lock();
         (state.limits, state.free) = (limits, free);
     }

@@ -29,12 +29,12 @@ const STAGED: usize = CHUNK + GUARD;
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(20);
 
-const ROOMY: Limits = Limits {
+const ROOMY: BatchLimits = BatchLimits {
     decoded: 1 << 20,
     output: 1 << 20,
 };
 
-fn queue(slabs: usize, slab_len: usize, limits: Limits) -> Arc<Queue> {
+fn queue(slabs: usize, slab_len: usize, limits: BatchLimits) -> Arc<Queue> {
     Queue::new((0..slabs).map(|_| slab(slab_len)).collect(), limits)
 }
 
@@ -190,7 +190,7 @@ fn nothing_is_staged_beyond_a_slab() {
 #[test]
 fn a_batch_goes_when_the_devices_memory_is_full() {
     // Uncompressed chunks decode to nothing, but that much is promised until they are planned.
-    let limits = Limits {
+    let limits = BatchLimits {
         decoded: 3 * CHUNK,
         output: 1 << 20,
     };
@@ -209,7 +209,7 @@ fn a_batch_goes_when_the_devices_memory_is_full() {
 /// Results of chunks that are still being staged count too.
 #[test]
 fn a_batch_goes_when_its_results_are_full() {
-    let limits = Limits {
+    let limits = BatchLimits {
         decoded: 1 << 20,
         output: 2 * OUTPUT,
     };
@@ -229,7 +229,7 @@ fn a_batch_goes_when_its_results_are_full() {
 fn what_fits_in_no_batch_is_the_hosts() {
     let work = plain(ROWS, SAMPLES);
     let of = |slab_len: usize, decoded: usize, output: usize| {
-        let queue = queue(2, slab_len, Limits { decoded, output });
+        let queue = queue(2, slab_len, BatchLimits { decoded, output });
         let refused = submit(&queue, &work).unwrap_err();
         // And no place is kept for it.
         assert!(queue.state.lock().open.is_none());
@@ -548,7 +548,7 @@ fn lower_limits_hold_from_the_next_chunk_on() {
     let second = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
         .unwrap()
         .unwrap();
-    let lower = Limits {
+    let lower = BatchLimits {
         decoded: CHUNK,
         output: OUTPUT,
     };

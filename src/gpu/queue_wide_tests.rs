@@ -18,7 +18,7 @@ impl FreeMemory for Free {
     }
 }
 
-const TIGHT: Limits = Limits {
+const TIGHT: BatchLimits = BatchLimits {
     decoded: 2 * CHUNK,
     output: 1 << 20,
 };

@@ -12,10 +12,10 @@ use std::time::Instant;
 use arrow::buffer::{Buffer, MutableBuffer};
 
 use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, Done, GUARD, Job, Outcome};
+use super::batch::{Batch, BatchLimits, Done, GUARD, Job, Outcome};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
-use super::queue::{Limits, Queue};
+use super::queue::Queue;
 use super::watchdog::{Pulse, Watchdog};
 use crate::store::LocalFile;
 
@@ -45,7 +45,7 @@ pub fn serve(
     watchdog: &Watchdog,
     (worker, device): (usize, usize),
     mut executor: Box<dyn Executor>,
-    most_held: impl Fn(Limits) -> usize,
+    most_held: impl Fn(BatchLimits) -> usize,
     report: impl Fn(usize),
 ) {
     while let Some(mut batch) = queue.next(device) {
@@ -282,7 +282,7 @@ mod tests {
     /// Batches that ran give their plans back for others.
     #[test]
     fn plans_are_used_again() {
-        let limits = Limits {
+        let limits = BatchLimits {
             decoded: 1 << 20,
             output: 1 << 20,
         };

@@ -6,13 +6,13 @@ use std::io::Read;
 use std::time::Duration;
 
 use super::abi::{BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, Job, Times};
+use super::batch::{Batch, BatchLimits, Job, Times};
 use super::direct::{Storage, read_all};
 use super::engine::{DeviceInfo, Engine};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::plan::tests::device::Device;
-use super::queue::Limits;
+
 use super::slab::{Memory, Slab};
 use super::watchdog::Pulse;
 use super::work::{Counts, Elements, Wanted};
@@ -285,7 +285,7 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         memory: 1 << 33,
     };
     let slabs = (0..3).map(|_| slab(slab_len)).collect();
-    let limits = Limits {
+    let limits = BatchLimits {
         decoded: 64 << 20,
         output: 16 << 20,
     };

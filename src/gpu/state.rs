@@ -14,9 +14,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Condvar;
 use tokio::sync::Notify;
 
-use super::batch::{Batch, GUARD, Job, Outcome};
+use super::batch::{Batch, BatchLimits, GUARD, Job, Outcome};
 use super::plan::ChunkPlan;
-use super::queue::Limits;
 use super::slab::Slab;
 use super::temporary::Temporary;
 
@@ -88,7 +87,7 @@ pub enum Placed {
 }
 
 /// Decoded bytes that a batch of large frames may hold if it is opened now, within these limits.
-pub fn wide_room(limits: Limits, devices: u64, memory: Option<&dyn FreeMemory>) -> usize {
+pub fn wide_room(limits: BatchLimits, devices: u64, memory: Option<&dyn FreeMemory>) -> usize {
     let Some(memory) = memory else {
         return limits.decoded;
     };
@@ -110,7 +109,7 @@ pub struct State {
     pub ready: VecDeque<Batch>,
     pub slabs: Vec<Slab>,
     pub slab_len: usize,
-    pub limits: Limits,
+    pub limits: BatchLimits,
     /// Those who may still add chunks.
     pub active: usize,
     /// Workers that wait for a batch.
@@ -130,7 +129,7 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(slabs: Vec<Slab>, limits: Limits, signals: &Arc<Signals>) -> Self {
+    pub fn new(slabs: Vec<Slab>, limits: BatchLimits, signals: &Arc<Signals>) -> Self {
         Self {
             open: None,
             wide: None,
@@ -211,7 +210,7 @@ impl State {
                 }
                 continue;
             };
-            // Limits may have been lowered since; what a wide batch may hold was looked up when it was opened.
+            // BatchLimits may have been lowered since; what a wide batch may hold was looked up when it was opened.
             let (room, results) = match wide {
                 false => (limits.decoded, limits.output),
                 true => (open.room, limits.output.saturating_mul(WIDE_OUTPUT)),

@@ -19,7 +19,7 @@ const LAYERS: [&str; 10] = [
 
 /// Rust source with comments, documentation and the contents of string and character literals replaced by spaces, so
 /// that what is left is code; lines keep their numbers.
-fn code_only(source: &str) -> String {
+pub(crate) fn code_only(source: &str) -> String {
     let text: Vec<char> = source.chars().collect();
     let mut code = String::with_capacity(source.len());
     let mut at = 0;
@@ -197,7 +197,7 @@ fn first_names(path: &str) -> Vec<String> {
     names
 }
 
-fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+pub(crate) fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

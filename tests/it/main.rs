@@ -3,6 +3,7 @@
 #[cfg(feature = "gpu")]
 mod backends;
 mod bad_input;
+mod circles;
 mod common;
 mod golden;
 #[cfg(feature = "gpu")]

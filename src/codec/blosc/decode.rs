@@ -139,7 +139,7 @@ pub fn decompress_block_planes(
         && let Some(split) = header.splits(src, i)?.next().transpose()?
         && !split.stored
     {
-        let planes = decompress_planes(split.payload, dst, plane_len, scratch)
+        let planes = decompress_planes(split.payload, dst, plane_len, &mut scratch.zstd)
             .map_err(|e| format!("blosc: block {i}: {e}"))?;
         (block.decoded, block.repeats) = (planes.written, planes.repeats);
         return Ok(block);
@@ -200,7 +200,7 @@ fn decompress_split(
             .map_err(|e| format!("snappy: {e}"))?,
         // What follows a stream is ignored, as zlib's own `uncompress` does, and so c-blosc.
         Compressor::Zlib => return scratch.zlib_prefix(split.payload, dst).map(drop),
-        Compressor::Zstd => scratch.zstd(split.payload, dst)?,
+        Compressor::Zstd => scratch.zstd.decompress(split.payload, dst)?,
     };
     if written != dst.len() {
         return Err(format!(

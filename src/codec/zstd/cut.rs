@@ -1,10 +1,11 @@
-//! Cutting a zstd frame before a tail of blocks that need not be decoded, where it lies, without moving a byte.
+//! Cutting a zstd frame before a tail of blocks that need not be decoded.
 //!
-//! [`FrameSummary::cut_frame`] copies the frame and can give it a new header. Frames that wait in a staging buffer for the
-//! GPU are many and need no copy: the content size is overwritten, which takes a field wide enough for the new one, the last
-//! block that is kept is marked as the last, and the frame is passed on by its shorter length.
+//! A cut frame is a valid frame that ends earlier: its content size is smaller and another block is marked as the last.
+//! [`FrameSummary::copy_cut`] writes it to a buffer, with a new header. [`FrameSummary::in_place_cut`] changes the frame where it is,
+//! for frames that wait in a staging buffer for the GPU: it overwrites the content size, whose field must be wide enough,
+//! and the header of the last block that is kept. The frame is then passed on with its shorter length.
 
-use super::frame::{BlockKind, FrameSummary, blocks};
+use super::frame::{BlockKind, FrameSummary, MAGIC, blocks};
 
 /// Where the frame header descriptor is, after the magic number.
 const DESCRIPTOR_AT: usize = 4;
@@ -63,6 +64,61 @@ impl InPlaceCut {
 }
 
 impl FrameSummary {
+    /// Decoded bytes before the tail of zeros, where the frame can be cut there: its content size is known, it has a
+    /// tail, and nothing (a checksum, a dictionary) ties its parts together.
+    pub fn cut_len(&self) -> Option<u64> {
+        let size = self.header.content_size?;
+        let free = !self.header.checksum && self.header.dictionary_id == 0;
+        (self.zero_tail > 0 && free).then_some(size - self.zero_tail)
+    }
+
+    /// Where to cut the frame before its tail of zeros. `None` if it cannot be cut, or no block comes before the tail.
+    pub fn zero_cut(&self) -> Option<Cut> {
+        let (last_block_at, encoded_len) = self.last_kept?;
+        Some(Cut {
+            decoded_len: self.cut_len()?,
+            encoded_len,
+            last_block_at,
+        })
+    }
+
+    /// Whether to copy the frame that is cut. When its bytes are many and the tail is short, that costs more than it saves.
+    pub(super) fn pays(&self, cut: &Cut) -> bool {
+        let tail = self
+            .header
+            .content_size
+            .unwrap_or(0)
+            .saturating_sub(cut.decoded_len);
+        tail >= cut.encoded_len as u64 / 2
+    }
+
+    /// Appends to `out` a frame that decodes to the first `cut.decoded_len` bytes of `frame`, which is the one that this is the
+    /// summary of. `None`, with nothing appended, if the cut is not one of this frame.
+    pub fn copy_cut(&self, cut: &Cut, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
+        let len = cut.decoded_len;
+        let blocks = frame.get(self.header.len..cut.encoded_len)?;
+        let last_header = cut.last_block_at.checked_sub(self.header.len)?;
+        let start = out.len();
+        // A content size of four or eight bytes, which can express every value.
+        let wide = u32::try_from(len).is_err();
+        let single_segment = self.header.window_descriptor.is_none();
+        out.reserve(14 + blocks.len());
+        out.extend_from_slice(&MAGIC);
+        out.push((if wide { 0xc0 } else { 0x80 }) | (if single_segment { 0x20 } else { 0 }));
+        out.extend(self.header.window_descriptor);
+        out.extend_from_slice(&len.to_le_bytes()[..if wide { 8 } else { 4 }]);
+        let last = out.len() + last_header;
+        out.extend_from_slice(blocks);
+        match out.get_mut(last) {
+            Some(byte) => *byte |= 1,
+            None => {
+                out.truncate(start);
+                return None;
+            }
+        }
+        Some(())
+    }
+
     /// How to cut `frame`, which is the one that this is the summary of, at `cut`. `None` if nothing comes before it, or
     /// the header has no room for the new size.
     pub fn in_place_cut(&self, cut: &Cut, frame: &[u8]) -> Option<InPlaceCut> {
@@ -118,8 +174,8 @@ fn encoded_size(size: u64, width: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::codec::Scratch;
-    use super::super::frame::tests::{PLAIN, compress, planes};
+    use super::super::context::ZstdContext;
+    use super::super::testing::{Form, PLAIN, compress, planes};
     use super::*;
     use proptest::prelude::*;
 
@@ -130,8 +186,8 @@ mod tests {
         let before = frame.clone();
         cut.apply(frame);
         let mut out = vec![0xaa; cut.decoded_len as usize];
-        let written = Scratch::default()
-            .libzstd(&frame[..cut.encoded_len], &mut out)
+        let written = ZstdContext::default()
+            .decompress_with_libzstd(&frame[..cut.encoded_len], &mut out)
             .unwrap();
         assert_eq!(written, out.len());
         let short = FrameSummary::parse(&frame[..cut.encoded_len]).unwrap();
@@ -188,7 +244,7 @@ mod tests {
         let check = |descriptor: u8, size: &[u8], head: &[u8], tail: usize, is_cut: bool| {
             let mut frame = by_hand(descriptor, size, head, &[tail / 2, tail - tail / 2]);
             let mut whole = vec![0; head.len() + tail];
-            let written = Scratch::default().libzstd(&frame, &mut whole);
+            let written = ZstdContext::default().decompress_with_libzstd(&frame, &mut whole);
             assert_eq!(written, Ok(whole.len()), "{descriptor:#x}");
             let out = cut(&mut frame).map(|(out, _)| out);
             assert_eq!(out, is_cut.then(|| head.to_vec()), "{descriptor:#x}");
@@ -225,7 +281,7 @@ mod tests {
             head in 0usize..200_000, tail in 0usize..500_000, level in 1i32..8, checksum: bool, content_size: bool,
             seed: u64,
         ) {
-            let form = super::super::frame::tests::Form { content_size, checksum, level };
+            let form = Form { content_size, checksum, level };
             let data = planes(head, tail, seed);
             let mut frame = compress(&data, &form);
             if let Some((out, _)) = cut(&mut frame) {

@@ -1,24 +1,15 @@
-//! Reads the block headers of a zstd frame without decoding it, and decodes only what comes before a tail of zeros.
+//! The headers of a zstd frame and of its blocks (RFC 8878, section 3.1.1), parsed without decoding the blocks.
 //!
-//! The frame of a bit-shuffled block of biallelic genotypes is one compressed block, with bit-planes 0 and 1, followed
-//! by RLE blocks of zero bytes. Three bytes a block prove that; the frame can then be cut before the tail (content size
-//! rewritten, last-block bit set), which every decoder takes like any other. Used by `blosc` on the host and by the
-//! GPU pipeline. The format is RFC 8878, section 3.1.1. For a tail that repeats a plane, see [`zstd_tail`](super::tail).
-//!
-//! On the host the blocks before the tail are decoded where they lie (`zstd_decode`), or the frame that is cut is a copy, for libzstd.
-//!
-//! A cut never changes which frames are accepted: a frame with a checksum, a dictionary, no content size, or anything
-//! after it is decoded whole, and so is one whose cut form libzstd refuses.
+//! Block headers are enough to find a tail of zeros: in a bit-shuffled block of biallelic genotypes, bit-planes 0 and 1 are one
+//! compressed block, and the planes of zeros that follow are RLE blocks of three bytes and one each. [`cut`](super::cut)
+//! removes such a tail; [`tail`](super::tail) finds tails that repeat a plane.
 
 use std::ops::Range;
 
-use super::super::Scratch;
-use super::cut::Cut;
-
 /// The first four bytes of a frame.
-const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+pub(super) const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 /// No block holds more than this, compressed or not.
-const BLOCK_MAX: u64 = 128 * 1024;
+pub(super) const BLOCK_MAX: u64 = 128 * 1024;
 /// libzstd decodes no frame that asks for a window of more than two to the power of this, even if all of it is zeros.
 const WINDOW_LOG_MAX: u8 = if cfg!(target_pointer_width = "32") {
     30
@@ -82,15 +73,6 @@ pub struct FrameSummary {
     pub zero_tail: u64,
     /// The last block before that tail: where its header starts and its encoded bytes end. `None` if there is none.
     pub last_kept: Option<(usize, usize)>,
-}
-
-/// How much of a frame [`decompress_prefix`] wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prefix {
-    /// Bytes of the output that are valid: decoded, or filled with zeros as far as was asked for.
-    pub valid: usize,
-    /// From here to its end the content is zero. Never more than `valid`.
-    pub zero_from: usize,
 }
 
 impl FrameHeader {
@@ -268,110 +250,6 @@ impl FrameSummary {
         }
         Ok(summary)
     }
-
-    /// Decoded bytes before the tail of zeros, where the frame can be cut there: its content size is known, it has a
-    /// tail, and nothing (a checksum, a dictionary) ties its parts together.
-    pub fn cut_len(&self) -> Option<u64> {
-        let size = self.header.content_size?;
-        let free = !self.header.checksum && self.header.dictionary_id == 0;
-        (self.zero_tail > 0 && free).then_some(size - self.zero_tail)
-    }
-
-    /// Where to cut the frame before its tail of zeros. `None` if it cannot be cut, or no block comes before the tail.
-    pub fn zero_cut(&self) -> Option<Cut> {
-        let (last_block_at, encoded_len) = self.last_kept?;
-        Some(Cut {
-            decoded_len: self.cut_len()?,
-            encoded_len,
-            last_block_at,
-        })
-    }
-
-    /// Whether to copy the frame that is cut. When its bytes are many and the tail is short, that costs more than it saves.
-    pub(in crate::codec) fn pays(&self, cut: &Cut) -> bool {
-        let tail = self
-            .header
-            .content_size
-            .unwrap_or(0)
-            .saturating_sub(cut.decoded_len);
-        tail >= cut.encoded_len as u64 / 2
-    }
-
-    /// Appends to `out` a frame that decodes to the first `cut.decoded_len` bytes of `frame`, which is the one that this is the
-    /// summary of. `None`, with nothing appended, if the cut is not one of this frame.
-    pub fn cut_frame(&self, cut: &Cut, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        let len = cut.decoded_len;
-        let blocks = frame.get(self.header.len..cut.encoded_len)?;
-        let last_header = cut.last_block_at.checked_sub(self.header.len)?;
-        let start = out.len();
-        // A content size of four or eight bytes, which can express every value.
-        let wide = u32::try_from(len).is_err();
-        let single_segment = self.header.window_descriptor.is_none();
-        out.reserve(14 + blocks.len());
-        out.extend_from_slice(&MAGIC);
-        out.push((if wide { 0xc0 } else { 0x80 }) | (if single_segment { 0x20 } else { 0 }));
-        out.extend(self.header.window_descriptor);
-        out.extend_from_slice(&len.to_le_bytes()[..if wide { 8 } else { 4 }]);
-        let last = out.len() + last_header;
-        out.extend_from_slice(blocks);
-        match out.get_mut(last) {
-            Some(byte) => *byte |= 1,
-            None => {
-                out.truncate(start);
-                return None;
-            }
-        }
-        Some(())
-    }
-}
-
-/// Decodes `frame`, whose content must be exactly `dst.len()` bytes. Where its block headers show that it ends in zeros,
-/// only what comes before is decoded; of the zeros, those before `needed_len` are written and the rest of `dst` is
-/// left as it was. With `needed_len == dst.len()` all of `dst` is valid afterwards.
-pub fn decompress_prefix(
-    frame: &[u8],
-    dst: &mut [u8],
-    needed_len: usize,
-    scratch: &mut Scratch,
-) -> Result<Prefix, String> {
-    if let Some(prefix) = decompress_cut(frame, dst, needed_len, scratch) {
-        return Ok(prefix);
-    }
-    let written = scratch.zstd(frame, dst)?;
-    if written != dst.len() {
-        return Err(format!(
-            "zstd: decoded {written} bytes, expected {}",
-            dst.len()
-        ));
-    }
-    Ok(Prefix {
-        valid: written,
-        zero_from: written,
-    })
-}
-
-/// `None` if the frame has to be decoded whole, which then also finds out what is wrong with it, if anything.
-fn decompress_cut(
-    frame: &[u8],
-    dst: &mut [u8],
-    needed_len: usize,
-    scratch: &mut Scratch,
-) -> Option<Prefix> {
-    let summary = FrameSummary::parse(frame).ok()?;
-    if summary.len != frame.len() || summary.header.content_size != Some(dst.len() as u64) {
-        return None;
-    }
-    let zero_from = usize::try_from(summary.cut_len()?).ok()?;
-    if zero_from > 0 {
-        let cut = summary.zero_cut()?;
-        scratch.zstd_before(&summary, &cut, frame, dst.get_mut(..zero_from)?)?;
-    } else if summary.last_kept.is_some() {
-        // Blocks that would have to be empty: let libzstd judge them.
-        return None;
-    }
-    let valid = zero_from.max(needed_len.min(dst.len()));
-    dst.get_mut(zero_from..valid)?.fill(0);
-    Some(Prefix { valid, zero_from })
 }
 
 /// Takes a little-endian number of up to eight bytes off the front of `rest`.
@@ -389,7 +267,3 @@ fn take(rest: &mut &[u8], len: usize) -> Result<u64, String> {
 fn short(what: &str) -> String {
     format!("zstd: the frame is cut short in {what}")
 }
-
-#[cfg(test)]
-#[path = "frame_tests.rs"]
-pub(super) mod tests;

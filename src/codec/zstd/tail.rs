@@ -10,9 +10,10 @@
 //! fill up the content size exactly, and all of their bytes are matches of the one offset, or literals that
 //! [`RepeatedTail::literals`] lists, to be compared with what is decoded. A frame of any other shape is decoded whole.
 
-use super::super::Scratch;
+use super::context::ZstdContext;
 use super::cut::Cut;
-use super::frame::{Block, BlockKind, FrameSummary, blocks, decompress_prefix};
+use super::frame::{Block, BlockKind, FrameSummary, blocks};
+use super::prefix::decompress_prefix;
 use super::sequences::{History, Literals, Parts};
 
 /// Encoded bytes of the blocks that a tail is made of, at most.
@@ -232,15 +233,15 @@ pub fn decompress_planes(
     frame: &[u8],
     dst: &mut [u8],
     plane_len: usize,
-    scratch: &mut Scratch,
+    context: &mut ZstdContext,
 ) -> Result<Planes, String> {
-    if let Some(written) = decompress_repeated(frame, dst, plane_len, scratch) {
+    if let Some(written) = decompress_repeated(frame, dst, plane_len, context) {
         return Ok(Planes {
             written,
             repeats: written < dst.len(),
         });
     }
-    let prefix = decompress_prefix(frame, dst, 0, scratch)?;
+    let prefix = decompress_prefix(frame, dst, 0, context)?;
     let whole = prefix.zero_from.checked_next_multiple_of(plane_len.max(1));
     let written = whole.unwrap_or(dst.len()).min(dst.len());
     dst.get_mut(prefix.valid..written)
@@ -257,7 +258,7 @@ fn decompress_repeated(
     frame: &[u8],
     dst: &mut [u8],
     plane_len: usize,
-    scratch: &mut Scratch,
+    context: &mut ZstdContext,
 ) -> Option<usize> {
     let summary = FrameSummary::parse(frame).ok()?;
     if summary.len != frame.len()
@@ -273,7 +274,7 @@ fn decompress_repeated(
         return None;
     }
     let head = dst.get_mut(..kept)?;
-    scratch.zstd_before(&summary, &tail.cut, frame, head)?;
+    context.decompress_before(&summary, &tail.cut, frame, head)?;
     for (at, byte) in &tail.literals {
         if head.get(usize::try_from(*at).ok()?) != Some(byte) {
             return None;

@@ -1,7 +1,7 @@
 //! Tests of tails that repeat, and of reading sequences, against libzstd.
 
 use super::super::frame::FrameHeader;
-use super::super::frame::tests::{Form, PLAIN, compress};
+use super::super::testing::{Form, PLAIN, compress};
 use super::*;
 use proptest::prelude::*;
 
@@ -80,7 +80,7 @@ fn calls(largest: usize) -> impl Strategy<Value = Calls> {
 /// Decodes and fills in what is left out.
 fn whole(frame: &[u8], len: usize, plane_len: usize) -> Result<(Vec<u8>, Planes), String> {
     let mut dst = vec![0xaa; len];
-    let planes = decompress_planes(frame, &mut dst, plane_len, &mut Scratch::default())?;
+    let planes = decompress_planes(frame, &mut dst, plane_len, &mut ZstdContext::default())?;
     assert!(planes.written <= len);
     for i in planes.written..len {
         dst[i] = if planes.repeats {
@@ -133,7 +133,7 @@ fn a_block_with_missing_calls() {
     // Not as planes: all of it.
     for plane_len in [0, 1, 32_768, 131_072] {
         let mut dst = vec![0; data.len()];
-        let planes = decompress_planes(&frame, &mut dst, plane_len, &mut Scratch::default());
+        let planes = decompress_planes(&frame, &mut dst, plane_len, &mut ZstdContext::default());
         assert_eq!(planes.unwrap().written, data.len());
         assert!(dst == data);
     }
@@ -155,7 +155,7 @@ fn another_literal() {
     assert_eq!(parts.literals.get(0), Some(frame[at]));
     frame[at] ^= 0x10;
     let mut expected = vec![0; data.len()];
-    let written = Scratch::default().libzstd(&frame, &mut expected);
+    let written = ZstdContext::default().decompress_with_libzstd(&frame, &mut expected);
     assert_eq!(written, Ok(data.len()));
     assert!(expected != data);
     let (found, planes) = whole(&frame, data.len(), 65_536).unwrap();
@@ -171,7 +171,9 @@ fn another_literal() {
             .iter()
             .any(|(at, byte)| data[*at as usize] != *byte)
     );
-    Scratch::default().libzstd(&frame, &mut expected).unwrap();
+    ZstdContext::default()
+        .decompress_with_libzstd(&frame, &mut expected)
+        .unwrap();
     let (found, planes) = whole(&frame, data.len(), 65_536).unwrap();
     assert_eq!(planes.written, data.len());
     assert!(found == expected);
@@ -202,7 +204,7 @@ fn what_ties_the_frame_together() {
 fn every_bit_of_the_tail() {
     let (data, frame) = usual();
     let from = all_blocks(&frame)[1].header_at;
-    let mut scratch = Scratch::default();
+    let mut context = ZstdContext::default();
     let (mut expected, mut cuts) = (vec![0; data.len()], 0);
     let bits = 8 * from..8 * frame.len();
     // Some of the block before, which is longer, and all of the tail.
@@ -210,7 +212,7 @@ fn every_bit_of_the_tail() {
     for bit in bits.filter(|bit| *bit >= tail || bit % 7 == 0) {
         let mut frame = frame.clone();
         frame[bit / 8] ^= 1 << (bit % 8);
-        let written = scratch.libzstd(&frame, &mut expected);
+        let written = context.decompress_with_libzstd(&frame, &mut expected);
         match whole(&frame, data.len(), 65_536) {
             Ok((found, planes)) => {
                 assert_eq!(written, Ok(data.len()), "bit {bit}");
@@ -318,7 +320,11 @@ fn literals_of_the_tail() {
         let (data, frame) = copied_plane(&literals);
         assert!(find(&frame).is_none());
         let mut dst = vec![0; data.len()];
-        assert!(Scratch::default().libzstd(&frame, &mut dst).is_err());
+        assert!(
+            ZstdContext::default()
+                .decompress_with_libzstd(&frame, &mut dst)
+                .is_err()
+        );
         assert!(whole(&frame, data.len(), 1 << 17).is_err());
     }
 }
@@ -375,7 +381,7 @@ proptest! {
         }
         frame.truncate(frame.len().saturating_sub(cut / 20));
         let mut expected = vec![0x55; data.len()];
-        let theirs = Scratch::default().libzstd(&frame, &mut expected);
+        let theirs = ZstdContext::default().decompress_with_libzstd(&frame, &mut expected);
         match whole(&frame, data.len(), calls.plane_len) {
             Ok((found, _)) => {
                 prop_assert_eq!(theirs, Ok(data.len()));

@@ -168,7 +168,8 @@ impl Worker {
         let zstd = self
             .description
             .zstd
-            .describe(&mut launches, self.device.multiprocessors)?;
+            .describe(launches.tables, self.device.multiprocessors)
+            .map_err(Failure::Batch)?;
         let report = self
             .reports
             .ensure("the reports of nvCOMP", reports)

@@ -3,9 +3,8 @@
 //! It takes less time than nvCOMP's for the frames of genotypes that were measured, small and large (`benches/gpu/run.py`), and less
 //! memory. nvCOMP's is there for comparisons.
 
-use super::launches::Launches;
+use super::tables::Tables;
 use crate::gpu::abi;
-use crate::gpu::executor::Failure;
 use crate::gpu::temporary::{MOST_TIMES, Temporary};
 
 /// Whether zstd frames are nvCOMP's: where `VCZ_GPU_ZSTD` is `nvcomp`, for comparisons, and it is there.
@@ -107,17 +106,17 @@ impl ZstdFrames {
     /// Pushes the tables; nothing if there are no frames.
     pub(super) fn describe(
         &self,
-        launches: &mut Launches<'_>,
+        tables: &mut Tables,
         multiprocessors: u32,
-    ) -> Result<Option<Zstd>, Failure> {
+    ) -> Result<Option<Zstd>, String> {
         if self.frames.is_empty() {
             return Ok(None);
         }
         let (blocks, literals) = self.blocks(multiprocessors);
         Ok(Some(Zstd {
-            frames: launches.push(&self.frames)?,
+            frames: tables.push(&self.frames)?,
             n: self.frames.len() as u32,
-            next: launches.push(&[0u32])?,
+            next: tables.push(&[0u32])?,
             blocks,
             literals,
         }))

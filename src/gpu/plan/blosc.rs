@@ -5,8 +5,8 @@
 
 use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, KnownByte, Place, PlannedBlock, Segment};
 use super::deflate;
-use super::encoding::{no_decoder, zstd_summary};
 use super::tile::TileShape;
+use super::zstd::zstd_summary;
 use crate::codec::blosc::{BloscHeader, Compressor, HEADER_LEN, Shuffle, Split};
 use crate::codec::zstd::cut::InPlaceCut;
 use crate::codec::zstd::frame::FrameSummary;
@@ -266,6 +266,14 @@ fn frame(
         len: split.len,
         check,
     })
+}
+
+/// Why the host decodes containers of this compressor.
+pub(super) fn no_decoder(compressor: Compressor) -> String {
+    format!(
+        "the codec {} inside blosc has no decoder on the GPU",
+        compressor.name()
+    )
 }
 
 fn elements(len: usize, width: usize) -> Result<u32, String> {

@@ -4,14 +4,10 @@ use std::ops::Range;
 
 use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, Place, PlannedBlock};
 use super::tile::TileShape;
+use super::zstd::zstd_summary;
 use super::{blosc, deflate};
 use crate::codec::blosc::{Compressor, Shuffle};
-use crate::codec::zstd::frame::FrameSummary;
 use crate::codec::{BytesCodec, CodecChain, Serializer, checksum};
-
-/// Blocks of a zstd frame, besides those that have so many bytes: frames of more are the host's.
-const MOST_BLOCKS: usize = 1024;
-const BLOCK_BYTES: usize = 256;
 
 /// How one tile's bytes are encoded.
 #[derive(Debug, Clone)]
@@ -68,7 +64,9 @@ impl Encoding {
             }
             [BytesCodec::Blosc { compressor, .. }] => match compressor {
                 Compressor::Zstd | Compressor::Lz4 | Compressor::Zlib => Compression::Blosc,
-                Compressor::Blosclz | Compressor::Snappy => return Err(no_decoder(*compressor)),
+                Compressor::Blosclz | Compressor::Snappy => {
+                    return Err(blosc::no_decoder(*compressor));
+                }
             },
             [BytesCodec::Zstd] => Compression::Frame(Wrapping::Zstd),
             [BytesCodec::Lz4] => Compression::Frame(Wrapping::Lz4),
@@ -201,61 +199,4 @@ pub(super) fn strip(
         }
     }
     Ok(range)
-}
-
-/// The summary of `frame`, if that is one whole frame of `len` decoded bytes that a device decodes: one that says how
-/// many there are, without checksum or dictionary.
-pub(super) fn zstd_summary(frame: &[u8], len: usize) -> Result<FrameSummary, String> {
-    let summary = FrameSummary::parse(frame)?;
-    let header = &summary.header;
-    if header.content_size != Some(len as u64) {
-        let size = header.content_size;
-        return Err(format!("zstd: a content size of {size:?}, expected {len}"));
-    }
-    if header.checksum || header.dictionary_id != 0 {
-        return Err("zstd: a frame with a checksum or a dictionary".to_string());
-    }
-    // A device takes its time for each; writers make blocks of 128 KiB, or of a few KiB where they are asked to.
-    let n_blocks: usize = summary.blocks.iter().sum();
-    if n_blocks > MOST_BLOCKS + len / BLOCK_BYTES {
-        return Err(format!(
-            "zstd: a frame of {n_blocks} blocks for {len} bytes"
-        ));
-    }
-    if summary.len != frame.len() {
-        return Err(format!(
-            "zstd: {} bytes, of which a frame takes {}",
-            frame.len(),
-            summary.len
-        ));
-    }
-    Ok(summary)
-}
-
-/// Why a container by this compressor is left to the host.
-pub(super) fn no_decoder(compressor: Compressor) -> String {
-    format!(
-        "the codec {} inside blosc has no decoder on the GPU",
-        compressor.name()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A frame of so many blocks of nothing, and one of four bytes.
-    fn frame_of(empty_blocks: usize) -> Vec<u8> {
-        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0, 4, 0, 0, 0];
-        frame.extend([0; 3].repeat(empty_blocks));
-        frame.extend([4 << 3 | 1, 0, 0, 1, 2, 3, 4]);
-        frame
-    }
-
-    #[test]
-    fn frames_of_very_many_blocks_are_the_hosts() {
-        assert!(zstd_summary(&frame_of(1000), 4).is_ok());
-        let reason = zstd_summary(&frame_of(2000), 4).unwrap_err();
-        assert_eq!(reason, "zstd: a frame of 2001 blocks for 4 bytes");
-    }
 }

@@ -16,6 +16,7 @@ mod planner;
 pub(super) mod tests;
 mod tile;
 mod verify;
+mod zstd;
 
 pub use chunk_plan::{
     ALIGNMENT, Checksum, ChunkPlan, Frame, FrameCodec, KnownByte, Place, PlannedBlock, Segment,

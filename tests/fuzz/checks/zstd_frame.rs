@@ -1,8 +1,9 @@
 //! Any bytes as a zstd frame: leaving out a tail of zeros, or of copies of a plane, accepts the same frames and gives the same
 //! bytes as libzstd.
 
-use crate::codec::Scratch;
-use crate::codec::zstd::frame::{FrameSummary, decompress_prefix};
+use crate::codec::zstd::ZstdContext;
+use crate::codec::zstd::frame::FrameSummary;
+use crate::codec::zstd::prefix::decompress_prefix;
 use crate::codec::zstd::tail::{RepeatedTail, decompress_planes};
 
 /// Larger outputs only make fuzzing slow.
@@ -25,7 +26,7 @@ pub fn check(data: &[u8]) {
     };
     let needed = u32::from_le_bytes(*needed) as usize % (len + 1);
     let mut ours = vec![0xaa; len];
-    let prefix = decompress_prefix(frame, &mut ours, needed, &mut Scratch::default());
+    let prefix = decompress_prefix(frame, &mut ours, needed, &mut ZstdContext::default());
 
     let mut theirs = vec![0x55; len];
     let written = zstd::zstd_safe::decompress(theirs.as_mut_slice(), frame);
@@ -44,7 +45,7 @@ pub fn check(data: &[u8]) {
     let period = tail.map_or(0, |tail| tail.period as usize);
     for plane_len in [period, len / 8, needed] {
         let mut ours = vec![0xaa; len];
-        let planes = decompress_planes(frame, &mut ours, plane_len, &mut Scratch::default());
+        let planes = decompress_planes(frame, &mut ours, plane_len, &mut ZstdContext::default());
         assert_eq!(planes.is_ok(), written == Ok(len));
         let Ok(planes) = planes else {
             continue;

@@ -1,51 +1,10 @@
 //! Tests of cutting zstd frames, against libzstd.
 
-use super::*;
-use ::zstd::zstd_safe::{CCtx, CParameter};
 use proptest::prelude::*;
 
-pub(in crate::codec) struct Form {
-    pub content_size: bool,
-    pub checksum: bool,
-    pub level: i32,
-}
-
-pub(in crate::codec) fn compress(data: &[u8], form: &Form) -> Vec<u8> {
-    let mut context = CCtx::create();
-    context
-        .set_parameter(CParameter::CompressionLevel(form.level))
-        .unwrap();
-    context
-        .set_parameter(CParameter::ContentSizeFlag(form.content_size))
-        .unwrap();
-    context
-        .set_parameter(CParameter::ChecksumFlag(form.checksum))
-        .unwrap();
-    let mut out = Vec::with_capacity(::zstd::zstd_safe::compress_bound(data.len()));
-    context.compress2(&mut out, data).unwrap();
-    out
-}
-
-/// `head` bytes that compress a little, then `tail` zeros.
-pub(in crate::codec) fn planes(head: usize, tail: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut data: Vec<u8> = (0..head)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state & state >> 8 & state >> 16) as u8
-        })
-        .collect();
-    data.resize(head + tail, 0);
-    data
-}
-
-pub(in crate::codec) const PLAIN: Form = Form {
-    content_size: true,
-    checksum: false,
-    level: 13,
-};
+use super::super::frame::{FrameHeader, MAGIC};
+use super::super::testing::{Form, PLAIN, compress, planes};
+use super::*;
 
 #[test]
 fn a_bit_shuffled_block_is_cut() {
@@ -59,13 +18,13 @@ fn a_bit_shuffled_block_is_cut() {
         "{summary:?}"
     );
     let mut dst = vec![0xaa; data.len()];
-    let prefix = decompress_prefix(&frame, &mut dst, 0, &mut Scratch::default()).unwrap();
+    let prefix = decompress_prefix(&frame, &mut dst, 0, &mut ZstdContext::default()).unwrap();
     assert_eq!(prefix.zero_from as u64, summary.cut_len().unwrap());
     assert_eq!(prefix.valid, prefix.zero_from);
     assert_eq!(dst[..prefix.valid], data[..prefix.valid]);
     assert!(dst[prefix.valid..].iter().all(|b| *b == 0xaa));
     let needed = prefix.zero_from + 17;
-    let prefix = decompress_prefix(&frame, &mut dst, needed, &mut Scratch::default()).unwrap();
+    let prefix = decompress_prefix(&frame, &mut dst, needed, &mut ZstdContext::default()).unwrap();
     assert_eq!(prefix.valid, needed);
     assert_eq!(dst[..needed], data[..needed]);
 }
@@ -73,7 +32,7 @@ fn a_bit_shuffled_block_is_cut() {
 #[test]
 fn what_cannot_be_cut_is_decoded_whole() {
     let data = planes(1000, 300_000, 2);
-    let mut scratch = Scratch::default();
+    let mut context = ZstdContext::default();
     let forms = [
         Form {
             checksum: true,
@@ -87,7 +46,7 @@ fn what_cannot_be_cut_is_decoded_whole() {
     for form in forms {
         let frame = compress(&data, &form);
         let mut dst = vec![0xaa; data.len()];
-        let prefix = decompress_prefix(&frame, &mut dst, 0, &mut scratch).unwrap();
+        let prefix = decompress_prefix(&frame, &mut dst, 0, &mut context).unwrap();
         assert_eq!(
             prefix,
             Prefix {
@@ -107,12 +66,12 @@ fn what_cannot_be_cut_is_decoded_whole() {
     );
     *frame.last_mut().unwrap() ^= 1;
     let mut dst = vec![0; data.len()];
-    assert!(decompress_prefix(&frame, &mut dst, 0, &mut scratch).is_err());
+    assert!(decompress_prefix(&frame, &mut dst, 0, &mut context).is_err());
     // Two frames in a row are one content.
     let mut frames = compress(&data, &PLAIN);
     frames.extend(compress(&data, &PLAIN));
     let mut dst = vec![0; 2 * data.len()];
-    decompress_prefix(&frames, &mut dst, 0, &mut scratch).unwrap();
+    decompress_prefix(&frames, &mut dst, 0, &mut context).unwrap();
     assert_eq!(dst, [data.clone(), data.clone()].concat());
 }
 
@@ -124,8 +83,8 @@ fn all_zero() {
     frame.extend(131_072u32.to_le_bytes());
     frame.extend([3, 0, 0x10, 0]);
     let mut dst = vec![0xaa; 131_072];
-    let mut scratch = Scratch::default();
-    let prefix = decompress_prefix(&frame, &mut dst, 0, &mut scratch).unwrap();
+    let mut context = ZstdContext::default();
+    let prefix = decompress_prefix(&frame, &mut dst, 0, &mut context).unwrap();
     assert_eq!(
         prefix,
         Prefix {
@@ -133,29 +92,32 @@ fn all_zero() {
             zero_from: 0
         }
     );
-    let prefix = decompress_prefix(&frame, &mut dst, 100, &mut scratch).unwrap();
+    let prefix = decompress_prefix(&frame, &mut dst, 100, &mut context).unwrap();
     assert_eq!(prefix.valid, 100);
     assert!(dst[..100].iter().all(|b| *b == 0));
     let mut whole = vec![1; dst.len()];
-    assert_eq!(scratch.libzstd(&frame, &mut whole), Ok(dst.len()));
+    assert_eq!(
+        context.decompress_with_libzstd(&frame, &mut whole),
+        Ok(dst.len())
+    );
     // The wrong size is an error, not a short answer.
-    assert!(decompress_prefix(&frame, &mut dst[..5], 0, &mut scratch).is_err());
+    assert!(decompress_prefix(&frame, &mut dst[..5], 0, &mut context).is_err());
 }
 
 /// Found by fuzzing: a frame of zeros alone was accepted without asking libzstd, which refuses windows of this size.
 #[test]
 fn windows_are_limited() {
     let mut dst = vec![0xaa; 1000];
-    let mut scratch = Scratch::default();
+    let mut context = ZstdContext::default();
     for exponent in 0..32u8 {
         let mut frame = MAGIC.to_vec();
         frame.extend([0x80, exponent << 3]);
         frame.extend(1000u32.to_le_bytes());
         frame.extend([0x43, 0x1f, 0, 0]);
         let summary = FrameSummary::parse(&frame);
-        let written = scratch.libzstd(&frame, &mut dst);
+        let written = context.decompress_with_libzstd(&frame, &mut dst);
         assert_eq!(summary.is_ok(), written == Ok(1000), "2^{}", 10 + exponent);
-        let prefix = decompress_prefix(&frame, &mut dst, 0, &mut scratch);
+        let prefix = decompress_prefix(&frame, &mut dst, 0, &mut context);
         assert_eq!(prefix.is_ok(), written == Ok(1000), "2^{}", 10 + exponent);
     }
     let error = FrameHeader::parse(&[&MAGIC[..], &[0x80, 0xf6, 0, 0, 0, 0]].concat());
@@ -172,7 +134,7 @@ proptest! {
         let data = planes(head, tail, seed);
         let frame = compress(&data, &Form { content_size, checksum, level });
         let mut dst = vec![0xaa; data.len()];
-        let prefix = decompress_prefix(&frame, &mut dst, needed, &mut Scratch::default()).unwrap();
+        let prefix = decompress_prefix(&frame, &mut dst, needed, &mut ZstdContext::default()).unwrap();
         prop_assert!(prefix.zero_from <= prefix.valid && prefix.valid <= data.len());
         prop_assert!(prefix.valid >= needed.min(data.len()));
         prop_assert_eq!(&dst[..prefix.valid], &data[..prefix.valid]);
@@ -194,11 +156,11 @@ proptest! {
             frame[at] ^= value;
         }
         frame.truncate(frame.len().saturating_sub(cut / 20));
-        let mut scratch = Scratch::default();
+        let mut context = ZstdContext::default();
         let mut dst = vec![0xaa; data.len()];
-        let ours = decompress_prefix(&frame, &mut dst, data.len(), &mut scratch);
+        let ours = decompress_prefix(&frame, &mut dst, data.len(), &mut context);
         let mut whole = vec![0x55; data.len()];
-        let theirs = scratch.libzstd(&frame, &mut whole);
+        let theirs = context.decompress_with_libzstd(&frame, &mut whole);
         prop_assert_eq!(ours.is_ok(), theirs == Ok(data.len()));
         if ours.is_ok() {
             prop_assert_eq!(&dst, &whole);
