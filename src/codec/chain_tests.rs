@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::testing::{encode_bytes, encode_vlen, noise, one_chunk, shard, transposed};
 use super::super::{ChunkData, CodecChain, Scratch, StringChunk};
-use super::*;
+use crate::store::ArrayMeta;
 
 fn strings(chunk: ChunkData) -> Vec<String> {
     match chunk {

@@ -6,19 +6,19 @@ use bytemuck::{Pod, Zeroable};
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Block {
-    /// Address of its bytes; 0 where it is all zeros.
+    /// Address of its bytes; 0 if all are zero.
     pub data: u64,
     /// Elements in it.
     pub elements: u32,
     /// [`PLAIN`], [`BYTE_SHUFFLED`] or [`BIT_SHUFFLED`].
     pub kind: u32,
-    /// Bit-planes that are there; for the other kinds 0 if the block is all zeros, else 1.
+    /// Stored bit-planes; for the other kinds 0 if the block is all zeros, else 1.
     pub planes: u32,
-    /// [`REPEATS`]; otherwise planes that are not there are zero.
+    /// [`REPEATS`], or 0: planes that are not stored are zero.
     pub flags: u32,
 }
 
-/// Flag of a [`Block`] that is bit-shuffled and has a plane: those that are not there equal the last that is.
+/// Flag of a bit-shuffled [`Block`] with at least one plane: planes that are not stored equal the last one that is.
 pub const REPEATS: u32 = 1;
 
 /// Elements one after the other.
@@ -28,7 +28,7 @@ pub const BYTE_SHUFFLED: u32 = 1;
 /// All lowest bits, then the next, and so on.
 pub const BIT_SHUFFLED: u32 = 2;
 
-/// A rectangle of rows and samples that is decoded as one, and where its results go.
+/// A rectangle of rows and samples that was encoded as one, and the address of its results.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tile {
@@ -42,7 +42,7 @@ pub struct Tile {
     pub block_elements: u32,
     /// Rows that exist.
     pub rows: u32,
-    /// Row of the output that its first row is.
+    /// Row of the output for its first row.
     pub row0: u32,
     /// Elements from one row to the next.
     pub row_elements: u32,
@@ -73,7 +73,7 @@ pub const BIG_ENDIAN: u32 = 1;
 /// Flag of a [`Tile`]: other tiles add to the same rows of the output.
 pub const SHARED: u32 = 2;
 
-/// What is counted in a sample chunk.
+/// What to count in a sample chunk.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CountSpec {
@@ -93,7 +93,7 @@ pub struct CountSpec {
     pub ploidy: u32,
 }
 
-/// What is brought back of a sample chunk.
+/// Which elements of a sample chunk to return.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GatherSpec {
@@ -105,7 +105,7 @@ pub struct GatherSpec {
     pub inner: u32,
 }
 
-/// A zstd frame that says how many bytes it holds.
+/// A zstd frame with a content size.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Frame {
@@ -123,22 +123,21 @@ pub struct Frame {
     pub pad: u32,
 }
 
-/// Warps of a block of threads that decode zstd frames, besides the one that reads for them.
+/// Warps of a thread block that decode zstd frames, besides the one that reads for them.
 pub const ZSTD_WARPS: u32 = 7;
-/// Blocks of threads that decode zstd frames on a multiprocessor at a time.
+/// Thread blocks that decode zstd frames on a multiprocessor at a time.
 pub const ZSTD_CTAS: u32 = 4;
 /// Bytes of the largest block of a zstd frame.
 pub const ZSTD_BLOCK: usize = 128 << 10;
-/// Decoded bytes of the largest zstd frame that our own kernel takes: a warp decodes it alone, and while genotypes take it some 4 ns a
-/// byte, a frame can be made by hand that takes many times as long, and all who share the device wait.
+/// Most decoded bytes of a zstd frame for our kernel. One warp decodes a frame: genotypes take about 4 ns a byte, but a
+/// handmade frame can take many times as long and block everyone who shares the device.
 pub const ZSTD_LARGEST: usize = 64 << 20;
-/// Bytes of temporary memory that a warp has besides a block's literals.
+/// Bytes of scratch memory of a warp besides a block's literals.
 pub const ZSTD_HISTORY: usize = 1024;
-
-/// What each warp's temporary memory is a multiple of, in bytes.
+/// Each warp's scratch memory is a multiple of this many bytes.
 pub const ZSTD_ALIGN: usize = 16;
 
-/// Bytes to copy, or to set to zero.
+/// A range of bytes to copy, or to set to zero.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Segment {
@@ -150,7 +149,7 @@ pub struct Segment {
     pub len: u64,
 }
 
-/// A checksum to verify, or a byte.
+/// A checksum or a byte to verify.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Check {
@@ -158,7 +157,7 @@ pub struct Check {
     pub data: u64,
     /// Number of bytes.
     pub len: u64,
-    /// The checksum that was stored, or what the byte must be.
+    /// The stored checksum, or the expected byte.
     pub expected: u32,
     /// [`ADLER32`], [`CRC32`] or [`BYTE`].
     pub kind: u32,
@@ -172,14 +171,14 @@ pub struct Check {
 pub const ADLER32: u32 = 0;
 /// CRC-32, of gzip members.
 pub const CRC32: u32 = 1;
-/// The one byte itself; [`BAD_FRAME`] if it is another.
+/// One byte; a difference is [`BAD_FRAME`].
 pub const BYTE: u32 = 2;
 
-/// Bit of a status: a wanted code that `variant_allele` has no allele for.
+/// Status bit: a wanted code without an allele in `variant_allele`.
 pub const BAD_CODE: u32 = 1;
-/// Bit of a status: a frame that did not decode to what was expected.
+/// Status bit: a frame did not decode as expected.
 pub const BAD_FRAME: u32 = 2;
-/// Bit of a status: a checksum that does not hold.
+/// Status bit: a checksum does not match.
 pub const BAD_CHECKSUM: u32 = 4;
 
 /// The structs are integers without padding between or behind them, which the sizes prove.

@@ -18,39 +18,39 @@ pub const ALIGN: usize = 16;
 /// Bytes behind each chunk in a slab that kernels may read.
 pub const GUARD: usize = 16;
 
-/// How much a batch may hold.
+/// Limits of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchLimits {
-    /// Bytes of the decoded area.
+    /// Most bytes of the decoded area.
     pub decoded: usize,
-    /// Bytes of results.
+    /// Most bytes of results.
     pub output: usize,
 }
 
-/// What became of a chunk.
+/// The outcome of a chunk.
 #[derive(Debug)]
 pub enum Outcome {
-    /// What was wanted of it.
+    /// Its counts or elements.
     Done(Done),
-    /// It is the host's: the reason why the device could not do it. The host either can or finds out what is wrong.
+    /// The host decodes it, for this reason. The host returns the same answer, or the error.
     Host(String),
 }
 
-/// Where the outcome of a chunk arrives.
+/// Receives the outcome of a chunk.
 pub type Ticket = oneshot::Receiver<Outcome>;
 
-/// Where the outcome of a chunk goes: the first that is sent.
+/// Sends the outcome of a chunk, once.
 #[derive(Debug, Clone)]
 pub struct Reply(Arc<Mutex<Option<oneshot::Sender<Outcome>>>>);
 
 impl Reply {
-    /// A reply, and where it arrives.
+    /// A reply and its ticket.
     pub fn new() -> (Self, Ticket) {
         let (sender, ticket) = oneshot::channel();
         (Self(Arc::new(Mutex::new(Some(sender)))), ticket)
     }
 
-    /// Sends the outcome, if none was sent; whoever asked may be gone.
+    /// Sends the outcome, unless one was sent before. The receiver may be gone.
     pub fn send(&self, outcome: Outcome) {
         let sender = self.0.lock().take();
         if let Some(sender) = sender {
@@ -58,7 +58,7 @@ impl Reply {
         }
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether the receiver is gone or an outcome was sent.
     pub fn is_closed(&self) -> bool {
         self.0
             .lock()
@@ -67,14 +67,14 @@ impl Reply {
     }
 }
 
-/// What a device gave back for a chunk.
+/// What a device returned for a chunk.
 #[derive(Debug)]
 pub struct Done {
     /// Counts or elements, as the work lays them out.
     pub bytes: Buffer,
     /// Bytes that the device read from the chunk's file.
     pub read: usize,
-    /// The chunk's part of the time that its batch took.
+    /// The chunk's share of its batch's time.
     pub times: Times,
 }
 
@@ -90,7 +90,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// The part `part / whole` of these.
+    /// These times multiplied by `part / whole`.
     pub fn share(self, part: usize, whole: usize) -> Self {
         let share = |time: Duration| time.mul_f64(part as f64 / whole.max(1) as f64);
         Self {
@@ -103,58 +103,58 @@ impl Times {
 
 /// One chunk of a batch.
 #[derive(Debug)]
-pub struct Job {
-    /// What is wanted.
+pub struct ChunkJob {
+    /// What to do with it.
     pub work: Arc<Work>,
     /// Which chunk along the sample axis it is.
     pub sample_chunk: usize,
     /// Rows that exist.
     pub rows: usize,
-    /// Where its encoded bytes are in the batch's staging memory; among those that are read from files, if it has one.
+    /// Its encoded bytes in the batch's staging memory or, if it has a file, in the memory for files.
     pub src: Range<usize>,
-    /// The file that the device reads it from, if it is not staged.
+    /// The file that the device reads, if the chunk is not staged.
     pub file: Option<LocalFile>,
     /// How it is decoded.
     pub plan: ChunkPlan,
-    /// Where its decoded area starts in the batch's.
+    /// Start of its decoded area in the batch's.
     pub dst: usize,
-    /// Where its results are in the batch's.
+    /// Its results in the batch's.
     pub out: Range<usize>,
-    /// Where the outcome goes; nobody may be waiting any more.
+    /// Sends the outcome.
     pub reply: Reply,
 }
 
-/// Chunks that are run together.
+/// Chunks that run together.
 #[derive(Debug)]
 pub struct Batch {
     /// Number of the batch.
     pub id: u64,
-    /// Whether it is of large frames, of which many have to be in flight: see [`super::state`].
-    pub wide: bool,
-    /// Decoded bytes that it may hold.
+    /// Whether it is a large-frame batch, see [`super::queue_state`].
+    pub large_frames: bool,
+    /// Most decoded bytes.
     pub room: usize,
-    /// It goes as it is when no chunk came for this long.
+    /// It is closed after this long without a new chunk.
     pub patience: Duration,
-    /// Their encoded bytes: staging memory, one slab after the other, of each as many bytes as `slab_len`.
+    /// Staging memory for encoded bytes: the first `slab_len` bytes of each slab, one slab after the other.
     pub slabs: Vec<Slab>,
     /// Bytes of each slab that are used.
     pub slab_len: usize,
-    /// Bytes of the staging memory that are taken.
+    /// Bytes of the staging memory that are used.
     pub used: usize,
     /// The chunks.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<ChunkJob>,
     /// Frames to decode.
     pub frames: usize,
     /// Bytes of the decoded area.
     pub decoded: usize,
     /// Bytes of results.
     pub output: usize,
-    /// Bytes of device memory for what is read from files.
+    /// Bytes of device memory for chunks read from files.
     pub read: usize,
-    /// Decoded bytes promised to chunks that are still being staged.
-    pub promised: usize,
-    /// Bytes of results promised to them.
-    pub promised_output: usize,
+    /// Decoded bytes reserved for chunks that are still being staged.
+    pub reserved: usize,
+    /// Bytes of results reserved for them.
+    pub reserved_output: usize,
     /// Chunks that are still being staged.
     pub writers: usize,
     /// When the last chunk came.
@@ -168,7 +168,7 @@ impl Batch {
     pub fn new(id: u64, slab: Slab, slab_len: usize, room: usize, patience: Duration) -> Self {
         Self {
             id,
-            wide: false,
+            large_frames: false,
             room,
             patience,
             slabs: vec![slab],
@@ -179,16 +179,16 @@ impl Batch {
             decoded: 0,
             output: 0,
             read: 0,
-            promised: 0,
-            promised_output: 0,
+            reserved: 0,
+            reserved_output: 0,
             writers: 0,
             last: Instant::now(),
             device: None,
         }
     }
 
-    /// Adds a staged chunk, or one that is not; `job.dst` and `job.out`, and of the latter `job.src`, are set here.
-    pub fn push(&mut self, mut job: Job, output: usize) {
+    /// Adds a chunk. Sets `job.dst` and `job.out`, and `job.src` for a chunk that is read from its file.
+    pub fn push(&mut self, mut job: ChunkJob, output: usize) {
         if let Some(file) = &job.file {
             job.src = self.read..self.read + file.len();
             self.read = align_up(job.src.end + GUARD);
@@ -202,18 +202,18 @@ impl Batch {
         self.last = Instant::now();
     }
 
-    /// Takes its chunks out, as if none had come; their encoded bytes stay where they are.
-    pub fn take_jobs(&mut self) -> Vec<Job> {
+    /// Takes its chunks out and resets its counters; the staged bytes stay where they are.
+    pub fn take_jobs(&mut self) -> Vec<ChunkJob> {
         (self.frames, self.decoded, self.output, self.read) = (0, 0, 0, 0);
         std::mem::take(&mut self.jobs)
     }
 
-    /// Whether nobody has put anything in it.
+    /// Whether it has no chunk, not even one that is being staged.
     pub fn is_empty(&self) -> bool {
         self.writers == 0 && self.jobs.is_empty()
     }
 
-    /// The staging memory of `range`, which lies in one slab.
+    /// The staging memory of `range`, which must be in one slab.
     ///
     /// # Safety
     /// No other thread reads or writes it while the result lives.
@@ -229,10 +229,10 @@ impl Batch {
         unsafe { slab.bytes_mut(range.start - first..range.end.checked_sub(first)?) }
     }
 
-    /// The staged bytes, slab by slab, each with where it starts.
+    /// The staged bytes of each slab, with their offset in the staging memory.
     ///
     /// # Safety
-    /// All chunks are staged: nobody writes any more.
+    /// All chunks are staged: no thread writes any more.
     pub unsafe fn staged(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.slabs.iter().enumerate().filter_map(|(at, slab)| {
             let start = at * self.slab_len;

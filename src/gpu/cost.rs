@@ -1,27 +1,28 @@
-//! Whether a scan is worth the GPU: a small model of both backends, fitted to measurements on an H200 beside 16 cores.
+//! Predicts whether a scan is faster on a GPU: a small cost model of both backends, fitted to measurements on an H200 with 16
+//! cores.
 //!
-//! On a GPU a frame takes as long as one thread block needs for it, however many others are decoded beside it, until some
-//! thousands are in flight; so what counts is how many frames there are and how large each is. On the host what counts is
-//! bytes and threads. Rates are decoded bytes per second.
+//! On a GPU, a frame takes as long as one thread block needs for it, however many others are decoded at the same time, up to
+//! some thousands in flight. So the cost depends on the number of frames and their size; on the host, on bytes and threads.
+//! Rates are decoded bytes per second.
 
 use std::time::Duration;
 
 use super::plan::{Estimate, FrameCodec};
 
-/// What a scan would have to do.
+/// The work of a scan.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// Chunks of the array that are there and wanted.
+    /// Chunks of the array that are stored and wanted.
     pub chunks: usize,
-    /// What one of them is.
+    /// The estimate for one of them.
     pub estimate: Estimate,
-    /// Whether the host counts on bit-planes, without un-shuffling.
+    /// Whether the host counts on bit-planes without un-shuffling.
     pub on_planes: bool,
-    /// Whether Blosc has shuffled the elements, so that the host must undo that where it does not count on planes.
+    /// Whether Blosc shuffled the elements, which the host must undo where it does not count on planes.
     pub shuffled: bool,
-    /// Whether elements of some samples are wanted beside or instead of counts.
+    /// Whether elements of some samples are wanted, with or without counts.
     pub selects: bool,
-    /// Bytes of results that come back from the device.
+    /// Bytes of results that are copied from the device.
     pub output: usize,
     /// Threads that the host would use.
     pub threads: usize,
@@ -29,44 +30,44 @@ pub struct Load {
     pub batch: usize,
 }
 
-/// What both would take.
+/// Predicted times of both backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
-    /// On the device, with a warm context.
+    /// On the device, with an existing context.
     pub gpu: Duration,
     /// On the host.
     pub host: Duration,
 }
 
-/// Launches, waiting, and handing results over, however small the scan.
+/// Seconds for launches, waiting and returning results, for any scan.
 const FIXED: f64 = 1.5e-3;
 /// Encoded bytes read, planned and copied per second.
 const COPIED: f64 = 20e9;
-/// Compressed genotypes are so many times smaller than decoded ones, or more.
+/// Compressed genotypes are at least this many times smaller than decoded ones.
 pub const COMPRESSED: f64 = 20.0;
-/// Results copied to the host, and there into columns.
+/// Bytes of results per second that are copied to the host and into columns.
 const RETURNED: f64 = 20e9;
-/// How much of a core each of many threads has.
+/// Share of a core that each of many hardware threads has.
 const SHARED_CORES: f64 = 0.55;
 
-/// Frames larger than the blocks of default stores: a batch waits for many of them and may hold more than others.
+/// Smallest large frame, in decoded bytes; the blocks of default stores are smaller. See `queue_state` for their batches.
 const LARGE_FRAME: usize = 768 << 10;
-/// Device memory that is taken and given back for a wide batch, in bytes per second.
+/// Device memory that is allocated and freed for a large-frame batch, in bytes per second.
 const TAKEN: f64 = 2e12;
 
 /// How a device decodes the frames of an array.
 #[derive(Debug, Clone, Copy)]
 struct Decoding {
-    /// Seconds that one frame takes alone.
+    /// Seconds for one frame alone.
     latency: f64,
-    /// By how much each doubling of the frames in flight adds to that.
+    /// Relative increase for each doubling of the frames in flight.
     crowding: f64,
-    /// Decoded bytes per second of many.
+    /// Decoded bytes per second of many frames.
     peak: f64,
 }
 
 impl Decoding {
-    /// Of frames of `frame` decoded bytes. Those that are bit-shuffled are mostly zeros, which are not decoded.
+    /// For frames of `frame` decoded bytes. Bit-shuffled frames are mostly zeros, which are not decoded.
     fn of(codec: Option<FrameCodec>, shuffled: bool, frame: f64) -> Self {
         let (latency, crowding, peak) = match (codec, shuffled) {
             (None, _) => (0.0, 0.0, 1e12),
@@ -84,21 +85,21 @@ impl Decoding {
         }
     }
 
-    /// Seconds for so many frames, of so many bytes together, at the same time.
+    /// Seconds for this many frames at the same time, with this many bytes in total.
     fn seconds(self, frames: f64, bytes: f64) -> f64 {
         let crowded = 1.0 + self.crowding * frames.max(1.0).log2();
         (self.latency * crowded).max(bytes / self.peak)
     }
 }
 
-/// For chunks of large frames, how long a batch waits for more of them: a part of what one frame takes. `None` for others.
+/// For chunks of large frames, how long a batch waits for more: a fraction of the time for one frame. `None` for others.
 pub fn patience(estimate: &Estimate) -> Option<Duration> {
     let frame = estimate.decoded_bytes / estimate.frames.max(1);
     if estimate.codec.is_none() || estimate.frames == 0 || frame < LARGE_FRAME {
         return None;
     }
     let decoding = Decoding::of(estimate.codec, false, frame as f64);
-    // Our own decoder came to be twice as fast; the wait, with which whole stores were measured, did not change.
+    // For zstd, `latency` is that of our kernel, twice as fast as nvCOMP. Whole stores were measured with this wait.
     let part = match estimate.codec {
         Some(FrameCodec::Zstd) => 2.0,
         _ => 4.0,
@@ -107,11 +108,11 @@ pub fn patience(estimate: &Estimate) -> Option<Duration> {
 }
 
 impl Load {
-    /// Predicts both times.
+    /// Predicts the times of both backends.
     pub fn predict(&self) -> Prediction {
         let decoded = self.chunks as f64 * self.estimate.decoded_bytes as f64;
         let rate = match (self.estimate.codec, self.on_planes, self.shuffled) {
-            // Blocks are un-shuffled for the samples that are selected, where there are some.
+            // Selecting samples needs blocks with calls to be un-shuffled.
             (Some(FrameCodec::Zstd), true, _) if self.selects => 5.5e9,
             (Some(FrameCodec::Zstd), true, _) => 9e9,
             (Some(FrameCodec::Lz4), true, _) => 6e9,
@@ -121,7 +122,7 @@ impl Load {
             (Some(FrameCodec::Zstd), _, false) => 2.4e9,
             (Some(FrameCodec::Lz4), _, false) => 4.5e9,
         };
-        // The threads of a core share what the rates need: many threads reach about six tenths of as many cores.
+        // The hardware threads of a core share its units, so n threads are worth about 0.6 n cores.
         let threads = (self.threads as f64 * SHARED_CORES).max(1.0);
         let host = decoded / rate / threads;
 
@@ -186,17 +187,17 @@ mod tests {
     }
 
     #[test]
-    fn many_small_frames_are_the_gpus_few_the_hosts() {
+    fn many_small_frames_are_faster_on_a_gpu_and_few_on_the_host() {
         let (gpu, host) = milliseconds(default_store(1699));
         assert!(gpu < host, "{gpu} {host}");
         let (gpu, host) = milliseconds(default_store(3));
         assert!(gpu > host, "{gpu} {host}");
     }
 
-    /// The same genotypes as 340 zstd frames of 20 MB: a device takes 69 ms to decode all of them at the same time, and hardly less
-    /// for a few, and 96 to 118 ms for the query; the host took 240 to 335 ms on 16 threads.
+    /// The same genotypes as 340 zstd frames of 20 MB: a device takes 69 ms to decode all of them at the same time, hardly less for
+    /// a few, and 96 to 118 ms for the query; the host took 240 to 335 ms with 16 threads.
     #[test]
-    fn large_frames_are_the_gpus_only_where_many_are_in_flight() {
+    fn large_frames_are_faster_on_a_gpu_only_if_many_are_in_flight() {
         let of = |chunks: usize, batch: usize| {
             let output = chunks * 160_000;
             Load {
@@ -219,7 +220,7 @@ mod tests {
         assert!(2.0 * gpu < host, "{gpu} {host}");
     }
 
-    /// The kernel alone, of plain zstd frames of 2,940 haplotypes (`benches/gpu/frames.py`, `zstd.cu`): so many of so many bytes in so many
+    /// The kernel alone, on plain zstd frames of 2,940 haplotypes (`benches/gpu/frames.py`, `zstd.cu`): number of frames, bytes of each,
     /// milliseconds.
     #[test]
     fn frames_of_other_sizes_take_what_was_measured() {
@@ -245,9 +246,9 @@ mod tests {
         }
     }
 
-    /// `SELECT call_genotype` of 318,000 variants: 53 ms on the device, most of it for bringing 0.9 GB back; 41 on the host.
+    /// `SELECT call_genotype` of 318,000 variants: 53 ms on the device, most of it for copying 0.9 GB back; 41 on the host.
     #[test]
-    fn what_only_comes_back_again_is_the_hosts() {
+    fn returning_all_elements_is_faster_on_the_host() {
         let all = Load {
             on_planes: false,
             output: 318_000 * 2_940,
@@ -263,7 +264,7 @@ mod tests {
 
     /// `select_samples` of 5 % of the samples of the whole store: 27 ms on the device, 96 to 109 on the host.
     #[test]
-    fn a_few_samples_of_many_chunks_are_the_gpus() {
+    fn a_few_samples_of_many_chunks_are_faster_on_a_gpu() {
         let some = Load {
             selects: true,
             output: 1_700_000 * 2 * 73,

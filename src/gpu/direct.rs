@@ -1,33 +1,33 @@
-//! Chunks that a worker reads from their files itself, straight into the memory of its device where the machine can do that
-//! (GPUDirect Storage), instead of finding them staged. Between the queue and what reads; knows nothing of cuFile.
+//! Chunks that a worker reads from their files instead of from staging memory: directly into device memory where the machine
+//! supports it (GPUDirect Storage). `cuda` implements [`Storage`] with cuFile.
 
 use std::fs::File;
 use std::thread;
 
-use super::batch::Job;
+use super::batch::ChunkJob;
 use crate::store::LocalFile;
 
 /// Threads that read the files of a batch.
 const READERS: usize = 8;
 
-/// What reads files into the memory of devices.
+/// Reads files into device memory.
 pub trait Storage: Send + Sync + std::fmt::Debug {
-    /// Whether it does so straight, and not by way of the host. Cheap where there is nothing.
+    /// Whether it reads directly and not through host memory. Cheap where direct storage is not available.
     fn is_direct(&self) -> bool;
 
-    /// Makes it ready, straight or not.
+    /// Prepares it, for direct reads or not.
     ///
     /// # Errors
-    /// Why that cannot be.
+    /// Why it is not available.
     fn prepare(&self) -> Result<(), String>;
 }
 
-/// Opens the files of those jobs that have one and reads them by `read`, several at a time: what it gave, by job. Files that are
-/// gone or have another length by now are refused.
+/// Opens the files of the jobs that have one and calls `read` on each, several at a time. Returns its results by job. A file
+/// that is gone or has changed its length is an error.
 pub fn read_all<T: Send>(
-    jobs: &[Job],
+    jobs: &[ChunkJob],
     direct: bool,
-    read: impl Fn(&Job, &LocalFile, File) -> Result<T, String> + Sync,
+    read: impl Fn(&ChunkJob, &LocalFile, File) -> Result<T, String> + Sync,
 ) -> Vec<(usize, Result<T, String>)> {
     let files: Vec<_> = jobs
         .iter()
@@ -44,7 +44,7 @@ pub fn read_all<T: Send>(
             .map(|part| {
                 let read = &read;
                 scope.spawn(move || {
-                    let one = |(at, job, file): &(usize, &Job, &LocalFile)| {
+                    let one = |(at, job, file): &(usize, &ChunkJob, &LocalFile)| {
                         let done = file.open(direct).and_then(|open| read(job, file, open));
                         (*at, done)
                     };
@@ -55,7 +55,7 @@ pub fn read_all<T: Send>(
         let mut results = Vec::with_capacity(files.len());
         for (part, reader) in files.chunks(each).zip(parts) {
             results.extend(reader.join().unwrap_or_else(|_| {
-                let failed = || Err("the thread that read it has failed".to_string());
+                let failed = || Err("the thread that read it panicked".to_string());
                 part.iter().map(|(at, ..)| (*at, failed())).collect()
             }));
         }

@@ -1,8 +1,8 @@
-//! The process's one engine: devices, their workers and the queue between them and the scans.
+//! The process's one engine: devices, their workers, and the queue between them and the scans.
 //!
-//! It starts in the background when a session opens ([`start`]), because a context costs 0.2 to 0.3 s; until it is ready
-//! `auto` goes on with the host. Once a device is lost the engine is off for the rest of the process, and every chunk that
-//! waits is the host's.
+//! It starts in the background when a session opens ([`start`]), because creating a context takes 0.2 to 0.3 s; until it is
+//! ready, `auto` uses the host. Once a device is lost, the engine is off for the rest of the process and the host decodes
+//! every waiting chunk.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,71 +16,69 @@ use tokio::sync::{OnceCell, watch};
 use super::abi;
 use super::batch::BatchLimits;
 use super::cuda::{
-    CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, device_count, nvcomp_is_named,
-    temporary, zstd_by_nvcomp,
+    CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, decode_scratch, device_count,
+    nvcomp_is_named,
 };
+use super::decode_scratch::DecodeScratch;
 use super::direct::Storage;
 use super::executor::Executor;
 use super::plan::{Estimate, FrameCodec};
 use super::queue::Queue;
+use super::queue_state::FreeMemory;
 use super::serve::serve;
 use super::slab::Slab;
-use super::state::FreeMemory;
-use super::temporary::Temporary;
 use super::watchdog::Watchdog;
 
 /// Bytes of a slab: the encoded chunks of a batch.
 const SLAB_BYTES: usize = 32 << 20;
-/// Slabs that are being filled while every worker runs one.
+/// Slabs that can be filled while every worker runs a batch.
 const SPARE_SLABS: usize = 2;
-/// Batches that a device works on at the same time, so that one is copied while others are decoded, and the host is at work on the
-/// results of the first while the last are read. `VCZ_GPU_WORKERS` sets another number, from 1 to 8: with one, batches do not overlap,
-/// and the times of EXPLAIN ANALYZE are those of each step alone.
+/// Batches that a device runs at the same time: one is copied while others are decoded and the results of another are
+/// returned. `VCZ_GPU_WORKERS` sets another number, from 1 to 8, for measurements: with one worker, batches do not overlap, so
+/// EXPLAIN ANALYZE shows the time of each step alone.
 const WORKERS_PER_DEVICE: usize = 4;
-/// Most results of a batch, in bytes.
+/// Most bytes of a batch's results.
 const OUTPUT_BYTES: usize = 64 << 20;
-/// Results that come back without page-locked memory having to grow first.
+/// Initial page-locked memory for results, in bytes.
 const FIRST_OUTPUT_BYTES: usize = 8 << 20;
-/// Device memory that is taken where no limit is set.
+/// Device memory that is used where no limit is set.
 const DEFAULT_MEMORY: u64 = 8 << 30;
-/// Most decoded bytes of an ordinary batch: with more it is decoded no faster.
+/// Most decoded bytes of an ordinary batch: larger ones are decoded no faster.
 const MOST_DECODED: u64 = 768 << 20;
-/// A device that takes longer for a batch, or a part of one, does not answer: the largest take a few tenths of a second.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A device that needs longer for a batch is lost: the largest batches take a few tenths of a second.
+const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whether there is an engine.
+/// The state of the engine.
 #[derive(Debug, Clone)]
-pub enum Status {
-    /// Nobody has asked for one.
+pub enum EngineStatus {
+    /// Not started.
     Idle,
-    /// It is on its way.
+    /// Being started.
     Starting,
-    /// It is there.
-    Ready(Arc<Engine>),
-    /// There is none, for this reason.
+    /// Running.
+    Ready(Arc<GpuEngine>),
+    /// Not available, for this reason.
     Off(String),
 }
 
 /// Devices that run batches.
 #[derive(Debug)]
-pub struct Engine {
+pub struct GpuEngine {
     queue: Arc<Queue>,
     devices: Vec<DeviceInfo>,
     memory: Arc<Vec<AtomicUsize>>,
-    /// What `configure` was last asked for.
+    /// The limit that `configure` last set.
     limit: Mutex<u64>,
-    /// Tells what batches of large frames may take where no limit is set.
+    /// Reports free device memory, which bounds large-frame batches where no limit is set.
     free: Option<Arc<dyn FreeMemory>>,
     storage: Arc<dyn Storage>,
     has_direct_storage: OnceCell<bool>,
     watchdog: Arc<Watchdog>,
-    /// Why nvCOMP is not there, if it is not.
+    /// Why nvCOMP could not be loaded, if it could not.
     without_nvcomp: Option<String>,
-    /// Whether it decodes zstd frames, too.
-    zstd_by_nvcomp: bool,
 }
 
-/// A device as users see it.
+/// A device, for display.
 #[derive(Debug, Clone)]
 pub struct DeviceInfo {
     /// Its number.
@@ -91,14 +89,15 @@ pub struct DeviceInfo {
     pub memory: usize,
 }
 
-static STATE: LazyLock<watch::Sender<Status>> = LazyLock::new(|| watch::channel(Status::Idle).0);
+static STATE: LazyLock<watch::Sender<EngineStatus>> =
+    LazyLock::new(|| watch::channel(EngineStatus::Idle).0);
 
-/// Starts the engine in the background, unless somebody has.
+/// Starts the engine in the background, once.
 pub fn start() {
     let first = STATE.send_if_modified(|status| {
-        let idle = matches!(status, Status::Idle);
+        let idle = matches!(status, EngineStatus::Idle);
         if idle {
-            *status = Status::Starting;
+            *status = EngineStatus::Starting;
         }
         idle
     });
@@ -107,13 +106,13 @@ pub fn start() {
     }
     let run = || {
         // The bindings panic where a library lacks a function.
-        let opened = catch_unwind(AssertUnwindSafe(Engine::open))
+        let opened = catch_unwind(AssertUnwindSafe(GpuEngine::open))
             .unwrap_or_else(|_| Err("the CUDA libraries found are not usable together".into()));
         let status = match opened {
-            Ok(engine) => Status::Ready(engine),
+            Ok(engine) => EngineStatus::Ready(engine),
             Err(reason) => {
                 log::debug!("no GPU: {reason}");
-                Status::Off(reason)
+                EngineStatus::Off(reason)
             }
         };
         STATE.send_replace(status);
@@ -122,59 +121,61 @@ pub fn start() {
         .name("vcz-gpu-start".into())
         .spawn(run)
     {
-        STATE.send_replace(Status::Off(format!("no thread could be started: {error}")));
+        STATE.send_replace(EngineStatus::Off(format!(
+            "no thread could be started: {error}"
+        )));
     }
 }
 
-/// Puts this engine in the place of whatever the machine has.
+/// Replaces the process's engine with this one.
 #[cfg(test)]
-pub fn install(engine: Arc<Engine>) {
+pub fn install(engine: Arc<GpuEngine>) {
     start();
-    // Not in between, or the one that is being started would take its place back.
-    while matches!(*STATE.borrow(), Status::Starting) {
+    // An engine that is being started would otherwise replace this one later.
+    while matches!(*STATE.borrow(), EngineStatus::Starting) {
         thread::yield_now();
     }
-    STATE.send_replace(Status::Ready(engine));
+    STATE.send_replace(EngineStatus::Ready(engine));
 }
 
-/// Whether the engine is being started right now, by a thread that is inside of CUDA. A process that ends then must not run
-/// the libraries' exit handlers: they do not expect that.
+/// Whether a thread is inside CUDA to start the engine. A process that exits then must not run the libraries' exit handlers,
+/// which are not safe while another thread uses the library.
 pub fn is_starting() -> bool {
-    matches!(*STATE.borrow(), Status::Starting)
+    matches!(*STATE.borrow(), EngineStatus::Starting)
 }
 
-/// Whether a worker is inside of CUDA, with a batch that runs or that was given up there; a process that ends then must not run exit
+/// Whether a worker is inside CUDA, with a batch that runs or was given up. A process that exits then must not run exit
 /// handlers either.
 pub fn is_at_work() -> bool {
-    let is_at_work = |watchdog: &Watchdog| watchdog.is_busy() || watchdog.has_found();
-    matches!(&*STATE.borrow(), Status::Ready(engine) if is_at_work(&engine.watchdog))
+    let is_at_work = |watchdog: &Watchdog| watchdog.is_busy() || watchdog.has_given_up();
+    matches!(&*STATE.borrow(), EngineStatus::Ready(engine) if is_at_work(&engine.watchdog))
 }
 
-/// Whether there is an engine, now.
-pub fn status() -> Status {
+/// The current state of the engine.
+pub fn status() -> EngineStatus {
     let status = STATE.borrow().clone();
     match status {
-        Status::Ready(engine) => match engine.queue.failure() {
-            Some(reason) => Status::Off(reason),
-            None => Status::Ready(engine),
+        EngineStatus::Ready(engine) => match engine.queue.failure() {
+            Some(reason) => EngineStatus::Off(reason),
+            None => EngineStatus::Ready(engine),
         },
         other => other,
     }
 }
 
-/// The engine, started and waited for.
+/// Starts the engine and waits for it.
 ///
 /// # Errors
-/// The reason why there is none.
-pub async fn ready() -> Result<Arc<Engine>, String> {
+/// The reason why no engine is available.
+pub async fn ready() -> Result<Arc<GpuEngine>, String> {
     start();
     let mut changes = STATE.subscribe();
     loop {
         match status() {
-            Status::Ready(engine) => return Ok(engine),
-            Status::Off(reason) => return Err(reason),
+            EngineStatus::Ready(engine) => return Ok(engine),
+            EngineStatus::Off(reason) => return Err(reason),
             // The sender lives as long as the process.
-            Status::Idle | Status::Starting => {
+            EngineStatus::Idle | EngineStatus::Starting => {
                 if changes.changed().await.is_err() {
                     return Err("the GPU engine has ended".to_string());
                 }
@@ -183,19 +184,19 @@ pub async fn ready() -> Result<Arc<Engine>, String> {
     }
 }
 
-impl Engine {
+impl GpuEngine {
     fn open() -> Result<Arc<Self>, String> {
         let count = device_count()?;
         let (nvcomp, missing) = match Nvcomp::load() {
             Ok(nvcomp) => (Some(Arc::new(nvcomp)), None),
             Err(reason) => {
                 if nvcomp_is_named() {
-                    log::warn!("{reason}; going on without it, with zstd frames only");
+                    log::warn!("{reason}; continuing without it, with zstd frames only");
                 }
                 (None, Some(reason))
             }
         };
-        // Contexts of several devices are made at the same time.
+        // The contexts of several devices are created in parallel.
         let openings: Vec<_> = (0..count)
             .map(|ordinal| thread::spawn(move || Device::open(ordinal)))
             .collect();
@@ -205,14 +206,14 @@ impl Engine {
             match opening.join() {
                 Ok(Ok(device)) => devices.push(Arc::new(device)),
                 Ok(Err(reason)) => reasons.push(reason),
-                Err(_) => reasons.push("a device's context could not be made".to_string()),
+                Err(_) => reasons.push("a device's context could not be created".to_string()),
             }
         }
         let Some(first) = devices.first() else {
             return Err(reasons.join("; "));
         };
         for reason in &reasons {
-            log::warn!("{reason}; going on without this device");
+            log::warn!("{reason}; continuing without this device");
         }
         let slabs = (0..workers_per_device() * devices.len() + SPARE_SLABS)
             .map(|_| Ok(Slab::new(Box::new(Pinned::new(first, SLAB_BYTES)?))))
@@ -235,23 +236,22 @@ impl Engine {
             }
         }
         let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
-        let temporary = temporary(&devices, nvcomp.is_some());
-        let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices, temporary));
+        let scratch = decode_scratch(&devices);
+        let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices, scratch));
         let mut engine = Self::with_workers(
             slabs,
             infos,
             workers,
-            limits(default, temporary),
+            limits(default, scratch),
             Some(free),
             storage,
-            PATIENCE,
+            DEVICE_TIMEOUT,
         )?;
-        engine.zstd_by_nvcomp = zstd_by_nvcomp(missing.is_none());
         engine.without_nvcomp = missing;
         Ok(Arc::new(engine))
     }
 
-    /// An engine of these workers, each with the number of its device. One whose device does not answer for `patience` is lost.
+    /// An engine of these workers, each with the number of its device. A device that does not respond for `timeout` is lost.
     pub(super) fn with_workers(
         slabs: Vec<Slab>,
         devices: Vec<DeviceInfo>,
@@ -259,17 +259,17 @@ impl Engine {
         limits: BatchLimits,
         free: Option<Arc<dyn FreeMemory>>,
         storage: Arc<dyn Storage>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, String> {
         let queue = Queue::new(slabs, limits);
-        let watchdog = Watchdog::start(&queue, workers.len(), patience)?;
+        let watchdog = Watchdog::start(&queue, workers.len(), timeout)?;
         queue.set_limits(limits, free.clone());
         let memory: Arc<Vec<AtomicUsize>> = Arc::new(
             std::iter::repeat_with(AtomicUsize::default)
                 .take(workers.len())
                 .collect(),
         );
-        let temporary = temporary_of(free.as_ref());
+        let scratch = scratch_of(free.as_ref());
         for (at, (device, executor)) in workers.into_iter().enumerate() {
             let (queue, memory) = (Arc::clone(&queue), Arc::clone(&memory));
             let watchdog = Arc::clone(&watchdog);
@@ -281,7 +281,7 @@ impl Engine {
                             held.store(bytes, Ordering::Relaxed);
                         }
                     };
-                    let most_held = |limits| budget(limits, temporary);
+                    let most_held = |limits| budget(limits, scratch);
                     serve(&queue, &watchdog, (at, device), executor, most_held, report);
                 })
                 .map_err(|error| format!("no thread could be started: {error}"))?;
@@ -296,7 +296,6 @@ impl Engine {
             has_direct_storage: OnceCell::new(),
             watchdog,
             without_nvcomp: None,
-            zstd_by_nvcomp: false,
         })
     }
 
@@ -305,12 +304,12 @@ impl Engine {
         &self.devices
     }
 
-    /// Where chunks go.
+    /// The queue that chunks are submitted to.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 
-    /// Device memory held now, in bytes, on all devices together.
+    /// Bytes of device memory held now, on all devices together.
     pub fn device_bytes(&self) -> usize {
         self.memory
             .iter()
@@ -318,54 +317,50 @@ impl Engine {
             .sum()
     }
 
-    /// Whether chunks of which this is the estimate can be decoded.
+    /// Whether the devices decode chunks of this estimate.
     ///
     /// # Errors
     /// What is missing.
     pub fn decodes(&self, estimate: &Estimate) -> Result<(), String> {
         let frame = estimate.decoded_bytes / estimate.frames.max(1);
-        match (&self.without_nvcomp, estimate.codec) {
-            (_, None) => Ok(()),
-            (_, Some(FrameCodec::Zstd)) if frame <= abi::ZSTD_LARGEST || self.zstd_by_nvcomp => {
-                Ok(())
-            }
-            (_, Some(FrameCodec::Zstd)) => Err(format!(
-                "zstd frames of {frame} bytes are the host's: a GPU takes those of {} at most",
+        match (estimate.codec, &self.without_nvcomp) {
+            (Some(FrameCodec::Zstd), _) if frame > abi::ZSTD_LARGEST => Err(format!(
+                "the host decodes zstd frames of {frame} bytes: a GPU decodes frames of at most {}",
                 abi::ZSTD_LARGEST
             )),
-            (None, _) => Ok(()),
-            (Some(reason), Some(codec)) => {
+            (None | Some(FrameCodec::Zstd), _) | (_, None) => Ok(()),
+            (Some(codec), Some(reason)) => {
                 Err(format!("{codec} is decoded by nvCOMP on a GPU: {reason}"))
             }
         }
     }
 
-    /// Whether files can be read straight into the devices' memory.
+    /// Whether devices can read files directly into their memory.
     pub async fn has_direct_storage(&self) -> bool {
         let find = || async {
             let storage = Arc::clone(&self.storage);
-            // The first time, libraries and drivers are opened.
+            // The first call opens libraries and drivers.
             let found = tokio::task::spawn_blocking(move || storage.is_direct()).await;
             found.unwrap_or(false)
         };
         *self.has_direct_storage.get_or_init(find).await
     }
 
-    /// Makes the reading of files into the devices' memory ready, also where that goes by way of the host.
+    /// Prepares reading files into device memory, directly or through host memory.
     ///
     /// # Errors
-    /// The reason why files cannot be read so.
+    /// The reason why files cannot be read into device memory.
     pub async fn prepare_storage(&self) -> Result<(), String> {
         let storage = Arc::clone(&self.storage);
         let prepared = tokio::task::spawn_blocking(move || storage.prepare()).await;
-        prepared.map_err(|error| format!("opening cuFile has failed: {error}"))?
+        prepared.map_err(|error| format!("opening cuFile failed: {error}"))?
     }
 
-    /// Uses these devices (numbers, none for all) and at most `memory` bytes on each (0 for the default), from the next
-    /// batch on. What several queries ask for at the same time, the last one gets.
+    /// Uses these devices (their numbers; all if empty) and at most `memory` bytes on each (0 for the default), from the next
+    /// batch on. The last call applies, for all queries of the process.
     ///
     /// # Errors
-    /// A device that is not there, or too little memory. Nothing has changed then.
+    /// A device that does not exist, or too little memory. Nothing changes then.
     pub fn configure(&self, devices: &[usize], memory: u64) -> Result<(), String> {
         let mut bits = 0u64;
         for &device in devices {
@@ -382,7 +377,7 @@ impl Engine {
             }
             bits |= 1 << (device % 64);
         }
-        // Held to the end, so that what is remembered is what holds.
+        // Held to the end, so that `limit` is the limit in use.
         let mut current = self.limit.lock();
         if *current != memory {
             let most = self.devices.iter().map(|info| info.memory as u64).min();
@@ -391,11 +386,11 @@ impl Engine {
             } else {
                 memory.min(most.unwrap_or(0) / 10 * 9)
             };
-            let limits = limits(limit, temporary_of(self.free.as_ref()));
+            let limits = limits(limit, scratch_of(self.free.as_ref()));
             if limits.decoded == 0 {
                 return Err(format!(
-                    "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; {} are needed before that, and 0 \
-                     takes the default",
+                    "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; buffers need {}; set 0 for the \
+                     default",
                     (SLAB_BYTES + OUTPUT_BYTES) * workers_per_device()
                 ));
             }
@@ -416,24 +411,24 @@ fn workers_per_device() -> usize {
         .unwrap_or(WORKERS_PER_DEVICE)
 }
 
-/// What batches may hold so that all workers of a device stay under `memory` bytes.
-fn limits(memory: u64, temporary: Temporary) -> BatchLimits {
+/// Limits of batches that keep all workers of a device under `memory` bytes.
+fn limits(memory: u64, scratch: DecodeScratch) -> BatchLimits {
     let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
     let each = (memory / workers_per_device() as u64).saturating_sub(fixed);
     BatchLimits {
-        decoded: usize::try_from(temporary.decoded(each).min(MOST_DECODED)).unwrap_or(usize::MAX),
+        decoded: usize::try_from(scratch.decoded(each).min(MOST_DECODED)).unwrap_or(usize::MAX),
         output: OUTPUT_BYTES,
     }
 }
 
-/// What decoding takes of the devices' memory.
-fn temporary_of(devices: Option<&Arc<dyn FreeMemory>>) -> Temporary {
-    devices.map_or_else(Temporary::default, |devices| devices.temporary())
+/// Device memory that decoding needs besides its output.
+fn scratch_of(devices: Option<&Arc<dyn FreeMemory>>) -> DecodeScratch {
+    devices.map_or_else(DecodeScratch::default, |devices| devices.decode_scratch())
 }
 
 /// Device memory that a worker may keep from batch to batch.
-fn budget(limits: BatchLimits, temporary: Temporary) -> usize {
-    let decoded = temporary.with(limits.decoded as u64);
+fn budget(limits: BatchLimits, scratch: DecodeScratch) -> usize {
+    let decoded = scratch.with(limits.decoded as u64);
     usize::try_from(decoded).map_or(usize::MAX, |decoded| {
         decoded.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
     })

@@ -17,7 +17,7 @@ fn a_batch_that_fails_is_the_hosts_and_the_next_is_run() {
         let engine = engine_of(executors.collect(), 4 * STAGED);
         finish(async {
             let work = plain(ROWS, SAMPLES);
-            let active = engine.queue().activate();
+            let active = engine.queue().register_producer();
             let mut tickets = Vec::new();
             for seed in 0..40 {
                 let (encoded, _) = chunk(ROWS, SAMPLES, seed);
@@ -61,10 +61,10 @@ struct Faulty {
 }
 
 impl Executor for Faulty {
-    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
+    fn run(&mut self, batch: &Batch, progress: BatchProgress<'_>) -> Result<Results<'_>, Failure> {
         if self.good > 0 {
             self.good -= 1;
-            return self.software.run(batch, pulse);
+            return self.software.run(batch, progress);
         }
         // So that others are waiting for slabs by now.
         thread::sleep(Duration::from_millis(5));
@@ -187,7 +187,7 @@ fn a_device_that_hangs_is_lost() {
             tickets.push(ticket);
             tokio::time::sleep(patience / 5).await;
         }
-        assert!(!engine.watchdog.has_found());
+        assert!(!engine.watchdog.has_given_up());
         let mut given_up = 0;
         for (ticket, seed) in tickets.into_iter().zip(0..) {
             match ticket.await.unwrap() {
@@ -207,7 +207,7 @@ fn a_device_that_hangs_is_lost() {
     });
     // All at once, not each after its own time.
     let took = begun.elapsed();
-    assert!(took >= patience && took < 10 * patience && engine.watchdog.has_found());
+    assert!(took >= patience && took < 10 * patience && engine.watchdog.has_given_up());
     // By a thread of its own.
     let begun = Instant::now();
     while asked.load(Ordering::Relaxed) < 2 {
@@ -217,7 +217,7 @@ fn a_device_that_hangs_is_lost() {
 }
 
 /// A device whose files take so long, and the outcome of a chunk that it reads from one.
-fn with_slow_files(slow_files: Duration, patience: Duration) -> (Engine, Outcome) {
+fn with_slow_files(slow_files: Duration, patience: Duration) -> (GpuEngine, Outcome) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chunk");
     std::fs::write(&path, chunk(ROWS, SAMPLES, 1).0).unwrap();
@@ -244,19 +244,19 @@ fn slow_files_are_not_a_device_that_hangs() {
     let (engine, outcome) = with_slow_files(4 * patience, patience);
     assert_eq!(counts(outcome), chunk(ROWS, SAMPLES, 1).1);
     finish(check(&engine, &plain(ROWS, SAMPLES), 2));
-    assert!(!engine.watchdog.has_found());
+    assert!(!engine.watchdog.has_given_up());
     let patience = Duration::from_millis(40);
     let (engine, outcome) = with_slow_files(Duration::MAX, patience);
     assert_eq!(reason(outcome), "the GPU has waited for a file for 400ms");
-    assert!(engine.watchdog.has_found());
+    assert!(engine.watchdog.has_given_up());
 }
 
 /// Gives memory back only when it is told that somebody has heard of the batch that failed.
 struct Slow(Software, mpsc::Receiver<()>);
 
 impl Executor for Slow {
-    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
-        self.0.run(batch, pulse)
+    fn run(&mut self, batch: &Batch, progress: BatchProgress<'_>) -> Result<Results<'_>, Failure> {
+        self.0.run(batch, progress)
     }
 
     fn device_bytes(&self) -> usize {

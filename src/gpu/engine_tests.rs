@@ -12,7 +12,7 @@ use super::super::batch::{Batch, Outcome, Ticket, Times};
 use super::super::executor::{Failure, Results};
 use super::super::software::{Files, Software, engine, engine_of, slab};
 use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
-use super::super::watchdog::Pulse;
+use super::super::watchdog::BatchProgress;
 use super::super::work::Work;
 use super::*;
 use crate::store::LocalFile;
@@ -48,7 +48,7 @@ fn of_software(
     limits: BatchLimits,
     free: Option<Arc<dyn FreeMemory>>,
     patience: Duration,
-) -> Engine {
+) -> GpuEngine {
     let info = DeviceInfo {
         ordinal: 0,
         name: "software".into(),
@@ -60,12 +60,12 @@ fn of_software(
         .map(|software| (0, Box::new(software) as Box<dyn Executor>));
     let workers = workers.collect();
     let files = Arc::new(Files);
-    Engine::with_workers(slabs, vec![info], workers, limits, free, files, patience).unwrap()
+    GpuEngine::with_workers(slabs, vec![info], workers, limits, free, files, patience).unwrap()
 }
 
 /// Submits one chunk as a scan does: announced until it is staged.
-async fn submit(engine: &Engine, work: &Arc<Work>, seed: u64) -> Result<Ticket, String> {
-    let active = engine.queue().activate();
+async fn submit(engine: &GpuEngine, work: &Arc<Work>, seed: u64) -> Result<Ticket, String> {
+    let active = engine.queue().register_producer();
     let (encoded, _) = chunk(ROWS, SAMPLES, seed);
     let ticket = engine.queue().submit(work, 0, ROWS, &encoded).await;
     drop(active);
@@ -73,20 +73,20 @@ async fn submit(engine: &Engine, work: &Arc<Work>, seed: u64) -> Result<Ticket, 
 }
 
 /// The outcome of one chunk; what is refused at once is the host's too.
-async fn outcome(engine: &Engine, work: &Arc<Work>, seed: u64) -> Outcome {
+async fn outcome(engine: &GpuEngine, work: &Arc<Work>, seed: u64) -> Outcome {
     match submit(engine, work, seed).await {
         Ok(ticket) => ticket.await.expect("the chunk was dropped"),
         Err(reason) => Outcome::Host(reason),
     }
 }
 
-async fn check(engine: &Engine, work: &Arc<Work>, seed: u64) {
+async fn check(engine: &GpuEngine, work: &Arc<Work>, seed: u64) {
     let found = counts(outcome(engine, work, seed).await);
     assert_eq!(found, chunk(ROWS, SAMPLES, seed).1, "chunk {seed}");
 }
 
 /// `tasks` tasks that each have `chunks` chunks counted, several at a time.
-async fn load(engine: &Arc<Engine>, tasks: u64, chunks: u64) {
+async fn load(engine: &Arc<GpuEngine>, tasks: u64, chunks: u64) {
     let work = plain(ROWS, SAMPLES);
     let spawn = |task: u64| -> JoinHandle<()> {
         let (engine, work) = (Arc::clone(engine), Arc::clone(&work));
@@ -122,7 +122,7 @@ fn large_results_are_copied_by_several_threads() {
     let engine = engine(2, 16 << 20);
     finish(async {
         let work = elements(rows, samples);
-        let active = engine.queue().activate();
+        let active = engine.queue().register_producer();
         let mut tickets = Vec::new();
         for seed in 0..7 {
             let (encoded, _) = chunk(rows, samples, seed);
@@ -145,7 +145,7 @@ fn those_who_are_not_polled_hold_up_nobody() {
     let engine = engine(1, 4 * STAGED);
     finish(async {
         let work = plain(ROWS, SAMPLES);
-        let _announced = engine.queue().activate();
+        let _announced = engine.queue().register_producer();
         let mut lazy = Vec::new();
         for seed in 0..50 {
             lazy.push((seed, submit(&engine, &work, seed).await.unwrap()));
@@ -195,7 +195,7 @@ fn batches_of_nobody_are_not_run() {
     let engine = engine_of(vec![(0, Box::new(software))], 1 << 16);
     finish(async {
         let work = plain(ROWS, SAMPLES);
-        let active = engine.queue().activate();
+        let active = engine.queue().register_producer();
         let (encoded, _) = chunk(ROWS, SAMPLES, 1);
         for _ in 0..10 {
             // Dropped before a millisecond is over, mostly.
@@ -216,7 +216,7 @@ fn batches_of_nobody_are_not_run() {
 }
 
 /// Two devices of one worker each.
-fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
+fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<GpuEngine> {
     let infos = [3, 5].map(|ordinal| DeviceInfo {
         ordinal,
         name: format!("software {ordinal}"),
@@ -229,14 +229,14 @@ fn two_devices(batches: [&Arc<AtomicUsize>; 2]) -> Arc<Engine> {
     };
     let workers = vec![worker(3, batches[0]), worker(5, batches[1])];
     let slabs = (0..3).map(|_| slab(4 * STAGED)).collect();
-    let engine = Engine::with_workers(
+    let engine = GpuEngine::with_workers(
         slabs,
         infos.to_vec(),
         workers,
-        limits(1 << 30, Temporary::default()),
+        limits(1 << 30, DecodeScratch::default()),
         None,
         Arc::new(Files),
-        PATIENCE,
+        DEVICE_TIMEOUT,
     )
     .unwrap();
     Arc::new(engine)
@@ -274,19 +274,16 @@ fn codecs_that_need_nvcomp_say_so_without_it() {
             }
         }
     }
-    // One alone could hold the device up.
+    // A larger frame could block the device.
     let large = Estimate {
         decoded_bytes: 8 * (abi::ZSTD_LARGEST + 1),
         ..estimate(Some(FrameCodec::Zstd))
     };
     let reason = engine.decodes(&large).unwrap_err();
     assert!(
-        reason.contains("zstd frames of 67108865 bytes are the host's"),
+        reason.contains("the host decodes zstd frames of 67108865 bytes"),
         "{reason}"
     );
-    let engine = Arc::get_mut(&mut engine).unwrap();
-    (engine.without_nvcomp, engine.zstd_by_nvcomp) = (None, true);
-    engine.decodes(&large).unwrap();
 }
 
 #[test]
@@ -343,7 +340,7 @@ fn memory_is_limited() {
     assert!(0 < small.decoded && small.decoded < large.decoded);
     // All batches that are run at the same time, with their slabs and results, stay below it.
     let held = |limits: BatchLimits| {
-        let decoded = Temporary::default().with(limits.decoded as u64);
+        let decoded = DecodeScratch::default().with(limits.decoded as u64);
         workers_per_device() as u64 * (decoded + (SLAB_BYTES + limits.output) as u64)
     };
     assert!(held(large) <= 1 << 30 && held(small) <= 512 << 20);
@@ -441,10 +438,15 @@ fn large_frames_are_run_together() {
         let batches = Arc::clone(&software.batches);
         let (held, most_held) = (Arc::clone(&software.held), Arc::clone(&software.most_held));
         software.memory = memory;
-        let engine = of_software(vec![software], limits, Some(Arc::new(Plenty)), PATIENCE);
+        let engine = of_software(
+            vec![software],
+            limits,
+            Some(Arc::new(Plenty)),
+            DEVICE_TIMEOUT,
+        );
         finish(async {
             let work = zstd(rows, samples);
-            let active = engine.queue().activate();
+            let active = engine.queue().register_producer();
             let all = encoded.iter().map(|(encoded, _)| encoded.as_slice());
             let tickets = engine.queue().submit_together(&work, rows, all).await;
             drop(active);
@@ -480,14 +482,14 @@ fn chunks_that_were_expected_to_be_smaller_keep_to_the_limit() {
         decoded: limit,
         output: 1 << 20,
     };
-    let engine = of_software(vec![software], limits, None, PATIENCE);
+    let engine = of_software(vec![software], limits, None, DEVICE_TIMEOUT);
     let work = plain(ROWS, SAMPLES);
     for _ in 0..2000 {
-        work.seen.add(STAGED, 1);
+        work.sizes.add(STAGED, 1);
     }
     finish(async {
         for round in 0..20 {
-            let active = engine.queue().activate();
+            let active = engine.queue().register_producer();
             let seeds = round * 10..round * 10 + 10;
             let chunks: Vec<_> = seeds.map(|seed| chunk(ROWS, SAMPLES, seed)).collect();
             let all = chunks.iter().map(|(encoded, _)| encoded.as_slice());
@@ -517,7 +519,7 @@ fn chunks_are_read_from_files() {
         None
     );
     let read = async |file: LocalFile| {
-        let active = engine.queue().activate();
+        let active = engine.queue().register_producer();
         let ticket = engine.queue().submit_file(&work, 0, ROWS, file).await;
         drop(active);
         ticket.unwrap().await.unwrap()

@@ -7,11 +7,11 @@ use futures::executor::block_on;
 use proptest::prelude::*;
 
 use super::batch::Outcome;
-use super::engine::Engine;
+use super::engine::GpuEngine;
 use super::plan::ChunkPlanner;
 use super::plan::tests::arrays::{Case, genotypes};
 use super::software::engine;
-use super::work::{Counts, Elements, Wanted, Work};
+use super::work::{CountsOutput, ElementsOutput, Work, WorkOutput};
 use crate::codec::testing::noise;
 use crate::codec::{ChunkData, CodecChain, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, SampleSet, reference};
@@ -182,7 +182,7 @@ impl Genotypes {
         }
     }
 
-    fn check(&self, engine: &Engine) {
+    fn check(&self, engine: &GpuEngine) {
         let [_, chunk_samples, copies] = self.chunk_shape();
         let (mut array, _) = self.case.array();
         array.shape = [self.rows, self.samples, self.ploidy]
@@ -190,7 +190,7 @@ impl Genotypes {
             .to_vec();
         let chain = CodecChain::try_new(&array).unwrap();
         let planner = ChunkPlanner::try_new(&array, &chain).unwrap();
-        let counts = Counts::try_new(self.request(), chunk_samples, copies).unwrap();
+        let counts = CountsOutput::try_new(self.request(), chunk_samples, copies).unwrap();
         let across = self.samples.div_ceil(chunk_samples);
         let mut selected = vec![vec![]; across];
         for sample in SampleSet::new(self.selected.clone()).iter() {
@@ -201,7 +201,7 @@ impl Genotypes {
             selected[chunk].push(within as u32);
         }
         let width = self.case.width;
-        let elements = Elements {
+        let elements = ElementsOutput {
             samples: selected.into_iter().map(Arc::new).collect(),
             inner: self.ploidy as u32,
             width,
@@ -210,19 +210,19 @@ impl Genotypes {
         let work = |wanted| {
             Arc::new(Work {
                 planner: planner.clone(),
-                seen: Arc::default(),
+                sizes: Arc::default(),
                 wanted,
             })
         };
         let (counts, elements) = (
-            work(Wanted::Counts(counts)),
-            work(Wanted::Elements(elements)),
+            work(WorkOutput::Counts(counts)),
+            work(WorkOutput::Elements(elements)),
         );
 
         // What the host makes of it: all codes, `[rows, samples, ploidy]`.
         let mut codes = vec![0i64; self.rows * self.samples * self.ploidy];
         let mut submitted = Vec::new();
-        let active = engine.queue().activate();
+        let active = engine.queue().register_producer();
         for (chunk, is_wanted) in wanted_chunks.into_iter().enumerate() {
             let encoded = self.case.encode(&self.serialized(chunk));
             let decoded = chain.decode(&encoded, &mut Scratch::default()).unwrap();
@@ -230,7 +230,7 @@ impl Genotypes {
                 panic!("strings");
             };
             let mut rows = Vec::new();
-            let Wanted::Elements(wanted) = &elements.wanted else {
+            let WorkOutput::Elements(wanted) = &elements.wanted else {
                 panic!("elements");
             };
             for row in 0..self.rows {
@@ -308,8 +308,8 @@ fn code(bytes: &[u8]) -> i64 {
     }
 }
 
-fn shared_engine() -> &'static Engine {
-    static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
+fn shared_engine() -> &'static GpuEngine {
+    static ENGINE: OnceLock<Arc<GpuEngine>> = OnceLock::new();
     ENGINE.get_or_init(|| engine(2, 1 << 20))
 }
 

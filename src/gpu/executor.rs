@@ -1,26 +1,26 @@
-//! What runs batches: a worker of a device, or, in tests, the host doing the same thing step by step.
+//! The interface for running batches: a worker of a device, or in tests a step-by-step implementation on the host.
 
 use super::batch::{Batch, Times};
 use super::slab::Slab;
-use super::watchdog::Pulse;
+use super::watchdog::BatchProgress;
 
 /// Why a batch did not run.
 #[derive(Debug)]
 pub enum Failure {
-    /// This batch cannot be run; the next may.
+    /// This batch failed; the next one can run.
     Batch(String),
-    /// Nothing can be run any more.
+    /// The device is lost; no batch can run any more.
     Device(String),
 }
 
-/// What a batch gave.
+/// The results of a batch.
 #[derive(Debug)]
 pub struct Results<'a> {
     /// The results of its jobs, each at its `out`.
     pub bytes: &'a [u8],
     /// For each job a status: 0, or bits such as [`BAD_CODE`](super::abi::BAD_CODE).
     pub statuses: &'a [u32],
-    /// Jobs that could not be read from their files, or that the device cannot do, and why; their results mean nothing.
+    /// Jobs whose files could not be read or that the device rejects, and why. Their results are undefined.
     pub unread: &'a [(usize, String)],
     /// How long it took.
     pub times: Times,
@@ -28,19 +28,19 @@ pub struct Results<'a> {
 
 /// Runs batches, one after the other.
 pub trait Executor: Send {
-    /// Runs a batch, and says when it waits for files and when for the device.
+    /// Runs a batch, and reports to `progress` whether it waits for files or for the device.
     ///
     /// # Errors
-    /// Why it did not run, and whether another can.
-    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure>;
+    /// Why it failed, and whether the device is lost.
+    fn run(&mut self, batch: &Batch, progress: BatchProgress<'_>) -> Result<Results<'_>, Failure>;
 
     /// Bytes of device memory held.
     fn device_bytes(&self) -> usize;
 
-    /// Gives back device memory that the next batch would take again.
+    /// Frees device memory; the next batch allocates it again.
     fn release(&mut self);
 
-    /// Staging memory that it copies from at full speed, where it has a kind of its own and can get that much.
+    /// Page-locked staging memory, which is copied at full speed; `None` if there is none.
     fn page_locked(&self, _len: usize) -> Option<Slab> {
         None
     }

@@ -1,24 +1,25 @@
 //! Decoding and counting on NVIDIA GPUs: encoded chunks in, counts or elements out. Beside `counts`, which does the same on
 //! the host, and below the scan; knows nothing of DataFusion.
 //!
-//! * `plan`: what a device has to do with one encoded chunk, worked out from its bytes on the host.
-//! * `work`: what is wanted of the chunks of an array.
-//! * `queue`, `state`, `batch`, `slab`: chunks of all partitions gathered into batches of thousands of frames.
-//! * `seen`: what chunks came to, for those after them.
-//! * `temporary`: what decoding takes of device memory.
+//! * `plan`: the steps that decode one chunk on a device, planned on the host from the chunk's bytes.
+//! * `work`: what a scan wants of an array's chunks: counts or elements.
+//! * `queue`, `queue_state`, `batch`, `slab`: chunks of all partitions, gathered into batches of thousands of frames.
+//! * `chunk_sizes`: statistics of chunk sizes, which size the next batches.
+//! * `decode_scratch`: device memory that decoding needs besides its output.
 //! * `engine`: the process's devices and their workers, started in the background.
-//! * `serve`, `watchdog`: the life of a worker, from the queue's batches to results; and what if a device does not answer.
-//! * `executor`: what runs batches; `cuda` is the real one: contexts, the kernels of `kernels/`, nvCOMP.
-//! * `direct`: chunks that devices read from their files themselves.
-//! * `cost`: whether a scan is worth it.
+//! * `serve`: a worker's loop from the queue's batches to results. `watchdog`: gives up on a device that does not respond.
+//! * `executor`: the trait that runs batches. `cuda` implements it with contexts, the kernels of `kernels/` and nvCOMP.
+//! * `direct`: files that devices read themselves (GPUDirect Storage).
+//! * `cost`: predicts whether a scan is faster on a GPU.
 //!
-//! Whatever a device cannot do, or reports an error for, is the host's ([`Outcome::Host`]): it gives the same answer, or
-//! finds out what is wrong.
+//! The host decodes whatever the GPU rejects ([`Outcome::Host`]): it returns the same answer, or the error.
 
 mod abi;
 mod batch;
+mod chunk_sizes;
 mod cost;
 mod cuda;
+mod decode_scratch;
 mod direct;
 mod engine;
 #[cfg(test)]
@@ -26,23 +27,23 @@ mod equivalence_tests;
 mod executor;
 pub mod plan;
 mod queue;
-mod seen;
+mod queue_state;
 mod serve;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
-mod state;
-mod temporary;
 #[cfg(test)]
 mod testing;
 mod watchdog;
 mod work;
 
 pub use batch::{BatchLimits, Done, Outcome, Ticket, Times};
+pub use chunk_sizes::ChunkSizes;
 pub use cost::{Load, Prediction};
 #[cfg(test)]
 pub(crate) use engine::install;
-pub use engine::{DeviceInfo, Engine, Status, is_at_work, is_starting, ready, start, status};
-pub use queue::{Active, Encoded, Queue};
-pub use seen::Seen;
-pub use work::{Counts, Elements, Wanted, Work};
+pub use engine::{
+    DeviceInfo, EngineStatus, GpuEngine, is_at_work, is_starting, ready, start, status,
+};
+pub use queue::{Encoded, Producer, Queue};
+pub use work::{CountsOutput, ElementsOutput, Work, WorkOutput};

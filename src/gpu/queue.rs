@@ -1,10 +1,10 @@
-//! The queue that all partitions of all queries share: chunks come in, batches go out to whichever device is free.
+//! The queue that all partitions of all queries share: producers submit chunks, devices take batches.
 //!
 //! A batch is closed when its staging memory or the device's share of memory is full, when it keeps an idle device busy, when
-//! nobody who is registered ([`Active`]) can add to it, or after a while without a new chunk, usually a millisecond:
-//! partitions may be polled one after the other, dropped midway, or want one chunk. What it holds is in [`super::state`].
-//! Invariants: every chunk gets exactly one outcome unless nobody waits for it any more; consumers are never waited for, so
-//! a partition that nobody polls holds up no other.
+//! no registered [`Producer`] is left to add to it, or after some time without a new chunk, usually a millisecond: partitions
+//! may be polled one after the other, be dropped midway, or want one chunk. [`super::queue_state`] has the state under the
+//! lock. Invariants: every chunk gets exactly one outcome unless its consumer is gone; the queue never waits for consumers, so
+//! a partition that is not polled blocks no other.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,72 +13,72 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::batch::{Batch, BatchLimits, GUARD, Job, Outcome, Reply, Ticket, align_up};
+use super::batch::{Batch, BatchLimits, ChunkJob, GUARD, Outcome, Reply, Ticket, align_up};
 use super::cost;
 use super::plan::{ChunkPlan, Estimate};
-use super::slab::Slab;
-use super::state::{
-    FreeMemory, KEPT_PARTS, KEPT_PLANS, MOST_FRAMES, Need, Placed, Signals, State, WIDE_STAGED,
-    wide_room,
+use super::queue_state::{
+    FreeMemory, KEPT_PARTS, KEPT_PLANS, LARGE_FRAMES_STAGED, MOST_FRAMES, Need, Placement,
+    QueueState, Signals, large_frame_room,
 };
+use super::slab::Slab;
 use super::work::Work;
 use crate::store::{LocalFile, OpenChunk};
 
-/// Encoded chunks that may be in memory before they are staged, all queries together: this many units of [`UNIT`] bytes. Or open
-/// files, of which a process may not have many: each takes one.
+/// Encoded chunks that may be in memory before they are staged, for all queries together: this many units of [`UNIT`] bytes.
+/// An open file takes one unit, which bounds the number of open files.
 const UNITS: u32 = 256;
 const UNIT: usize = 1 << 20;
-/// How many slabs may come to those that the queue began with, for batches that need several.
+/// Most slabs that are added to the initial ones, for batches that need several.
 const MORE_SLABS: usize = 4;
 
 /// The queue of a process.
 #[derive(Debug)]
 pub struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     signals: Arc<Signals>,
     unstaged: Semaphore,
-    /// Slabs that have come to those it began with.
+    /// Slabs that were added to the initial ones.
     more_slabs: AtomicUsize,
 }
 
-/// Somebody who may still add chunks; as long as there is one, a batch waits for more (but not long).
+/// A registration of a producer, which may still add chunks. While one is registered, a batch waits briefly for more chunks.
 #[derive(Debug)]
-pub struct Active(Arc<Queue>);
+pub struct Producer(Arc<Queue>);
 
-impl Drop for Active {
+impl Drop for Producer {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.active -= 1;
-        if state.active == 0 {
+        state.producers -= 1;
+        if state.producers == 0 {
             state.close(false);
             state.close(true);
         }
     }
 }
 
-/// An encoded chunk for a device.
+/// An encoded chunk to decode on a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Encoded<'a> {
-    /// What is wanted of it.
+    /// What to do with it.
     pub work: &'a Arc<Work>,
     /// Which chunk along the sample axis it is.
     pub sample_chunk: usize,
     /// Rows that exist.
     pub rows: usize,
-    /// Its bytes, to be read.
+    /// Its encoded bytes, read when they are staged.
     pub chunk: &'a OpenChunk,
 }
 
 impl Encoded<'_> {
-    /// Decoded bytes as those before it had, and a little more, so that few batches come to more than they may hold.
+    /// Expected decoded bytes: the mean of earlier chunks and a margin, so that few batches exceed their limit.
     fn expected(&self, estimate: &Estimate) -> usize {
         let most = estimate.decoded_bytes;
         if cost::patience(estimate).is_some() {
-            // Large frames are not cut, and batches of them take what memory there is.
+            // Large frames are not cut.
             return most;
         }
-        let mean = self.work.seen.decoded(most);
-        // And what is between it and the next.
+        let mean = self.work.sizes.decoded(most);
+        // With the guard bytes between chunks.
         align_up(
             mean.saturating_add(mean / 16)
                 .min(most)
@@ -93,37 +93,37 @@ impl Encoded<'_> {
             decoded: estimate.decoded_bytes,
             expected: self.expected(&estimate),
             output: self.work.output_bytes(self.sample_chunk, self.rows)?,
-            wide: cost::patience(&estimate),
+            large_frames: cost::patience(&estimate),
         })
     }
 }
 
-/// A chunk's place in a batch that is still being staged.
-struct Place {
+/// Memory reserved for a chunk in a batch that is still being staged.
+struct Reservation {
     batch: u64,
     range: Range<usize>,
-    /// Where that is.
+    /// The address of that range in staging memory; null if the batch is gone.
     staging: *mut u8,
     need: Need,
     plan: ChunkPlan,
-    job: Option<Job>,
+    job: Option<ChunkJob>,
 }
 
-impl Place {
+impl Reservation {
     /// Reads and plans a chunk.
     fn stage(&mut self, chunk: &Encoded<'_>) -> Result<Ticket, String> {
         if self.staging.is_null() {
             return Err("the batch is gone".to_string());
         }
-        // SAFETY: `reserve` gave this range to nobody else, and its batch stays in the queue, with its staging memory, which
-        // does not move, until the place is given up.
+        // SAFETY: `reserve` gives each range out once, and the batch stays in the queue with its staging memory, which does not
+        // move, until the reservation is dropped.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.staging, self.range.len()) };
         chunk.chunk.read(bytes).map_err(|error| error.to_string())?;
         let mut plan = std::mem::take(&mut self.plan);
         chunk.work.planner.plan(bytes, &mut plan)?;
-        chunk.work.seen.add(bytes.len(), plan.decoded_len);
+        chunk.work.sizes.add(bytes.len(), plan.decoded_len);
         let (reply, ticket) = Reply::new();
-        self.job = Some(Job {
+        self.job = Some(ChunkJob {
             work: Arc::clone(chunk.work),
             sample_chunk: chunk.sample_chunk,
             rows: chunk.rows,
@@ -138,17 +138,17 @@ impl Place {
     }
 }
 
-/// Places that were taken together, under one lock: a lock for each chunk is what many threads end up waiting for. Given up
-/// together (with the promises to their batches taken back) when dropped.
-struct Places {
+/// Reservations that were made together, under one lock: with a lock for each chunk, many threads would contend for it.
+/// Dropping them settles them together: chunks that were staged become jobs, and the others are taken back.
+struct Reservations {
     queue: Arc<Queue>,
-    places: Vec<Place>,
+    places: Vec<Reservation>,
 }
 
-// SAFETY: the pointers are to bytes that nobody else was given, see `reserve`.
-unsafe impl Send for Places {}
+// SAFETY: each pointer is to bytes that only its reservation has, see `reserve`.
+unsafe impl Send for Reservations {}
 
-impl Drop for Places {
+impl Drop for Reservations {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
         for place in self.places.drain(..) {
@@ -162,32 +162,32 @@ impl Queue {
     pub fn new(slabs: Vec<Slab>, limits: BatchLimits) -> Arc<Self> {
         let signals = Arc::new(Signals::default());
         Arc::new(Self {
-            state: Mutex::new(State::new(slabs, limits, &signals)),
+            state: Mutex::new(QueueState::new(slabs, limits, &signals)),
             signals,
             unstaged: Semaphore::new(UNITS as usize),
             more_slabs: AtomicUsize::new(0),
         })
     }
 
-    /// Registers somebody who will add chunks.
-    pub fn activate(self: &Arc<Self>) -> Active {
-        self.state.lock().active += 1;
-        Active(Arc::clone(self))
+    /// Registers a producer.
+    pub fn register_producer(self: &Arc<Self>) -> Producer {
+        self.state.lock().producers += 1;
+        Producer(Arc::clone(self))
     }
 
-    /// What a batch may hold.
+    /// The current limits of a batch.
     pub fn limits(&self) -> BatchLimits {
         self.state.lock().limits
     }
 
-    /// Changes what batches may hold from now on. With `free`, batches of large frames may hold more: as much as half of the
-    /// memory that is free when they are opened.
+    /// Changes the limits of batches from now on. With `free`, large-frame batches may hold more: half of the memory that is
+    /// free when they are opened.
     pub fn set_limits(&self, limits: BatchLimits, free: Option<Arc<dyn FreeMemory>>) {
         let mut state = self.state.lock();
         (state.limits, state.free) = (limits, free);
     }
 
-    /// Decoded bytes that a batch of such chunks would hold at most, if it were opened now.
+    /// Most decoded bytes of a batch of such chunks, if it were opened now.
     pub fn room(&self, estimate: &Estimate) -> usize {
         let state = self.state.lock();
         if cost::patience(estimate).is_none() {
@@ -195,20 +195,20 @@ impl Queue {
         }
         drop(state);
         let frame = estimate.decoded_bytes / estimate.frames.max(1);
-        let staged = WIDE_STAGED.saturating_mul(cost::COMPRESSED as usize);
-        let room = self.wide_room();
+        let staged = LARGE_FRAMES_STAGED.saturating_mul(cost::COMPRESSED as usize);
+        let room = self.large_frame_room();
         room.min(frame.saturating_mul(MOST_FRAMES)).min(staged)
     }
 
-    /// Decoded bytes that a batch of large frames may hold if it is opened now. Asks the driver, so without the lock.
-    fn wide_room(&self) -> usize {
+    /// Most decoded bytes of a large-frame batch, if it were opened now. Calls the driver, so not with the lock held.
+    fn large_frame_room(&self) -> usize {
         let state = self.state.lock();
         let (limits, devices, memory) = (state.limits, state.devices, state.free.clone());
         drop(state);
-        wide_room(limits, devices, memory.as_deref())
+        large_frame_room(limits, devices, memory.as_deref())
     }
 
-    /// Which devices take batches from now on, as bits.
+    /// Sets which devices take batches from now on, as bits.
     pub fn set_devices(&self, devices: u64) {
         let mut state = self.state.lock();
         if state.devices != devices {
@@ -217,13 +217,13 @@ impl Queue {
         }
     }
 
-    /// Why nothing runs any more, if so.
+    /// Why the queue has failed, if it has.
     pub fn failure(&self) -> Option<String> {
         self.state.lock().failed.clone()
     }
 
-    /// Waits until some more chunks of about `bytes` encoded bytes together may be opened or read for staging; held until they are
-    /// staged.
+    /// Waits until `chunks` more chunks, of about `bytes` encoded bytes together, may be opened or read for staging. The permit
+    /// is held until they are staged.
     pub async fn room_to_stage(&self, chunks: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
         let units = (bytes / UNIT).max(chunks);
         let units = u32::try_from(units).unwrap_or(UNITS).clamp(1, UNITS);
@@ -233,12 +233,12 @@ impl Queue {
 
     /// Stages and plans encoded chunks. Waits only for staging memory.
     ///
-    /// For each chunk, where its outcome will arrive, or the reason why it is the host's.
+    /// Returns for each chunk the ticket of its outcome, or the reason why the host decodes it.
     pub async fn submit_all(
         self: &Arc<Self>,
         chunks: &[Encoded<'_>],
     ) -> Vec<Result<Ticket, String>> {
-        // Before the lock is taken.
+        // Computed before the lock is taken.
         let needs: Vec<_> = chunks.iter().map(Encoded::need).collect();
         let mut tickets = Vec::with_capacity(chunks.len());
         while let Some(need) = needs.get(tickets.len()) {
@@ -258,7 +258,7 @@ impl Queue {
                 }
             };
             for place in &mut places.places {
-                // As many places as there were chunks left, at most.
+                // There are at most as many reservations as chunks left.
                 let chunk = &chunks[tickets.len()];
                 tickets.push(place.stage(chunk));
             }
@@ -269,7 +269,7 @@ impl Queue {
     /// Plans one chunk that is not staged: the device reads it from `file`.
     ///
     /// # Errors
-    /// The reason why the chunk is the host's.
+    /// The reason why the host decodes the chunk.
     pub async fn submit_file(
         self: &Arc<Self>,
         work: &Arc<Work>,
@@ -282,16 +282,16 @@ impl Queue {
             decoded: file.len(),
             expected: file.len(),
             output: work.output_bytes(sample_chunk, rows)?,
-            wide: None,
+            large_frames: None,
         };
         let mut places = self.wait_for_places(std::iter::once(need)).await?;
         let Some(place) = places.places.first_mut() else {
-            return Err("no place in a batch".to_string());
+            return Err("no room in a batch".to_string());
         };
         let mut plan = std::mem::take(&mut place.plan);
         work.planner.plan_unread(file.len(), &mut plan)?;
         let (reply, ticket) = Reply::new();
-        place.job = Some(Job {
+        place.job = Some(ChunkJob {
             work: Arc::clone(work),
             sample_chunk,
             rows,
@@ -305,21 +305,21 @@ impl Queue {
         Ok(ticket)
     }
 
-    /// Places for the first of these chunks, or for more of them, as far as there is room now.
+    /// Waits for a reservation for the first of these chunks; reserves for the next ones too, as far as there is room now.
     async fn wait_for_places(
         self: &Arc<Self>,
         needs: impl Iterator<Item = Need> + Clone,
-    ) -> Result<Places, String> {
+    ) -> Result<Reservations, String> {
         let mut room = None;
         loop {
-            // Registered before looking, so that no wake-up is missed.
+            // Registered before the check, so that no wake-up is missed.
             let freed = self.signals.slab_freed.notified();
             let (places, is_to_measure) = self.reserve(needs.clone(), room)?;
             if !places.places.is_empty() {
                 return Ok(places);
             }
             room = match is_to_measure {
-                true => Some(self.wide_room()),
+                true => Some(self.large_frame_room()),
                 false => {
                     freed.await;
                     None
@@ -328,41 +328,41 @@ impl Queue {
         }
     }
 
-    /// Places for as many of these chunks as do not have to wait for staging memory. Whether the next of them wants to know how much room
-    /// there is for large frames.
+    /// Reserves for as many of these chunks as need not wait for staging memory. Also returns whether the next chunk needs
+    /// `large_frame_room` to be measured.
     fn reserve(
         self: &Arc<Self>,
         needs: impl Iterator<Item = Need>,
-        wide_room: Option<usize>,
-    ) -> Result<(Places, bool), String> {
-        let mut taken = Places {
+        large_frame_room: Option<usize>,
+    ) -> Result<(Reservations, bool), String> {
+        let mut taken = Reservations {
             queue: Arc::clone(self),
             places: Vec::with_capacity(needs.size_hint().1.unwrap_or(0)),
         };
         let mut is_to_measure = false;
         let mut state = self.state.lock();
         for need in needs {
-            let (batch, range) = match state.place(need, wide_room) {
-                Ok(Placed::At(batch, range)) => (batch, range),
-                Ok(Placed::Later) => break,
-                Ok(Placed::OnceMeasured) => {
+            let (batch, range) = match state.place(need, large_frame_room) {
+                Ok(Placement::At(batch, range)) => (batch, range),
+                Ok(Placement::Later) => break,
+                Ok(Placement::OnceMeasured) => {
                     is_to_measure = true;
                     break;
                 }
-                // The next round says so of this chunk.
+                // The next call returns this error for this chunk.
                 Err(_) if !taken.places.is_empty() => break,
                 Err(reason) => {
                     drop(state);
                     return Err(reason);
                 }
             };
-            // SAFETY: `place` gave this range to nobody else.
+            // SAFETY: `place` gives each range out once.
             let staging = state
                 .batch_mut(batch)
                 .and_then(|batch| unsafe { batch.staging(range.clone()) })
                 .map_or(std::ptr::null_mut(), <[u8]>::as_mut_ptr);
             let plan = state.plans.pop().unwrap_or_default();
-            taken.places.push(Place {
+            taken.places.push(Reservation {
                 batch,
                 range,
                 staging,
@@ -375,7 +375,7 @@ impl Queue {
         Ok((taken, is_to_measure))
     }
 
-    /// The next batch for a device; waits for one. `None` when the queue has failed.
+    /// Waits for the next batch for a device. `None` when the queue has failed.
     pub fn next(&self, device: usize) -> Option<Batch> {
         let mut state = self.state.lock();
         loop {
@@ -405,7 +405,7 @@ impl Queue {
         }
     }
 
-    /// Whether one more slab may come to those there are; it counts as one from then on.
+    /// Whether one more slab may be added; if so, it is counted.
     pub fn may_keep_slab(&self) -> bool {
         let more = |kept| (kept < MORE_SLABS).then_some(kept + 1);
         self.more_slabs
@@ -413,7 +413,7 @@ impl Queue {
             .is_ok()
     }
 
-    /// Takes back the slabs and the plans of a batch that has run, and whose memory has been given back.
+    /// Takes back the slabs and plans of a batch that has run.
     pub fn recycle(&self, batch: Batch, plans: impl Iterator<Item = ChunkPlan>) {
         let mut state = self.state.lock();
         let lent = state.take_back(batch);
@@ -424,7 +424,7 @@ impl Queue {
         drop(lent);
     }
 
-    /// Ends everything: every chunk that waits or comes later is the host's, for this reason.
+    /// Fails the queue: the host decodes every chunk that waits or is submitted later, for this reason.
     pub fn fail(&self, reason: &str) {
         let mut state = self.state.lock();
         if state.failed.is_some() {
@@ -435,7 +435,7 @@ impl Queue {
         let mut lent = Vec::new();
         while let Some(mut batch) = state.ready.pop_front() {
             jobs.append(&mut batch.jobs);
-            // Page-locked memory stays: to give it back may mean to wait for a device that does not answer.
+            // Page-locked memory is kept: freeing it may wait for a device that does not respond.
             lent.extend(state.take_back(batch));
         }
         for batch in state.unclosed() {

@@ -10,14 +10,14 @@ use futures::executor::block_on;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::super::batch::GUARD;
+use super::super::queue_state::IDLE;
 use super::super::slab::Memory;
 use super::super::software::slab;
-use super::super::state::IDLE;
 use super::super::testing::{chunk, plain, reason};
 use super::*;
 
-#[path = "queue_wide_tests.rs"]
-mod wide;
+#[path = "queue_large_frame_tests.rs"]
+mod large_frames;
 
 const ROWS: usize = 4;
 const SAMPLES: usize = 8;
@@ -44,23 +44,23 @@ fn need(len: usize, decoded: usize, output: usize) -> Need {
         decoded,
         expected: decoded,
         output,
-        wide: None,
+        large_frames: None,
     }
 }
 
 /// A place for one chunk.
-struct One(Places);
+struct One(Reservations);
 
 impl Deref for One {
-    type Target = Place;
+    type Target = Reservation;
 
-    fn deref(&self) -> &Place {
+    fn deref(&self) -> &Reservation {
         &self.0.places[0]
     }
 }
 
 impl DerefMut for One {
-    fn deref_mut(&mut self) -> &mut Place {
+    fn deref_mut(&mut self) -> &mut Reservation {
         &mut self.0.places[0]
     }
 }
@@ -69,7 +69,7 @@ fn reserve(queue: &Arc<Queue>, need: Need) -> Result<Option<One>, String> {
     let need = std::iter::once(need);
     let (mut places, is_to_measure) = queue.reserve(need.clone(), None)?;
     if is_to_measure {
-        (places, _) = queue.reserve(need, Some(queue.wide_room()))?;
+        (places, _) = queue.reserve(need, Some(queue.large_frame_room()))?;
     }
     Ok((!places.places.is_empty()).then_some(One(places)))
 }
@@ -111,7 +111,7 @@ fn recycle(queue: &Queue, mut batch: Batch) {
 fn a_batch_goes_when_the_last_who_could_add_to_it_leaves() {
     let queue = queue(2, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let (first, second) = (queue.activate(), queue.activate());
+    let (first, second) = (queue.register_producer(), queue.register_producer());
     let _tickets = [submit(&queue, &work), submit(&queue, &work)];
     drop(first);
     assert_eq!(ready(&queue), 0);
@@ -124,7 +124,7 @@ fn a_batch_goes_when_the_last_who_could_add_to_it_leaves() {
 fn a_batch_goes_after_a_while_however_many_could_add_to_it() {
     let queue = queue(2, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let _active = queue.activate();
+    let _active = queue.register_producer();
     let begun = Instant::now();
     let _ticket = submit(&queue, &work);
     assert_eq!(ready(&queue), 0);
@@ -142,7 +142,7 @@ fn waiting_devices_are_woken() {
         let other = Arc::clone(&queue);
         thread::spawn(move || drop(sender.send(other.next(0))));
         thread::sleep(Duration::from_micros(300));
-        let active = queue.activate();
+        let active = queue.register_producer();
         let ticket = submit(&queue, &work);
         drop(active);
         let batch = receiver.recv_timeout(LONG).expect("no batch came").unwrap();
@@ -156,7 +156,7 @@ fn waiting_devices_are_woken() {
 fn a_batch_goes_when_its_slab_is_full() {
     let queue = queue(2, 3 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let _active = queue.activate();
+    let _active = queue.register_producer();
     let _tickets: Vec<_> = (0..4).map(|_| submit(&queue, &work)).collect();
     assert_eq!(ready(&queue), 1);
     let batch = next(&queue, 0).unwrap();
@@ -177,7 +177,7 @@ fn nothing_is_staged_beyond_a_slab() {
     let work = plain(ROWS, SAMPLES);
     for len in STAGED..3 * STAGED {
         let queue = queue(3, len, ROOMY);
-        let _active = queue.activate();
+        let _active = queue.register_producer();
         let _tickets: Vec<_> = (0..3).map(|_| submit(&queue, &work).unwrap()).collect();
         for _ in 0..3_usize.div_ceil(len / STAGED) {
             let batch = next(&queue, 0).unwrap();
@@ -273,7 +273,7 @@ fn all<'a>(work: &'a Arc<Work>, chunks: &'a [OpenChunk]) -> Vec<Encoded<'a>> {
 fn chunks_that_come_together_keep_their_order() {
     let queue = queue(3, 2 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let active = queue.activate();
+    let active = queue.register_producer();
     let of = |seed| chunk(ROWS, SAMPLES, seed).0;
     let bytes = [
         of(1),
@@ -311,7 +311,7 @@ fn chunks_that_come_together_do_not_wait_for_themselves() {
     let work = plain(ROWS, SAMPLES);
     let open = opened((0..3).map(|seed| chunk(ROWS, SAMPLES, seed).0));
     let chunks = all(&work, &open);
-    let active = queue.activate();
+    let active = queue.register_producer();
     let mut waiting = Box::pin(queue.submit_all(&chunks));
     for _ in 0..2 {
         assert!((&mut waiting).now_or_never().is_none(), "there was a slab");
@@ -349,7 +349,7 @@ fn sizes_that_overflow_are_refused() {
 fn chunks_that_cannot_be_planned_give_their_place_back() {
     let queue = queue(1, 2 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let _active = queue.activate();
+    let _active = queue.register_producer();
     for _ in 0..20 {
         let refused = submit_bad(&queue, &work);
         assert!(refused.contains("63"), "{refused}");
@@ -358,7 +358,7 @@ fn chunks_that_cannot_be_planned_give_their_place_back() {
     submit_bad(&queue, &work);
     let batch = next(&queue, 0).unwrap();
     assert_eq!((batch.jobs.len(), batch.writers), (1, 0));
-    assert_eq!((batch.promised, batch.promised_output), (0, 0));
+    assert_eq!((batch.reserved, batch.reserved_output), (0, 0));
 }
 
 /// A batch that was closed while chunks of it were being staged goes when the last of them is settled, given up or not.
@@ -366,7 +366,7 @@ fn chunks_that_cannot_be_planned_give_their_place_back() {
 fn a_closed_batch_waits_for_what_is_being_staged() {
     let queue = queue(2, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let active = queue.activate();
+    let active = queue.register_producer();
     let places: Vec<_> = (0..3)
         .map(|_| {
             reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
@@ -389,7 +389,7 @@ fn a_closed_batch_waits_for_what_is_being_staged() {
 fn a_batch_of_nothing_frees_its_slab() {
     let queue = queue(1, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let active = queue.activate();
+    let active = queue.register_producer();
     let place = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
         .unwrap()
         .unwrap();
@@ -406,7 +406,7 @@ fn chunks_wait_for_slabs_and_may_give_up_waiting() {
     let queue = queue(1, STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let (encoded, _) = chunk(ROWS, SAMPLES, 1);
-    let active = queue.activate();
+    let active = queue.register_producer();
     let _first = submit(&queue, &work).unwrap();
     let submit = || Box::pin(queue.submit(&work, 0, ROWS, &encoded));
     let (mut second, mut third) = (submit(), submit());
@@ -442,7 +442,7 @@ fn no_wake_up_is_missed() {
         thread::spawn(move || {
             let (encoded, _) = chunk(ROWS, SAMPLES, seed);
             for _ in 0..300 {
-                let active = queue.activate();
+                let active = queue.register_producer();
                 let ticket = block_on(queue.submit(&work, 0, ROWS, &encoded)).unwrap();
                 drop((active, ticket));
             }
@@ -478,7 +478,7 @@ fn devices_that_take_no_batches_do_not_swallow_wake_ups() {
     for round in 0..200 {
         let device = round / 3 % 2;
         queue.set_devices(1 << device);
-        let active = queue.activate();
+        let active = queue.register_producer();
         let _ticket = submit(&queue, &work);
         drop(active);
         assert_eq!(receiver.recv_timeout(LONG), Ok(device), "round {round}");
@@ -490,7 +490,7 @@ fn devices_that_take_no_batches_do_not_swallow_wake_ups() {
 fn after_a_failure_everything_is_the_hosts() {
     let queue = queue(2, 2 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let active = queue.activate();
+    let active = queue.register_producer();
     // Two in a batch that is ready, one in the open one, one being staged, one waiting for a slab.
     let mut tickets: Vec<_> = (0..3).map(|_| submit(&queue, &work).unwrap()).collect();
     let place = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
@@ -523,7 +523,7 @@ fn after_a_failure_everything_is_the_hosts() {
     // A chunk that is settled only now has an outcome too.
     let mut place = place;
     let (reply, ticket) = Reply::new();
-    place.job = Some(Job {
+    place.job = Some(ChunkJob {
         work: Arc::clone(&work),
         sample_chunk: 0,
         rows: ROWS,
@@ -613,11 +613,11 @@ fn a_queue_that_fails_keeps_its_slabs() {
     let slabs = (0..2).map(|_| Slab::new(Box::new(counted())));
     let queue = Queue::new(slabs.collect(), ROOMY);
     let work = plain(ROWS, SAMPLES);
-    let active = queue.activate();
+    let active = queue.register_producer();
     let ticket = submit(&queue, &work).unwrap();
     drop(active);
     assert_eq!(ready(&queue), 1);
-    let _active = queue.activate();
+    let _active = queue.register_producer();
     let open = submit(&queue, &work).unwrap();
     queue.fail("it burns");
     for ticket in [ticket, open] {

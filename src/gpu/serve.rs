@@ -1,8 +1,7 @@
-//! The life of a worker: takes batches from the queue, has its executor run them, and hands their results out.
+//! A worker's loop: takes batches from the queue, runs them with its executor, and sends the results.
 //!
-//! Between [`queue`](super::queue) and [`executor`](super::executor), on a thread of its own for each worker of a device, which the
-//! [`engine`](super::engine) starts. Invariant: every job of a batch gets one outcome, whatever becomes of the batch; a worker that panics
-//! or loses its device ends the queue.
+//! The [`engine`](super::engine) starts one thread for each worker of a device. Invariants: every job of a batch gets one outcome,
+//! also when the batch fails; a worker that panics or loses its device fails the queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,22 +11,22 @@ use std::time::Instant;
 use arrow::buffer::{Buffer, MutableBuffer};
 
 use super::abi::{BAD_CHECKSUM, BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, BatchLimits, Done, GUARD, Job, Outcome};
+use super::batch::{Batch, BatchLimits, ChunkJob, Done, GUARD, Outcome};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::queue::Queue;
-use super::watchdog::{Pulse, Watchdog};
+use super::watchdog::{BatchProgress, Watchdog};
 use crate::store::LocalFile;
 
-/// More results than this are copied by several threads.
+/// More bytes of results than this are copied by several threads.
 const PARALLEL_COPY: usize = 4 << 20;
-/// How many.
+/// How many threads copy them.
 const COPY_THREADS: usize = 6;
 
-/// Puts page-locked memory, which is slow to get and kept, in the place of what was lent to a wide batch: the next one is
-/// copied at full speed.
-fn replace_lent(queue: &Queue, executor: &dyn Executor, batch: &mut Batch) {
-    for slab in batch.slabs.iter_mut().filter(|slab| slab.is_lent()) {
+/// Replaces pageable slabs of a large-frame batch with page-locked ones, which are slow to allocate and are kept: the next
+/// batch is copied at full speed.
+fn replace_pageable(queue: &Queue, executor: &dyn Executor, batch: &mut Batch) {
+    for slab in batch.slabs.iter_mut().filter(|slab| slab.is_temporary()) {
         if !queue.may_keep_slab() {
             return;
         }
@@ -38,8 +37,8 @@ fn replace_lent(queue: &Queue, executor: &dyn Executor, batch: &mut Batch) {
     }
 }
 
-/// The life of a worker: batches until the queue fails. It may keep `most_held` bytes of device memory from batch to batch, and reports
-/// how many it has. The watchdog knows it as `worker`.
+/// Runs batches until the queue fails. The worker keeps at most `most_held` bytes of device memory from batch to batch, and
+/// reports how many it holds. `worker` is its index for the watchdog.
 pub fn serve(
     queue: &Arc<Queue>,
     watchdog: &Watchdog,
@@ -49,58 +48,58 @@ pub fn serve(
     report: impl Fn(usize),
 ) {
     while let Some(mut batch) = queue.next(device) {
-        // Nobody waits for the chunks of a query that has been cancelled.
+        // The chunks of cancelled queries are skipped.
         batch.jobs.retain(|job| !job.reply.is_closed());
         let mut plans = Vec::new();
         if !batch.jobs.is_empty() {
-            let pulse = watchdog.begin(worker, &batch.jobs);
+            let progress = watchdog.begin(worker, &batch.jobs);
             let limits = queue.limits();
             if executor.device_bytes() > most_held(limits) {
                 // The limit was lowered.
                 executor.release();
             }
             let is_over = batch.decoded > limits.decoded;
-            let is_large = batch.wide && is_over;
+            let is_large = batch.large_frames && is_over;
             let run = || {
-                if is_over && !batch.wide {
-                    // Its chunks came to more than those before them did, or the limit was lowered.
-                    return run_in_parts(&mut *executor, pulse, &mut batch, limits.decoded);
+                if is_over && !batch.large_frames {
+                    // Its chunks were larger than expected, or the limit was lowered.
+                    return run_in_parts(&mut *executor, progress, &mut batch, limits.decoded);
                 }
-                match run(&mut *executor, pulse, &mut batch) {
+                match run(&mut *executor, progress, &mut batch) {
                     Err(Failure::Batch(reason)) if is_large => {
-                        log::debug!("batch {}: going on with smaller ones: {reason}", batch.id);
+                        log::debug!("batch {}: retrying in smaller batches: {reason}", batch.id);
                         executor.release();
-                        run_in_parts(&mut *executor, pulse, &mut batch, limits.decoded)
+                        run_in_parts(&mut *executor, progress, &mut batch, limits.decoded)
                     }
                     result => result,
                 }
             };
             let run = catch_unwind(AssertUnwindSafe(run))
-                .unwrap_or_else(|_| Err(Failure::Device("a worker of the GPU has failed".into())));
+                .unwrap_or_else(|_| Err(Failure::Device("a GPU worker panicked".into())));
             match run {
                 Ok(used) => plans = used,
                 Err(Failure::Batch(reason)) => {
-                    // Before memory is given back, which waits for all that runs on the device.
-                    refuse(&mut batch.jobs, &reason);
+                    // Before memory is freed, which waits for all work on the device.
+                    reject(&mut batch.jobs, &reason);
                     executor.release();
                 }
                 Err(Failure::Device(reason)) => {
-                    log::warn!("the GPU is lost, going on with the host: {reason}");
+                    log::warn!("the GPU is lost, continuing on the host: {reason}");
                     queue.fail(&format!("the GPU is lost: {reason}"));
-                    refuse(&mut batch.jobs, &reason);
+                    reject(&mut batch.jobs, &reason);
                     watchdog.end(worker);
                     report(executor.device_bytes());
-                    // What the device may still be writing to must stay; the process is none the worse for it.
+                    // Leaked on purpose: the device may still write to this memory.
                     std::mem::forget(executor);
                     std::mem::forget(batch.slabs);
                     return;
                 }
             }
             if is_large {
-                // Others may want it, and the next such batch looks at what is free.
+                // Freed for others; the next such batch measures free memory again.
                 executor.release();
             }
-            replace_lent(queue, &*executor, &mut batch);
+            replace_pageable(queue, &*executor, &mut batch);
             watchdog.end(worker);
             report(executor.device_bytes());
         }
@@ -108,11 +107,11 @@ pub fn serve(
     }
 }
 
-/// Runs the chunks of a batch that was too large in batches of at most `most` decoded bytes. Jobs are left only where the
-/// device was lost.
+/// Runs the chunks of a batch that is too large in batches of at most `most` decoded bytes. Jobs are left only if the device
+/// was lost.
 fn run_in_parts(
     executor: &mut dyn Executor,
-    pulse: Pulse<'_>,
+    progress: BatchProgress<'_>,
     batch: &mut Batch,
     most: usize,
 ) -> Result<Vec<ChunkPlan>, Failure> {
@@ -125,9 +124,9 @@ fn run_in_parts(
         if more.is_some_and(|next| batch.decoded + next.plan.decoded_len + GUARD <= most) {
             continue;
         }
-        match run(executor, pulse, batch) {
+        match run(executor, progress, batch) {
             Ok(used) => plans.extend(used),
-            Err(Failure::Batch(reason)) => refuse(&mut batch.jobs, &reason),
+            Err(Failure::Batch(reason)) => reject(&mut batch.jobs, &reason),
             Err(lost) => {
                 batch.jobs.extend(jobs);
                 return Err(lost);
@@ -138,24 +137,24 @@ fn run_in_parts(
     Ok(plans)
 }
 
-fn refuse(jobs: &mut Vec<Job>, reason: &str) {
+fn reject(jobs: &mut Vec<ChunkJob>, reason: &str) {
     for job in jobs.drain(..) {
         job.reply.send(Outcome::Host(reason.to_string()));
     }
 }
 
-/// Runs a batch and hands out its results. Its jobs are gone afterwards, unless it failed; their plans are returned.
+/// Runs a batch and sends its results. Its jobs are consumed unless it failed; their plans are returned for reuse.
 fn run(
     executor: &mut dyn Executor,
-    pulse: Pulse<'_>,
+    progress: BatchProgress<'_>,
     batch: &mut Batch,
 ) -> Result<Vec<ChunkPlan>, Failure> {
     let started = Instant::now();
-    pulse.waits_for_device(None);
-    let results = executor.run(batch, pulse)?;
+    progress.waiting_for_device(None);
+    let results = executor.run(batch, progress)?;
     log::debug!(
-        "batch {}: {} chunks, {} bytes staged, {} read from files, {} decoded, {} of results, {:.1?} after its last chunk came: {:.1?}, of which \
-         {:.1?} copying, {:.1?} decoding, {:.1?} counting",
+        "batch {}: {} chunks, {} bytes staged, {} read from files, {} decoded, {} of results; started {:.1?} after its last chunk, \
+         took {:.1?}, of which {:.1?} copying, {:.1?} decoding, {:.1?} counting",
         batch.id,
         batch.jobs.len(),
         batch.used,
@@ -170,7 +169,7 @@ fn run(
     );
     if results.statuses.len() != batch.jobs.len() || results.bytes.len() < batch.output {
         return Err(Failure::Device(format!(
-            "{} results and {} bytes came back of {} chunks and {} bytes",
+            "{} statuses and {} bytes of results, expected {} and {}",
             results.statuses.len(),
             results.bytes.len(),
             batch.jobs.len(),
@@ -186,7 +185,7 @@ fn run(
     }
     let jobs: Vec<_> = batch.jobs.drain(..).zip(verdicts).collect();
     if batch.output < PARALLEL_COPY {
-        return Ok(hand_out(jobs, &results, whole));
+        return Ok(send_outcomes(jobs, &results, whole));
     }
     let each = jobs.len().div_ceil(COPY_THREADS).max(1);
     let mut jobs = jobs.into_iter();
@@ -198,9 +197,9 @@ fn run(
                 break;
             }
             let results = &results;
-            parts.push(scope.spawn(move || hand_out(part, results, whole)));
+            parts.push(scope.spawn(move || send_outcomes(part, results, whole)));
         }
-        // A thread that panicked has lost its plans, and those who wait hear that their chunks were dropped.
+        // If a thread panicked, its plans are lost and its chunks' tickets report that they were dropped.
         parts
             .into_iter()
             .flat_map(|part| part.join().unwrap_or_default())
@@ -209,9 +208,9 @@ fn run(
     Ok(plans)
 }
 
-/// Gives every job its outcome, and their plans back.
-fn hand_out(
-    jobs: Vec<(Job, Result<u32, String>)>,
+/// Sends every job its outcome; returns their plans.
+fn send_outcomes(
+    jobs: Vec<(ChunkJob, Result<u32, String>)>,
     results: &Results<'_>,
     whole: usize,
 ) -> Vec<ChunkPlan> {
@@ -225,10 +224,10 @@ fn hand_out(
                 Outcome::Done(Done {
                     bytes: Buffer::from(copy),
                     read: job.file.as_ref().map_or(0, LocalFile::len),
-                    times: results.times.share(part(&job), whole),
+                    times: results.times.share(share_of(&job), whole),
                 })
             }
-            (_, None) => Outcome::Host("its results did not come back".to_string()),
+            (_, None) => Outcome::Host("its results are missing".to_string()),
             (Ok(status), _) => Outcome::Host(describe(status)),
         };
         job.reply.send(outcome);
@@ -237,17 +236,17 @@ fn hand_out(
     plans
 }
 
-/// What a job has of its batch's time, in bytes.
-fn part(job: &Job) -> usize {
+/// A job's share of its batch's time, in bytes.
+fn share_of(job: &ChunkJob) -> usize {
     job.plan.decoded_len + job.file.as_ref().map_or(0, LocalFile::len)
 }
 
-/// A status in words.
+/// A status as a message.
 fn describe(status: u32) -> String {
     let mut found = Vec::new();
     for (bit, words) in [
-        (BAD_FRAME, "a frame did not decode to what was expected"),
-        (BAD_CHECKSUM, "a checksum does not hold"),
+        (BAD_FRAME, "a frame did not decode as expected"),
+        (BAD_CHECKSUM, "a checksum does not match"),
         (BAD_CODE, "a genotype code has no allele"),
     ] {
         if status & bit != 0 {
@@ -270,18 +269,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_in_words() {
+    fn statuses_have_messages() {
         assert_eq!(
             describe(BAD_FRAME | BAD_CHECKSUM),
-            "a frame did not decode to what was expected, a checksum does not hold"
+            "a frame did not decode as expected, a checksum does not match"
         );
         let unknown = !(BAD_FRAME | BAD_CHECKSUM | BAD_CODE);
         assert!(describe(unknown).contains(&unknown.to_string()));
     }
 
-    /// Batches that ran give their plans back for others.
+    /// Batches that ran return their plans for reuse.
     #[test]
-    fn plans_are_used_again() {
+    fn plans_are_reused() {
         let limits = BatchLimits {
             decoded: 1 << 20,
             output: 1 << 20,
@@ -295,8 +294,8 @@ mod tests {
                 tickets.push(queue.submit(&work, 0, 4, &encoded).await.unwrap());
             }
             let mut batch = queue.next(0).unwrap();
-            let pulse = Pulse::UNWATCHED;
-            let plans = run(&mut Software::default(), pulse, &mut batch).unwrap();
+            let progress = BatchProgress::UNWATCHED;
+            let plans = run(&mut Software::default(), progress, &mut batch).unwrap();
             assert_eq!((plans.len(), batch.jobs.len()), (5, 0));
             for (seed, ticket) in tickets.into_iter().enumerate() {
                 let found = counts(ticket.await.unwrap());

@@ -1,11 +1,11 @@
-//! Staging memory for one batch of encoded chunks, filled by many threads at once and copied to a device in one go.
+//! Staging memory for one batch of encoded chunks, filled by many threads at once and copied to a device with one copy.
 //!
-//! Invariant: the queue hands out disjoint ranges, and a batch is run only after every range of it has been given back,
-//! so no two threads ever touch the same bytes.
+//! Invariant: the queue reserves disjoint ranges, and a batch runs only after every reservation has been dropped, so no
+//! two threads access the same bytes.
 
 use std::ops::Range;
 
-/// Page-locked memory, or any other that outlives the slab.
+/// Page-locked or other memory of a slab.
 ///
 /// # Safety
 /// The pointer is always the same, and valid for reads and writes of `len` bytes, all initialised, as long as the value
@@ -21,14 +21,14 @@ pub unsafe trait Memory: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Memory of the host that is not page-locked: copied from at a fifth of the speed, and there at once.
+/// Host memory that is not page-locked: allocated at once, but copied at a fifth of the speed.
 #[derive(Debug)]
 struct Pageable {
     bytes: *mut u8,
     len: usize,
 }
 
-// SAFETY: plain memory; who may touch which bytes is up to its users.
+// SAFETY: plain memory; users of the slab ensure exclusive access to bytes.
 unsafe impl Send for Pageable {}
 // SAFETY: as above.
 unsafe impl Sync for Pageable {}
@@ -47,16 +47,16 @@ unsafe impl Memory for Pageable {
 impl Drop for Pageable {
     fn drop(&mut self) {
         let slice = std::ptr::slice_from_raw_parts_mut(self.bytes, self.len);
-        // SAFETY: leaked by `Slab::pageable`, and nobody has it any more.
+        // SAFETY: leaked by `Slab::pageable`, and this value is its only owner.
         drop(unsafe { Box::from_raw(slice) });
     }
 }
 
-/// Staging memory for one batch, or a part of a wide one.
+/// Staging memory for one batch, or a part of that of a large-frame batch.
 #[derive(Debug)]
 pub struct Slab {
     memory: Box<dyn Memory>,
-    lent: bool,
+    temporary: bool,
 }
 
 impl Slab {
@@ -64,23 +64,23 @@ impl Slab {
     pub fn new(memory: Box<dyn Memory>) -> Self {
         Self {
             memory,
-            lent: false,
+            temporary: false,
         }
     }
 
-    /// A slab of `len` bytes for one batch, made now and gone with it.
+    /// A slab of `len` bytes that is allocated for one batch and freed after it.
     pub fn pageable(len: usize) -> Self {
-        // Zeroed by the system when it is first touched.
+        // The system zeroes it when it is first used.
         let bytes = Box::into_raw(vec![0u8; len].into_boxed_slice()).cast::<u8>();
         Self {
             memory: Box::new(Pageable { bytes, len }),
-            lent: true,
+            temporary: true,
         }
     }
 
-    /// Whether it is gone with its batch.
-    pub fn is_lent(&self) -> bool {
-        self.lent
+    /// Whether it is freed after its batch.
+    pub fn is_temporary(&self) -> bool {
+        self.temporary
     }
 
     /// Number of bytes.

@@ -1,21 +1,21 @@
-//! For tests: runs batches on the host, step by step as a device would, so that everything but CUDA, nvCOMP and the
-//! kernels is tested where there is no device.
+//! For tests: runs batches on the host, step by step as a device would, to test everything but CUDA, nvCOMP and the kernels
+//! on machines without a device.
 
 use std::fs::File;
 use std::io::Read;
 use std::time::Duration;
 
 use super::abi::{BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, BatchLimits, Job, Times};
+use super::batch::{Batch, BatchLimits, ChunkJob, Times};
 use super::direct::{Storage, read_all};
-use super::engine::{DeviceInfo, Engine};
+use super::engine::{DeviceInfo, GpuEngine};
 use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::plan::tests::device::Device;
 
 use super::slab::{Memory, Slab};
-use super::watchdog::Pulse;
-use super::work::{Counts, Elements, Wanted};
+use super::watchdog::BatchProgress;
+use super::work::{CountsOutput, ElementsOutput, WorkOutput};
 use crate::counts::GENOTYPE_CLASSES;
 use crate::counts::reference::genotype_class;
 use crate::store::LocalFile;
@@ -55,25 +55,25 @@ pub struct Software {
     statuses: Vec<u32>,
     /// Batches that have run.
     pub batches: Arc<AtomicUsize>,
-    /// Fails with this instead of running the batch of this number.
+    /// Fails instead of running the batch with this number; `true` loses the device.
     pub fails: Option<(usize, bool)>,
-    /// Does not come back from the batch of this number.
+    /// Never returns from the batch with this number.
     pub hangs: Option<usize>,
-    /// How often it was asked what it is at.
+    /// How often its probe was called.
     pub asked: Arc<AtomicUsize>,
-    /// How long it takes for files before it reads them.
+    /// Delay before it reads files.
     pub slow_files: Duration,
-    /// Decoded bytes that it has memory for, if not for any number.
+    /// Decoded bytes that fit in its memory, if limited.
     pub memory: Option<usize>,
     unread: Vec<(usize, String)>,
-    /// Memory that a device would hold now.
+    /// Memory that a device would hold.
     pub held: Arc<AtomicUsize>,
-    /// The most of that so far.
+    /// The maximum of that so far.
     pub most_held: Arc<AtomicUsize>,
 }
 
 impl Executor for Software {
-    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
+    fn run(&mut self, batch: &Batch, progress: BatchProgress<'_>) -> Result<Results<'_>, Failure> {
         let number = self.batches.fetch_add(1, Ordering::Relaxed);
         match self.fails {
             Some((at, true)) if at == number => return Err(Failure::Device("on purpose".into())),
@@ -91,10 +91,10 @@ impl Executor for Software {
         self.unread.clear();
         let mut read = vec![None; batch.jobs.len()];
         if batch.read > 0 {
-            pulse.reads();
+            progress.reading_files();
             std::thread::sleep(self.slow_files);
         }
-        let all = |_: &Job, file: &LocalFile, mut open: File| {
+        let all = |_: &ChunkJob, file: &LocalFile, mut open: File| {
             let mut bytes = Vec::with_capacity(file.len());
             open.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
             match bytes.len() == file.len() {
@@ -109,7 +109,7 @@ impl Executor for Software {
             }
         }
         let asked = Arc::clone(&self.asked);
-        pulse.waits_for_device(Some(Box::new(move || {
+        progress.waiting_for_device(Some(Box::new(move || {
             asked.fetch_add(1, Ordering::Relaxed);
             "the software is asked".to_string()
         })));
@@ -119,7 +119,7 @@ impl Executor for Software {
         for (job, read) in batch.jobs.iter().zip(&read) {
             let out = &mut self.bytes[job.out.clone()];
             if job.file.is_some() {
-                // What could not be read has no status of its own.
+                // A job that could not be read is in `unread` instead.
                 let status = read.as_ref().map_or(0, |read| run(job, read, out));
                 self.statuses.push(status);
                 continue;
@@ -148,7 +148,7 @@ impl Executor for Software {
     }
 }
 
-fn run(job: &Job, encoded: &[u8], out: &mut [u8]) -> u32 {
+fn run(job: &ChunkJob, encoded: &[u8], out: &mut [u8]) -> u32 {
     let width = job.work.planner.width();
     let Ok(device) = Device::run(&job.plan, encoded, width) else {
         return BAD_FRAME;
@@ -159,11 +159,11 @@ fn run(job: &Job, encoded: &[u8], out: &mut [u8]) -> u32 {
         elements.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
     match &job.work.wanted {
-        Wanted::Elements(wanted) => {
+        WorkOutput::Elements(wanted) => {
             gather(wanted, job, &elements, samples, copies, out);
             0
         }
-        Wanted::Counts(counts) => count(counts, job, &elements, samples, copies, out),
+        WorkOutput::Counts(counts) => count(counts, job, &elements, samples, copies, out),
     }
 }
 
@@ -178,8 +178,8 @@ fn shape(plan: &ChunkPlan) -> (usize, usize) {
 }
 
 fn gather(
-    wanted: &Elements,
-    job: &Job,
+    wanted: &ElementsOutput,
+    job: &ChunkJob,
     elements: &[u8],
     samples: usize,
     copies: usize,
@@ -206,8 +206,8 @@ fn code(elements: &[u8], width: usize, at: usize) -> i64 {
 }
 
 fn count(
-    counts: &Counts,
-    job: &Job,
+    counts: &CountsOutput,
+    job: &ChunkJob,
     elements: &[u8],
     samples: usize,
     copies: usize,
@@ -269,8 +269,8 @@ impl Storage for Files {
     }
 }
 
-/// An engine of `workers` of these, with small slabs, so that batches are many.
-pub fn engine(workers: usize, slab_len: usize) -> Arc<Engine> {
+/// An engine of `workers` software workers with small slabs, which make many batches.
+pub fn engine(workers: usize, slab_len: usize) -> Arc<GpuEngine> {
     let executors = (0..workers)
         .map(|_| (0, Box::new(Software::default()) as Box<dyn Executor>))
         .collect();
@@ -278,7 +278,7 @@ pub fn engine(workers: usize, slab_len: usize) -> Arc<Engine> {
 }
 
 /// An engine of these workers.
-pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> Arc<Engine> {
+pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> Arc<GpuEngine> {
     let device = DeviceInfo {
         ordinal: 0,
         name: "software".to_string(),
@@ -290,7 +290,7 @@ pub fn engine_of(workers: Vec<(usize, Box<dyn Executor>)>, slab_len: usize) -> A
         output: 16 << 20,
     };
     Arc::new(
-        Engine::with_workers(
+        GpuEngine::with_workers(
             slabs,
             vec![device],
             workers,

@@ -1,4 +1,4 @@
-//! For tests: work on small chunks of genotypes, and what it must give.
+//! For tests: work on small chunks of genotypes, and its expected results.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::batch::Outcome;
 use super::batch::Ticket;
 use super::plan::ChunkPlanner;
 use super::queue::{Encoded, Queue};
-use super::work::{Counts, Elements, Wanted, Work};
+use super::work::{CountsOutput, ElementsOutput, Work, WorkOutput};
 use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
 use crate::counts::{CountRequest, SampleSet, reference};
 use crate::store::OpenChunk;
 
-/// Counts of alleles 0 and 1 of everybody, in uncompressed chunks of diploid genotypes.
+/// Counts of alleles 0 and 1 of all samples, in uncompressed chunks of diploid genotypes.
 pub fn plain(rows: usize, samples: usize) -> Arc<Work> {
     counted(rows, samples, &json!([{"name": "bytes"}]))
 }
@@ -29,25 +29,25 @@ pub fn zstd(rows: usize, samples: usize) -> Arc<Work> {
 fn counted(rows: usize, samples: usize, codecs: &Value) -> Arc<Work> {
     let array = one_chunk(&json!("int8"), json!(0), &[rows, samples, 2], codecs);
     let chain = CodecChain::try_new(&array).unwrap();
-    let counts = Counts::try_new(request(samples), samples, 2).unwrap();
+    let counts = CountsOutput::try_new(request(samples), samples, 2).unwrap();
     Arc::new(Work {
         planner: ChunkPlanner::try_new(&array, &chain).unwrap(),
-        seen: Arc::default(),
-        wanted: Wanted::Counts(counts),
+        sizes: Arc::default(),
+        wanted: WorkOutput::Counts(counts),
     })
 }
 
 /// All elements of such chunks.
 pub fn elements(rows: usize, samples: usize) -> Arc<Work> {
-    let all = Elements {
+    let all = ElementsOutput {
         samples: vec![Arc::new((0..samples as u32).collect())],
         inner: 2,
         width: 1,
     };
     Arc::new(Work {
         planner: plain(rows, samples).planner.clone(),
-        seen: Arc::default(),
-        wanted: Wanted::Elements(all),
+        sizes: Arc::default(),
+        wanted: WorkOutput::Elements(all),
     })
 }
 
@@ -90,7 +90,7 @@ impl Queue {
         self.submit_all(&[chunk]).await.remove(0)
     }
 
-    /// Stages chunks under one lock, as those of a scan that come together.
+    /// Stages chunks under one lock, as a scan does with chunks that it fetched together.
     pub async fn submit_together(
         self: &Arc<Self>,
         work: &Arc<Work>,
@@ -112,18 +112,18 @@ impl Queue {
     }
 }
 
-/// The counts of an outcome that must have some.
+/// The counts of an outcome that must have counts.
 pub fn counts(outcome: Outcome) -> Vec<i32> {
     match outcome {
         Outcome::Done(done) => done.bytes.typed_data().to_vec(),
-        Outcome::Host(reason) => panic!("left to the host: {reason}"),
+        Outcome::Host(reason) => panic!("rejected: {reason}"),
     }
 }
 
-/// The reason of an outcome that must be the host's.
+/// The reason of an outcome that must be for the host.
 pub fn reason(outcome: Outcome) -> String {
     match outcome {
         Outcome::Host(reason) => reason,
-        Outcome::Done(_) => panic!("done, and not left to the host"),
+        Outcome::Done(_) => panic!("done by the device, not rejected"),
     }
 }

@@ -1,8 +1,8 @@
-//! [`Watchdog`]: notices a device that does not answer, and gives its chunks to the host.
+//! [`Watchdog`]: detects a device that does not respond, and hands its chunks to the host.
 //!
-//! Beside [`serve`](super::serve), which tells it of each batch, on a thread of its own that sleeps while nothing runs: who waits for a device
-//! waits without a limit, inside of the driver, and whoever waits for its chunks would wait as long. Invariant: a chunk that is given up has
-//! its outcome, once; what the device says of it later is nobody's.
+//! The driver waits for a device without a time limit, so queries would too. [`serve`](super::serve) reports each batch to the
+//! watchdog, which checks on a thread of its own that sleeps while nothing runs. Invariant: a chunk that is given up gets its
+//! outcome once; results that the device returns later are dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,55 +12,55 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::batch::{Job, Outcome, Reply};
+use super::batch::{ChunkJob, Outcome, Reply};
 use super::queue::Queue;
 
-/// A file may take so many times as long as a device.
+/// Reading a file may take this many times as long as the device.
 const FILES: u32 = 10;
-/// How often it looks, at most.
+/// Longest time between two checks.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Finds out, in words, what a device is at.
+/// Describes what a device is doing.
 pub type Probe = Box<dyn Fn() -> String + Send>;
 
 /// A batch that a worker runs.
-struct Running {
-    /// Who waits for its chunks.
+struct RunningBatch {
+    /// The replies of its chunks.
     replies: Vec<Reply>,
-    /// Whether it is the device that has to do something, and not a file that is read.
+    /// Whether it waits for the device rather than for a file.
     on_device: bool,
-    /// How long the device, or the file, has had, as far as this process ran meanwhile; `None` until the next look.
+    /// How long it has waited, not counting time in which this process was stopped; `None` until the next check.
     waited: Option<Duration>,
-    /// What tells more, if it is the device's.
+    /// Describes the device's progress, if it waits for the device.
     probe: Option<Probe>,
 }
 
 /// Watches the workers of all devices.
 pub struct Watchdog {
-    /// A device may take this long.
+    /// A device may need this long.
     limit: Duration,
     /// By worker.
-    running: Mutex<Vec<Option<Running>>>,
+    running: Mutex<Vec<Option<RunningBatch>>>,
     begun: Condvar,
-    found: AtomicBool,
+    given_up: AtomicBool,
 }
 
-/// How a worker says what its batch waits for.
+/// Reports to the watchdog what a worker's batch waits for.
 #[derive(Debug, Clone, Copy)]
-pub struct Pulse<'a>(Option<(&'a Watchdog, usize)>);
+pub struct BatchProgress<'a>(Option<(&'a Watchdog, usize)>);
 
-impl Pulse<'_> {
-    /// Of a batch that nobody watches.
+impl BatchProgress<'_> {
+    /// Of a batch that is not watched.
     #[cfg(test)]
-    pub const UNWATCHED: Pulse<'static> = Pulse(None);
+    pub const UNWATCHED: BatchProgress<'static> = BatchProgress(None);
 
-    /// What follows is a file that is read, which may take a while.
-    pub fn reads(&self) {
+    /// The worker starts to read files, which may take longer.
+    pub fn reading_files(&self) {
         self.set(false, None);
     }
 
-    /// What follows is up to the device, which has all of its time from here on.
-    pub fn waits_for_device(&self, probe: Option<Probe>) {
+    /// The worker waits for the device; the time limit starts again.
+    pub fn waiting_for_device(&self, probe: Option<Probe>) {
         self.set(true, probe);
     }
 
@@ -80,22 +80,22 @@ impl fmt::Debug for Watchdog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watchdog")
             .field("limit", &self.limit)
-            .field("found", &self.found)
+            .field("given_up", &self.given_up)
             .finish_non_exhaustive()
     }
 }
 
 impl Watchdog {
-    /// Watches so many workers of this queue's batches.
+    /// Watches this many workers of a queue.
     ///
     /// # Errors
-    /// In words, if no thread could be started.
+    /// If no thread could be started.
     pub fn start(queue: &Arc<Queue>, workers: usize, limit: Duration) -> Result<Arc<Self>, String> {
         let watchdog = Arc::new(Self {
             limit,
             running: Mutex::new((0..workers).map(|_| None).collect()),
             begun: Condvar::new(),
-            found: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
         });
         let (watching, queue) = (Arc::clone(&watchdog), Arc::clone(queue));
         thread::Builder::new()
@@ -105,9 +105,9 @@ impl Watchdog {
         Ok(watchdog)
     }
 
-    /// A worker runs these from now on.
-    pub fn begin(&self, worker: usize, jobs: &[Job]) -> Pulse<'_> {
-        let batch = Running {
+    /// A worker starts to run these jobs.
+    pub fn begin(&self, worker: usize, jobs: &[ChunkJob]) -> BatchProgress<'_> {
+        let batch = RunningBatch {
             replies: jobs.iter().map(|job| job.reply.clone()).collect(),
             on_device: true,
             waited: None,
@@ -122,19 +122,19 @@ impl Watchdog {
         if was_idle {
             self.begun.notify_one();
         }
-        Pulse(Some((self, worker)))
+        BatchProgress(Some((self, worker)))
     }
 
-    /// They have run, and the worker asks nothing of the device any more.
+    /// The worker has finished its batch.
     pub fn end(&self, worker: usize) {
         let ended = self.running.lock().get_mut(worker).and_then(Option::take);
-        // Without the lock.
+        // Dropped without the lock held.
         drop(ended);
     }
 
-    /// Whether a device was given up. Its thread is still inside of the driver.
-    pub fn has_found(&self) -> bool {
-        self.found.load(Ordering::Relaxed)
+    /// Whether a device was given up. The worker's thread is then still inside the driver.
+    pub fn has_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
     }
 
     /// Whether a worker runs a batch.
@@ -152,7 +152,7 @@ impl Watchdog {
             }
             let looked = Instant::now();
             self.begun.wait_for(&mut running, tick);
-            // Where the whole process was stopped, the device did not have all of that time.
+            // If the whole process was stopped meanwhile, that time does not count.
             let passed = looked.elapsed().min(2 * tick);
             let mut late = None;
             for batch in running.iter_mut().flatten() {
@@ -161,7 +161,7 @@ impl Watchdog {
                     .map_or(Duration::ZERO, |before| before + passed);
                 batch.waited = Some(waited);
                 let (limit, what) = match batch.on_device {
-                    true => (self.limit, "has not answered"),
+                    true => (self.limit, "has not responded"),
                     false => (FILES * self.limit, "has waited for a file"),
                 };
                 if waited >= limit {
@@ -171,22 +171,22 @@ impl Watchdog {
             let Some(reason) = late else {
                 continue;
             };
-            // All of them: what else runs has hardly a better device.
-            let (mut given_up, mut probes) = (Vec::new(), Vec::new());
+            // All batches are given up: a lost device rarely leaves others usable.
+            let (mut replies, mut probes) = (Vec::new(), Vec::new());
             for batch in running.iter_mut().filter_map(Option::take) {
-                given_up.extend(batch.replies);
+                replies.extend(batch.replies);
                 probes.extend(batch.probe);
             }
             drop(running);
-            if !self.found.swap(true, Ordering::Relaxed) {
-                log::warn!("the GPU is lost, going on with the host: {reason}");
+            if !self.given_up.swap(true, Ordering::Relaxed) {
+                log::warn!("the GPU is lost, continuing on the host: {reason}");
             }
             queue.fail(&format!("the GPU is lost: {reason}"));
-            for reply in given_up {
+            for reply in replies {
                 reply.send(Outcome::Host(reason.clone()));
             }
-            // To ask may mean to wait for ever, too. Without a thread, there is only less to know.
-            let ask = move || {
+            // A probe may also wait forever, so it runs on a thread. Without one, the log has less detail.
+            let run_probes = move || {
                 for probe in probes {
                     let found = probe();
                     log::warn!("{found}");
@@ -194,8 +194,8 @@ impl Watchdog {
             };
             let _ = thread::Builder::new()
                 .name("vcz-gpu-probe".into())
-                .spawn(ask);
-            // A worker may just have taken another batch.
+                .spawn(run_probes);
+            // A worker may have taken another batch meanwhile.
             running = self.running.lock();
         }
     }

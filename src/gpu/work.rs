@@ -1,49 +1,49 @@
-//! What is wanted of an array's chunks: counts of sample sets, or the elements of some samples. Made once per scan and
-//! shared by its chunks; knows nothing of devices.
+//! What a scan wants of an array's chunks: counts of sample sets, or the elements of some samples. Made once per scan and
+//! shared by its chunks.
 
 use std::sync::Arc;
 
 use super::abi;
+use super::chunk_sizes::ChunkSizes;
 use super::plan::ChunkPlanner;
-use super::seen::Seen;
 use crate::counts::{CountRequest, GENOTYPE_CLASSES, SampleSet};
 
-/// More alleles than this are not counted on a device: a row is read again for every four of them.
+/// A device counts at most this many alleles: it reads a row once for every four of them.
 const MOST_ALLELES: usize = 1 << 16;
 
-/// What is wanted of the chunks of one array, and how they are decoded.
+/// What a scan wants of the chunks of one array, and how they are decoded.
 #[derive(Debug)]
 pub struct Work {
     /// How chunks of the array are decoded.
     pub planner: ChunkPlanner,
-    /// What chunks that were decoded so came to.
-    pub seen: Arc<Seen>,
-    /// What comes back.
-    pub wanted: Wanted,
+    /// Sizes of the chunks that were planned.
+    pub sizes: Arc<ChunkSizes>,
+    /// The result for a chunk.
+    pub wanted: WorkOutput,
 }
 
-/// What comes back of a chunk.
+/// The kind of result for a chunk.
 #[derive(Debug)]
-pub enum Wanted {
-    /// Counts, as [`Counts::len`] lays them out.
-    Counts(Counts),
-    /// Elements.
-    Elements(Elements),
+pub enum WorkOutput {
+    /// Counts of sample sets.
+    Counts(CountsOutput),
+    /// Elements of some samples.
+    Elements(ElementsOutput),
 }
 
 /// The counts of a request in an array's chunks: little-endian `i32`, for each allele set `[rows × K]`, then for each
 /// genotype set `[rows × 5]`.
 #[derive(Debug)]
-pub struct Counts {
+pub struct CountsOutput {
     request: CountRequest,
-    /// By sample chunk; `None` where no wanted sample is.
+    /// By sample chunk; `None` for one without a wanted sample.
     masks: Vec<Option<Arc<Masks>>>,
 }
 
 /// The sets of a request as bit masks over one sample chunk.
 #[derive(Debug)]
 pub struct Masks {
-    /// The masks, in the order of [`abi::CountSpec::masks`], and two words that may be read past their end.
+    /// The masks, in the order of [`abi::CountSpec::masks`], and two words of padding that kernels may read.
     pub words: Vec<u32>,
     /// Words of a mask of copies.
     pub mask_words: u32,
@@ -53,7 +53,7 @@ pub struct Masks {
 
 /// Elements `[rows × selected samples × inner]`, native-endian.
 #[derive(Debug)]
-pub struct Elements {
+pub struct ElementsOutput {
     /// By sample chunk: the selected samples, ascending, counted from the chunk's first.
     pub samples: Vec<Arc<Vec<u32>>>,
     /// Elements of a sample that are wanted.
@@ -62,11 +62,11 @@ pub struct Elements {
     pub width: usize,
 }
 
-impl Counts {
+impl CountsOutput {
     /// Masks for `request` over chunks of `chunk_samples` samples, `copies` stored elements each.
     ///
     /// # Errors
-    /// A reason, where sizes do not fit.
+    /// The reason, if sizes do not fit.
     pub fn try_new(
         request: CountRequest,
         chunk_samples: usize,
@@ -131,7 +131,7 @@ impl Counts {
                 }
             }
             words.extend([0, 0]);
-            // Both are at most the row's, which fits.
+            // At most the elements of a row, which fit.
             let (mask_words, sample_words) = (mask_words as u32, sample_words as u32);
             masks.push(Some(Arc::new(Masks {
                 words,
@@ -176,14 +176,14 @@ impl Counts {
 }
 
 impl Work {
-    /// Bytes that come back of `rows` rows of a sample chunk.
+    /// Bytes of the results for `rows` rows of a sample chunk.
     ///
     /// # Errors
-    /// A reason, where they are more than fit.
+    /// The reason, if there are more than fit in memory.
     pub fn output_bytes(&self, sample_chunk: usize, rows: usize) -> Result<usize, String> {
         let bytes = match &self.wanted {
-            Wanted::Counts(counts) => counts.len(rows).and_then(|n| n.checked_mul(4)),
-            Wanted::Elements(elements) => elements
+            WorkOutput::Counts(counts) => counts.len(rows).and_then(|n| n.checked_mul(4)),
+            WorkOutput::Elements(elements) => elements
                 .samples
                 .get(sample_chunk)
                 .and_then(|samples| samples.len().checked_mul(elements.inner as usize))
@@ -208,13 +208,13 @@ mod tests {
             ploidy: 2,
         };
         // Three stored elements a sample, of which two are copies; chunks of four samples.
-        let counts = Counts::try_new(request, 4, 3).unwrap();
+        let counts = CountsOutput::try_new(request, 4, 3).unwrap();
         assert_eq!(counts.masks(0).unwrap().words, [0b11, 0b11, 0, 0, 0]);
         let second = counts.masks(1).unwrap();
         assert_eq!(
             second.words,
             [0b011_011_000, 0b000_011_000, 0b0100, 0, 0],
-            "the union, the allele set, the genotype set, and two words of room"
+            "the union, the allele set, the genotype set, and two words of padding"
         );
         assert!(counts.masks(2).is_none() && counts.masks(3).is_none());
         assert_eq!(counts.len(10), Some(10 * 2 + 10 * 5));
@@ -223,7 +223,7 @@ mod tests {
             n_alleles: MOST_ALLELES + 1,
             ..counts.request().clone()
         };
-        let refused = Counts::try_new(many, 4, 3).unwrap_err();
+        let refused = CountsOutput::try_new(many, 4, 3).unwrap_err();
         assert_eq!(refused, "65537 alleles are more than a GPU counts (65536)");
     }
 }

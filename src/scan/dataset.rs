@@ -18,7 +18,7 @@ use super::zones::Zones;
 use crate::codec::{CodecChain, Scratch};
 use crate::error::{Result, VczError};
 #[cfg(feature = "gpu")]
-use crate::gpu::Seen;
+use crate::gpu::ChunkSizes;
 use crate::store::{ArrayMeta, RegionIndex, Store};
 
 /// Arrays of names and indexes that are read whole when a store is opened may decode to this many bytes.
@@ -46,7 +46,7 @@ pub struct Dataset {
     chains: Vec<Result<CodecChain, String>>,
     /// Of each column: what its chunks came to, whole and with frames cut.
     #[cfg(feature = "gpu")]
-    seen: Vec<[Arc<Seen>; 2]>,
+    chunk_sizes: Vec<[Arc<ChunkSizes>; 2]>,
     names: Names,
     sample_ids: Vec<String>,
     contig_lengths: Option<Vec<i64>>,
@@ -81,7 +81,7 @@ impl Dataset {
             store,
             n_variants,
             #[cfg(feature = "gpu")]
-            seen: columns.iter().map(|_| Default::default()).collect(),
+            chunk_sizes: columns.iter().map(|_| Default::default()).collect(),
             columns,
             chains,
             names,
@@ -129,8 +129,8 @@ impl Dataset {
 
     /// What chunks of column `index` came to on a device, where their frames are `cut` (for counts) or not.
     #[cfg(feature = "gpu")]
-    pub fn seen(&self, index: usize, cut: bool) -> &Arc<Seen> {
-        &self.seen[index][usize::from(cut)]
+    pub fn chunk_sizes(&self, index: usize, cut: bool) -> &Arc<ChunkSizes> {
+        &self.chunk_sizes[index][usize::from(cut)]
     }
 
     /// Names of contigs and filters.

@@ -208,7 +208,12 @@ fn decode_avx2(
 
 /// Whether decoding `len` bytes here is faster than with libzstd: they are many, and come from sequences rather than literals, or from
 /// neither.
-pub(in crate::codec) fn pays(frame: &[u8], summary: &FrameSummary, encoded_len: usize, len: usize) -> bool {
+pub(in crate::codec) fn pays(
+    frame: &[u8],
+    summary: &FrameSummary,
+    encoded_len: usize,
+    len: usize,
+) -> bool {
     let (mut sequences, mut literals) = (0, 0);
     for block in blocks(frame, &summary.header) {
         let Ok(block) = block else {

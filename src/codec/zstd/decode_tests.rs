@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use crate::codec::fuzz_corpus::zstd_decode::{check_frame, compress};
-use crate::codec::testing::noise;
 use super::super::sequences::Used;
 use super::*;
+use crate::codec::fuzz_corpus::zstd_decode::{check_frame, compress};
+use crate::codec::testing::noise;
 
 /// Bytes of which many repeat: `letters` different ones, matches that are no longer than `longest`, from at most `farthest` before.
 fn repetitive(len: usize, seed: u64, letters: u64, longest: usize, farthest: usize) -> Vec<u8> {

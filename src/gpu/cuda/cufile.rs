@@ -1,7 +1,7 @@
 //! cuFile (GPUDirect Storage), through its C interface (`cufile.h`): reads files into device memory.
 //!
-//! Straight where the kernel module nvidia-fs is loaded, by way of the host (its compatibility mode) elsewhere. Loaded when
-//! first wanted, and never closed: other libraries of the process may be using it too.
+//! Directly where the kernel module nvidia-fs is loaded, through host memory (cuFile's compatibility mode) elsewhere. Loaded on
+//! first use, and never closed: other libraries of the process may use it too.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -13,7 +13,7 @@ use libloading::Library;
 use super::{Device, libraries};
 use crate::gpu::direct::Storage;
 
-/// Where the kernel module shows that it is loaded.
+/// This file exists while the kernel module is loaded.
 const MODULE: &str = "/proc/driver/nvidia-fs/version";
 /// `CUFILE_PARAM_PROPERTIES_ALLOW_COMPAT_MODE`.
 const ALLOW_COMPATIBILITY: i32 = 1;
@@ -24,7 +24,7 @@ const OPAQUE_FD: i32 = 1;
 /// `CUfileError_t`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Status {
+struct CuFileStatus {
     code: i32,
     cuda: i32,
 }
@@ -44,7 +44,7 @@ union FileHandle {
     pointer: *mut c_void,
 }
 
-/// `CUfileDrvProps_t`, with room for more.
+/// `CUfileDrvProps_t`, with padding for newer versions.
 #[repr(C)]
 #[derive(Default)]
 struct Properties {
@@ -52,17 +52,18 @@ struct Properties {
     minor_version: u32,
     poll_threshold: usize,
     most_direct: usize,
-    /// A bit for each kind of file system or device that the module serves.
+    /// A bit for each kind of file system or device that the module supports.
     kinds: u32,
     control: u32,
     rest: [u64; 16],
 }
 
 type Handle = *mut c_void;
-type Open = unsafe extern "C" fn() -> Status;
-type SetBool = unsafe extern "C" fn(parameter: i32, value: bool) -> Status;
-type GetProperties = unsafe extern "C" fn(properties: *mut Properties) -> Status;
-type Register = unsafe extern "C" fn(handle: *mut Handle, descriptor: *mut Descriptor) -> Status;
+type Open = unsafe extern "C" fn() -> CuFileStatus;
+type SetBool = unsafe extern "C" fn(parameter: i32, value: bool) -> CuFileStatus;
+type GetProperties = unsafe extern "C" fn(properties: *mut Properties) -> CuFileStatus;
+type Register =
+    unsafe extern "C" fn(handle: *mut Handle, descriptor: *mut Descriptor) -> CuFileStatus;
 type Deregister = unsafe extern "C" fn(handle: Handle);
 type Read = unsafe extern "C" fn(
     handle: Handle,
@@ -79,18 +80,19 @@ struct CuFile {
     deregister: Deregister,
     read: Read,
     direct: bool,
-    /// Keeps the functions above where they are.
+    /// Keeps the functions above loaded.
     _library: Library,
 }
 
 impl CuFile {
-    /// Loads and opens it; the context of a device is current.
+    /// Loads and opens cuFile. The context of a device must be current.
     fn open() -> Result<Self, String> {
         let library = libraries::cufile()?;
-        // SAFETY: the signatures of `cufile.h`, the same since its first version; the structures have the sizes it writes.
+        // SAFETY: these are the signatures of `cufile.h`, unchanged since its first version; the structures are as large as the
+        // ones that it writes.
         unsafe {
             if let Ok(set) = library.get::<SetBool>(b"cuFileSetParameterBool") {
-                // Older versions allow it by themselves, and opening tells where it is needed and not allowed.
+                // Errors are ignored: older versions allow it by default, and opening fails if it is needed and not allowed.
                 let _ = set(ALLOW_COMPATIBILITY, true);
             }
             check(
@@ -128,8 +130,8 @@ fn is_module_loaded() -> bool {
     Path::new(MODULE).exists()
 }
 
-fn check(what: &str, status: Status) -> Result<(), String> {
-    let Status { code, cuda } = status;
+fn check(what: &str, status: CuFileStatus) -> Result<(), String> {
+    let CuFileStatus { code, cuda } = status;
     if code == 0 {
         return Ok(());
     }
@@ -141,22 +143,22 @@ fn check(what: &str, status: Status) -> Result<(), String> {
 /// # Safety
 /// `T` is the function's type.
 unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the type.
     unsafe { library.get::<T>(name.as_bytes()) }
         .map(|symbol| *symbol)
         .map_err(|error| format!("the cuFile that was found has no {name}: {error}"))
 }
 
-/// cuFile, opened when first wanted.
+/// cuFile, opened on first use.
 #[derive(Debug)]
 pub struct CuFileStorage {
-    /// A device whose context it is opened in.
+    /// The device in whose context it is opened.
     device: Arc<Device>,
     opened: OnceLock<Result<CuFile, String>>,
 }
 
 impl CuFileStorage {
-    /// Nothing is loaded yet.
+    /// Storage for which nothing is loaded yet.
     pub fn new(device: &Arc<Device>) -> Self {
         Self {
             device: Arc::clone(device),
@@ -169,7 +171,7 @@ impl CuFileStorage {
         self.opened.get_or_init(open).as_ref().map_err(Clone::clone)
     }
 
-    /// Whether files should be opened past the page cache.
+    /// Whether files must be opened for direct I/O, without the page cache.
     pub fn reads_past_cache(&self) -> bool {
         self.get().is_ok_and(|cufile| cufile.direct)
     }
@@ -177,10 +179,10 @@ impl CuFileStorage {
     /// Reads the first `len` bytes of `file` to `offset` bytes after device address `base`.
     ///
     /// # Safety
-    /// `base` is an allocation of the current context with room for them, which nothing else uses meanwhile.
+    /// `base` is an allocation of the current context with room for the bytes, and nothing else uses that range meanwhile.
     ///
     /// # Errors
-    /// What failed, or how many bytes there were.
+    /// What failed, or how many bytes the file had.
     #[cfg(unix)]
     pub unsafe fn read(
         &self,
@@ -194,7 +196,7 @@ impl CuFileStorage {
         struct Registered<'a>(&'a CuFile, Handle);
         impl Drop for Registered<'_> {
             fn drop(&mut self) {
-                // SAFETY: registered, and nothing reads from it any more.
+                // SAFETY: the handle is registered, and no read uses it any more.
                 unsafe { (self.0.deregister)(self.1) };
             }
         }
@@ -208,14 +210,14 @@ impl CuFileStorage {
         };
         descriptor.handle.descriptor = file.as_raw_fd();
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the file is open as long as the handle is registered.
+        // SAFETY: the file stays open while the handle is registered; both pointers are to live variables.
         let status = unsafe { (cufile.register)(&mut handle, &mut descriptor) };
         check("cuFileHandleRegister", status)?;
         let registered = Registered(cufile, handle);
         let mut done = 0;
         while done < len {
             // Lengths and offsets are below those of allocations, which fit.
-            // SAFETY: the caller's promise: `offset + len` bytes are there.
+            // SAFETY: the caller guarantees that `base` has `offset + len` bytes.
             let read = unsafe {
                 (cufile.read)(
                     registered.1,
@@ -237,7 +239,7 @@ impl CuFileStorage {
         Ok(())
     }
 
-    /// As where there is cuFile, which there is not.
+    /// Fails: cuFile exists on Linux only.
     ///
     /// # Safety
     /// Nothing is read.
@@ -246,13 +248,13 @@ impl CuFileStorage {
     /// Always.
     #[cfg(not(unix))]
     pub unsafe fn read(&self, _: &File, _: usize, _: u64, _: usize) -> Result<(), String> {
-        Err("cuFile is there on Linux only".to_string())
+        Err("cuFile exists on Linux only".to_string())
     }
 }
 
 impl Storage for CuFileStorage {
     fn is_direct(&self) -> bool {
-        // Without the module there is nothing to load the library for.
+        // Without the module the library need not be loaded.
         is_module_loaded() && self.get().is_ok_and(|cufile| cufile.direct)
     }
 

@@ -1,7 +1,7 @@
-//! Compiled kernels on disk, for the processes that come after: each a file with its length and checksum at the end.
+//! A cache of compiled kernels on disk: each image is a file that ends with its length and checksum.
 //!
-//! Under [`kernels`](super::kernels), which says what a file is called. Invariant: only an image that is whole is given out, since the driver
-//! is not told how long one is, and would read on; whoever else writes the same file meanwhile, on this machine or another.
+//! [`kernels`](super::kernels) chooses the file names. Invariant: only complete images are returned, even if other processes or
+//! machines write the same file: the driver gets no length, so it would read beyond the end of an incomplete image.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Bytes after an image: its length and its CRC-32C, both little-endian.
 const TRAILER: usize = 8 + 4;
 
-/// Where compiled kernels are kept: `VCZ_KERNEL_CACHE`, else `datafusion-vcz/kernels` in the user's cache folder.
+/// The cache folder: `VCZ_KERNEL_CACHE`, else `datafusion-vcz/kernels` in the user's cache folder.
 pub fn folder() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("VCZ_KERNEL_CACHE") {
         return Some(folder.into());
@@ -22,27 +22,27 @@ pub fn folder() -> Option<PathBuf> {
     Some(cache.join("datafusion-vcz").join("kernels"))
 }
 
-/// The image in a file, if it is there, and whole.
+/// The image in a file; `None` if it is missing or damaged.
 pub fn load(path: &Path) -> Option<Vec<u8>> {
     let mut image = fs::read(path).ok()?;
     let len = image.len().checked_sub(TRAILER)?;
     if len == 0 || image[len..] != trailer(&image[..len]) {
-        log::debug!("'{}' is damaged, and will be made anew", path.display());
+        log::debug!("'{}' is damaged and will be compiled again", path.display());
         return None;
     }
     image.truncate(len);
     Some(image)
 }
 
-/// Writes a file that others may be reading or writing at the same time.
+/// Writes an image to a file that others may read or write at the same time.
 ///
 /// # Errors
-/// What the operating system says.
+/// The error of the file system.
 pub fn store(path: &Path, image: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Processes of other machines, or containers, may have the same number.
+    // A process id would not be unique across machines and containers.
     let unique = RandomState::new().build_hasher().finish();
     let temporary = path.with_extension(format!("{unique:016x}.tmp"));
     let written = File::create_new(&temporary).and_then(|mut file| {
@@ -51,7 +51,7 @@ pub fn store(path: &Path, image: &[u8]) -> io::Result<()> {
         fs::rename(&temporary, path)
     });
     if written.is_err() {
-        // Nobody else knows its name.
+        // Best effort: no other process uses this name.
         let _ = fs::remove_file(&temporary);
     }
     written
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_images_are_given_out() {
+    fn only_complete_images_are_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deeper").join("count.cu.sm_90.cubin");
         assert_eq!(load(&path), None);
@@ -89,7 +89,7 @@ mod tests {
             fs::write(&path, changed).unwrap();
             assert_eq!(load(&path), None, "byte {at}");
         }
-        // What versions before this one left there, and nothing at all.
+        // An image of an earlier version, without a trailer, and an empty image.
         for bytes in [&image[..], &trailer(&[])] {
             fs::write(&path, bytes).unwrap();
             assert_eq!(load(&path), None);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn many_may_write_at_the_same_time() {
+    fn several_threads_may_write_at_the_same_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("zstd.cu.sm_90.cubin");
         let image = vec![9; 1 << 20];
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_nothing() {
+    fn a_failed_write_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("gather.cu.cubin");
         fs::create_dir(&path).unwrap();

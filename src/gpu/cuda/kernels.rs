@@ -1,4 +1,4 @@
-//! The kernels of `kernels/`: compiled by NVRTC for the device on first use, kept in a cache on disk, and looked up by name.
+//! The kernels of `kernels/`: compiled by NVRTC for the device on first use, cached on disk, and looked up by name.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
@@ -55,19 +55,19 @@ pub struct Kernels {
     pub count_codes: sys::CUfunction,
     /// Counts genotypes of any elements.
     pub count_genotypes: sys::CUfunction,
-    /// Brings elements of selected samples into rows.
+    /// Gathers elements of selected samples into rows.
     pub gather: sys::CUfunction,
     /// Copies and zero-fills.
     pub segments: sys::CUfunction,
     /// Decodes zstd frames.
     pub zstd: sys::CUfunction,
-    /// Compares what frames decoded to with what was expected.
+    /// Compares the statuses and lengths that nvCOMP reports with the expected ones.
     pub check_frames: sys::CUfunction,
     /// Verifies checksums.
     pub check_sums: sys::CUfunction,
 }
 
-// SAFETY: handles; the driver's functions may be called from any thread.
+// SAFETY: these are handles; the driver's functions may be called from any thread.
 unsafe impl Send for Kernels {}
 // SAFETY: as above.
 unsafe impl Sync for Kernels {}
@@ -76,7 +76,7 @@ impl Kernels {
     /// Loads the kernels for a device of compute capability `major.minor` into the current context.
     ///
     /// # Errors
-    /// What failed: NVRTC is missing, or does not know the device.
+    /// What failed: NVRTC is missing, or does not support the device.
     pub fn load(major: i32, minor: i32) -> Result<Self, String> {
         let mut modules = HashMap::new();
         for (name, source) in KERNEL_SOURCES {
@@ -103,9 +103,9 @@ impl Kernels {
     }
 }
 
-/// A source as a module: from the cache where that has it and the driver takes it, else compiled now.
+/// Loads a source as a module: from the cache if the driver accepts its image, else compiled now.
 fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmodule, String> {
-    // SAFETY: an image that NVRTC made, as a whole; the driver checks what is in it.
+    // SAFETY: a complete image that NVRTC wrote; the driver checks its contents.
     let load = |image: &[u8]| unsafe { result::module::load_data(image.as_ptr().cast()) };
     let source = with_headers(source);
     let mut hasher = DefaultHasher::new();
@@ -122,14 +122,14 @@ fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmod
         && let Err(error) = kernel_cache::store(&path, &image)
     {
         log::debug!(
-            "the compiled kernels could not be kept in '{}': {error}",
+            "the compiled kernels could not be cached in '{}': {error}",
             path.display()
         );
     }
     load(&image).map_err(|error| format!("the kernels of {name} could not be loaded: {error}"))
 }
 
-/// A source with what it includes in place of the lines that ask for it, so that NVRTC needs no other file.
+/// A source with its includes replaced by the headers, so that NVRTC needs no other file.
 fn with_headers(source: &str) -> String {
     let mut whole = String::with_capacity(1 << 16);
     let mut left = HEADERS.to_vec();
@@ -137,7 +137,7 @@ fn with_headers(source: &str) -> String {
     whole
 }
 
-/// Appends a source; of the headers, those of `left` that it asks for, once.
+/// Appends a source, with each included header of `left` once.
 fn include<'a>(source: &str, left: &mut Vec<(&'a str, &'a str)>, whole: &mut String) {
     for line in source.lines() {
         let name = line
@@ -166,7 +166,7 @@ fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, 
         "--std=c++17".to_string(),
         "-default-device".to_string(),
     ];
-    // SAFETY: the program is destroyed after its last use; buffers have the sizes that NVRTC gave.
+    // SAFETY: the program is destroyed after its last use; buffers have the sizes that NVRTC reports.
     unsafe {
         let compiled = nvrtc::compile_program(program, &options);
         let image = match compiled {
@@ -181,7 +181,7 @@ fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, 
                 ))
             }
         };
-        // The image is here or the error is; a program that stays is only memory.
+        // An error here would only leak memory: the image was copied.
         let _ = nvrtc::destroy_program(program);
         image
     }
@@ -191,7 +191,7 @@ fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, 
 /// `program` has been compiled for a real architecture.
 unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::NvrtcError> {
     let mut len = 0;
-    // SAFETY: the caller's promise; `image` has the length that was asked for.
+    // SAFETY: the caller guarantees a compiled program; `image` has the length that NVRTC reports.
     unsafe {
         nvrtc_sys::nvrtcGetCUBINSize(program, &mut len).result()?;
         let mut image = vec![0u8; len];
@@ -205,9 +205,9 @@ mod tests {
     use super::*;
     use crate::gpu::abi;
 
-    /// What launches depend on and the header says too.
+    /// Constants that launches share with the header.
     #[test]
-    fn the_header_has_the_numbers_of_the_host() {
+    fn the_header_has_the_constants_of_the_host() {
         let block = abi::ZSTD_BLOCK >> 10;
         for line in [
             format!("#define VCZ_ZSTD_WARPS {}", abi::ZSTD_WARPS),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_are_whole() {
+    fn sources_include_their_headers() {
         for (name, source) in KERNEL_SOURCES {
             let whole = with_headers(source);
             assert!(!whole.contains("#include"), "{name}");

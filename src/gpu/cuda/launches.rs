@@ -1,22 +1,22 @@
-//! The kernels of a batch, put together while its tables are built, and launched one after the other on the worker's stream.
+//! The kernel launches of a batch, collected while its tables are built, and launched in order on the worker's stream.
 //!
-//! Invariant: the arguments are those of the kernel (`kernels/`), which nothing else checks.
+//! Invariant: the arguments match the kernel's parameters (`kernels/`); nothing else checks them.
 
 use std::ffi::c_void;
 
 use cudarc::driver::{DriverError, result, sys};
 
-use super::nvcomp::Frames;
+use super::nvcomp::NvcompFrames;
 use super::tables::Tables;
-use super::zstd::Zstd;
+use super::zstd::ZstdLaunch;
 use crate::gpu::abi;
 use crate::gpu::executor::Failure;
 
-/// Threads of a block of every kernel but the one for zstd.
+/// Threads of a thread block, for every kernel but the one for zstd.
 const THREADS: u32 = 256;
-/// Rows that a block of threads counts at a time: one a warp.
+/// Warps of a thread block: each counts one row at a time.
 const WARPS: u32 = THREADS / 32;
-/// Rows that a warp should count, so that its start is paid for.
+/// Rows for each warp, to amortise its setup.
 const ROWS_PER_WARP: u32 = 8;
 
 /// A kernel to launch, with its arguments.
@@ -42,7 +42,7 @@ enum Arguments {
 
 impl Launch {
     /// # Safety
-    /// The arguments are the kernel's, and point to live device memory.
+    /// The arguments match the kernel's parameters and point to live device memory.
     pub(super) unsafe fn run(&self, stream: sys::CUstream) -> Result<(), DriverError> {
         fn of<T>(value: &T) -> *mut c_void {
             (&raw const *value).cast_mut().cast()
@@ -70,7 +70,7 @@ impl Launch {
                 of(status),
             ],
         };
-        // SAFETY: the caller's promise; the driver copies the arguments before it returns.
+        // SAFETY: the caller guarantees the arguments; the driver copies them before it returns.
         unsafe {
             result::launch_kernel(
                 self.function,
@@ -84,23 +84,23 @@ impl Launch {
     }
 }
 
-/// Launches that are put together while the tables are built.
+/// Launches that are collected while the tables are built.
 pub(super) struct Launches<'a> {
-    /// Tables of the batch.
+    /// The batch's tables.
     pub(super) tables: &'a mut Tables,
-    /// Address of the statuses of its chunks.
+    /// Address of the chunks' statuses.
     pub(super) status: u64,
-    /// What there is to launch, in order.
+    /// The launches, in order.
     pub(super) pending: Vec<Launch>,
 }
 
 impl Launches<'_> {
-    /// Adds a table and gives its address on the device.
+    /// Adds a table and returns its device address.
     pub(super) fn push<T: bytemuck::Pod>(&mut self, items: &[T]) -> Result<u64, Failure> {
         self.tables.push(items).map_err(Failure::Batch)
     }
 
-    /// A kernel of the usual number of threads.
+    /// Adds a launch with [`THREADS`] threads in a block.
     fn launch(&mut self, function: sys::CUfunction, blocks: u32, arguments: Arguments) {
         self.pending.push(Launch {
             function,
@@ -110,7 +110,7 @@ impl Launches<'_> {
         });
     }
 
-    /// Copies and zero-fills.
+    /// Copies and zero-fills segments.
     pub(super) fn segments(
         &mut self,
         function: sys::CUfunction,
@@ -124,8 +124,8 @@ impl Launches<'_> {
         Ok(())
     }
 
-    /// Decodes zstd frames; their tables have been pushed.
-    pub(super) fn zstd(&mut self, function: sys::CUfunction, zstd: &Zstd, scratch: u64) {
+    /// Decodes zstd frames, whose tables have been pushed.
+    pub(super) fn zstd(&mut self, function: sys::CUfunction, zstd: &ZstdLaunch, scratch: u64) {
         self.pending.push(Launch {
             function,
             blocks: zstd.blocks,
@@ -140,8 +140,13 @@ impl Launches<'_> {
         });
     }
 
-    /// Compares what nvCOMP reports of frames with what was expected of them.
-    pub(super) fn check_frames(&mut self, function: sys::CUfunction, frames: &Frames, index: u64) {
+    /// Compares the statuses and lengths that nvCOMP reports with the expected ones.
+    pub(super) fn check_frames(
+        &mut self,
+        function: sys::CUfunction,
+        frames: &NvcompFrames,
+        index: u64,
+    ) {
         let n = frames.n as u32;
         let tables = [frames.statuses, frames.actual, frames.room, index];
         let arguments = Arguments::Frames(tables, n, self.status);
@@ -162,7 +167,7 @@ impl Launches<'_> {
         Ok(())
     }
 
-    /// Counts or gathers.
+    /// Counts or gathers tiles.
     pub(super) fn tiles(
         &mut self,
         function: sys::CUfunction,
@@ -175,7 +180,7 @@ impl Launches<'_> {
         let groups = rows.div_ceil(WARPS * ROWS_PER_WARP).max(1);
         let Some(blocks) = n.checked_mul(groups).filter(|blocks| *blocks < 1 << 31) else {
             return Err(Failure::Batch(format!(
-                "{n} tiles of {rows} rows are more than one launch takes"
+                "{n} tiles of {rows} rows exceed the size of a launch"
             )));
         };
         let arguments = Arguments::Tiles(table, n, groups, self.status);

@@ -1,15 +1,15 @@
-//! Finds NVIDIA's libraries at run time: the driver, NVRTC, nvCOMP and cuFile. Nothing here is needed to build or to run without.
+//! Finds NVIDIA's libraries at run time: the driver, NVRTC, nvCOMP and cuFile. None is needed to build, or to run on the host.
 
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-/// The driver, which every machine with a card has.
+/// Loads the driver, which every machine with an NVIDIA GPU has.
 ///
 /// # Errors
-/// That there is none.
+/// If there is none.
 pub fn driver() -> Result<(), String> {
-    // SAFETY: loading the driver runs its initialisers, which is what it is for.
+    // SAFETY: loading the driver runs its initialisers, which have no requirements.
     if unsafe { cudarc::driver::sys::is_culib_present() } {
         Ok(())
     } else {
@@ -17,25 +17,25 @@ pub fn driver() -> Result<(), String> {
     }
 }
 
-/// NVRTC, which compiles the kernels for the device where they are not in the cache yet.
+/// Loads NVRTC, which compiles the kernels that are not cached.
 ///
 /// # Errors
-/// What was looked for, and how to get it.
+/// What was looked for, and how to install it.
 pub fn nvrtc() -> Result<(), String> {
-    // A library that is loaded already is found under its name, so load the one of a Python environment first.
+    // `cudarc` finds a library that is already loaded by its name, so one of a Python environment is loaded first.
     for major in ["13", "12"] {
         let name = format!("libnvrtc.so.{major}");
         for path in in_environments(&format!("nvidia/cu{major}/lib"), &name)
             .chain(in_environments("nvidia/cuda_nvrtc/lib", &name))
         {
-            // NVRTC looks for its built-in headers by name too, and not beside itself.
+            // NVRTC finds its built-in headers by name too, and not in its own folder.
             for builtins in beside(&path, "libnvrtc-builtins.so") {
                 keep(&builtins);
             }
             keep(&path);
         }
     }
-    // SAFETY: as for the driver.
+    // SAFETY: NVRTC's initialisers have no requirements.
     if unsafe { cudarc::nvrtc::sys::is_culib_present() } {
         Ok(())
     } else {
@@ -47,9 +47,10 @@ pub fn nvrtc() -> Result<(), String> {
     }
 }
 
-/// Loads a library for good, so that it is found by its name from now on; that it cannot be loaded shows when it is not found.
+/// Loads a library for the rest of the process, so that it is found by its name. Errors are only logged: the later look-up by
+/// name fails too.
 fn keep(path: &Path) {
-    // SAFETY: as for the driver.
+    // SAFETY: NVIDIA's libraries have initialisers without requirements.
     #[cfg(unix)]
     let library = unsafe {
         use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -63,7 +64,7 @@ fn keep(path: &Path) {
     }
 }
 
-/// Files beside `path` whose names begin so.
+/// Files in the folder of `path` whose names start with `prefix`.
 fn beside(path: &Path, prefix: &str) -> Vec<PathBuf> {
     let Some(entries) = path
         .parent()
@@ -82,15 +83,15 @@ fn beside(path: &Path, prefix: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the user says where nvCOMP is.
+/// Whether the user set the path of nvCOMP.
 pub fn nvcomp_is_named() -> bool {
     std::env::var_os("VCZ_NVCOMP_LIB").is_some()
 }
 
-/// nvCOMP: `VCZ_NVCOMP_LIB`, then the usual names, then Python environments.
+/// Loads nvCOMP: from `VCZ_NVCOMP_LIB`, then by the usual names, then from Python environments.
 ///
 /// # Errors
-/// What was looked for, and how to get it.
+/// What was looked for, and how to install it.
 pub fn nvcomp() -> Result<Library, String> {
     if let Some(path) = std::env::var_os("VCZ_NVCOMP_LIB") {
         return open(Path::new(&path)).map_err(|error| {
@@ -112,10 +113,10 @@ pub fn nvcomp() -> Result<Library, String> {
     })
 }
 
-/// cuFile: `VCZ_CUFILE_LIB`, then the usual name, then Python environments.
+/// Loads cuFile: from `VCZ_CUFILE_LIB`, then by the usual name, then from Python environments.
 ///
 /// # Errors
-/// What was looked for, and how to get it.
+/// What was looked for, and how to install it.
 pub fn cufile() -> Result<Library, String> {
     const NAME: &str = "libcufile.so.0";
     if let Some(path) = std::env::var_os("VCZ_CUFILE_LIB") {
@@ -138,7 +139,7 @@ pub fn cufile() -> Result<Library, String> {
 }
 
 fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: NVIDIA's libraries; their initialisers have no requirements.
+    // SAFETY: NVIDIA's libraries have initialisers without requirements.
     unsafe { Library::new(path) }
 }
 
@@ -166,7 +167,7 @@ fn in_environments(folder: &str, name: &str) -> impl Iterator<Item = PathBuf> {
 mod tests {
     use super::*;
 
-    /// As in the packages of NVRTC 12 and 13.
+    /// The file names are those of the packages of NVRTC 12 and 13.
     #[test]
     fn built_in_headers_are_found_beside_nvrtc() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Memory of a device and page-locked memory of the host. Both grow and never shrink: steady work allocates nothing.
+//! Device memory and page-locked host memory. Both grow on demand and are kept, so steady work allocates nothing.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::gpu::slab::Memory;
 /// Allocations are rounded up to this many bytes or more, see [`rounded`].
 const STEP: usize = 1 << 20;
 
-/// Room for `len` bytes and a little more, an eighth at most: to grow is slow, and stops a device until what it does is done. There
-/// are few steps, so batches that differ in size soon find room.
+/// `len` rounded up, by an eighth at most. Growing is slow and waits for all work on the device; with few possible sizes,
+/// batches of different sizes soon stop growing buffers.
 fn rounded(len: usize) -> Option<usize> {
     let step = len.checked_next_power_of_two()? / 16;
     len.checked_next_multiple_of(step.max(STEP))
 }
 
-/// Bytes of a device that grow on demand; what was in them is lost when they do.
+/// A buffer of device memory that grows on demand. Growing discards its contents.
 #[derive(Debug)]
 pub struct DeviceBuffer {
     context: Arc<CudaContext>,
@@ -27,7 +27,7 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// No bytes yet.
+    /// An empty buffer.
     pub fn new(device: &Device) -> Self {
         Self {
             context: Arc::clone(&device.context),
@@ -36,13 +36,13 @@ impl DeviceBuffer {
         }
     }
 
-    /// The address of at least `len` bytes. Nothing on the device may be using the buffer.
+    /// Grows to at least `len` bytes; returns the address. No work on the device may be using the buffer.
     pub fn ensure(&mut self, what: &str, len: usize) -> Result<u64, String> {
         if len > self.len {
             self.release();
             let rounded = rounded(len)
                 .ok_or_else(|| format!("{len} bytes for {what} do not fit on the device"))?;
-            // SAFETY: the context is current on this thread; the memory is written before it is read.
+            // SAFETY: the context is current on this thread, and memory is written before it is read.
             let address = unsafe { result::malloc_sync(rounded) }
                 .map_err(|error| format!("{rounded} bytes for {what} on the device: {error}"))?;
             (self.address, self.len) = (address, rounded);
@@ -57,7 +57,7 @@ impl DeviceBuffer {
 
     fn release(&mut self) {
         if self.address != 0 {
-            // SAFETY: allocated by `ensure` and not used any more. An error means a lost device, whose memory is gone.
+            // SAFETY: allocated by `ensure` and not used any more. An error means that the device is lost.
             let _ = unsafe { result::free_sync(self.address) };
             (self.address, self.len) = (0, 0);
         }
@@ -80,16 +80,16 @@ pub struct Pinned {
     len: usize,
 }
 
-// SAFETY: plain memory; who may touch which bytes is up to its users.
+// SAFETY: plain memory; users of the slab ensure exclusive access to bytes.
 unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// `len` bytes that every device can use. Takes half a second per GiB.
+    /// Allocates `len` bytes that every device can use. Takes half a second per GiB.
     pub fn new(device: &Device, len: usize) -> Result<Self, String> {
         device.bind()?;
-        // SAFETY: the context is current; bytes are set to zero below.
+        // SAFETY: the context is current; the bytes are zeroed below.
         let pointer = unsafe { result::malloc_host(len.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) }
             .map_err(|error| format!("{len} bytes of page-locked memory: {error}"))?
             .cast::<u8>();
@@ -102,7 +102,7 @@ impl Pinned {
         })
     }
 
-    /// Grows to at least `len` bytes; what was in them is lost.
+    /// Grows to at least `len` bytes. Growing discards the contents.
     pub fn ensure(&mut self, device: &Device, len: usize) -> Result<(), String> {
         if len > self.len {
             let rounded = rounded(len)
@@ -114,7 +114,7 @@ impl Pinned {
 
     /// The first `len` bytes (or all, if there are fewer).
     pub fn bytes(&self, len: usize) -> &[u8] {
-        // SAFETY: inside the allocation, which was initialised; the worker that owns it waits for the device before reading.
+        // SAFETY: within the allocation, which is initialised; the owning worker waits for the device before it reads.
         unsafe { std::slice::from_raw_parts(self.pointer, len.min(self.len)) }
     }
 
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_a_little_more_room_than_asked_for() {
+    fn sizes_are_rounded_up() {
         assert_eq!(rounded(1), Some(STEP));
         assert_eq!(rounded(0), Some(0));
         assert_eq!(rounded(1 << 30), Some(1 << 30));

@@ -1,9 +1,9 @@
-//! Everything that talks to CUDA: contexts and memory, nvCOMP, the kernels, and the worker that runs batches.
+//! The CUDA implementation: contexts and memory, nvCOMP, the kernels, and the worker that runs batches.
 //!
-//! Libraries are looked for at run time, so the program runs where there are none.
+//! Libraries are loaded at run time, so the program also runs without them.
 
+mod batch_description;
 mod cufile;
-mod description;
 mod kernel_cache;
 mod kernels;
 mod launches;
@@ -19,38 +19,38 @@ use std::sync::Arc;
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, DriverError};
 
-use super::state::FreeMemory;
-use super::temporary::Temporary;
+use super::decode_scratch::DecodeScratch;
+use super::queue_state::FreeMemory;
 pub use cufile::CuFileStorage;
 use kernels::Kernels;
 pub use libraries::nvcomp_is_named;
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
 pub use worker::Worker;
-pub use zstd::by_nvcomp as zstd_by_nvcomp;
 
 /// A device that is ready to run batches.
 #[derive(Debug)]
 pub struct Device {
-    /// Its number, as `vcz.gpu_devices` counts.
+    /// Its number, as in `vcz.gpu_devices`.
     pub ordinal: usize,
     /// Its name, e.g. `NVIDIA H200`.
     pub name: String,
     /// Bytes of its memory.
     pub memory: usize,
-    /// Groups of its cores, each of which runs some blocks of threads at a time.
+    /// Number of streaming multiprocessors.
     multiprocessors: u32,
     context: Arc<CudaContext>,
     kernels: Kernels,
 }
 
-/// Number of devices, once the driver has been found and started.
+/// Loads and initialises the driver. Returns the number of devices, at least one.
 ///
 /// # Errors
 /// The reason why there is none.
 pub fn device_count() -> Result<usize, String> {
     libraries::driver()?;
-    let failed = |error: DriverError| format!("the NVIDIA driver did not start: {error}");
+    let failed =
+        |error: DriverError| format!("the NVIDIA driver could not be initialised: {error}");
     cudarc::driver::result::init().map_err(failed)?;
     let count = CudaContext::device_count().map_err(failed)?;
     match usize::try_from(count) {
@@ -60,7 +60,7 @@ pub fn device_count() -> Result<usize, String> {
 }
 
 impl Device {
-    /// Makes device `ordinal` ready: its context and its kernels.
+    /// Creates the context of device `ordinal` and loads the kernels.
     ///
     /// # Errors
     /// The reason why it cannot be used.
@@ -82,10 +82,10 @@ impl Device {
         })
     }
 
-    /// Bytes of its memory that nobody uses.
+    /// Bytes of its memory that no process uses.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The error of the driver.
     fn free_memory(&self) -> Result<u64, String> {
         self.bind()?;
         let (free, _) = cudarc::driver::result::mem_get_info()
@@ -93,7 +93,7 @@ impl Device {
         Ok(free as u64)
     }
 
-    /// Makes this thread use the device.
+    /// Makes the device's context current on this thread.
     pub(super) fn bind(&self) -> Result<(), String> {
         self.context
             .bind_to_thread()
@@ -101,22 +101,22 @@ impl Device {
     }
 }
 
-/// What decoding takes of the memory of the device that it takes most of.
-pub fn temporary(devices: &[Arc<Device>], nvcomp: bool) -> Temporary {
-    let of = |device: &Arc<Device>| zstd::temporary(device.multiprocessors, nvcomp);
+/// Scratch memory for decoding, on the device that needs most.
+pub fn decode_scratch(devices: &[Arc<Device>]) -> DecodeScratch {
+    let of = |device: &Arc<Device>| zstd::decode_scratch(device.multiprocessors);
     devices
         .iter()
         .map(of)
-        .max_by_key(|temporary| temporary.fixed)
+        .max_by_key(|scratch| scratch.0)
         .unwrap_or_default()
 }
 
-/// Looks at the memory of these devices, of which decoding takes so much.
+/// Free memory of these devices, and the scratch memory for decoding.
 #[derive(Debug)]
-pub struct DeviceMemory(pub Vec<Arc<Device>>, pub Temporary);
+pub struct DeviceMemory(pub Vec<Arc<Device>>, pub DecodeScratch);
 
 impl DeviceMemory {
-    /// Those of these devices (bits) that there are.
+    /// The devices that are among `devices` (bits).
     fn used(&self, devices: u64) -> impl Iterator<Item = &Arc<Device>> {
         let is_used = move |device: &&Arc<Device>| devices >> (device.ordinal % 64) & 1 != 0;
         self.0.iter().filter(is_used)
@@ -124,7 +124,7 @@ impl DeviceMemory {
 }
 
 impl FreeMemory for DeviceMemory {
-    fn temporary(&self) -> Temporary {
+    fn decode_scratch(&self) -> DecodeScratch {
         self.1
     }
 
@@ -133,7 +133,7 @@ impl FreeMemory for DeviceMemory {
     }
 
     fn free(&self, devices: u64) -> u64 {
-        // A device that has failed has nothing to spare.
+        // A device that fails reports no free memory.
         let free = self
             .used(devices)
             .map(|device| device.free_memory().unwrap_or(0));

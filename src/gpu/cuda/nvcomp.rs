@@ -1,4 +1,4 @@
-//! nvCOMP's batched decompressors, through its C interface of version 6 (`nvcomp/zstd.h`, `lz4.h`, `deflate.h`).
+//! nvCOMP's batched decompressors of LZ4 and DEFLATE, through the C interface of version 6 (`nvcomp/lz4.h`, `deflate.h`).
 
 use std::ffi::c_void;
 
@@ -37,7 +37,7 @@ type TempSize = unsafe extern "C" fn(
 ) -> i32;
 
 #[derive(Debug, Clone, Copy)]
-struct Decoder {
+struct Functions {
     decompress: DecompressAsync,
     temp_size: TempSize,
 }
@@ -45,17 +45,16 @@ struct Decoder {
 /// nvCOMP, loaded.
 #[derive(Debug)]
 pub struct Nvcomp {
-    zstd: Decoder,
-    lz4: Decoder,
-    deflate: Decoder,
-    /// Keeps the functions above where they are.
+    lz4: Functions,
+    deflate: Functions,
+    /// Keeps the functions above loaded.
     _library: Library,
 }
 
-/// Device addresses of the tables that describe a number of frames, each with one entry per frame.
+/// Device addresses of tables with one entry for each frame.
 #[derive(Debug, Clone, Copy)]
-pub struct Frames {
-    /// How many.
+pub struct NvcompFrames {
+    /// Number of frames.
     pub n: usize,
     /// Addresses of the encoded bytes.
     pub compressed: u64,
@@ -63,7 +62,7 @@ pub struct Frames {
     pub compressed_bytes: u64,
     /// Addresses to decode to.
     pub uncompressed: u64,
-    /// Room there: the decoded lengths that are expected.
+    /// Room there: the expected decoded lengths.
     pub room: u64,
     /// Decoded lengths, written.
     pub actual: u64,
@@ -83,9 +82,9 @@ impl Nvcomp {
     pub fn load() -> Result<Self, String> {
         let library = libraries::nvcomp()?;
         let decoder = |name: &str| {
-            // SAFETY: these are the signatures of nvCOMP 6, and only 6 has functions of these names.
+            // SAFETY: these are the signatures of nvCOMP 6, the only version with functions of these names.
             unsafe {
-                Ok::<_, String>(Decoder {
+                Ok::<_, String>(Functions {
                     decompress: symbol(&library, &format!("nvcompBatched{name}DecompressAsync"))?,
                     temp_size: symbol(
                         &library,
@@ -95,32 +94,32 @@ impl Nvcomp {
             }
         };
         Ok(Self {
-            zstd: decoder("Zstd")?,
             lz4: decoder("LZ4")?,
             deflate: decoder("Deflate")?,
             _library: library,
         })
     }
 
-    fn decoder(&self, codec: FrameCodec) -> &Decoder {
+    fn functions(&self, codec: FrameCodec) -> Result<&Functions, String> {
         match codec {
-            FrameCodec::Zstd => &self.zstd,
-            FrameCodec::Lz4 => &self.lz4,
-            FrameCodec::Deflate => &self.deflate,
+            FrameCodec::Lz4 => Ok(&self.lz4),
+            FrameCodec::Deflate => Ok(&self.deflate),
+            FrameCodec::Zstd => Err("nvCOMP is not used for zstd".to_string()),
         }
     }
 
-    /// Bytes of temporary device memory that decoding these frames takes.
+    /// Bytes of scratch memory that decoding these frames needs.
     pub fn temp_bytes(
         &self,
         codec: FrameCodec,
-        frames: &Frames,
+        frames: &NvcompFrames,
         stream: CUstream,
     ) -> Result<usize, String> {
+        let functions = self.functions(codec)?;
         let mut bytes = 0;
         // SAFETY: writes one number; enqueues nothing.
         let status = unsafe {
-            (self.decoder(codec).temp_size)(
+            (functions.temp_size)(
                 frames.n,
                 frames.largest,
                 Options::default(),
@@ -129,26 +128,27 @@ impl Nvcomp {
                 stream,
             )
         };
-        check(codec, "the size of temporary memory", status)?;
+        check(codec, "the size of scratch memory", status)?;
         Ok(bytes)
     }
 
     /// Enqueues the decoding of these frames.
     ///
     /// # Safety
-    /// The tables, and what they point to, are device memory that lives until the stream has run this; `temp` has the bytes
-    /// that [`temp_bytes`](Self::temp_bytes) asked for.
+    /// The tables, and the memory that they point to, are device memory that lives until the stream has run this. `temp` has the
+    /// bytes that [`temp_bytes`](Self::temp_bytes) returned.
     pub unsafe fn decompress(
         &self,
         codec: FrameCodec,
-        frames: &Frames,
+        frames: &NvcompFrames,
         temp: u64,
         temp_bytes: usize,
         stream: CUstream,
     ) -> Result<(), String> {
-        // SAFETY: the caller's promise.
+        let functions = self.functions(codec)?;
+        // SAFETY: the caller guarantees the memory.
         let status = unsafe {
-            (self.decoder(codec).decompress)(
+            (functions.decompress)(
                 frames.compressed as *const u64,
                 frames.compressed_bytes as *const u64,
                 frames.room as *const u64,
@@ -169,7 +169,7 @@ impl Nvcomp {
 /// # Safety
 /// `T` is the function's type.
 unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the type.
     unsafe { library.get::<T>(name.as_bytes()) }
         .map(|symbol| *symbol)
         .map_err(|error| {

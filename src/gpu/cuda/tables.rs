@@ -1,7 +1,7 @@
-//! The tables that describe a batch to the device, built in one piece of host memory and copied in one go.
+//! The tables that describe a batch to the device, built in one buffer of host memory and copied with one copy.
 //!
-//! Invariant: the device memory is reserved before anything is written, so every address is known when it is needed; the
-//! reservation is an upper bound that [`Tables::push`] enforces.
+//! Invariant: the device memory is allocated before the first table is written, so that every address is known; its size is
+//! an upper bound that [`Tables::push`] enforces.
 
 use bytemuck::Pod;
 
@@ -20,7 +20,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// No tables yet, with room for `len` bytes.
+    /// No tables, with host memory for `len` bytes.
     pub fn new(device: &Device, len: usize) -> Result<Self, String> {
         Ok(Self {
             host: Pinned::new(device, len)?,
@@ -39,14 +39,14 @@ impl Tables {
         Ok(())
     }
 
-    /// Adds a table and gives its address on the device.
+    /// Adds a table and returns its device address.
     pub fn push<T: Pod>(&mut self, items: &[T]) -> Result<u64, String> {
         let bytes: &[u8] = bytemuck::cast_slice(items);
         let start = self.len;
         let end = align_up(start + bytes.len());
         if end > self.room {
             return Err(format!(
-                "the tables of a batch take {end} bytes, {} were reserved",
+                "the tables of a batch need {end} bytes, {} were allocated",
                 self.room
             ));
         }
@@ -57,7 +57,7 @@ impl Tables {
         Ok(self.address + start as u64)
     }
 
-    /// What has been written, and where it belongs on the device.
+    /// The tables as bytes, and their device address.
     pub fn image(&self) -> (&[u8], u64) {
         (self.host.bytes(self.len), self.address)
     }
@@ -68,7 +68,7 @@ impl Tables {
     }
 }
 
-/// Room that a table of `n` items takes at most.
+/// Bytes of a table of `n` items.
 pub fn room_for<T>(n: usize) -> usize {
     align_up(n * size_of::<T>())
 }

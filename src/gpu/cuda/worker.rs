@@ -1,8 +1,8 @@
 //! Runs batches on one stream of a device: copy, decode, count, copy back.
 //!
-//! Several workers a device let one batch be copied while another is decoded. Invariants: nothing is allocated for a batch
-//! that is no larger than those before it; only results leave the device; every status and length that nvCOMP reports is
-//! compared with what was expected, on the device. Zstd frames are decoded by our own kernel or by nvCOMP, see [`super::zstd`].
+//! With several workers for a device, one batch is copied while another is decoded. Invariants: nothing is allocated for a batch
+//! that is no larger than earlier ones; only results are copied back; every status and length that nvCOMP reports is compared
+//! with the expected one, on the device. Our kernel decodes zstd frames (see [`super::zstd`]), nvCOMP the other codecs.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 use cudarc::driver::result::{self, event, stream};
 use cudarc::driver::{DriverError, sys};
 
-use super::description::{Addresses, CODECS, Description, room};
+use super::batch_description::{Addresses, BatchDescription, CODECS, room};
 use super::launches::Launches;
 use super::memory::{DeviceBuffer, Pinned};
-use super::nvcomp::{Frames, Nvcomp};
+use super::nvcomp::{Nvcomp, NvcompFrames};
 use super::tables::{Tables, room_for};
-use super::zstd::Zstd;
+use super::zstd::ZstdLaunch;
 use super::{CuFileStorage, Device};
-use crate::gpu::batch::{Batch, GUARD, Job, Times, align_up};
+use crate::gpu::batch::{Batch, ChunkJob, GUARD, Times, align_up};
 use crate::gpu::direct::read_all;
 use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::FrameCodec;
 use crate::gpu::slab::Slab;
-use crate::gpu::watchdog::{Probe, Pulse};
+use crate::gpu::watchdog::{BatchProgress, Probe};
 use crate::store::LocalFile;
 
 /// One stream of a device and its buffers.
@@ -41,18 +41,18 @@ pub struct Worker {
     results: DeviceBuffer,
     tables: Tables,
     fetched: Pinned,
-    description: Description,
+    description: BatchDescription,
     reading: Duration,
 }
 
-// SAFETY: the handles may be used from any one thread at a time, which owning the worker ensures.
+// SAFETY: the handles may be used from one thread at a time, which ownership of the worker ensures.
 unsafe impl Send for Worker {}
 
 impl Worker {
-    /// A worker of `device`. `results` bytes come back fast from the first batch on.
+    /// A worker of `device`, with page-locked memory for `results` bytes of results.
     ///
     /// # Errors
-    /// What could not be made.
+    /// What could not be created.
     pub fn new(
         device: &Arc<Device>,
         nvcomp: Option<&Arc<Nvcomp>>,
@@ -64,7 +64,7 @@ impl Worker {
         let stream = stream::create(stream::StreamKind::NonBlocking).map_err(failed)?;
         let mut events = [std::ptr::null_mut(); 5];
         for slot in &mut events {
-            // Who waits for one sleeps: the host's threads have work for every core.
+            // Waiting threads sleep, since the host has other work for every core.
             *slot = event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC).map_err(failed)?;
         }
         Ok(Self {
@@ -80,7 +80,7 @@ impl Worker {
             results: DeviceBuffer::new(device),
             tables: Tables::new(device, 2 << 20)?,
             fetched: Pinned::new(device, results)?,
-            description: Description::new(nvcomp.is_some()),
+            description: BatchDescription::new(nvcomp.is_some()),
             reading: Duration::ZERO,
         })
     }
@@ -122,13 +122,13 @@ impl Worker {
         Ok((addresses, results_at))
     }
 
-    /// Enqueues everything. Returns after that, not after it has run.
-    fn enqueue(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<usize, Failure> {
+    /// Enqueues all copies and kernels of a batch. Returns before they have run.
+    fn enqueue(&mut self, batch: &Batch, progress: BatchProgress<'_>) -> Result<usize, Failure> {
         let (addresses, results_at) = self.describe(batch).map_err(Failure::Batch)?;
         self.reading = Duration::ZERO;
         if batch.read > 0 {
-            self.read_files(batch, addresses, pulse);
-            pulse.waits_for_device(None);
+            self.read_files(batch, addresses, progress);
+            progress.waiting_for_device(None);
         }
         let stream = self.stream;
         let mut launches = Launches {
@@ -145,18 +145,18 @@ impl Worker {
             if frames.compressed.is_empty() {
                 continue;
             }
-            // Chunks with such frames were refused otherwise.
+            // Without nvCOMP, the description rejects chunks with such frames.
             let nvcomp = self.nvcomp.as_ref();
             let nvcomp =
                 nvcomp.ok_or_else(|| Failure::Batch(format!("frames of {codec} need nvCOMP")))?;
             let n = frames.compressed.len();
-            let described = Frames {
+            let described = NvcompFrames {
                 n,
                 compressed: launches.push(&frames.compressed)?,
                 compressed_bytes: launches.push(&frames.compressed_bytes)?,
                 uncompressed: launches.push(&frames.uncompressed)?,
                 room: launches.push(&frames.room)?,
-                // Offsets, until the buffer is there.
+                // Offsets, until the buffer is allocated.
                 actual: reports as u64,
                 statuses: (reports + room_for::<u64>(n)) as u64,
                 largest: frames.room.iter().max().map_or(0, |len| *len as usize),
@@ -184,8 +184,8 @@ impl Worker {
             temp_bytes = temp_bytes.max(needed);
             launches.check_frames(kernels.check_frames, frames, *status);
         }
-        // Frames of nvCOMP and ours are decoded one after the other.
-        let zstd_bytes = zstd.as_ref().map_or(0, Zstd::scratch_bytes);
+        // nvCOMP and our kernel run one after the other, so they share scratch memory.
+        let zstd_bytes = zstd.as_ref().map_or(0, ZstdLaunch::scratch_bytes);
         let temp = self
             .temp
             .ensure("decoding", temp_bytes.max(zstd_bytes))
@@ -207,11 +207,11 @@ impl Worker {
             .ensure(&self.device, fetched)
             .map_err(Failure::Batch)?;
         let lost = |error: DriverError| Failure::Device(format!("GPU: {error}"));
-        // SAFETY: all memory is owned by this worker or by the batch, and both wait for the stream before anything is reused;
-        // tables hold addresses inside of those buffers only.
+        // SAFETY: all memory belongs to this worker or to the batch, and neither is reused before the stream has been waited for;
+        // tables hold addresses within those buffers only. No thread writes to the staging memory: the queue returns a batch only
+        // when all of its chunks are staged.
         unsafe {
             event::record(self.events[0], stream).map_err(lost)?;
-            // Nobody writes any more: the queue hands out batches whose chunks are all staged.
             for (at, encoded) in batch.staged() {
                 result::memcpy_htod_async(addresses.encoded + at as u64, encoded, stream)
                     .map_err(lost)?;
@@ -242,51 +242,51 @@ impl Worker {
         Ok(results_at)
     }
 
-    /// Reads what is not staged. Nothing of this worker runs on the device meanwhile.
-    fn read_files(&mut self, batch: &Batch, addresses: Addresses, pulse: Pulse<'_>) {
+    /// Reads the chunks that are not staged. Nothing of this worker runs on the device meanwhile.
+    fn read_files(&mut self, batch: &Batch, addresses: Addresses, progress: BatchProgress<'_>) {
         let started = Instant::now();
         let (device, storage) = (&self.device, &self.storage);
         let first = (addresses.read - addresses.encoded) as usize;
-        let read = |job: &Job, file: &LocalFile, open: File| {
+        let read = |job: &ChunkJob, file: &LocalFile, open: File| {
             device.bind()?;
-            pulse.reads();
-            // SAFETY: `encoded` is one allocation, in which jobs have places of their own, and no launch before this uses it.
+            progress.reading_files();
+            // SAFETY: `encoded` is one allocation, in which each job has a range of its own, and no launch uses it yet.
             unsafe { storage.read(&open, file.len(), addresses.encoded, first + job.src.start) }
         };
         let direct = storage.reads_past_cache();
         for (at, done) in read_all(&batch.jobs, direct, read) {
             if let Err(reason) = done {
-                self.description.refused.push((at, reason));
+                self.description.rejected.push((at, reason));
             }
         }
         self.reading = started.elapsed();
     }
 
-    /// Tells how far the device is with a batch.
+    /// A probe that describes the device's progress with a batch.
     fn probe(&self, batch: &Batch) -> Probe {
         let (device, id) = (Arc::clone(&self.device), batch.id);
-        // Handles, which are never given back.
+        // Events are never destroyed, so the handles stay valid.
         let events = self.events.map(|event| event as usize);
         Box::new(move || {
             let is_over = |event: &&usize| {
-                // SAFETY: one of our events, as above.
+                // SAFETY: one of the worker's events, which are never destroyed.
                 device.bind().is_ok() && unsafe { event::query(**event as sys::CUevent) }.is_ok()
             };
-            let at = match events.iter().take_while(is_over).count() {
-                0 => "is at what was asked of it before",
-                1 => "copies the chunks",
-                2 => "decodes",
-                3 => "counts",
-                4 => "copies the results",
-                _ => "has done everything, but who waits for it has not heard of it",
+            let state = match events.iter().take_while(is_over).count() {
+                0 => "is still running earlier work",
+                1 => "is copying the chunks",
+                2 => "is decoding",
+                3 => "is counting",
+                4 => "is copying the results",
+                _ => "has finished, but the driver has not reported it",
             };
-            format!("GPU {}: batch {id}: the device {at}", device.ordinal)
+            format!("GPU {}: batch {id}: the device {state}", device.ordinal)
         })
     }
 
     fn times(&self) -> Times {
         let between = |from: usize, to: usize| {
-            // SAFETY: both events have happened: the stream has been waited for.
+            // SAFETY: both events have been recorded and reached, since the stream has been waited for.
             let milliseconds = unsafe { event::elapsed(self.events[from], self.events[to]) };
             Duration::from_secs_f64(f64::from(milliseconds.unwrap_or(0.0).max(0.0)) / 1e3)
         };
@@ -299,16 +299,17 @@ impl Worker {
 }
 
 impl Executor for Worker {
-    fn run(&mut self, batch: &Batch, pulse: Pulse<'_>) -> Result<Results<'_>, Failure> {
+    fn run(&mut self, batch: &Batch, progress: BatchProgress<'_>) -> Result<Results<'_>, Failure> {
         self.device.bind().map_err(Failure::Device)?;
-        let results_at = self.enqueue(batch, pulse);
+        let results_at = self.enqueue(batch, progress);
         if results_at.is_ok() {
-            pulse.waits_for_device(Some(self.probe(batch)));
+            progress.waiting_for_device(Some(self.probe(batch)));
         }
-        // Also after a failure: what was enqueued may still be using the buffers.
-        // SAFETY: our stream and its last event, which was recorded.
+        // Waits also after a failure: work that was enqueued may still use the buffers.
         let waited = match results_at {
+            // SAFETY: the worker's last event, which was recorded.
             Ok(_) => unsafe { event::synchronize(self.events[4]) },
+            // SAFETY: the worker's stream.
             Err(_) => unsafe { stream::synchronize(self.stream) },
         };
         let results_at = results_at?;
@@ -319,14 +320,14 @@ impl Executor for Worker {
         Ok(Results {
             bytes,
             statuses: statuses.get(..batch.jobs.len()).unwrap_or_default(),
-            unread: &self.description.refused,
+            unread: &self.description.rejected,
             times: self.times(),
         })
     }
 
     fn page_locked(&self, len: usize) -> Option<Slab> {
         Pinned::new(&self.device, len)
-            .inspect_err(|reason| log::debug!("going on with pageable memory: {reason}"))
+            .inspect_err(|reason| log::debug!("continuing with pageable memory: {reason}"))
             .ok()
             .map(|pinned| Slab::new(Box::new(pinned)))
     }
@@ -341,7 +342,7 @@ impl Executor for Worker {
     }
 
     fn release(&mut self) {
-        // Nothing runs between batches. The buffers come back with the next one.
+        // Nothing runs between batches. The next batch allocates the buffers again.
         if self.device.bind().is_ok() {
             self.encoded = DeviceBuffer::new(&self.device);
             self.decoded = DeviceBuffer::new(&self.device);

@@ -1,33 +1,20 @@
-//! Zstd frames that our own kernel decodes (`kernels/zstd.cu`), a warp each: which, and what it needs.
+//! The zstd frames of a batch, which our kernel decodes (`kernels/zstd.cu`), one warp for each frame, and the launch that they need.
 //!
-//! It takes less time than nvCOMP's for the frames of genotypes that were measured, small and large (`benches/gpu/run.py`), and less
-//! memory. nvCOMP's is there for comparisons.
+//! For genotypes, the kernel needs less time and memory than nvCOMP's decoder, with small and large frames.
 
 use super::tables::Tables;
 use crate::gpu::abi;
-use crate::gpu::temporary::{MOST_TIMES, Temporary};
+use crate::gpu::decode_scratch::{DecodeScratch, MOST_TIMES};
 
-/// Whether zstd frames are nvCOMP's: where `VCZ_GPU_ZSTD` is `nvcomp`, for comparisons, and it is there.
-pub fn by_nvcomp(nvcomp: bool) -> bool {
-    nvcomp && std::env::var("VCZ_GPU_ZSTD").is_ok_and(|by| by == "nvcomp")
-}
-
-/// What decoding takes of the memory of a device with so many multiprocessors. `nvcomp`: whether it is there.
-pub(super) fn temporary(multiprocessors: u32, nvcomp: bool) -> Temporary {
-    if by_nvcomp(nvcomp) {
-        return Temporary { fixed: 0, times: 3 };
-    }
+/// Scratch memory for decoding on a device with this many multiprocessors.
+pub(super) fn decode_scratch(multiprocessors: u32) -> DecodeScratch {
     let warps = (multiprocessors * abi::ZSTD_CTAS * abi::ZSTD_WARPS) as usize;
-    Temporary {
-        fixed: (warps * scratch(abi::ZSTD_BLOCK)) as u64,
-        times: 0,
-    }
+    DecodeScratch((warps * scratch(abi::ZSTD_BLOCK)) as u64)
 }
 
-/// The frames of a batch.
-#[derive(Debug)]
+/// The zstd frames of a batch.
+#[derive(Debug, Default)]
 pub(super) struct ZstdFrames {
-    by_nvcomp: bool,
     frames: Vec<abi::Frame>,
     /// Decoded bytes of the largest.
     largest: usize,
@@ -37,53 +24,38 @@ pub(super) struct ZstdFrames {
 
 /// A launch of the kernel.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Zstd {
+pub(super) struct ZstdLaunch {
     /// Address of the frames' table.
     pub(super) frames: u64,
-    /// How many there are.
+    /// Number of frames.
     pub(super) n: u32,
-    /// Address of how many frames were taken, but for the first of each warp.
+    /// Address of the counter with which warps take further frames after their first.
     pub(super) next: u64,
-    /// Blocks of threads.
+    /// Thread blocks.
     pub(super) blocks: u32,
-    /// Bytes of temporary memory that each warp has for literals, besides [`abi::ZSTD_HISTORY`].
+    /// Bytes of scratch memory of each warp for literals, besides [`abi::ZSTD_HISTORY`].
     pub(super) literals: u32,
 }
 
-impl Zstd {
-    /// Bytes of temporary memory of all warps.
+impl ZstdLaunch {
+    /// Bytes of scratch memory of all warps.
     pub(super) fn scratch_bytes(&self) -> usize {
         self.blocks as usize * abi::ZSTD_WARPS as usize * scratch(self.literals as usize)
     }
 }
 
-/// Bytes of temporary memory of a warp.
+/// Bytes of scratch memory of a warp.
 fn scratch(literals: usize) -> usize {
     literals + abi::ZSTD_HISTORY
 }
 
 impl ZstdFrames {
-    /// No frames. `nvcomp`: whether it is there.
-    pub(super) fn new(nvcomp: bool) -> Self {
-        Self {
-            by_nvcomp: by_nvcomp(nvcomp),
-            frames: Vec::new(),
-            largest: 0,
-            total: 0,
-        }
-    }
-
-    /// Whether all frames are nvCOMP's.
-    pub(super) fn are_by_nvcomp(&self) -> bool {
-        self.by_nvcomp
-    }
-
-    /// Whether a frame of so many encoded and decoded bytes is one for our kernel.
+    /// Whether the kernel takes a frame of this many encoded and decoded bytes.
     pub(super) fn takes(&self, encoded: usize, decoded: usize) -> bool {
         encoded < 1 << 28 && decoded <= abi::ZSTD_LARGEST
     }
 
-    /// Adds a frame that [`takes`](Self::takes) said yes to.
+    /// Adds a frame, which [`takes`](Self::takes) must accept.
     pub(super) fn push(&mut self, src: u64, encoded: usize, dst: u64, decoded: usize, status: u32) {
         self.frames.push(abi::Frame {
             src,
@@ -97,23 +69,23 @@ impl ZstdFrames {
         self.total += decoded;
     }
 
-    /// Forgets the frames.
+    /// Removes all frames.
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         (self.largest, self.total) = (0, 0);
     }
 
-    /// Pushes the tables; nothing if there are no frames.
+    /// Pushes the tables and returns the launch; `None` if there are no frames.
     pub(super) fn describe(
         &self,
         tables: &mut Tables,
         multiprocessors: u32,
-    ) -> Result<Option<Zstd>, String> {
+    ) -> Result<Option<ZstdLaunch>, String> {
         if self.frames.is_empty() {
             return Ok(None);
         }
         let (blocks, literals) = self.blocks(multiprocessors);
-        Ok(Some(Zstd {
+        Ok(Some(ZstdLaunch {
             frames: tables.push(&self.frames)?,
             n: self.frames.len() as u32,
             next: tables.push(&[0u32])?,
@@ -122,7 +94,7 @@ impl ZstdFrames {
         }))
     }
 
-    /// Blocks of threads, and each warp's bytes for literals.
+    /// The number of thread blocks, and bytes for literals of each warp.
     fn blocks(&self, multiprocessors: u32) -> (u32, u32) {
         let literals = self
             .largest
@@ -130,7 +102,7 @@ impl ZstdFrames {
             .next_multiple_of(abi::ZSTD_ALIGN);
         let most = MOST_TIMES as usize * self.total / scratch(literals);
         let full = self.frames.len().div_ceil(abi::ZSTD_WARPS as usize);
-        // A few large frames go to a multiprocessor each.
+        // A few frames get a multiprocessor each.
         let alone = self.frames.len().min(multiprocessors as usize);
         let blocks = full.max(alone).min(most / abi::ZSTD_WARPS as usize);
         let blocks = blocks.clamp(1, (multiprocessors * abi::ZSTD_CTAS) as usize);
@@ -143,7 +115,7 @@ mod tests {
     use super::*;
 
     fn frames(lens: &[usize]) -> ZstdFrames {
-        let mut frames = ZstdFrames::new(false);
+        let mut frames = ZstdFrames::default();
         for len in lens {
             frames.push(0, len / 8, 0, *len, 0);
         }
@@ -159,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_for_the_frames_that_there_are() {
+    fn scratch_memory_depends_on_the_frames() {
         let shape = |lens: &[usize]| frames(lens).blocks(132);
         assert_eq!(
             shape(&[128 << 10; 10_000]),
@@ -170,7 +142,7 @@ mod tests {
         assert_eq!(shape(&[128 << 10; 9]), (3, 128 << 10));
         assert_eq!(shape(&[1000; 100]), (21, 1008));
         assert_eq!(shape(&[0]), (1, 0));
-        // Most of them small, one large.
+        // Many small frames and one large one.
         let mut lens = vec![100; 10_000];
         lens.push(1 << 20);
         let (blocks, literals) = shape(&lens);

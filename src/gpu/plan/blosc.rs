@@ -1,9 +1,12 @@
 //! Planning a Blosc container: each split of each block is a frame of its own.
 //!
-//! Blocks stay shuffled. In the bit-shuffled zstd blocks of a default store most bytes are bit-planes of zeros, or, where calls are
-//! missing, copies of one plane, which the frame's blocks show: such frames are cut, and the plan says how many planes are there.
+//! Blocks stay shuffled. In the bit-shuffled zstd blocks of a default store, most bytes are bit-planes of zeros or, where calls
+//! are missing, copies of one plane. The block headers of the zstd frame show this: such frames are cut, and the plan has the
+//! number of planes that are decoded.
 
-use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, KnownByte, Place, PlannedBlock, Segment};
+use super::chunk_plan::{
+    BlockLocation, ChunkPlan, Frame, FrameCodec, KnownByte, PlannedBlock, Segment,
+};
 use super::deflate;
 use super::tile::TileShape;
 use super::zstd::zstd_summary;
@@ -12,7 +15,7 @@ use crate::codec::zstd::cut::InPlaceCut;
 use crate::codec::zstd::frame::FrameSummary;
 use crate::codec::zstd::tail::RepeatedTail;
 
-/// Plans the container `src`, which starts at `base` in the encoded chunk; the elements of a block.
+/// Plans the container `src`, which starts at `base` in the encoded chunk. Returns the elements of a block.
 pub(super) fn plan(
     src: &[u8],
     base: usize,
@@ -83,7 +86,7 @@ fn block(
         let dst = plan.room(len)?;
         frame(header.compressor(), &split, start, dst, plan)?;
         return plan.block(PlannedBlock {
-            place: Place::Decoded(dst),
+            location: BlockLocation::Decoded(dst),
             elements,
             shuffle,
             planes: all_planes,
@@ -110,7 +113,7 @@ fn block(
         return Err(format!("splits of {} bytes, expected {len}", dst - start));
     }
     plan.block(PlannedBlock {
-        place: Place::Decoded(start),
+        location: BlockLocation::Decoded(start),
         elements,
         shuffle,
         planes: all_planes,
@@ -118,7 +121,7 @@ fn block(
     })
 }
 
-/// Plans a bit-shuffled block that is one zstd frame, without the planes that are proven to be zero, or copies of the last.
+/// Plans a bit-shuffled block that is one zstd frame, without the planes at its end that are proven to be zero or copies.
 fn zstd_planes(
     split: Split<'_>,
     src: usize,
@@ -129,7 +132,7 @@ fn zstd_planes(
     let summary = zstd_summary(split.payload, split.len)?;
     let plane_len = elements as usize / 8;
     let mut block = PlannedBlock {
-        place: Place::Zero,
+        location: BlockLocation::Zero,
         elements,
         shuffle: Shuffle::Bit,
         planes: 0,
@@ -142,7 +145,7 @@ fn zstd_planes(
         len: split.len,
         check: None,
     };
-    // Kernels read copies well in one-byte elements only, which genotypes are.
+    // Kernels support repeated planes in one-byte elements only, the type of genotypes.
     if summary.zero_tail == 0
         && all_planes == 8
         && let Some(tail) = RepeatedTail::find(&summary, split.payload)
@@ -153,10 +156,10 @@ fn zstd_planes(
         (block.planes, block.repeats) = (planes, true);
         return repeated_planes(&summary, &tail, &split, frame, block, plan);
     }
-    // What comes before the tail of zeros; everything where there is none.
+    // Decoded bytes before the tail of zeros; all bytes if there is none.
     let head = match summary.cut_len() {
         Some(0) if summary.last_kept.is_none() => return plan.block(block),
-        // Blocks that would have to be empty: let libzstd judge them.
+        // Valid only if all blocks before the tail are empty: the host decides.
         Some(0) => return Err("zstd: blocks that hold more than the content".to_string()),
         Some(head) => usize::try_from(head).unwrap_or(split.len),
         None => split.len,
@@ -179,18 +182,18 @@ fn zstd_planes(
                     len: kept - head,
                 })?;
             }
-            block.place = Place::Decoded(dst);
+            block.location = BlockLocation::Decoded(dst);
         }
         None => {
-            block.place = Place::Decoded(plan.room(split.len)?);
+            block.location = BlockLocation::Decoded(plan.room(split.len)?);
             plan.frame(frame)?;
         }
     }
     plan.block(block)
 }
 
-/// Plans a block of which every plane but the first `block.planes` equals the last of these. A device compares the literals of the
-/// tail, which may say otherwise.
+/// Plans a block in which every plane after the first `block.planes` equals the last of these. The device checks the literals of
+/// the tail, which could differ.
 fn repeated_planes(
     summary: &FrameSummary,
     tail: &RepeatedTail,
@@ -202,7 +205,7 @@ fn repeated_planes(
     let read = ChunkPlan::plane_bytes(&block);
     let head = usize::try_from(tail.cut.decoded_len).unwrap_or(split.len);
     let dst;
-    // Where the last of the planes is not all left, there is nobody to complete it.
+    // Devices cannot complete a plane of which only the start is left.
     let cut = summary.in_place_cut(&tail.cut, split.payload);
     match cut.filter(|_| read <= head) {
         Some(cut) => {
@@ -215,13 +218,13 @@ fn repeated_planes(
         }
     }
     for (at, byte) in &tail.literals {
-        // Before the end of what is decoded.
+        // `at` is before the end of the decoded bytes.
         plan.known_byte(KnownByte {
             at: dst + *at as usize,
             byte: *byte,
         })?;
     }
-    block.place = Place::Decoded(dst);
+    block.location = BlockLocation::Decoded(dst);
     plan.block(block)
 }
 

@@ -1,7 +1,7 @@
-//! The plan of one chunk: frames to decode, segments to copy, and where every element then is.
+//! The plan of one chunk: frames to decode, segments to copy, and the location of every element afterwards.
 //!
-//! An element is found from the outside in: the chunk is a grid of [`Tile`]s; a tile's elements are in row-major order
-//! `[rows, samples, copies]`; consecutive elements make up its [`PlannedBlock`]s, whose bytes are at a [`Place`], shuffled
+//! To find an element: the chunk is a grid of [`Tile`]s; a tile's elements are in row-major order
+//! `[rows, samples, copies]`; consecutive elements make up its [`PlannedBlock`]s, whose bytes are at a [`BlockLocation`], shuffled
 //! as the block says.
 
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::codec::zstd::cut::InPlaceCut;
 /// Blocks start at multiples of this in the decoded area, and the area is a multiple of it.
 pub const ALIGNMENT: usize = 16;
 
-/// The most frames, segments and blocks of one chunk. Real ones stay far below; lying headers do not get to take memory.
+/// Most frames, segments and blocks of one chunk. Bounds allocation for corrupt headers; real chunks have far fewer.
 pub(super) const MAX_PARTS: usize = 1 << 18;
 
-/// What decodes a frame.
+/// The codec of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FrameCodec {
     /// One Zstandard frame with a content size, without checksum or dictionary.
@@ -50,71 +50,71 @@ pub enum Checksum {
 /// Encoded bytes that are decoded on their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What decodes it.
+    /// Its codec.
     pub codec: FrameCodec,
-    /// Where it is in the encoded chunk; at any alignment.
+    /// Its bytes in the encoded chunk, at any alignment.
     pub src: Range<usize>,
-    /// Where it is decoded to, in the decoded area. Frames that start a block are aligned to [`ALIGNMENT`]; the other splits of
-    /// a block follow it without gaps.
+    /// Its offset in the decoded area. Frames that start a block are aligned to [`ALIGNMENT`]; the other splits of a block follow
+    /// without gaps.
     pub dst: usize,
-    /// How many bytes it must decode to, exactly.
+    /// Its exact decoded length in bytes.
     pub len: usize,
-    /// What has to be compared with the decoded bytes.
+    /// The checksum of the decoded bytes, if the format has one.
     pub check: Option<Checksum>,
 }
 
 /// Bytes that are copied, or zeros that are written, into the decoded area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// Where they are in the encoded chunk; `None` for zeros.
+    /// Their offset in the encoded chunk; `None` for zeros.
     pub src: Option<usize>,
-    /// Where they go in the decoded area.
+    /// Their offset in the decoded area.
     pub dst: usize,
-    /// How many there are.
+    /// Number of bytes.
     pub len: usize,
 }
 
-/// What a byte of the decoded area must be after decoding; where it is not, the plan does not hold for the chunk.
+/// The expected value of a byte in the decoded area. If it differs after decoding, the plan is wrong for the chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownByte {
-    /// Where it is in the decoded area; part of a frame.
+    /// Its offset in the decoded area, within a frame.
     pub at: usize,
-    /// What it must be.
+    /// The expected value.
     pub byte: u8,
 }
 
-/// Where the bytes of a block are.
+/// The location of a block's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// From here in the decoded area; aligned to [`ALIGNMENT`].
+pub enum BlockLocation {
+    /// At this offset in the decoded area; aligned to [`ALIGNMENT`].
     Decoded(usize),
-    /// From here in the encoded chunk; at any alignment.
+    /// At this offset in the encoded chunk; at any alignment.
     Encoded(usize),
-    /// Nowhere: all are zero.
+    /// Not stored: all bytes are zero.
     Zero,
 }
 
 /// Consecutive elements of a tile, shuffled on their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedBlock {
-    /// Where its bytes are.
-    pub place: Place,
-    /// How many elements it has. A multiple of eight where the shuffle is [`Shuffle::Bit`].
+    /// The location of its bytes.
+    pub location: BlockLocation,
+    /// Number of elements; a multiple of eight where the shuffle is [`Shuffle::Bit`].
     pub elements: u32,
-    /// How its bytes are shuffled; see [`ChunkPlan::block_bytes`] for how many there are.
+    /// How its bytes are shuffled; [`ChunkPlan::block_bytes`] is their number.
     pub shuffle: Shuffle,
-    /// Under [`Shuffle::Bit`], how many bit-planes are there, from plane 0 on, each of `elements / 8` bytes; bits of the others
-    /// are zero, or repeat. Otherwise 1, or 0 where the place is [`Place::Zero`].
+    /// Under [`Shuffle::Bit`], the number of stored bit-planes, from plane 0 on, each of `elements / 8` bytes; the others are zero
+    /// or repeat the last. Otherwise 1, or 0 where the location is [`BlockLocation::Zero`].
     pub planes: u32,
-    /// Under [`Shuffle::Bit`], whether the planes that are not there equal the last that is, of which there is one then.
+    /// Under [`Shuffle::Bit`], whether planes that are not stored equal the last stored one. Then at least one is stored.
     pub repeats: bool,
 }
 
-/// A rectangle of the chunk that was encoded on its own: the chunk itself, or an inner chunk of a shard. Padding beyond the
-/// array's edge is part of it.
+/// A rectangle of the chunk that was encoded on its own: the chunk itself, or an inner chunk of a shard. Includes padding beyond
+/// the array's edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tile {
-    /// Its blocks, among those of the plan.
+    /// Its blocks, as indices into the plan's.
     pub blocks: Range<usize>,
     /// Elements of each of its blocks but the last, which may have fewer.
     pub block_elements: u32,
@@ -133,50 +133,49 @@ pub struct Tile {
     pub copies: u32,
 }
 
-/// What a GPU has to do with one encoded chunk. Filled by [`ChunkPlanner::plan`](super::ChunkPlanner::plan), and meant to be
-/// used again for other chunks, so that planning allocates nothing after the first few.
+/// The steps that decode one encoded chunk on a GPU. Filled by [`ChunkPlanner::plan`](super::ChunkPlanner::plan), and reused for
+/// other chunks, so that planning allocates nothing after the first few.
 #[derive(Debug, Default)]
 pub struct ChunkPlan {
-    /// What is decoded, in any order. No two write the same bytes, nor does a segment.
+    /// The frames to decode, in any order. No byte is written by two frames or segments.
     pub frames: Vec<Frame>,
-    /// What is copied or zeroed.
+    /// Ranges to copy or to set to zero.
     pub segments: Vec<Segment>,
-    /// What must hold of the decoded bytes.
+    /// Bytes to check after decoding.
     pub known_bytes: Vec<KnownByte>,
     /// The blocks of all tiles, in the order of the tiles.
     pub blocks: Vec<PlannedBlock>,
-    /// The tiles, in row-major order. Together they are the chunk.
+    /// The tiles, in row-major order. Together they cover the chunk.
     pub tiles: Vec<Tile>,
     /// Bytes of the decoded area.
     pub decoded_len: usize,
-    /// Whether several tiles hold samples of the same rows.
+    /// Whether several tiles have samples of the same rows.
     pub shared_rows: bool,
-    /// Frames that end early, by where they start in the encoded chunk.
+    /// Cut frames, with their offsets in the encoded chunk.
     cuts: Vec<(usize, InPlaceCut)>,
-    /// The parts of the encoded chunk that are used.
+    /// Ranges of the encoded chunk that are used.
     pub(super) sources: Vec<Range<usize>>,
-    /// The index of the last shard, for its memory.
+    /// The index of the last shard; its memory is reused.
     pub(super) index: ShardIndex,
 }
 
 impl ChunkPlan {
-    /// Bytes that a block takes where it is, of elements of `width` bytes.
+    /// Bytes of a block at its location, with elements of `width` bytes.
     pub fn block_bytes(block: &PlannedBlock, width: usize) -> usize {
         let elements = block.elements as usize;
-        match (block.place, block.shuffle) {
-            (Place::Zero, _) => 0,
+        match (block.location, block.shuffle) {
+            (BlockLocation::Zero, _) => 0,
             (_, Shuffle::Bit) => Self::plane_bytes(block),
             _ => elements * width,
         }
     }
 
-    /// Bytes that the planes of a bit-shuffled block take.
+    /// Bytes of the stored planes of a bit-shuffled block.
     pub(super) fn plane_bytes(block: &PlannedBlock) -> usize {
         block.elements as usize / 8 * block.planes as usize
     }
 
-    /// Undoes what planning changed in `encoded`, the chunk that this is the plan of, so that the host can decode it. The plan
-    /// means nothing afterwards.
+    /// Undoes the cuts in `encoded`, the chunk of this plan, so that the host can decode it. The plan is empty afterwards.
     pub fn restore(&mut self, encoded: &mut [u8]) {
         for (at, cut) in &self.cuts {
             if let Some(frame) = encoded.get_mut(*at..) {
@@ -198,10 +197,10 @@ impl ChunkPlan {
         self.shared_rows = false;
     }
 
-    /// Ends a plan: checks what can only be checked with all of it, and changes the frames that are cut.
+    /// Finishes a plan: checks that used ranges do not overlap, and cuts frames.
     pub(super) fn finish(&mut self, encoded: &mut [u8]) -> Result<(), String> {
-        // A frame that is cut is changed where it lies, which nobody else may see. Encoders write no byte twice; they may write
-        // blocks in any order.
+        // Cuts modify `encoded`, so no other part may use the same bytes. Encoders never share bytes, but may write blocks in any
+        // order.
         let disjoint = |sources: &[Range<usize>]| {
             sources
                 .iter()
@@ -222,7 +221,7 @@ impl ChunkPlan {
         Ok(())
     }
 
-    /// Takes `len` bytes of the decoded area, and returns where they start.
+    /// Reserves `len` bytes of the decoded area. Returns their offset.
     pub(super) fn room(&mut self, len: usize) -> Result<usize, String> {
         let start = self.decoded_len;
         let end = start
@@ -238,7 +237,7 @@ impl ChunkPlan {
         self.check_parts()
     }
 
-    /// Adds a frame that is cut: `frame.src` is all of it, `frame.len` what is left.
+    /// Adds a cut frame: `frame.src` is the whole frame, `frame.len` the decoded length after the cut.
     pub(super) fn cut_frame(&mut self, mut frame: Frame, cut: InPlaceCut) -> Result<(), String> {
         self.sources.push(frame.src.clone());
         self.cuts.push((frame.src.start, cut));
@@ -255,7 +254,7 @@ impl ChunkPlan {
         self.check_parts()
     }
 
-    /// Adds a block whose bytes stay where they are.
+    /// Adds a block whose bytes are used where they are in the encoded chunk.
     pub(super) fn encoded_block(
         &mut self,
         src: Range<usize>,
@@ -263,10 +262,10 @@ impl ChunkPlan {
         shuffle: Shuffle,
         planes: u32,
     ) -> Result<(), String> {
-        let place = Place::Encoded(src.start);
+        let location = BlockLocation::Encoded(src.start);
         self.sources.push(src);
         self.block(PlannedBlock {
-            place,
+            location,
             elements,
             shuffle,
             planes,
@@ -284,7 +283,7 @@ impl ChunkPlan {
         self.check_parts()
     }
 
-    /// How many frames, segments, known bytes and blocks there are.
+    /// Number of frames, segments, known bytes and blocks.
     pub fn parts(&self) -> usize {
         self.frames.len() + self.segments.len() + self.known_bytes.len() + self.blocks.len()
     }

@@ -1,13 +1,13 @@
-//! The two wrappings of a DEFLATE stream: zlib (RFC 1950) and gzip (RFC 1952).
+//! The zlib (RFC 1950) and gzip (RFC 1952) headers and trailers of a DEFLATE stream.
 //!
-//! Neither says where the stream ends, so it is taken to fill what lies between header and trailer. If it does not, it
-//! decodes to something else than the trailer's checksum, which the device verifies.
+//! Neither format has the length of the stream, so it is assumed to fill the bytes between header and trailer. If it does
+//! not, the device finds that the checksum of the decoded bytes differs from the trailer's.
 
 use std::ops::Range;
 
 use super::chunk_plan::Checksum;
 
-/// The DEFLATE stream of the zlib stream `src`, and the checksum of what it decodes to.
+/// The DEFLATE stream of the zlib stream `src`, and the checksum of its decoded bytes.
 pub(super) fn zlib(src: &[u8]) -> Result<(Range<usize>, Checksum), String> {
     let (Some([cmf, flags]), Some((body, trailer))) =
         (src.first_chunk::<2>(), src.split_last_chunk::<4>())
@@ -22,19 +22,19 @@ pub(super) fn zlib(src: &[u8]) -> Result<(Range<usize>, Checksum), String> {
         return Err(format!("zlib: a header {cmf:02x} {flags:02x}"));
     }
     if flags & 0x20 != 0 {
-        return Err("zlib: the stream wants a dictionary".to_string());
+        return Err("zlib: the stream needs a dictionary".to_string());
     }
     let sum = u32::from_be_bytes(*trailer);
     Ok((2..body.len(), Checksum::Adler32(sum)))
 }
 
-/// The DEFLATE stream of `src`, which must be one gzip member of `len` decoded bytes, and the checksum of these.
+/// The DEFLATE stream of `src`, which must be one gzip member of `len` decoded bytes, and the checksum of its decoded bytes.
 pub(super) fn gzip(src: &[u8], len: usize) -> Result<(Range<usize>, Checksum), String> {
     let short = || "gzip: the member is cut short".to_string();
     let (member, [c0, c1, c2, c3, s0, s1, s2, s3]) =
         src.split_last_chunk::<8>().ok_or_else(short)?;
     let start = gzip_header(member).ok_or_else(short)??;
-    // The size of the last member, so that what follows the first is found here or by the checksum.
+    // This is the size of the last member. Further members are detected here or by the checksum.
     let size = u32::from_le_bytes([*s0, *s1, *s2, *s3]);
     if u32::try_from(len) != Ok(size) {
         return Err(format!("gzip: a member of {size} bytes, expected {len}"));
@@ -70,7 +70,7 @@ fn gzip_header(src: &[u8]) -> Option<Result<usize, String>> {
         let computed = crc32fast::hash(src.get(..at)?) as u16;
         if stored != computed {
             return Some(Err(format!(
-                "gzip: the header's checksum is {stored:04x}, that of its bytes {computed:04x}"
+                "gzip: the header has the checksum {stored:04x}, its bytes {computed:04x}"
             )));
         }
         at += 2;
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(sum, Checksum::Crc32(crc32fast::hash(&data)));
             assert!(gzip(&src, data.len() + 1).unwrap_err().contains("expected"));
             for end in 0..src.len() {
-                // Lengths of trailers that are not there do not fit, and nothing panics.
+                // A truncated stream has a wrong length in place of the trailer; nothing panics.
                 assert!(gzip(&src[..end], data.len()).is_err(), "{end}");
             }
             let mut reserved = src.clone();

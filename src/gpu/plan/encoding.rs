@@ -1,15 +1,15 @@
-//! How one tile's bytes are encoded, as far as a device can decode it, and the plan of a tile that is one frame.
+//! The encodings of a tile that a device can decode, and the plan of a tile that is one frame.
 
 use std::ops::Range;
 
-use super::chunk_plan::{ChunkPlan, Frame, FrameCodec, Place, PlannedBlock};
+use super::chunk_plan::{BlockLocation, ChunkPlan, Frame, FrameCodec, PlannedBlock};
 use super::tile::TileShape;
 use super::zstd::zstd_summary;
 use super::{blosc, deflate};
 use crate::codec::blosc::{Compressor, Shuffle};
 use crate::codec::{BytesCodec, CodecChain, Serializer, checksum};
 
-/// How one tile's bytes are encoded.
+/// The encoding of a tile.
 #[derive(Debug, Clone)]
 pub(super) struct Encoding {
     compression: Compression,
@@ -24,7 +24,7 @@ enum Compression {
     Frame(Wrapping),
 }
 
-/// What is around a frame.
+/// The wrapping of a frame.
 #[derive(Debug, Clone, Copy)]
 enum Wrapping {
     /// Nothing.
@@ -37,7 +37,7 @@ enum Wrapping {
     Zlib,
 }
 
-/// A checksum after everything else. Checked on the host, while the bytes are in its caches.
+/// An outermost checksum. The host verifies it, while the bytes are in its caches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crc32c {
     at_start: bool,
@@ -86,12 +86,12 @@ impl Encoding {
         })
     }
 
-    /// Whether encoded tiles are their elements and nothing else.
+    /// Whether encoded tiles are exactly their elements.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.compression, Compression::None) && self.checksums.is_empty()
     }
 
-    /// Plans the tile whose encoded bytes are `piece` of `encoded`; the elements of each of its blocks but the last.
+    /// Plans the tile whose encoded bytes are `piece` of `encoded`. Returns the elements of each of its blocks but the last.
     pub(super) fn plan(
         &self,
         encoded: &[u8],
@@ -161,7 +161,7 @@ fn bare_frame(
         check,
     })?;
     plan.block(PlannedBlock {
-        place: Place::Decoded(dst),
+        location: BlockLocation::Decoded(dst),
         elements: tile.elements,
         shuffle: Shuffle::None,
         planes: 1,
@@ -169,7 +169,7 @@ fn bare_frame(
     })
 }
 
-/// Splits off the checksums that come after everything else; these are in decoding order.
+/// Splits off the outermost checksums; they are in decoding order.
 pub(super) fn outermost_checksums(codecs: &[BytesCodec]) -> (&[BytesCodec], Vec<Crc32c>) {
     let (mut rest, mut checksums) = (codecs, Vec::new());
     while let Some((BytesCodec::Crc32c { at_start }, before)) = rest.split_last() {
@@ -181,7 +181,7 @@ pub(super) fn outermost_checksums(codecs: &[BytesCodec]) -> (&[BytesCodec], Vec<
     (rest, checksums)
 }
 
-/// Verifies checksums around `range` of `encoded`; the range that they protect.
+/// Verifies the checksums around `range` of `encoded`. Returns the range that they protect.
 pub(super) fn strip(
     checksums: &[Crc32c],
     encoded: &[u8],

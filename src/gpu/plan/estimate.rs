@@ -1,4 +1,4 @@
-//! What a chunk is expected to cost, before any of it was read.
+//! Estimates of chunks, before any byte of them is read.
 
 use serde_json::{Map, Value};
 
@@ -7,15 +7,15 @@ use crate::codec::blosc::Compressor;
 use crate::codec::{BytesCodec, CodecChain, Serializer};
 use crate::store::ArrayMeta;
 
-/// What one chunk is expected to be, from metadata alone.
+/// What one chunk is expected to contain, from metadata alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
     /// Decoded bytes of a chunk; exact.
     pub decoded_bytes: usize,
-    /// Frames of a chunk that decode independently of each other; 0 where nothing is compressed. A guess for Blosc, whose
-    /// metadata need not tell the size of its blocks: they are taken to be what c-blosc 1.21 chooses by itself.
+    /// Frames of a chunk that decode independently of each other; 0 where nothing is compressed. For Blosc, whose metadata need
+    /// not have the block size, a guess: the size that c-blosc 1.21 chooses.
     pub frames: usize,
-    /// What decodes them; `None` where nothing is compressed.
+    /// The frames' codec; `None` where nothing is compressed.
     pub codec: Option<FrameCodec>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn of(array: &ArrayMeta, chain: &CodecChain, decoded_bytes: usize) ->
     }
 }
 
-/// The configuration of the array's Blosc codec, or of that of the inner chunks of its shards; empty where there is none.
+/// The configuration of the array's Blosc codec, or of the inner chunks' Blosc codec in shards; empty where there is none.
 fn blosc_configuration(array: &ArrayMeta) -> Map<String, Value> {
     let is_blosc = |name: &str| matches!(name, "blosc" | "numcodecs.blosc");
     let inner = |shards: &Map<String, Value>| -> Option<Map<String, Value>> {
@@ -94,7 +94,8 @@ fn blosc_configuration(array: &ArrayMeta) -> Map<String, Value> {
         .unwrap_or_default()
 }
 
-/// Splits of a container of `len` bytes of elements of `width` (not 0), by `compute_blocksize` and `split_block` of c-blosc 1.21 in its default mode.
+/// Number of splits in a container of `len` bytes, in elements of `width` (not 0) bytes: follows `compute_blocksize` and
+/// `split_block` of c-blosc 1.21 in its default mode.
 fn blosc_frames(
     configuration: &Map<String, Value>,
     compressor: Compressor,

@@ -1,10 +1,10 @@
-//! What a GPU has to do with an encoded chunk, worked out on the host from the chunk's bytes.
+//! Plans for decoding encoded chunks on a GPU, made on the host from the chunks' bytes.
 //!
 //! Reader threads run a [`ChunkPlanner`] over each chunk as it arrives; the device executes the [`ChunkPlan`]s of many chunks
-//! together. A plan holds no bytes, only offsets: into the encoded chunk, and into an area for what its frames decode to.
-//! Nothing here knows of CUDA. Input is hostile: every size and offset in a plan was checked against the array's metadata
-//! and the length of the chunk, so a device that stays inside its plan stays inside its buffers. What has an unusual but
-//! legal form is left to the host, and so is everything that looks damaged: the host decides, and words the error.
+//! together. A plan holds no bytes, only offsets: into the encoded chunk, and into the area for the decoded bytes of its
+//! frames. Input is hostile: every size and offset in a plan is checked against the array's metadata and the length of the
+//! chunk, so a device that follows the plan stays inside its buffers. Chunks in an unusual form, and chunks that look
+//! damaged, are left to the host, which decodes them or returns the error.
 
 mod blosc;
 mod chunk_plan;
@@ -19,8 +19,8 @@ mod verify;
 mod zstd;
 
 pub use chunk_plan::{
-    ALIGNMENT, Checksum, ChunkPlan, Frame, FrameCodec, KnownByte, Place, PlannedBlock, Segment,
-    Tile,
+    ALIGNMENT, BlockLocation, Checksum, ChunkPlan, Frame, FrameCodec, KnownByte, PlannedBlock,
+    Segment, Tile,
 };
 pub use estimate::Estimate;
 pub use planner::ChunkPlanner;

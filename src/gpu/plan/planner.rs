@@ -1,8 +1,8 @@
-//! Which arrays a GPU can decode, and the plan of each of their chunks.
+//! [`ChunkPlanner`]: decides whether a GPU can decode an array, and plans its chunks.
 
 use std::ops::Range;
 
-use super::chunk_plan::{ChunkPlan, Place, PlannedBlock, Tile};
+use super::chunk_plan::{BlockLocation, ChunkPlan, PlannedBlock, Tile};
 use super::encoding::{Crc32c, Encoding, outermost_checksums, strip};
 use super::estimate::{self, Estimate};
 use super::tile::{TileShape, check_copies};
@@ -13,7 +13,7 @@ use crate::store::{ArrayMeta, Endianness, FillValue};
 /// Plans the chunks of one array. Built once per array, and shared by the threads that read its chunks.
 #[derive(Debug, Clone)]
 pub struct ChunkPlanner {
-    /// Of the chunk's object; no compressor is outside a shard.
+    /// Checksums around the whole chunk, outermost first. A shard has no compressor around it.
     outer: Vec<Crc32c>,
     sharding: Option<Sharding>,
     encoding: Encoding,
@@ -25,10 +25,10 @@ pub struct ChunkPlanner {
 }
 
 impl ChunkPlanner {
-    /// Looks at an array and its chain, which must be [`CodecChain::try_new`] of it.
+    /// A planner for `array`, whose codec chain is `chain`.
     ///
     /// # Errors
-    /// The reason, in words, where a GPU cannot decode this array.
+    /// The reason why a GPU cannot decode this array.
     pub fn try_new(array: &ArrayMeta, chain: &CodecChain) -> Result<ChunkPlanner, String> {
         if array.element.is_text() {
             return Err("text is decoded on the host".to_string());
@@ -36,7 +36,7 @@ impl ChunkPlanner {
         if !chain.transpose().is_identity() {
             return Err("transposed chunks are decoded on the host".to_string());
         }
-        // Absent chunks are zeros to a device.
+        // A device treats absent chunks as zeros.
         match &array.fill_value {
             FillValue::Null => {}
             FillValue::Bytes(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
@@ -77,13 +77,13 @@ impl ChunkPlanner {
         })
     }
 
-    /// Plans one encoded chunk, which is all bytes of its object. `plan` is cleared and filled.
+    /// Plans one encoded chunk, all bytes of its object. Clears and fills `plan`.
     ///
-    /// `encoded` is a copy of the chunk for the device: frames that end in zeros or in copies of a plane are cut there, which
-    /// [`ChunkPlan::restore`] undoes. After an error it is as it was, and `plan` is empty.
+    /// `encoded` is a copy of the chunk for the device: planning cuts frames in it before a tail of zeros or of copies of a
+    /// plane, which [`ChunkPlan::restore`] undoes. After an error, `encoded` is unchanged and `plan` is empty.
     ///
     /// # Errors
-    /// The reason why this chunk is left to the host, which decodes it or finds out what is wrong.
+    /// The reason why the host decodes this chunk, or reports what is wrong with it.
     pub fn plan(&self, encoded: &mut [u8], plan: &mut ChunkPlan) -> Result<(), String> {
         plan.clear();
         let result = self.fill(encoded, plan).and_then(|()| plan.finish(encoded));
@@ -93,19 +93,19 @@ impl ChunkPlanner {
         result
     }
 
-    /// Whether encoded chunks are their elements and nothing else, so that a device may read them itself.
+    /// Whether encoded chunks are exactly their elements, so that a device can read them from files.
     pub fn is_plain(&self) -> bool {
         self.sharding.is_none() && self.outer.is_empty() && self.encoding.is_plain()
     }
 
-    /// Plans a chunk of `len` encoded bytes that nobody has read, where [`is_plain`](Self::is_plain).
+    /// Plans a chunk of `len` encoded bytes that was not read; only where [`is_plain`](Self::is_plain).
     ///
     /// # Errors
-    /// The reason why this chunk is left to the host.
+    /// The reason why the host decodes this chunk.
     pub fn plan_unread(&self, len: usize, plan: &mut ChunkPlan) -> Result<(), String> {
         plan.clear();
         if !self.is_plain() {
-            return Err("its bytes have to be looked at".to_string());
+            return Err("the chunk must be read before it is planned".to_string());
         }
         if len != self.tile.len {
             return Err(format!("{len} bytes, expected {}", self.tile.len));
@@ -115,7 +115,7 @@ impl ChunkPlanner {
         Ok(())
     }
 
-    /// What a chunk is expected to cost, from metadata alone.
+    /// What one chunk is expected to contain, from metadata alone.
     pub fn estimate(&self) -> Estimate {
         self.estimate
     }
@@ -125,7 +125,7 @@ impl ChunkPlanner {
         self.summary.clone()
     }
 
-    /// Whether the bytes of every element are stored the most significant first.
+    /// Whether elements are stored with the most significant byte first.
     pub fn big_endian(&self) -> bool {
         self.big_endian
     }
@@ -160,7 +160,7 @@ impl ChunkPlanner {
         plan: &mut ChunkPlan,
     ) -> Result<(), String> {
         let bytes = encoded.get(shard.clone()).unwrap_or_default();
-        // Taken out, so that the plan can be written while it is read.
+        // Taken out, so that the plan can be modified while the index is read.
         let mut index = std::mem::take(&mut plan.index);
         let mut run = || {
             sharding.read_index(bytes, &mut index)?;
@@ -188,7 +188,7 @@ impl ChunkPlanner {
     fn absent_tile(&self, origin: [u32; 2], plan: &mut ChunkPlan) -> Result<(), String> {
         let first = plan.blocks.len();
         plan.block(PlannedBlock {
-            place: Place::Zero,
+            location: BlockLocation::Zero,
             elements: self.tile.elements,
             shuffle: Shuffle::None,
             planes: 0,

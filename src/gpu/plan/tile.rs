@@ -1,4 +1,4 @@
-//! The shape of what is encoded on its own: a chunk, or an inner chunk of a shard.
+//! The shape of a tile, a part that is encoded on its own: a chunk, or an inner chunk of a shard.
 
 use crate::codec::Sharding;
 use crate::store::{ArrayMeta, ElementType};
@@ -60,7 +60,7 @@ impl TileShape {
     }
 }
 
-/// Refuses arrays whose third axis is cut by chunks, or by the inner chunks of shards.
+/// Rejects arrays whose third axis is split into several chunks, or into several inner chunks of a shard.
 pub(super) fn check_copies(
     array: &ArrayMeta,
     tile: &[usize],

@@ -1,17 +1,17 @@
-//! Checks a plan against itself, independently of how it was made: for tests and fuzzing, and cheap enough to assert.
+//! Checks that a plan is consistent, independently of how it was made: for tests, fuzzing and debug assertions.
 
 use std::ops::Range;
 
-use super::chunk_plan::{ChunkPlan, Place};
+use super::chunk_plan::{BlockLocation, ChunkPlan};
 use crate::codec::blosc::Shuffle;
 
 impl ChunkPlan {
-    /// Checks that this plan, for a chunk of `encoded_len` bytes and `elements` elements of `width` bytes, stays inside the encoded
-    /// chunk and the decoded area; that no byte of the latter is written twice, and each that a block reads is written; and that
-    /// blocks make up the tiles, and tiles the chunk.
+    /// Checks this plan for a chunk of `encoded_len` bytes and `elements` elements of `width` bytes: it stays inside the encoded
+    /// chunk and the decoded area; it writes no byte of the latter twice, and every byte that a block reads; blocks cover the
+    /// tiles, and tiles the chunk.
     ///
     /// # Errors
-    /// What is wrong. A plan that was just made never has anything wrong.
+    /// What is wrong. A plan of [`ChunkPlanner::plan`](super::ChunkPlanner::plan) has no errors.
     pub fn verify(&self, encoded_len: usize, elements: usize, width: usize) -> Result<(), String> {
         let inside = |what: &str, start: usize, len: usize, end: usize| match start.checked_add(len)
         {
@@ -54,23 +54,23 @@ impl ChunkPlan {
         }
         for block in &self.blocks {
             let bytes = Self::block_bytes(block, width);
-            match block.place {
-                Place::Decoded(at) => {
+            match block.location {
+                BlockLocation::Decoded(at) => {
                     let range = inside("block", at, bytes, self.decoded_len)?;
                     if !is_covered(&range, &writes) {
                         return Err(format!("a block reads {range:?}, not all of it is written"));
                     }
                 }
-                Place::Encoded(at) => {
+                BlockLocation::Encoded(at) => {
                     inside("block", at, bytes, encoded_len)?;
                 }
-                Place::Zero => {}
+                BlockLocation::Zero => {}
             }
             if block.repeats && (block.shuffle != Shuffle::Bit || block.planes == 0) {
                 return Err(format!("{block:?}"));
             }
-            let planes = match (block.place, block.shuffle) {
-                (Place::Zero, _) => 0..=0,
+            let planes = match (block.location, block.shuffle) {
+                (BlockLocation::Zero, _) => 0..=0,
                 (_, Shuffle::Bit) => 1..=8 * width,
                 _ => 1..=1,
             };

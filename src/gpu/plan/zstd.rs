@@ -39,7 +39,7 @@ pub(super) fn zstd_summary(frame: &[u8], len: usize) -> Result<FrameSummary, Str
 mod tests {
     use super::*;
 
-    /// A frame of so many blocks of nothing, and one of four bytes.
+    /// A frame of empty blocks and one block of four bytes.
     fn frame_of(empty_blocks: usize) -> Vec<u8> {
         let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0xa0, 4, 0, 0, 0];
         frame.extend([0; 3].repeat(empty_blocks));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_very_many_blocks_are_the_hosts() {
+    fn frames_with_very_many_blocks_are_rejected() {
         assert!(zstd_summary(&frame_of(1000), 4).is_ok());
         let reason = zstd_summary(&frame_of(2000), 4).unwrap_err();
         assert_eq!(reason, "zstd: a frame of 2001 blocks for 4 bytes");

@@ -14,7 +14,7 @@ use super::gpu_request::{Arrived, Request, Wish as DeviceWish};
 use super::prefetch::{ChunkFetcher, Upcoming};
 use crate::counts::Counter;
 #[cfg(feature = "gpu")]
-use crate::gpu::{Counts, Elements, Engine, Wanted, Work};
+use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, Work, WorkOutput};
 use crate::scan::dataset::Dataset;
 use crate::scan::plan::backend::Device;
 #[cfg(feature = "gpu")]
@@ -143,7 +143,7 @@ impl Wish<'_> {
 
     /// What a device has to do; `None` if there is none, or it cannot.
     #[cfg(feature = "gpu")]
-    fn of_device(&self, device: &Device) -> Result<Option<(Request, Arc<Engine>)>> {
+    fn of_device(&self, device: &Device) -> Result<Option<(Request, Arc<GpuEngine>)>> {
         let Self {
             dataset,
             column,
@@ -164,8 +164,8 @@ impl Wish<'_> {
             )?;
             engine.decodes(&planner.estimate())?;
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
-            let counts = Counts::try_new(counter.request().clone(), samples, copies)?;
-            let elements = Elements {
+            let counts = CountsOutput::try_new(counter.request().clone(), samples, copies)?;
+            let elements = ElementsOutput {
                 samples: selected.iter().cloned().map(Arc::new).collect(),
                 inner: array.shape[2] as u32,
                 width: planner.width(),
@@ -173,13 +173,13 @@ impl Wish<'_> {
             let work = |wanted| {
                 Arc::new(Work {
                     planner: planner.clone(),
-                    seen: Arc::clone(dataset.seen(*column, true)),
+                    sizes: Arc::clone(dataset.chunk_sizes(*column, true)),
                     wanted,
                 })
             };
             Ok((
-                work(Wanted::Counts(counts)),
-                work(Wanted::Elements(elements)),
+                work(WorkOutput::Counts(counts)),
+                work(WorkOutput::Elements(elements)),
             ))
         };
         let (counts, elements) = match works() {

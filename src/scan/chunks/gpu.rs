@@ -12,7 +12,7 @@ use datafusion::common::{DataFusionError, Result};
 use super::gpu_request::{Parts, Piece, Request, Submitted};
 use super::prefetch::Upcoming;
 use crate::error::VczError;
-use crate::gpu::{Active, Engine, Work};
+use crate::gpu::{GpuEngine, Producer, Work};
 use crate::scan::read::memory::{ScanMemory, Taken};
 use crate::scan::read::metrics::ScanMetrics;
 
@@ -30,7 +30,7 @@ struct Group {
 /// Has the wanted parts of an array's variant chunks decoded, in ascending order.
 pub struct GpuFetcher {
     request: Arc<Request>,
-    engine: Arc<Engine>,
+    engine: Arc<GpuEngine>,
     /// Variant chunks that will be asked for, ascending; some may be skipped.
     upcoming: Upcoming,
     ready: VecDeque<(u64, Parts)>,
@@ -42,7 +42,7 @@ pub struct GpuFetcher {
     in_groups: bool,
     metrics: ScanMetrics,
     /// Announces this fetcher's chunks until the first of them are under way.
-    announced: Option<Active>,
+    announced: Option<Producer>,
     _window: Option<Taken>,
 }
 
@@ -51,7 +51,7 @@ impl GpuFetcher {
     /// and takes more as they are asked for.
     pub fn new(
         request: Request,
-        engine: Arc<Engine>,
+        engine: Arc<GpuEngine>,
         upcoming: Upcoming,
         few: Option<usize>,
         memory: &ScanMemory,
@@ -85,7 +85,7 @@ impl GpuFetcher {
         };
         let in_groups = request.dataset.store().is_local() && few.is_none();
         Self {
-            announced: Some(engine.queue().activate()),
+            announced: Some(engine.queue().register_producer()),
             request: Arc::new(request),
             engine,
             upcoming,
@@ -176,7 +176,7 @@ impl GpuFetcher {
         let engine = Arc::clone(&self.engine);
         let metrics = self.metrics.clone();
         // Counted from here on, not from when the task first runs.
-        let active = engine.queue().activate();
+        let active = engine.queue().register_producer();
         let wanted = chunks.clone();
         let task = SpawnedTask::spawn(async move {
             let submitted = request.submit_group(&engine, &wanted, &metrics).await;

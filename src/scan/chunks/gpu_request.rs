@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::error::VczError;
-use crate::gpu::{Encoded, Engine, Outcome, Ticket, Work};
+use crate::gpu::{Encoded, GpuEngine, Outcome, Ticket, Work};
 use crate::scan::dataset::Dataset;
 use crate::scan::read::dense::chunk_index;
 use crate::scan::read::metrics::ScanMetrics;
@@ -151,7 +151,7 @@ impl Request {
         let work = self.counts.as_ref().or(self.elements.as_ref());
         let bytes = work.map_or(0, |work| {
             let guess = work.planner.estimate().encoded_bytes();
-            work.seen.encoded(guess)
+            work.sizes.encoded(guess)
         });
         bytes.max(1)
     }
@@ -181,7 +181,7 @@ impl Request {
     /// Hands all wanted parts of these chunks to the device.
     pub(super) async fn submit_group(
         &self,
-        engine: &Engine,
+        engine: &GpuEngine,
         chunks: &[u64],
         metrics: &ScanMetrics,
     ) -> Result<Vec<Submitted>, VczError> {
@@ -213,7 +213,7 @@ impl Request {
     /// Hands some of the wanted parts of these chunks, which are counted through, to the device; they are staged together.
     async fn submit(
         &self,
-        engine: &Engine,
+        engine: &GpuEngine,
         chunks: &[u64],
         parts: Range<usize>,
         metrics: &ScanMetrics,

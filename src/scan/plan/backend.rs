@@ -32,7 +32,7 @@ pub enum Chosen {
 pub struct Device {
     /// The engine, and whether falling back to the host for an array is an error.
     #[cfg(feature = "gpu")]
-    pub engine: Option<(Arc<crate::gpu::Engine>, bool)>,
+    pub engine: Option<(Arc<crate::gpu::GpuEngine>, bool)>,
     /// Whether it reads uncompressed chunks from local files itself.
     #[cfg(feature = "gpu")]
     pub reads_files: bool,
@@ -186,7 +186,7 @@ pub fn of_array(array: &ArrayMeta, _chain: &CodecChain) -> (&'static str, String
 /// What decodes an array where the settings leave the choice, and why.
 #[cfg(feature = "gpu")]
 pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String) {
-    use crate::gpu::{Status, plan::ChunkPlanner, status};
+    use crate::gpu::{EngineStatus, plan::ChunkPlanner, status};
     if !is_over_samples(array) {
         return ("host", SITES_ARE_THE_HOSTS.to_string());
     }
@@ -200,7 +200,7 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
         ""
     };
     match status() {
-        Status::Ready(engine) => {
+        EngineStatus::Ready(engine) => {
             if let Err(reason) = engine.decodes(&planner.estimate()) {
                 return ("host", reason);
             }
@@ -213,8 +213,10 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
                 ),
             )
         }
-        Status::Off(reason) => ("host", reason),
-        Status::Idle | Status::Starting => ("host", "the GPU is still being started".to_string()),
+        EngineStatus::Off(reason) => ("host", reason),
+        EngineStatus::Idle | EngineStatus::Starting => {
+            ("host", "the GPU is still being started".to_string())
+        }
     }
 }
 
@@ -243,7 +245,7 @@ mod with_gpu {
     use super::*;
     use crate::error::VczError;
     use crate::gpu::plan::ChunkPlanner;
-    use crate::gpu::{self, Engine, Load, Status};
+    use crate::gpu::{self, EngineStatus, GpuEngine, Load};
     use crate::scan::calls::call::{GENOTYPE_CLASSES, GenotypeCall};
     use crate::scan::plan::ranges::{chunks_in, rows_in};
     use crate::scan::plan::source::Input;
@@ -277,9 +279,9 @@ mod with_gpu {
                 }
             }
             let engine = match gpu::status() {
-                Status::Ready(engine) => engine,
-                Status::Off(reason) => return Choice::host(format!("auto: {reason}")),
-                Status::Idle | Status::Starting => {
+                EngineStatus::Ready(engine) => engine,
+                EngineStatus::Off(reason) => return Choice::host(format!("auto: {reason}")),
+                EngineStatus::Idle | EngineStatus::Starting => {
                     return Choice::host("auto: the GPU is still being started");
                 }
             };
@@ -293,7 +295,7 @@ mod with_gpu {
         }
 
         /// Fails, with the reason, where `vcz.backend = 'gpu'` cannot be done. Waits until the engine is there or not.
-        pub(in crate::scan) async fn engine(&self) -> Result<Arc<Engine>> {
+        pub(in crate::scan) async fn engine(&self) -> Result<Arc<GpuEngine>> {
             let refuse = |reason: String| {
                 exec_datafusion_err!(
                     "vcz.backend = 'gpu': {reason}; use SET vcz.backend = 'auto' or 'host'"
@@ -371,7 +373,7 @@ mod with_gpu {
         }
     }
 
-    fn compare(loads: Vec<Load>, engine: &Engine) -> Choice {
+    fn compare(loads: Vec<Load>, engine: &GpuEngine) -> Choice {
         let (mut gpu, mut host, mut frames) = (0.0, 0.0, 0);
         let threads = loads.first().map_or(1, |load| load.threads);
         for load in loads {

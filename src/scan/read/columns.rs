@@ -13,7 +13,7 @@ use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::codec::Scratch;
 #[cfg(feature = "gpu")]
-use crate::gpu::{Elements, Engine, Wanted, Work};
+use crate::gpu::{ElementsOutput, GpuEngine, Work, WorkOutput};
 #[cfg(feature = "gpu")]
 use crate::scan::chunks::gpu::GpuFetcher;
 #[cfg(feature = "gpu")]
@@ -261,7 +261,7 @@ fn gpu_request(
     dataset: &Arc<Dataset>,
     column: usize,
     device: &Device,
-) -> Result<Option<(Request, Arc<Engine>)>> {
+) -> Result<Option<(Request, Arc<GpuEngine>)>> {
     let spec = &dataset.columns()[column];
     let array = &spec.array;
     let Some((engine, forced)) = device.engine.as_ref().filter(|_| !spec.is_site_level()) else {
@@ -282,7 +282,7 @@ fn gpu_request(
     let inner: u64 = array.chunks.iter().skip(2).product();
     let all: Arc<Vec<u32>> = Arc::new((0..samples).collect());
     let across = array.grid_shape().get(1).copied().unwrap_or(1) as usize;
-    let elements = Elements {
+    let elements = ElementsOutput {
         samples: vec![all; across],
         inner: inner as u32,
         width: planner.width(),
@@ -302,8 +302,8 @@ fn gpu_request(
         counts: None,
         elements: Some(Arc::new(Work {
             planner,
-            seen: Arc::clone(dataset.seen(column, false)),
-            wanted: Wanted::Elements(elements),
+            sizes: Arc::clone(dataset.chunk_sizes(column, false)),
+            wanted: WorkOutput::Elements(elements),
         })),
         padded: true,
         reads_files: device.reads_files,

@@ -2,7 +2,9 @@
 
 use crate::codec::blosc::Shuffle;
 use crate::codec::{ChunkData, CodecChain, Scratch};
-use crate::gpu::plan::{Checksum, ChunkPlan, ChunkPlanner, FrameCodec, Place, PlannedBlock, Tile};
+use crate::gpu::plan::{
+    BlockLocation, Checksum, ChunkPlan, ChunkPlanner, FrameCodec, PlannedBlock, Tile,
+};
 
 /// What a plan does not write; no element may show it.
 const POISON: u8 = 0xa5;
@@ -97,8 +99,8 @@ impl<'a> Device<'a> {
         let bytes = self.bytes(block);
         let n = block.elements as usize;
         for (j, to) in to.iter_mut().enumerate() {
-            *to = match (block.place, block.shuffle) {
-                (Place::Zero, _) => 0,
+            *to = match (block.location, block.shuffle) {
+                (BlockLocation::Zero, _) => 0,
                 (_, Shuffle::None) => bytes[i * self.width + j],
                 (_, Shuffle::Byte) => bytes[j * n + i],
                 (_, Shuffle::Bit) => (0..8)
@@ -112,10 +114,10 @@ impl<'a> Device<'a> {
 
     fn bytes(&self, block: &PlannedBlock) -> &[u8] {
         let len = ChunkPlan::block_bytes(block, self.width);
-        match block.place {
-            Place::Decoded(at) => &self.decoded[at..at + len],
-            Place::Encoded(at) => &self.encoded[at..at + len],
-            Place::Zero => &[],
+        match block.location {
+            BlockLocation::Decoded(at) => &self.decoded[at..at + len],
+            BlockLocation::Encoded(at) => &self.encoded[at..at + len],
+            BlockLocation::Zero => &[],
         }
     }
 }

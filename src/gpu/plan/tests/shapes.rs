@@ -8,7 +8,7 @@ use crate::codec::blosc::Shuffle;
 use crate::codec::testing::{
     Form, c_compress, encode_bytes, noise, one_chunk, shard, with_missing,
 };
-use crate::gpu::plan::{ChunkPlan, ChunkPlanner, FrameCodec, Place, Segment};
+use crate::gpu::plan::{BlockLocation, ChunkPlan, ChunkPlanner, FrameCodec, Segment};
 
 fn planner(data_type: &str, shape: &[usize], codecs: &Value) -> (CodecChain, ChunkPlanner) {
     let array = one_chunk(&json!(data_type), json!(0), shape, codecs);
@@ -50,8 +50,8 @@ fn a_default_genotype_chunk() {
     for (frame, block) in plan.frames.iter().zip(&plan.blocks) {
         assert_eq!(frame.codec, FrameCodec::Zstd);
         assert_eq!(
-            (block.place, frame.dst % 16),
-            (Place::Decoded(frame.dst), 0)
+            (block.location, frame.dst % 16),
+            (BlockLocation::Decoded(frame.dst), 0)
         );
         assert_eq!(block.shuffle, Shuffle::Bit);
         assert!((1..8).contains(&block.planes), "{block:?}");
@@ -155,9 +155,12 @@ fn stored_blocks_stay_where_they_are() {
         plan.verify(encoded.len(), 4096, 1).unwrap();
         assert!(plan.frames.is_empty() && plan.segments.is_empty());
         assert_eq!(plan.decoded_len, 0);
-        assert!(plan.blocks.iter().all(
-            |block| matches!(block.place, Place::Encoded(_)) && block.elements % elements == 0
-        ));
+        assert!(
+            plan.blocks
+                .iter()
+                .all(|block| matches!(block.location, BlockLocation::Encoded(_))
+                    && block.elements % elements == 0)
+        );
         assert!(on_device(&planner, &plan, &encoded, (1, 1)).unwrap() == data);
     }
 }
@@ -202,7 +205,7 @@ fn tiles_of_a_shard() {
     assert!(plan.shared_rows);
     let origins: Vec<_> = plan.tiles.iter().map(|t| (t.row0, t.sample0)).collect();
     assert_eq!(origins, [(0, 0), (0, 3), (0, 6), (2, 0), (2, 3), (2, 6)]);
-    assert_eq!(plan.blocks[4].place, Place::Zero);
+    assert_eq!(plan.blocks[4].location, BlockLocation::Zero);
     assert_eq!((plan.blocks[4].planes, plan.frames.len()), (0, 5));
     let found = on_device(&planner, &plan, &encoded, (9, 2)).unwrap();
     assert_eq!(found, on_host(&chain, &encoded).unwrap());

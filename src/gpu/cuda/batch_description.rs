@@ -1,8 +1,7 @@
-//! What a batch's jobs tell a device: blocks, tiles, segments, frames and checks, gathered on the host.
+//! The description of a batch for a device: blocks, tiles, segments, frames and checks of all jobs, gathered on the host.
 //!
-//! Filled by the [`worker`](super::worker) before it launches anything, from the plans of the jobs and the addresses of its buffers. Invariants:
-//! every address lies in one of those buffers; lists are reused from batch to batch, so that theirs is memory that they have
-//! already.
+//! The [`worker`](super::worker) fills it before it launches kernels, from the plans of the jobs and the addresses of its buffers.
+//! Invariants: every address is in one of those buffers; the lists are reused from batch to batch, so they rarely allocate.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,16 +10,16 @@ use super::tables::{Tables, room_for};
 use super::zstd::ZstdFrames;
 use crate::codec::blosc::Shuffle;
 use crate::gpu::abi;
-use crate::gpu::batch::{GUARD, Job, align_up};
-use crate::gpu::plan::{Checksum, FrameCodec, Place};
-use crate::gpu::work::{Wanted, Work};
+use crate::gpu::batch::{ChunkJob, GUARD, align_up};
+use crate::gpu::plan::{BlockLocation, Checksum, FrameCodec};
+use crate::gpu::work::{Work, WorkOutput};
 
-/// Codecs that nvCOMP's frames are grouped by.
-pub const CODECS: [FrameCodec; 3] = [FrameCodec::Zstd, FrameCodec::Lz4, FrameCodec::Deflate];
-/// nvCOMP wants deflate streams at multiples of this.
+/// The codecs that nvCOMP decodes; its frames are grouped by codec.
+pub const CODECS: [FrameCodec; 2] = [FrameCodec::Lz4, FrameCodec::Deflate];
+/// nvCOMP needs deflate streams at multiples of this.
 const DEFLATE_ALIGN: u64 = 4;
 
-/// The frames of one codec for nvCOMP: where they are and their bytes, where they go and the bytes there, whose status is set.
+/// The frames of one codec for nvCOMP: addresses and lengths, before and after, and the indices of their statuses.
 #[derive(Debug, Default)]
 pub struct FrameTables {
     pub compressed: Vec<u64>,
@@ -30,7 +29,7 @@ pub struct FrameTables {
     pub status: Vec<u32>,
 }
 
-/// Tiles, by the kernel that reads them.
+/// Tiles, by the kernel that processes them.
 #[derive(Debug, Default)]
 pub struct TileTables {
     pub planes: Vec<abi::Tile>,
@@ -43,50 +42,50 @@ pub struct TileTables {
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
     pub encoded: u64,
-    /// Where chunks go that are read from files.
+    /// For chunks that are read from files.
     pub read: u64,
     pub decoded: u64,
-    /// Where realigned frames go.
+    /// For realigned frames.
     pub realigned: u64,
     pub results: u64,
 }
 
 /// The lists of a batch.
 #[derive(Debug)]
-pub struct Description {
+pub struct BatchDescription {
     has_nvcomp: bool,
-    pub frames: [FrameTables; 3],
+    pub frames: [FrameTables; 2],
     pub zstd: ZstdFrames,
     pub tiles: TileTables,
     pub segments: Vec<abi::Segment>,
     pub checks: Vec<abi::Check>,
-    /// Jobs that the device cannot do, or whose file could not be read.
-    pub refused: Vec<(usize, String)>,
+    /// Jobs that the device rejects, or whose file could not be read, and why.
+    pub rejected: Vec<(usize, String)>,
     blocks: Vec<abi::Block>,
 }
 
-impl Description {
+impl BatchDescription {
     /// Empty lists.
     pub fn new(has_nvcomp: bool) -> Self {
         Self {
             has_nvcomp,
             frames: Default::default(),
-            zstd: ZstdFrames::new(has_nvcomp),
+            zstd: ZstdFrames::default(),
             tiles: TileTables::default(),
             segments: Vec::new(),
             checks: Vec::new(),
-            refused: Vec::new(),
+            rejected: Vec::new(),
             blocks: Vec::new(),
         }
     }
 
-    /// Lists what these jobs want; their results go to device address `results`, and what lists refer to is pushed to `tables`.
+    /// Fills the lists for these jobs, with results at device address `results`. Blocks, masks and specs are pushed to `tables`.
     ///
     /// # Errors
-    /// In words, where the tables have no room.
+    /// If the tables have no room.
     pub fn fill(
         &mut self,
-        jobs: &[Job],
+        jobs: &[ChunkJob],
         addresses: Addresses,
         results: u64,
         tables: &mut Tables,
@@ -95,15 +94,15 @@ impl Description {
 
         let mut specs: HashMap<(*const Work, usize), u64> = HashMap::new();
         let mut next_realigned = addresses.realigned;
-        // Blocks come first, so that tiles know where theirs are.
+        // Blocks are pushed first, since tiles need their addresses.
         for job in jobs {
             let (encoded, decoded) = places(addresses, job);
             self.blocks
                 .extend(job.plan.blocks.iter().map(|block| abi::Block {
-                    data: match block.place {
-                        Place::Decoded(at) => decoded + at as u64,
-                        Place::Encoded(at) => encoded + at as u64,
-                        Place::Zero => 0,
+                    data: match block.location {
+                        BlockLocation::Decoded(at) => decoded + at as u64,
+                        BlockLocation::Encoded(at) => encoded + at as u64,
+                        BlockLocation::Zero => 0,
                     },
                     elements: block.elements,
                     kind: match block.shuffle {
@@ -143,7 +142,7 @@ impl Description {
             frames.status.clear();
         }
         self.zstd.clear();
-        self.refused.clear();
+        self.rejected.clear();
         self.blocks.clear();
         self.tiles.planes.clear();
         self.tiles.codes.clear();
@@ -153,7 +152,7 @@ impl Description {
         self.checks.clear();
     }
 
-    fn add_tiles(&mut self, job: &Job, spec: u64, out: u64, status: u32, blocks: u64) {
+    fn add_tiles(&mut self, job: &ChunkJob, spec: u64, out: u64, status: u32, blocks: u64) {
         let planner = &job.work.planner;
         let width = planner.width();
         let mut flags = 0;
@@ -190,7 +189,7 @@ impl Description {
                 pad: [0; 3],
             };
             match &job.work.wanted {
-                Wanted::Counts(counts) => {
+                WorkOutput::Counts(counts) => {
                     let request = counts.request();
                     let of_tile = job.plan.blocks.get(tile.blocks.clone()).unwrap_or_default();
                     if !request.alleles.is_empty() {
@@ -206,7 +205,7 @@ impl Description {
                         self.tiles.genotypes.push(described);
                     }
                 }
-                Wanted::Elements(elements) => {
+                WorkOutput::Elements(elements) => {
                     let Some(samples) = elements.samples.get(job.sample_chunk) else {
                         continue;
                     };
@@ -223,7 +222,13 @@ impl Description {
         }
     }
 
-    fn add_frames(&mut self, job: &Job, addresses: Addresses, status: u32, realigned: &mut u64) {
+    fn add_frames(
+        &mut self,
+        job: &ChunkJob,
+        addresses: Addresses,
+        status: u32,
+        realigned: &mut u64,
+    ) {
         let (encoded, decoded) = places(addresses, job);
         for frame in &job.plan.frames {
             let mut src = encoded + frame.src.start as u64;
@@ -238,25 +243,22 @@ impl Description {
                 *realigned += align_up(len + GUARD) as u64;
             }
             let dst = decoded + frame.dst as u64;
-            if frame.codec == FrameCodec::Zstd && !self.zstd.are_by_nvcomp() {
+            let Some(codec) = CODECS.iter().position(|codec| *codec == frame.codec) else {
                 if !self.zstd.takes(len, frame.len) {
                     let reason = format!("a zstd frame of {} bytes is too large", frame.len);
-                    self.refused.push((status as usize, reason));
+                    self.rejected.push((status as usize, reason));
                     return;
                 }
                 self.zstd.push(src, len, dst, frame.len, status);
                 continue;
-            }
+            };
             if !self.has_nvcomp {
-                // The chunk is not what the array's metadata says.
-                let reason = format!(
-                    "a frame of {} needs nvCOMP, which is not there",
-                    frame.codec
-                );
-                self.refused.push((status as usize, reason));
+                // The chunk has another codec than the array's metadata says.
+                let reason = format!("a frame of {} needs nvCOMP, which is missing", frame.codec);
+                self.rejected.push((status as usize, reason));
                 return;
             }
-            let frames = &mut self.frames[codec_index(frame.codec)];
+            let frames = &mut self.frames[codec];
             frames.compressed.push(src);
             frames.compressed_bytes.push(len as u64);
             frames.uncompressed.push(dst);
@@ -295,8 +297,8 @@ impl Description {
     }
 }
 
-/// Where a job's encoded bytes and its decoded area are on the device.
-fn places(addresses: Addresses, job: &Job) -> (u64, u64) {
+/// Device addresses of a job's encoded bytes and its decoded area.
+fn places(addresses: Addresses, job: &ChunkJob) -> (u64, u64) {
     let encoded = match job.file {
         Some(_) => addresses.read,
         None => addresses.encoded,
@@ -307,24 +309,16 @@ fn places(addresses: Addresses, job: &Job) -> (u64, u64) {
     )
 }
 
-fn codec_index(codec: FrameCodec) -> usize {
-    match codec {
-        FrameCodec::Zstd => 0,
-        FrameCodec::Lz4 => 1,
-        FrameCodec::Deflate => 2,
-    }
-}
-
-/// What the spec of a job takes at most.
-fn spec_room(job: &Job) -> usize {
+/// Most bytes of a job's spec in the tables.
+fn spec_room(job: &ChunkJob) -> usize {
     match &job.work.wanted {
-        Wanted::Counts(counts) => {
+        WorkOutput::Counts(counts) => {
             let words = counts
                 .masks(job.sample_chunk)
                 .map_or(0, |masks| masks.words.len());
             room_for::<u32>(words) + room_for::<abi::CountSpec>(1)
         }
-        Wanted::Elements(elements) => {
+        WorkOutput::Elements(elements) => {
             let samples = elements
                 .samples
                 .get(job.sample_chunk)
@@ -334,15 +328,15 @@ fn spec_room(job: &Job) -> usize {
     }
 }
 
-fn push_spec(tables: &mut Tables, job: &Job) -> Result<u64, String> {
+fn push_spec(tables: &mut Tables, job: &ChunkJob) -> Result<u64, String> {
     let missing = || format!("sample chunk {} is not wanted", job.sample_chunk);
     match &job.work.wanted {
-        Wanted::Counts(counts) => {
+        WorkOutput::Counts(counts) => {
             let masks = counts.masks(job.sample_chunk).ok_or_else(missing)?;
             let words = tables.push(&masks.words)?;
             tables.push(&[counts.spec(masks, words)])
         }
-        Wanted::Elements(elements) => {
+        WorkOutput::Elements(elements) => {
             let samples = elements.samples.get(job.sample_chunk).ok_or_else(missing)?;
             let at = tables.push(samples.as_slice())?;
             tables.push(&[abi::GatherSpec {
@@ -354,8 +348,8 @@ fn push_spec(tables: &mut Tables, job: &Job) -> Result<u64, String> {
     }
 }
 
-/// Bytes that the tables of these jobs take at most.
-pub fn room(jobs: &[Job]) -> usize {
+/// Most bytes of the tables of these jobs.
+pub fn room(jobs: &[ChunkJob]) -> usize {
     let mut specs = HashMap::new();
     let (mut blocks, mut tiles, mut frames, mut segments, mut bytes) = (0, 0, 0, 0, 0);
     for job in jobs {
@@ -368,7 +362,7 @@ pub fn room(jobs: &[Job]) -> usize {
     }
     let of_nvcomp = 4 * size_of::<u64>() + size_of::<u32>();
     let per_frame = of_nvcomp.max(size_of::<abi::Frame>()) + size_of::<abi::Check>();
-    // Every table is rounded up; there are fewer than 32 besides the specs.
+    // Each table is rounded up; there are fewer than 32 besides the specs.
     specs.values().sum::<usize>()
         + room_for::<abi::Block>(blocks)
         + 2 * room_for::<abi::Tile>(tiles)

@@ -1,10 +1,10 @@
-//! What the queue holds, without its lock: batches that are being filled, closed or ready, and free slabs.
+//! The queue's state, which its lock guards: batches that are open, closed or ready, and free slabs.
 //!
-//! Ordinary batches hold chunks of small frames: one slab, and as much device memory as the limit gives each worker. Wide
-//! batches hold chunks of large frames, each of which a device decodes on one of its many units in about the time that it
-//! takes for all of them together: so they take several slabs and, where no limit was set, up to half of the device memory that is
-//! free when they are opened, and wait longer for more to come. A device runs one wide batch at a time. Invariant: a slab
-//! is in one place: free, with a batch, or lost with a failed device.
+//! Ordinary batches hold chunks of small frames: one slab, and each worker's share of device memory. Large-frame batches hold
+//! chunks of large frames. A device decodes each frame on one of its many units, so many large frames take about as long as
+//! one. These batches therefore use several slabs and, where no limit is set, up to half of the device memory that is free when
+//! they are opened, and wait longer for more chunks. A device runs one large-frame batch at a time. Invariant: a slab is
+//! free, owned by one batch, or lost with a failed device.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,104 +14,108 @@ use std::time::{Duration, Instant};
 use parking_lot::Condvar;
 use tokio::sync::Notify;
 
-use super::batch::{Batch, BatchLimits, GUARD, Job, Outcome};
+use super::batch::{Batch, BatchLimits, ChunkJob, GUARD, Outcome};
+use super::decode_scratch::DecodeScratch;
 use super::plan::ChunkPlan;
 use super::slab::Slab;
-use super::temporary::Temporary;
 
-/// A batch that got no chunk for this long goes as it is.
+/// A batch is closed after this long without a new chunk.
 pub const IDLE: Duration = Duration::from_millis(1);
-/// Frames that keep a device busy: it takes hardly longer for them than for a few.
+/// Frames that keep a device busy: it needs hardly longer for them than for a few.
 pub const ENOUGH_FRAMES: usize = 2048;
-/// Bytes that keep a device busy which reads them from files.
+/// Bytes read from files that keep a device busy.
 const ENOUGH_READ: usize = 128 << 20;
-/// Frames from which on twice as many take twice as long.
+/// Beyond this many frames, twice as many take twice as long.
 pub const MOST_FRAMES: usize = 2 * ENOUGH_FRAMES;
-/// Encoded bytes that a wide batch may hold.
-pub const WIDE_STAGED: usize = 512 << 20;
-/// A wide batch may have so many times the results of an ordinary one.
-const WIDE_OUTPUT: usize = 4;
-/// Plans kept for reuse.
+/// Most encoded bytes of a large-frame batch.
+pub const LARGE_FRAMES_STAGED: usize = 512 << 20;
+/// A large-frame batch may have this many times the results of an ordinary one.
+const LARGE_FRAMES_OUTPUT: usize = 4;
+/// Most plans kept for reuse.
 pub const KEPT_PLANS: usize = 4096;
-/// Frames, segments and blocks of the largest of them, so that a strange store does not leave its memory behind.
+/// Most frames, segments and blocks of a plan that is kept, so that the memory of unusually large plans is freed.
 pub const KEPT_PARTS: usize = 1024;
 
-/// Tells how much device memory nobody uses, this process or another.
+/// Reports device memory that no process uses.
 pub trait FreeMemory: Send + Sync + std::fmt::Debug {
-    /// What decoding takes of it.
-    fn temporary(&self) -> Temporary {
-        Temporary::default()
+    /// Scratch memory that decoding needs.
+    fn decode_scratch(&self) -> DecodeScratch {
+        DecodeScratch::default()
     }
 
-    /// How many of these devices (bits) there are.
+    /// How many of these devices (bits) exist.
     fn count(&self, devices: u64) -> usize;
 
-    /// The bytes that are free on the one of these devices that has the fewest. Asks the driver, which may wait for a device: never
-    /// with the queue's lock.
+    /// The fewest free bytes of any of these devices. Calls the driver, which may wait for a device: never called with the
+    /// queue's lock held.
     fn free(&self, devices: u64) -> u64;
 }
 
-/// Whom the queue wakes.
+/// Wakes those who wait for the queue.
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// Devices: there may be a batch.
+    /// Wakes devices: a batch may be ready.
     pub work: Condvar,
-    /// Those who stage: there may be a slab.
+    /// Wakes producers: a slab may be free.
     pub slab_freed: Notify,
 }
 
-/// What a chunk needs of a batch.
+/// The room that a chunk needs in a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct Need {
     /// Encoded bytes that are staged.
     pub len: usize,
-    /// Decoded bytes at most, or those that the device reads itself.
+    /// Most decoded bytes, or bytes that the device reads itself.
     pub decoded: usize,
-    /// Decoded bytes that it will have if it is like those before it.
+    /// Decoded bytes to expect from earlier chunks.
     pub expected: usize,
     /// Bytes of results.
     pub output: usize,
-    /// For chunks of large frames, how long a batch waits for more of them.
-    pub wide: Option<Duration>,
+    /// For chunks of large frames, how long a batch waits for more.
+    pub large_frames: Option<Duration>,
 }
 
-/// Where a chunk is staged.
+/// Where to stage a chunk.
 #[derive(Debug)]
-pub enum Placed {
-    /// In the batch of this number, there in its staging memory.
+pub enum Placement {
+    /// In the batch with this number, in this range of its staging memory.
     At(u64, Range<usize>),
-    /// Nowhere yet: there is no staging memory, or enough is decoded at the same time.
+    /// Not yet: no staging memory is free, or enough large-frame batches exist.
     Later,
-    /// In a batch of large frames that is to be opened, once it is known how much memory is free.
+    /// In a large-frame batch that is opened once free memory has been measured.
     OnceMeasured,
 }
 
-/// Decoded bytes that a batch of large frames may hold if it is opened now, within these limits.
-pub fn wide_room(limits: BatchLimits, devices: u64, memory: Option<&dyn FreeMemory>) -> usize {
+/// Most decoded bytes of a large-frame batch that is opened now, within these limits.
+pub fn large_frame_room(
+    limits: BatchLimits,
+    devices: u64,
+    memory: Option<&dyn FreeMemory>,
+) -> usize {
     let Some(memory) = memory else {
         return limits.decoded;
     };
     let half = (memory.free(devices) / 2).saturating_sub(limits.output as u64);
-    let room = memory.temporary().decoded(half);
+    let room = memory.decode_scratch().decoded(half);
     usize::try_from(room)
         .unwrap_or(usize::MAX)
         .max(limits.decoded)
 }
 
-/// What the queue holds.
+/// The queue's state.
 #[derive(Debug)]
-pub struct State {
+pub struct QueueState {
     pub open: Option<Batch>,
-    /// The open batch of large frames.
-    pub wide: Option<Batch>,
+    /// The open large-frame batch.
+    pub open_large: Option<Batch>,
     /// Closed, with chunks still being staged.
     pub closing: Vec<Batch>,
     pub ready: VecDeque<Batch>,
     pub slabs: Vec<Slab>,
     pub slab_len: usize,
     pub limits: BatchLimits,
-    /// Those who may still add chunks.
-    pub active: usize,
+    /// Registered producers.
+    pub producers: usize,
     /// Workers that wait for a batch.
     pub idle: usize,
     pub next_id: u64,
@@ -119,49 +123,53 @@ pub struct State {
     /// Bit `i`: device `i` may take batches.
     pub devices: u64,
     pub failed: Option<String>,
-    /// Where wide batches may go beyond the limits.
+    /// Where large-frame batches may exceed the limits.
     pub free: Option<Arc<dyn FreeMemory>>,
-    /// Wide batches that are open, closed, ready or running.
-    wide_batches: usize,
-    /// Bit `i`: device `i` runs a wide batch.
-    wide_running: u64,
+    /// Large-frame batches that are open, closed, ready or running.
+    large_batches: usize,
+    /// Bit `i`: device `i` runs a large-frame batch.
+    large_running: u64,
     signals: Arc<Signals>,
 }
 
-impl State {
+impl QueueState {
     pub fn new(slabs: Vec<Slab>, limits: BatchLimits, signals: &Arc<Signals>) -> Self {
         Self {
             open: None,
-            wide: None,
+            open_large: None,
             closing: Vec::new(),
             ready: VecDeque::new(),
             slab_len: slabs.iter().map(Slab::len).min().unwrap_or(0),
             slabs,
             limits,
-            active: 0,
+            producers: 0,
             idle: 0,
             next_id: 0,
             plans: Vec::new(),
             devices: u64::MAX,
             failed: None,
             free: None,
-            wide_batches: 0,
-            wide_running: 0,
+            large_batches: 0,
+            large_running: 0,
             signals: Arc::clone(signals),
         }
     }
 
-    /// How many wide batches there may be.
-    fn most_wide(&self) -> usize {
+    /// Most large-frame batches at a time.
+    fn most_large_batches(&self) -> usize {
         let devices = self.free.as_ref().map(|free| free.count(self.devices));
         devices.unwrap_or(1).max(1)
     }
 
-    /// A place for a chunk in an open batch. One of large frames is opened with `wide_room`, as [`wide_room`] says.
+    /// Reserves room for a chunk in an open batch. A large-frame batch is opened with `large_frame_room`, from the function of that name.
     ///
     /// # Errors
     /// The reason why no batch can hold it.
-    pub fn place(&mut self, chunk: Need, wide_room: Option<usize>) -> Result<Placed, String> {
+    pub fn place(
+        &mut self,
+        chunk: Need,
+        large_frame_room: Option<usize>,
+    ) -> Result<Placement, String> {
         let Need {
             len,
             decoded,
@@ -194,74 +202,81 @@ impl State {
             if let Some(reason) = &self.failed {
                 return Err(reason.clone());
             }
-            let wide = chunk.wide.is_some();
-            let open = if wide { &mut self.wide } else { &mut self.open };
+            let large = chunk.large_frames.is_some();
+            let open = if large {
+                &mut self.open_large
+            } else {
+                &mut self.open
+            };
             let Some(open) = open else {
-                let room = match (wide, wide_room) {
+                let room = match (large, large_frame_room) {
                     (false, _) => limits.decoded,
-                    (true, _) if self.slabs.is_empty() || self.wide_batches >= self.most_wide() => {
-                        return Ok(Placed::Later);
+                    (true, _)
+                        if self.slabs.is_empty()
+                            || self.large_batches >= self.most_large_batches() =>
+                    {
+                        return Ok(Placement::Later);
                     }
                     (true, Some(room)) => room,
-                    (true, None) => return Ok(Placed::OnceMeasured),
+                    (true, None) => return Ok(Placement::OnceMeasured),
                 };
-                if !self.begin(chunk.wide, room) {
-                    return Ok(Placed::Later);
+                if !self.begin(chunk.large_frames, room) {
+                    return Ok(Placement::Later);
                 }
                 continue;
             };
-            // BatchLimits may have been lowered since; what a wide batch may hold was looked up when it was opened.
-            let (room, results) = match wide {
+            // Limits may have been lowered since; the room of a large-frame batch was measured when it was opened.
+            let (room, results) = match large {
                 false => (limits.decoded, limits.output),
-                true => (open.room, limits.output.saturating_mul(WIDE_OUTPUT)),
+                true => (open.room, limits.output.saturating_mul(LARGE_FRAMES_OUTPUT)),
             };
-            let fits = open.decoded + open.read + open.promised + expected <= room
-                && open.output + open.promised_output + output <= results;
+            let fits = open.decoded + open.read + open.reserved + expected <= room
+                && open.output + open.reserved_output + output <= results;
             let start = if fits || open.is_empty() {
                 staging(open, need, &mut self.slabs)
             } else {
                 None
             };
             let Some(start) = start else {
-                self.close(wide);
+                self.close(large);
                 continue;
             };
             open.used = start + need;
-            open.promised += expected;
-            open.promised_output += output;
+            open.reserved += expected;
+            open.reserved_output += output;
             open.writers += 1;
-            return Ok(Placed::At(open.id, start..start + len));
+            return Ok(Placement::At(open.id, start..start + len));
         }
     }
 
-    /// Opens a batch of so much room; false if there is no staging memory.
-    fn begin(&mut self, wide: Option<Duration>, room: usize) -> bool {
+    /// Opens a batch with this room; false if no staging memory is free.
+    fn begin(&mut self, large_frames: Option<Duration>, room: usize) -> bool {
         let Some(slab) = self.slabs.pop() else {
             return false;
         };
         let id = self.next_id;
         self.next_id += 1;
         let mut batch = Batch::new(id, slab, self.slab_len, room, IDLE);
-        match wide {
+        match large_frames {
             None => self.open = Some(batch),
             Some(patience) => {
-                (batch.wide, batch.patience) = (true, patience.max(IDLE));
-                self.wide_batches += 1;
-                self.wide = Some(batch);
+                (batch.large_frames, batch.patience) = (true, patience.max(IDLE));
+                self.large_batches += 1;
+                self.open_large = Some(batch);
             }
         }
         true
     }
 
-    /// Ends the staging of a chunk that `place` gave a place, with or without a job.
-    pub fn settle(&mut self, id: u64, need: Need, job: Option<Job>) {
+    /// Ends the staging of a chunk that `place` reserved room for: with a job, or without if it was given up.
+    pub fn settle(&mut self, id: u64, need: Need, job: Option<ChunkJob>) {
         let (limits, failed) = (self.limits, self.failed.clone());
         let Some(batch) = self.batch_mut(id) else {
             return;
         };
         batch.writers -= 1;
-        batch.promised -= need.expected;
-        batch.promised_output -= need.output;
+        batch.reserved -= need.expected;
+        batch.reserved_output -= need.output;
         let mut first = false;
         if let Some(job) = job {
             match failed {
@@ -274,23 +289,27 @@ impl State {
                 }
             }
         }
-        let (wide, is_empty) = (batch.wide, batch.is_empty());
-        let room = if wide { batch.room } else { limits.decoded };
+        let (large, is_empty) = (batch.large_frames, batch.is_empty());
+        let room = if large { batch.room } else { limits.decoded };
         let full =
-            batch.decoded + batch.read >= room / 8 * 7 || wide && batch.frames >= MOST_FRAMES;
+            batch.decoded + batch.read >= room / 8 * 7 || large && batch.frames >= MOST_FRAMES;
         let enough = batch.frames >= ENOUGH_FRAMES || batch.read >= ENOUGH_READ;
         if first {
-            // Devices may be waiting without a time limit; all of them, since one may take no batches now.
+            // Devices may wait without a time limit. All are woken, since some may not take batches now.
             self.signals.work.notify_all();
         }
         let full = full || enough && self.idle > 0 && self.ready.is_empty();
-        let open = if wide { &mut self.wide } else { &mut self.open };
+        let open = if large {
+            &mut self.open_large
+        } else {
+            &mut self.open
+        };
         if let Some(open) = open.take_if(|open| open.id == id && is_empty) {
-            // Nothing that was staged is wanted, and others may want the slab.
+            // No chunk was staged, so the slab is freed for others.
             drop(self.take_back(open));
         } else if open.as_ref().is_some_and(|open| open.id == id) {
             if full {
-                self.close(wide);
+                self.close(large);
             }
         } else if let Some(at) = self
             .closing
@@ -298,58 +317,65 @@ impl State {
             .position(|batch| batch.id == id && batch.writers == 0)
         {
             let batch = self.closing.swap_remove(at);
-            self.hand_out(batch);
+            self.make_ready(batch);
         }
     }
 
-    /// Closes one of the open batches, if it is there with anything in it.
-    pub fn close(&mut self, wide: bool) {
-        let open = if wide { &mut self.wide } else { &mut self.open };
+    /// Closes the open ordinary or large-frame batch, if there is one and it is not empty.
+    pub fn close(&mut self, large: bool) {
+        let open = if large {
+            &mut self.open_large
+        } else {
+            &mut self.open
+        };
         let Some(batch) = open.take_if(|open| !open.is_empty()) else {
             return;
         };
         if batch.writers > 0 {
             self.closing.push(batch);
         } else {
-            self.hand_out(batch);
+            self.make_ready(batch);
         }
     }
 
-    fn hand_out(&mut self, batch: Batch) {
+    fn make_ready(&mut self, batch: Batch) {
         if batch.jobs.is_empty() {
-            // At most a wide batch's few slabs, of which none was touched much.
+            // At most a large-frame batch's few slabs, hardly used.
             drop(self.take_back(batch));
             return;
         }
         self.ready.push_back(batch);
-        // Not only one: it may take no batches now.
+        // All are woken, since some may not take batches now.
         self.signals.work.notify_all();
     }
 
-    /// The first batch that is ready for a device.
+    /// Takes the first batch that is ready for a device.
     pub fn take(&mut self, device: usize) -> Option<Batch> {
         let bit = 1 << (device % 64);
-        let busy = self.wide_running & bit != 0;
-        let at = self.ready.iter().position(|batch| !(batch.wide && busy))?;
+        let busy = self.large_running & bit != 0;
+        let at = self
+            .ready
+            .iter()
+            .position(|batch| !(batch.large_frames && busy))?;
         let mut batch = self.ready.remove(at)?;
         batch.device = Some(device);
-        if batch.wide {
-            self.wide_running |= bit;
+        if batch.large_frames {
+            self.large_running |= bit;
         }
         Some(batch)
     }
 
-    /// Closes what has waited long enough for more. How long until there is more to close: `None` if nothing waits.
+    /// Closes a batch that has waited long enough. Returns the time until the next one is due: `None` if none waits.
     pub fn close_overdue(&mut self) -> Option<Duration> {
         let mut wait: Option<Duration> = None;
-        for wide in [false, true] {
-            let open = if wide { &self.wide } else { &self.open };
+        for large in [false, true] {
+            let open = if large { &self.open_large } else { &self.open };
             let Some(open) = open.as_ref().filter(|open| !open.jobs.is_empty()) else {
                 continue;
             };
             let (idle, patience) = (open.last.elapsed(), open.patience);
-            if open.writers == 0 && (self.active == 0 || idle >= patience) {
-                self.close(wide);
+            if open.writers == 0 && (self.producers == 0 || idle >= patience) {
+                self.close(large);
                 return Some(Duration::ZERO);
             }
             let left = patience.saturating_sub(idle).max(IDLE / 10);
@@ -358,15 +384,15 @@ impl State {
         wait
     }
 
-    /// Takes back the slabs of a batch; what is returned is to be dropped without the lock.
+    /// Takes back the slabs of a batch. The returned ones must be dropped without the lock held.
     pub fn take_back(&mut self, batch: Batch) -> Vec<Slab> {
-        let (lent, own): (Vec<_>, Vec<_>) = batch.slabs.into_iter().partition(Slab::is_lent);
+        let (lent, own): (Vec<_>, Vec<_>) = batch.slabs.into_iter().partition(Slab::is_temporary);
         self.slabs.extend(own);
-        if batch.wide {
-            self.wide_batches -= 1;
+        if batch.large_frames {
+            self.large_batches -= 1;
             if let Some(device) = batch.device {
-                self.wide_running &= !(1 << (device % 64));
-                // Another wide batch may be ready.
+                self.large_running &= !(1 << (device % 64));
+                // Another large-frame batch may be ready.
                 self.signals.work.notify_all();
             }
         }
@@ -383,28 +409,28 @@ impl State {
     pub fn unclosed(&mut self) -> impl Iterator<Item = &mut Batch> {
         self.open
             .iter_mut()
-            .chain(&mut self.wide)
+            .chain(&mut self.open_large)
             .chain(&mut self.closing)
     }
 }
 
-/// Where `need` bytes of a batch's staging memory are free; a wide batch takes another slab where they are not in this one.
+/// The offset of `need` free bytes in a batch's staging memory. A large-frame batch takes another slab if the current one is full.
 fn staging(open: &mut Batch, need: usize, slabs: &mut Vec<Slab>) -> Option<usize> {
     let end = open.slabs.len() * open.slab_len;
     if open.used + need <= end {
         return Some(open.used);
     }
-    if !open.wide || end + open.slab_len > WIDE_STAGED.max(open.slab_len) {
+    if !open.large_frames || end + open.slab_len > LARGE_FRAMES_STAGED.max(open.slab_len) {
         return None;
     }
-    // The last slab is left to ordinary batches.
+    // The last slab is reserved for ordinary batches.
     let slab = match slabs.len() {
         0 | 1 => None,
         _ => slabs.pop(),
     };
     let slab = slab.unwrap_or_else(|| Slab::pageable(open.slab_len));
     open.slabs.push(slab);
-    // Patience begins when there is room.
+    // The waiting time starts when there is room.
     open.last = Instant::now();
     Some(end)
 }

@@ -35,7 +35,7 @@ fn roomy_queue(slabs: usize, devices: usize, chunks: usize) -> Arc<Queue> {
 
 fn reserve_large(queue: &Arc<Queue>) -> Option<One> {
     let large = Need {
-        wide: Some(PATIENCE),
+        large_frames: Some(PATIENCE),
         ..need(CHUNK, CHUNK, OUTPUT)
     };
     reserve(queue, large).unwrap()
@@ -47,7 +47,7 @@ fn stage(place: One, work: &Arc<Work>) -> Ticket {
     let (reply, ticket) = Reply::new();
     let mut plan = ChunkPlan::default();
     plan.decoded_len = CHUNK;
-    place.job = Some(Job {
+    place.job = Some(ChunkJob {
         work: Arc::clone(work),
         sample_chunk: 0,
         rows: ROWS,
@@ -66,7 +66,7 @@ fn stage(place: One, work: &Arc<Work>) -> Ticket {
 fn large_frames_go_together() {
     let queue = roomy_queue(3, 1, 20);
     let work = plain(ROWS, SAMPLES);
-    let _active = queue.activate();
+    let _active = queue.register_producer();
     let places: Vec<_> = (0..20).map(|_| reserve_large(&queue).unwrap()).collect();
     let mut ranges: Vec<_> = places.iter().map(|place| place.range.clone()).collect();
     assert!(places.iter().all(|place| place.batch == places[0].batch));
@@ -83,7 +83,14 @@ fn large_frames_go_together() {
         .collect();
     let batch = next(&queue, 0).unwrap();
     assert_eq!((batch.jobs.len(), batch.slabs.len()), (20, 7));
-    assert_eq!(batch.slabs.iter().filter(|slab| !slab.is_lent()).count(), 2);
+    assert_eq!(
+        batch
+            .slabs
+            .iter()
+            .filter(|slab| !slab.is_temporary())
+            .count(),
+        2
+    );
     ranges.sort_by_key(|range| range.start);
     for pair in ranges.windows(2) {
         assert!(pair[0].end + GUARD <= pair[1].start);
@@ -127,7 +134,7 @@ fn memory_is_looked_at_without_the_lock_and_for_each_batch() {
     memory.0.set(Arc::downgrade(&queue)).unwrap();
     queue.set_limits(TIGHT, Some(memory.clone()));
     let large = Need {
-        wide: Some(PATIENCE),
+        large_frames: Some(PATIENCE),
         ..need(CHUNK, CHUNK, OUTPUT)
     };
     let places = |n| block_on(queue.wait_for_places(std::iter::repeat_n(large, n))).unwrap();
@@ -160,14 +167,14 @@ fn large_frames_keep_to_a_limit() {
 fn large_frames_are_waited_for() {
     let queue = roomy_queue(3, 1, 20);
     let work = plain(ROWS, SAMPLES);
-    let active = queue.activate();
+    let active = queue.register_producer();
     let begun = Instant::now();
     let _large = stage(reserve_large(&queue).unwrap(), &work);
     let _ordinary = submit(&queue, &work).unwrap();
-    assert!(!next(&queue, 0).unwrap().wide);
+    assert!(!next(&queue, 0).unwrap().large_frames);
     let batch = next(&queue, 0).unwrap();
     assert!(
-        batch.wide && begun.elapsed() >= PATIENCE,
+        batch.large_frames && begun.elapsed() >= PATIENCE,
         "{:?}",
         begun.elapsed()
     );
@@ -185,7 +192,7 @@ fn a_device_runs_one_batch_of_large_frames_at_a_time() {
     let work = plain(ROWS, SAMPLES);
     let mut batches = Vec::new();
     for _ in 0..2 {
-        let active = queue.activate();
+        let active = queue.register_producer();
         let _ticket = stage(reserve_large(&queue).unwrap(), &work);
         drop(active);
     }
@@ -206,6 +213,6 @@ fn large_frames_that_are_given_up_give_their_place_back() {
         let places: Vec<_> = (0..4).map(|_| reserve_large(&queue).unwrap()).collect();
         drop(places);
         let state = queue.state.lock();
-        assert!(state.wide.is_none() && state.slabs.len() == 2);
+        assert!(state.open_large.is_none() && state.slabs.len() == 2);
     }
 }
