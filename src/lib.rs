@@ -43,7 +43,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::todo,
-    clippy::dbg_macro
+    clippy::dbg_macro,
+    clippy::undocumented_unsafe_blocks
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

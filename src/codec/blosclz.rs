@@ -3,10 +3,10 @@
 //! The format is defined by `blosclz_decompress` in c-blosc 1.21 `blosc/blosclz.c`; this follows it token by token,
 //! including what it does with a stream that ends after a match (the match is dropped).
 //!
-//! A token is one control byte. Below 32 it starts a literal run of `control + 1` bytes. Otherwise its upper three
-//! bits, minus one, are a match length (7 − 1 means that bytes follow, each adding to it, up to one that is not 255)
-//! and its lower five bits are the high part of a distance whose low byte comes next. Low byte 255 with high part 31
-//! says that the distance is 16 more bits plus 8191. The first control byte's upper bits are ignored: it is a literal.
+//! A token starts with a control byte. Below 32 it starts a literal run of `control + 1` bytes. Otherwise its upper three
+//! bits, minus one, are a match length; for 7 − 1, further bytes are added to it, up to the first that is not 255. Its lower
+//! five bits are the high part of a distance whose low byte comes next. A low byte of 255 with a high part of 31 means that
+//! the distance is the next 16 bits plus 8191. The first control byte's upper bits are ignored: it is a literal.
 
 /// Distances above this are stored in 16 bits of their own.
 const MAX_DISTANCE: usize = 8191;
@@ -40,7 +40,7 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
 
         let mut len = (control >> 5) - 1;
         let high = (control & 31) << 8;
-        // c-blosc wants one byte more than it reads here, because a control byte always follows.
+        // c-blosc requires one more byte than it reads here, because a control byte always follows.
         let byte = |at: usize| match src.get(at..at + 2) {
             Some(pair) => Ok(usize::from(pair[0])),
             None => Err(truncated()),
@@ -70,7 +70,7 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
     }
 }
 
-/// The rest of a match whose low distance byte `low` is at `from`. `(from, to, control)` of the next token, or `None`
+/// Finishes a match whose low distance byte `low` is at `from`. Returns `(from, to, control)` of the next token, or `None`
 /// when the stream ends here.
 fn finish_match(
     src: &[u8],
@@ -115,7 +115,7 @@ fn copy_match(dst: &mut [u8], to: usize, distance: usize, len: usize) {
         dst[to..to + len].fill(value);
         return;
     }
-    // What lies between `start` and `to + done` is periodic, so each round can copy all of it.
+    // The bytes from `start` to `to + done` are periodic, so each round can copy all of them.
     let mut done = 0;
     while done < len {
         let step = (distance + done).min(len - done);

@@ -12,16 +12,16 @@ use crate::store::ElementType;
 pub(super) const SUPPORTED: &str =
     "blosc (zstd, lz4, lz4hc, zlib, blosclz, snappy), zstd, gzip, zlib, lz4, crc32c";
 
-/// No format here decodes to more than this many times its own length: a zstd block of four bytes, run-length encoded,
-/// is 128 KiB. Deflate reaches 1,032, LZ4 and BloscLZ 255.
+/// Largest ratio of decoded to encoded bytes of any format here: a run-length encoded zstd block of four bytes is 128 KiB.
+/// Deflate reaches 1,032, LZ4 and BloscLZ 255.
 pub(super) const MAX_RATIO: usize = 32 * 1024;
 
 /// One bytes → bytes codec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BytesCodec {
-    /// A Blosc-1 container. What is here is what the metadata say; each container's header says what it really is.
+    /// A Blosc-1 container. These fields are from the metadata; decoding follows the header of each container.
     Blosc {
-        /// What compresses its splits.
+        /// The compressor of its splits.
         compressor: Compressor,
         /// Whether the encoder was LZ4HC, which is decoded as LZ4.
         high_compression: bool,
@@ -116,7 +116,7 @@ impl BytesCodec {
         }
     }
 
-    /// Decodes what the metadata give no length for; at most `limit` bytes.
+    /// Decodes bytes whose decoded length is not in the metadata; at most `limit` bytes.
     pub(super) fn growing(
         &self,
         src: &[u8],
@@ -128,7 +128,7 @@ impl BytesCodec {
                 let len = BloscHeader::parse(src)?.nbytes();
                 if len > limit || len > src.len().saturating_mul(MAX_RATIO) {
                     return Err(format!(
-                        "blosc: the header says {len} bytes, which {} encoded ones cannot hold, or more than {limit}",
+                        "blosc: the header says {len} bytes, more than {} encoded bytes can hold or more than {limit}",
                         src.len()
                     ));
                 }

@@ -1,10 +1,10 @@
-//! c-blosc itself, for tests and fuzzing: what it writes we read, and what both accept is the same.
+//! c-blosc itself, for tests and fuzzing, which compare our reader with it.
 
 use std::ffi::{CString, c_int, c_void};
 
 use crate::codec::blosc::HEADER_LEN;
 
-/// How c-blosc is asked to compress.
+/// Parameters of c-blosc's compression.
 #[derive(Debug, Clone)]
 pub(crate) struct Form {
     pub compressor: &'static str,
@@ -39,11 +39,11 @@ pub(crate) fn c_compress(data: &[u8], form: &Form) -> Vec<u8> {
     out
 }
 
-/// c-blosc's own decoding, of exactly `len` bytes. `None` where it refuses.
+/// Decodes exactly `len` bytes with c-blosc. `None` if it returns an error.
 pub(crate) fn c_decompress(src: &[u8], len: usize) -> Option<Vec<u8>> {
     let mut nbytes = 0usize;
     let mut out = vec![0x55u8; len];
-    // SAFETY: the container is checked to be as long as its header says; `out` is valid for `len` bytes.
+    // SAFETY: the container is validated to be as long as its header says; `out` is valid for `len` bytes.
     #[allow(unsafe_code)]
     let written = unsafe {
         let cbuffer = src.as_ptr().cast::<c_void>();

@@ -1,6 +1,6 @@
 //! The `crc32c` codec: four bytes of CRC-32C (RFC 3720) before or after the bytes they protect.
 
-/// What the checksum adds to the bytes.
+/// Bytes of the checksum.
 pub(crate) const LEN: usize = 4;
 
 /// Checks the checksum and returns the bytes without it. `at_start` is numcodecs' `"location": "start"`; Zarr v3 puts
@@ -21,7 +21,7 @@ pub(crate) fn strip(src: &[u8], at_start: bool) -> Result<&[u8], String> {
     let (stored, computed) = (u32::from_le_bytes(*sum), ::crc32c::crc32c(bytes));
     if stored != computed {
         return Err(format!(
-            "crc32c: the stored checksum is {stored:08x}, that of the bytes {computed:08x}; the chunk is damaged"
+            "crc32c: the stored checksum is {stored:08x}, the computed one {computed:08x}; the chunk is damaged"
         ));
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! What decoding a chunk gives: fixed-size elements in one buffer, or strings.
+//! The elements of a decoded chunk: fixed-size elements in one buffer, or strings.
 //!
 //! Both are in row-major order over the full chunk shape, edge chunks with their padding.
 

@@ -1,8 +1,8 @@
 //! Decoding a chunk: a codec chain run backwards.
 //!
-//! The sizes of elements and chunk come from the metadata, and everything that the encoded bytes claim is compared with
-//! them. Where the metadata tell no size (text of variable length, something compressed twice), what comes out may
-//! grow up to the largest chunk, and no faster than it is decoded.
+//! The sizes of elements and chunk come from the metadata, and all sizes in the encoded bytes are compared with them. Where
+//! the metadata has no size (text of variable length, bytes compressed twice), the output grows while it is decoded, up to
+//! the largest chunk.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::store::{ElementType, MAX_CHUNK_BYTES};
 
 impl CodecChain {
     /// Decodes one whole chunk, `encoded` being all bytes of its object, to elements in row-major order of the full chunk
-    /// shape. The error says what was expected and found.
+    /// shape. The error has what was expected and what was found.
     pub fn decode(&self, encoded: &[u8], scratch: &mut Scratch) -> Result<ChunkData, String> {
         self.check_plausible(encoded)?;
         self.finish(
@@ -42,13 +42,16 @@ impl CodecChain {
     ) -> Result<(), String> {
         let len = self.fixed_len()?;
         if dst.len() != len {
-            return Err(format!("a chunk of {len} bytes into {}", dst.len()));
+            return Err(format!(
+                "a chunk of {len} bytes into a buffer of {}",
+                dst.len()
+            ));
         }
         self.fixed_into(encoded, dst, scratch)
     }
 
-    /// Like [`decode_into`](Self::decode_into), into the start of `buffer`, which is grown where it is too small and holds
-    /// anything behind the elements.
+    /// Like [`decode_into`](Self::decode_into), into the start of `buffer`, which is grown if it is too small. Bytes behind the
+    /// elements are undefined.
     pub fn decode_reusing<'a>(
         &self,
         encoded: &[u8],
@@ -58,7 +61,7 @@ impl CodecChain {
         self.check_plausible(encoded)?;
         let len = self.fixed_len()?;
         if buffer.len() < len {
-            // A fresh allocation, because growing would copy bytes that nobody needs.
+            // A new allocation, because growing would copy bytes that are not needed.
             *buffer = vec![0; len];
         }
         let dst = buffer.get_mut(..len).unwrap_or_default();
@@ -73,7 +76,7 @@ impl CodecChain {
             |dst, strings, _| {
                 match strings {
                     Some(strings) => *strings = self.fill.strings(self.elements)?,
-                    // The buffer is fresh, so zeros are there already.
+                    // The buffer is new and zeroed.
                     None if self.fill.is_zero() => {}
                     None => self.fill.fill(dst),
                 }
@@ -83,8 +86,8 @@ impl CodecChain {
         )
     }
 
-    /// Makes `n` elements of this chain's type: lets `write` fill a buffer or strings, and turns fixed-width text into
-    /// strings. The buffer may hold old bytes where it is scratch, so `write` must fill it.
+    /// Makes `n` elements of this chain's type: `write` fills a buffer or strings; fixed-width text is then converted to
+    /// strings.
     pub(super) fn finish(
         &self,
         n: usize,
@@ -112,7 +115,7 @@ impl CodecChain {
         }
     }
 
-    /// Refuses a chunk that is much too small for its elements before memory is taken for them.
+    /// Rejects a chunk that is much too small for its elements, before memory is allocated for them.
     pub(crate) fn check_plausible(&self, encoded: &[u8]) -> Result<(), String> {
         if self.is_sharded() {
             return Ok(());
@@ -129,7 +132,7 @@ impl CodecChain {
             });
         if most < len {
             return Err(format!(
-                "{} encoded bytes cannot hold {len} decoded ones",
+                "{} encoded bytes cannot hold {len} decoded bytes",
                 encoded.len()
             ));
         }
@@ -147,7 +150,7 @@ impl CodecChain {
             return self.serialized_into(encoded, dst, scratch);
         }
         let size = self.element.size().unwrap_or(0);
-        // Taken out, so that the decompression contexts can be used while it is written.
+        // Taken out of `scratch`, which the serializer needs.
         let mut buffer: GrowBuffer = std::mem::take(&mut scratch.elements);
         let elements = buffer.slice(dst.len());
         let result = self
@@ -193,7 +196,7 @@ impl CodecChain {
         if self.transpose.is_identity() {
             return Ok(strings);
         }
-        // Transpose the strings' numbers, then follow them.
+        // Transposes the strings' indices, then orders the strings by them.
         let numbers: Vec<u8> = (0..strings.len() as u32)
             .flat_map(u32::to_ne_bytes)
             .collect();
@@ -225,7 +228,7 @@ impl CodecChain {
         first.exact(&bytes, dst, scratch)
     }
 
-    /// Runs the bytes → bytes codecs backwards, to a length that the metadata do not tell.
+    /// Runs the bytes → bytes codecs backwards, to a length that the metadata does not have.
     fn decompress<'a>(
         &self,
         encoded: &'a [u8],
@@ -235,7 +238,7 @@ impl CodecChain {
     }
 }
 
-/// Runs `codecs` backwards. `known(before)` is the decoded length of the codec that `before` precedes, where it is known.
+/// Runs `codecs` backwards. `known(before)` is the decoded length of the codec after `before`, where it is known.
 fn decompress_with<'a>(
     codecs: &[BytesCodec],
     encoded: &'a [u8],

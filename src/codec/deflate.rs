@@ -1,4 +1,4 @@
-//! The `gzip` and `zlib` codecs: DEFLATE with its two usual wrappings, whose checksums are checked.
+//! The `gzip` and `zlib` codecs: DEFLATE with headers and a checksum, which is verified.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ pub(super) fn gzip_exact(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
     decoder
         .read_exact(dst)
         .map_err(|e| format!("gzip: {e}, expected {} bytes", dst.len()))?;
-    // Reading on reaches the trailer, with its checksum, and finds what should not be there.
+    // Reading on verifies the checksum in the trailer and detects further bytes.
     match decoder.read(&mut [0]) {
         Ok(0) => Ok(()),
         Ok(_) => Err(format!("gzip: more than the expected {} bytes", dst.len())),
@@ -34,7 +34,7 @@ pub(super) fn zlib_growing(src: &[u8], limit: usize) -> Result<Vec<u8>, String> 
     Ok(out)
 }
 
-/// Reads everything, growing with what comes rather than by what a header promises.
+/// Reads everything. The buffer grows with the decoded bytes, not by a size in a header.
 pub(super) fn growing(name: &str, decoder: impl Read, limit: usize) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     let max = (limit as u64).saturating_add(1);

@@ -11,7 +11,7 @@ pub(super) const NATIVE: Endianness = if cfg!(target_endian = "big") {
     Endianness::Little
 };
 
-/// Reads `endian` of the codec's configuration, which may be missing where it has no meaning.
+/// Reads `endian` of the codec's configuration, which may be missing for one-byte elements.
 pub(super) fn parse(
     configuration: &Map<String, Value>,
     element: &ElementType,
@@ -31,7 +31,7 @@ pub(super) fn parse(
     }
 }
 
-/// Bytes of what has an endianness in an element: the number, or one code point.
+/// Bytes of the units of an element whose order matters: a number, or a code point.
 fn unit(element: &ElementType) -> usize {
     match element {
         ElementType::Unicode(_) => 4,
@@ -40,7 +40,7 @@ fn unit(element: &ElementType) -> usize {
     }
 }
 
-/// Brings elements from endianness `from` to this machine's, or back.
+/// Converts elements from endianness `from` to this machine's, or back.
 pub(super) fn to_native(from: Endianness, element: &ElementType, elements: &mut [u8]) {
     if from == NATIVE {
         return;

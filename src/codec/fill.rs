@@ -1,4 +1,4 @@
-//! The fill value of an array, ready to be copied into absent chunks.
+//! The fill value of an array, in the form in which absent chunks are filled.
 
 use super::{StringChunk, endian};
 use crate::store::{ElementType, Endianness, FillValue};

@@ -1,4 +1,4 @@
-//! Fixed-width text to strings: UTF-32 (v2 `<Un`) and bytes (v2 `|Sn`), both padded with NULs at the end.
+//! Converts fixed-width text to strings: UTF-32 (v2 `<Un`) and bytes (v2 `|Sn`), both padded with NULs at the end.
 
 use super::StringChunk;
 
@@ -38,7 +38,7 @@ pub(super) fn bytes(elements: &[u8], width: usize, n: usize) -> Result<StringChu
     Ok(out)
 }
 
-/// An empty chunk with room for `n` strings, once it is clear that they are there.
+/// An empty chunk with room for `n` strings, after a check that there are as many.
 fn sized(found: Option<usize>, n: usize, width: usize) -> Result<StringChunk, String> {
     if width > 0 && found != Some(n) {
         return Err(format!(

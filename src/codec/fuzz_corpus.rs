@@ -1,4 +1,4 @@
-//! The inputs that fuzzing this layer kept, through the checks of the fuzz targets; see `tests/fuzz/README.md`.
+//! Replays the corpora of the fuzz targets of this layer through their checks; see `tests/fuzz/README.md`.
 
 use super::testing as c_blosc;
 

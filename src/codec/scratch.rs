@@ -42,13 +42,13 @@ impl Scratch {
         }
     }
 
-    /// Decompresses the zlib stream that `src` starts with, which must fill `dst`. How many bytes of `src` it has.
+    /// Decompresses the zlib stream at the start of `src`, which must fill `dst`. Returns the length of the stream.
     pub(super) fn zlib_prefix(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
         let context = self.zlib.get_or_insert_with(|| Decompress::new(true));
         context.reset(true);
         let (mut from, mut to) = (0usize, 0usize);
-        // One call is enough when the output has room; the loop covers a decoder that stops early, and ends when
-        // a call makes no progress.
+        // One call is enough if the output has room. The loop continues after a decoder that stops early, and ends when a call
+        // makes no progress.
         loop {
             let (input, output) = (
                 src.get(from..).unwrap_or_default(),
@@ -87,15 +87,15 @@ impl fmt::Debug for Scratch {
     }
 }
 
-/// A buffer that never shrinks, so that taking a slice of it costs nothing once it is large enough. The slice holds
-/// whatever was there before.
+/// A buffer that never shrinks, so that a slice of it costs nothing once it is large enough. The slice has the bytes of earlier
+/// uses.
 #[derive(Default)]
 pub(super) struct GrowBuffer(Vec<u8>);
 
 impl GrowBuffer {
     pub(super) fn slice(&mut self, len: usize) -> &mut [u8] {
         if self.0.len() < len {
-            // A fresh allocation, because growing would copy bytes that nobody needs.
+            // A new allocation, because growing would copy bytes that are not needed.
             self.0 = vec![0; len];
         }
         &mut self.0[..len]

@@ -1,7 +1,7 @@
-//! The index of a shard: where each inner chunk's bytes lie in the shard's object.
+//! The index of a shard: the byte range of each inner chunk in the shard's object.
 //!
 //! Zarr v3, `sharding_indexed`: for each inner chunk in row-major order an offset and a length of eight bytes each, both
-//! 2^64 − 1 for a chunk that is not stored; then, usually, a CRC-32C. It stands at the end or the start of the object.
+//! 2^64 − 1 for a chunk that is not stored; then, usually, a CRC-32C. It is at the end or the start of the object.
 
 use std::ops::Range;
 
@@ -22,17 +22,17 @@ pub enum IndexLocation {
     End,
 }
 
-/// How the index is written.
+/// The encoding of the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IndexLayout {
     pub(super) location: IndexLocation,
     endianness: Endianness,
-    /// CRC-32C after the entries, and perhaps after that one again.
+    /// Number of CRC-32C checksums after the entries.
     checksums: usize,
     n: usize,
 }
 
-/// Where the inner chunks of one shard lie in its object.
+/// The byte ranges of the inner chunks of one shard in its object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShardIndex {
     entries: Vec<Option<Range<u64>>>,
@@ -138,7 +138,7 @@ impl IndexLayout {
         Ok(out)
     }
 
-    /// Like [`decode`](Self::decode), into an index that may have been used before. After an error it means nothing.
+    /// Like [`decode`](Self::decode), into an index whose memory is reused. After an error its contents are undefined.
     pub(super) fn decode_into(
         &self,
         index: &[u8],
@@ -208,12 +208,12 @@ impl ShardIndex {
         self.entries.is_empty()
     }
 
-    /// Where inner chunk `i` (row-major) lies in the object; `None` if it is not stored or there is no such chunk.
+    /// The range of inner chunk `i` (row-major) in the object; `None` if it is not stored or there is no such chunk.
     pub fn range(&self, i: usize) -> Option<Range<u64>> {
         self.entries.get(i).cloned().flatten()
     }
 
-    /// All inner chunks, in row-major order.
+    /// The ranges of all inner chunks, in row-major order.
     pub fn ranges(&self) -> &[Option<Range<u64>>] {
         &self.entries
     }

@@ -48,13 +48,13 @@ impl Sharding {
         self.index.location
     }
 
-    /// Decodes the index from its [`index_len`](Self::index_len) bytes. Every range is checked against the object's
-    /// length where `shard_len` gives it; otherwise a range may lie outside the object, and fetching it will fail.
+    /// Decodes the index from its [`index_len`](Self::index_len) bytes. Every range is checked against `shard_len`, the length of
+    /// the object; without it, a range may be outside the object, and fetching it fails.
     pub fn parse_index(&self, index: &[u8], shard_len: Option<u64>) -> Result<ShardIndex, String> {
         self.index.decode(index, shard_len)
     }
 
-    /// Decodes the index of a whole shard into `index`, whose memory is used again. After an error it means nothing.
+    /// Decodes the index of a whole shard into `index`, whose memory is reused. After an error its contents are undefined.
     pub fn read_index(&self, shard: &[u8], index: &mut ShardIndex) -> Result<(), String> {
         let bytes = self.index.of_shard(shard)?;
         self.index
@@ -282,7 +282,7 @@ impl Sharding {
                     .map_err(|e| format!("sharding_indexed: inner chunk {i}: {e}")),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        // Which run of which inner chunk comes where.
+        // The runs of all inner chunks, ordered by their position in the shard.
         let mut runs = Vec::new();
         for i in 0..chunks.len() {
             let mut from = 0;

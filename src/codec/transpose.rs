@@ -1,6 +1,6 @@
-//! The `transpose` codec (v3), which is also what order "F" (v2) becomes.
+//! The `transpose` codec (v3), also used for order "F" (v2).
 //!
-//! Several in a chain are one permutation, so decoding is one gather.
+//! Several in a chain are combined into one permutation, so decoding is one gather.
 
 use serde_json::{Map, Value};
 
@@ -79,7 +79,7 @@ impl Transpose {
             .collect()
     }
 
-    /// Brings encoded elements of `size` bytes into row-major order of `shape`. Both slices hold the whole array.
+    /// Reorders encoded elements of `size` bytes into row-major order of `shape`. Both slices hold the whole array.
     pub(super) fn decode(
         &self,
         shape: &[usize],

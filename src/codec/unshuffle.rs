@@ -6,8 +6,8 @@
 //! define what happens at the ends: bytes after the last whole element stay where they are, and a block whose number
 //! of elements is not a multiple of eight is not bit-shuffled at all.
 //!
-//! The kernels are plain integer code, that of byte shuffle compiled twice on x86-64: for the baseline and for AVX2, chosen
-//! at run time. Bit rows have kernels of their own for AVX2, in `unshuffle_avx2`.
+//! The kernels are portable integer code. On x86-64, byte un-shuffling is also compiled for AVX2, chosen at run time; bit
+//! un-shuffling has AVX2 kernels in `unshuffle_avx2`.
 
 #[cfg(target_arch = "x86_64")]
 use super::unshuffle_avx2;
@@ -71,7 +71,7 @@ pub(super) fn bits_of_planes(n_planes: usize, planes: &[u8], dst: &mut [u8]) {
         0 => dst.fill(0),
         1 | 2 => few_planes(n_planes, planes, dst),
         _ => {
-            // Rows that are not there are read as this one.
+            // Stands for the rows that are not stored.
             let mut rows = [&[][..]; 8];
             let zeros = vec![0u8; stride];
             for (k, row) in rows.iter_mut().enumerate() {
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Straight from the definition.
+    /// Follows the definition.
     fn bits_by_definition(typesize: usize, src: &[u8]) -> Vec<u8> {
         let n = src.len() / typesize;
         if n == 0 || !n.is_multiple_of(8) {

@@ -1,4 +1,4 @@
-//! Bit rows to bytes with AVX2, for `unshuffle`. Each kernel does what fills whole vectors and says how far it came.
+//! Bit rows to bytes with AVX2, for `unshuffle`. Each kernel processes whole vectors and returns how many groups it has done.
 
 use std::arch::x86_64::*;
 

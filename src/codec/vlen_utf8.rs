@@ -16,7 +16,7 @@ pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, String> {
     if count as usize != n {
         return Err(format!("vlen-utf8: {count} strings, expected {n}"));
     }
-    // Each string takes four bytes besides its own: known before anything is allocated.
+    // Each string has a length of four bytes. Checked before anything is allocated.
     let text_len = n
         .checked_mul(4)
         .and_then(|lengths| rest.len().checked_sub(lengths))
@@ -34,8 +34,7 @@ pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, String> {
         let len = u32::from_le_bytes(*len) as usize;
         let (text, tail) = tail.split_at_checked(len).ok_or_else(|| cut_short(i))?;
         data.extend_from_slice(text);
-        // At most the length of `src`, less four bytes for each string so far: below `text_len` in the end, but a
-        // lying length may go past it on the way.
+        // Corrupt lengths may exceed `text_len` until the missing bytes are detected.
         let end = u32::try_from(data.len()).map_err(|_| cut_short(i))?;
         offsets.push(end);
         rest = tail;
@@ -46,7 +45,7 @@ pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, String> {
             rest.len()
         ));
     }
-    // Valid as a whole and cut at character boundaries is valid string by string.
+    // Text that is valid as a whole and split at character boundaries is valid string by string.
     let text = std::str::from_utf8(&data).map_err(|e| invalid(&offsets, e.valid_up_to()))?;
     if let Some(i) = offsets
         .iter()

@@ -1,22 +1,22 @@
-//! Counting decoded genotype codes: the path for everything that is not bit-shuffled one-byte Blosc, and for batches.
+//! Counts decoded genotype codes: for everything that is not bit-shuffled one-byte Blosc, and for decoded matrices.
 //!
-//! Codes are turned into bit-planes 512 at a time, in registers, and counted by [`rows`](super::rows): with one compare and
-//! mask per 64 codes that costs less than counting bytes once, and further sets cost an eighth of a byte per copy. Wider
-//! codes are first narrowed to a byte, which keeps their meaning for K up to 127; larger K, and classes of calls with more
-//! than two copies, go code by code.
+//! Codes are converted to bit-planes 512 at a time, in registers, and counted by [`rows`](super::rows): with one compare and
+//! mask per 64 codes this is faster than counting bytes, and each further set costs an eighth of a byte per copy. Wider codes
+//! are first narrowed to a byte, which preserves their meaning for K up to 127. Larger K, and genotype classes of calls with
+//! more than two copies, are counted code by code.
 
 use super::lanes::{Job, Lanes, Level, STRIP, STRIP_COPIES};
 use super::reference::bad_code;
 use super::request::{FILL_CODE, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
-use super::rows::{Place, Tally, count_low_strip, count_plane0, count_strip};
+use super::rows::{RowPosition, Tally, count_low_strip, count_plane0, count_strip};
 use crate::store::ElementType;
 
-/// Widest K that one-byte codes can tell apart.
+/// Largest K for one-byte codes.
 const NARROW_ALLELES: usize = 127;
 
 /// Decoded codes, row-major, `row_copies` apart from row to row.
 #[derive(Clone, Copy)]
-pub(super) struct Codes<'a> {
+pub(super) struct DecodedCodes<'a> {
     /// Native-endian elements.
     pub(super) bytes: &'a [u8],
     pub(super) width: Width,
@@ -100,8 +100,8 @@ impl Width {
             .fold(sign, |value, &byte| value << 8 | i64::from(byte))
     }
 
-    /// Codes as one byte each: what is out of range becomes the nearest code that is in, so negative stays negative, -2
-    /// stays -2 and nothing else becomes -2, and a code above 127 stays too large.
+    /// Narrows codes to one byte each. Codes out of range are clamped: negative codes stay negative, only -2 becomes -2, and a
+    /// code above 127 stays too large.
     fn narrow(self, codes: &[u8], narrow: &mut Vec<u8>) {
         let (low, high) = (i8::MIN, i8::MAX);
         narrow.clear();
@@ -123,14 +123,14 @@ impl Width {
     }
 }
 
-/// Counts codes into rows that were counted as all reference before.
+/// Counts codes into rows that were initially counted as all reference.
 ///
 /// # Errors
 /// A wanted code of K or more.
 pub(super) fn count_codes(
     level: Level,
     tally: &mut Tally,
-    codes: Codes,
+    codes: DecodedCodes,
     buffers: &mut Buffers,
 ) -> Result<(), String> {
     if codes.row_copies == 0 {
@@ -155,8 +155,8 @@ pub(super) fn count_codes(
     Ok(())
 }
 
-/// The part of one row that `codes` hold: the index of its first copy, and its codes; padding is left out.
-fn row_piece<'a>(codes: &Codes<'a>, copies: usize, row: usize) -> (usize, &'a [u8]) {
+/// The part of one row in `codes`: the index of its first copy, and its codes without padding.
+fn row_piece<'a>(codes: &DecodedCodes<'a>, copies: usize, row: usize) -> (usize, &'a [u8]) {
     let width = codes.width.bytes();
     let start = row * codes.row_copies;
     let first_copy = codes.first.saturating_sub(start);
@@ -166,15 +166,15 @@ fn row_piece<'a>(codes: &Codes<'a>, copies: usize, row: usize) -> (usize, &'a [u
     (first_copy, bytes.get(..len * width).unwrap_or(bytes))
 }
 
-/// The rows that `codes` hold a part of.
-fn touched_rows(codes: &Codes) -> std::ops::Range<usize> {
+/// The rows with a part in `codes`.
+fn touched_rows(codes: &DecodedCodes) -> std::ops::Range<usize> {
     let stop = codes.first + codes.bytes.len() / codes.width.bytes();
     codes.first / codes.row_copies..stop.div_ceil(codes.row_copies).min(codes.rows)
 }
 
 struct CountRows<'a, 't> {
     tally: &'a mut Tally<'t>,
-    codes: Codes<'a>,
+    codes: DecodedCodes<'a>,
     buffers: &'a mut Buffers,
 }
 
@@ -197,7 +197,7 @@ impl Job for CountRows<'_, '_> {
                 codes.width.narrow(piece, narrow);
                 bytes = narrow.as_slice();
             }
-            // The piece's first copy comes at a whole byte of the masks of this phase.
+            // The piece's first copy is at a byte boundary of the masks of this phase.
             let phase = first_copy.wrapping_neg() % 8;
             let Some(at_phase) = masks.at_phase(phase) else {
                 return Err(format!(
@@ -205,18 +205,18 @@ impl Job for CountRows<'_, '_> {
                 ));
             };
             let first_byte = (first_copy + phase) / 8;
-            let start = Place {
+            let start = RowPosition {
                 row,
                 masks: at_phase,
                 byte: first_byte,
             };
             if only_reference_and_one && bytes.len() > STRIP_COPIES {
-                // A long row without other codes is summed up once for each set, not once for each strip.
+                // A long row without other codes is summed once for each set, not once for each strip.
                 low.resize(bytes.len().div_ceil(STRIP_COPIES) * STRIP, 0);
                 let mut others = false;
                 for (bytes, plane) in bytes.chunks(STRIP_COPIES).zip(low.as_chunks_mut().0) {
                     if bytes.len() < STRIP_COPIES {
-                        plane.fill(0); // what is past the codes may not be written
+                        plane.fill(0); // bytes past the codes may not be written
                     }
                     others |= l.store_low_plane(bytes, plane);
                     if others {
@@ -229,7 +229,7 @@ impl Job for CountRows<'_, '_> {
                 }
             }
             for (strip, bytes) in bytes.chunks(STRIP_COPIES).enumerate() {
-                let at = Place {
+                let at = RowPosition {
                     byte: first_byte + strip * STRIP,
                     ..start
                 };
@@ -251,8 +251,12 @@ impl Job for CountRows<'_, '_> {
     }
 }
 
-/// Counts code by code: classes of calls of any ploidy, and alleles too if `with_alleles`. The codes are a whole chunk.
-fn count_one_by_one(tally: &mut Tally, codes: Codes, with_alleles: bool) -> Result<(), String> {
+/// Counts code by code: genotype classes for any ploidy, and alleles if `with_alleles`. The codes must be a whole chunk.
+fn count_one_by_one(
+    tally: &mut Tally,
+    codes: DecodedCodes,
+    with_alleles: bool,
+) -> Result<(), String> {
     let (masks, k) = (tally.masks, tally.n_alleles);
     let ploidy = masks.ploidy;
     let Some(slots) = masks.unshifted() else {

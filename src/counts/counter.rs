@@ -1,11 +1,11 @@
 //! The host counter: encoded genotype chunks in, counts of every wanted set out.
 //!
-//! Built once for a request and an array; shared by threads, each with its own [`CountScratch`]. Chooses per chunk between
-//! nothing at all (absent chunks), bit-planes ([`planes`](super::planes)) and decoded codes ([`bytes`](super::bytes)).
+//! Built once for a request and an array; shared by threads, each with its own [`CountScratch`]. Absent chunks are counted
+//! without decoding, others on bit-planes ([`planes`](super::planes)) or on decoded codes ([`bytes`](super::bytes)).
 
 use std::sync::OnceLock;
 
-use super::bytes::{Buffers, Codes, Width, count_codes};
+use super::bytes::{Buffers, DecodedCodes, Width, count_codes};
 use super::lanes::Level;
 use super::masks::{ChunkMasks, DistinctSets};
 use super::planes;
@@ -19,7 +19,7 @@ use crate::store::{ArrayMeta, ElementType, FillValue};
 /// Buffers that a counting thread keeps between chunks.
 #[derive(Debug, Default)]
 pub struct CountScratch {
-    /// For decoding, shared with whoever else decodes on this thread.
+    /// For decoding; other decoding on this thread may use it too.
     pub codec: Scratch,
     block: Vec<u8>,
     codes: Buffers,
@@ -32,13 +32,13 @@ impl CountScratch {
     }
 }
 
-/// Counts chunks for one request. Masks of every wanted sample chunk are made once.
+/// Counts chunks for one request. The masks of every wanted sample chunk are made once.
 #[derive(Debug)]
 pub struct Counter {
     request: CountRequest,
     chunk_samples: usize,
     distinct: DistinctSets,
-    /// For each sample chunk; `None` where no wanted sample is.
+    /// For each sample chunk; `None` for one without a wanted sample.
     chunks: Vec<Option<ChunkMasks>>,
     wanted: Vec<usize>,
     /// Masks over all samples, for [`Counter::add_dense`]; made when first needed.
@@ -104,7 +104,7 @@ impl Counter {
     }
 
     /// Adds the counts of one chunk to rows `[0, rows)` of `out`; `rows` are those that exist, `encoded` is `None` for an absent
-    /// chunk, whose codes are all the array's fill value. After an error the counts in `out` mean nothing.
+    /// chunk, whose codes are all the array's fill value. After an error the counts in `out` are undefined.
     ///
     /// # Errors
     /// A reason: a chunk that does not decode, an array that does not match the request, or a wanted code of K or more (named
@@ -137,7 +137,7 @@ impl Counter {
         tally.add_all_reference(rows);
         let row_copies = shape.chunk_samples * shape.ploidy;
 
-        // Classes of more than two copies need whole calls, which blocks may cut.
+        // Genotype classes of more than two copies need whole calls, which blocks may split.
         let in_blocks = self.request.genotypes.is_empty() || shape.ploidy <= 2;
         if width == Width::One
             && stored_ploidy == shape.ploidy
@@ -179,7 +179,7 @@ impl Counter {
                 bytes.len()
             ));
         }
-        let codes = Codes {
+        let codes = DecodedCodes {
             bytes,
             width,
             first: 0,
@@ -190,7 +190,7 @@ impl Counter {
     }
 
     /// Adds the counts of a decoded matrix `[rows, n_samples, ploidy]`, row-major and without padding, to rows `[0, rows)` of
-    /// `out`. After an error the counts in `out` mean nothing.
+    /// `out`. After an error the counts in `out` are undefined.
     ///
     /// # Errors
     /// A reason: a wrong element type or length, or a wanted code of K or more.
@@ -215,7 +215,7 @@ impl Counter {
             ));
         }
         let masks = match self.chunks.first() {
-            // One sample chunk: its masks at phase 0 are those of the matrix.
+            // With one sample chunk, its masks at phase 0 are those of the matrix.
             Some(masks) if self.chunk_samples >= n_samples => masks,
             _ => self
                 .dense
@@ -240,7 +240,7 @@ impl Counter {
             out,
         };
         tally.add_all_reference(rows);
-        let codes = Codes {
+        let codes = DecodedCodes {
             bytes: elements,
             width,
             first: 0,
@@ -250,8 +250,7 @@ impl Counter {
         count_codes(self.level, &mut tally, codes, &mut Buffers::default())
     }
 
-    /// Adds counts of `rows` rows that were made elsewhere: for each allele set `[rows × K]`, then for each genotype set
-    /// `[rows × 5]`.
+    /// Adds counts of `rows` rows that a device made: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`.
     ///
     /// # Errors
     /// A reason: another number of counts than that.
@@ -294,8 +293,8 @@ impl Counter {
         }
     }
 
-    /// The chunk's place in the array, checked against the request, and the copies of a call that are stored (more than the
-    /// ploidy where the chunk is padded).
+    /// The chunk's shape in the array, checked against the request, and the stored copies of a call (more than the ploidy if the
+    /// chunk is padded).
     fn shape(
         &self,
         array: &ArrayMeta,
@@ -353,7 +352,7 @@ impl Counter {
         }
     }
 
-    /// Counts an absent chunk without making it.
+    /// Counts an absent chunk from the fill value.
     fn add_absent(
         &self,
         tally: &mut Tally,
@@ -391,7 +390,7 @@ impl Counter {
                 bad_code(0, sample, code, self.request.n_alleles)
             ));
         }
-        // All copies are the same, so two stand for any larger number of them.
+        // All copies are equal, so two have the same class as any larger number of them.
         let class = genotype_class([code; 2].get(..self.request.ploidy).unwrap_or(&[code; 2]));
         tally.add_uniform(rows, allele, class);
         Ok(())

@@ -1,8 +1,8 @@
 //! Sample sets as bit masks over the copies of one row of a sample chunk.
 //!
-//! A row of a bit-plane starts at any of eight bits of a byte (its *phase*). So that planes and masks are combined byte by
-//! byte, without shifting, a mask is kept for every phase that occurs: the multiples of gcd(copies per row, 8). Bit
-//! `phase + i` of a mask stands for copy `i` of the row; padding samples and bits outside of the row are zero.
+//! A row of a bit-plane starts at any of eight bits of a byte (its *phase*). A mask is kept for every phase that occurs, the
+//! multiples of gcd(copies per row, 8), so that planes and masks are combined byte by byte, without shifting. Bit `phase + i` of
+//! a mask stands for copy `i` of the row; padding samples and bits outside the row are zero.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,18 +35,18 @@ pub(super) struct PhaseMasks {
     pub(super) alleles: Vec<Slot>,
     /// Sets whose genotypes are counted.
     pub(super) genotypes: Vec<Slot>,
-    /// One mask after the other, that of all wanted samples first, and then room to read a whole strip past the end.
+    /// All masks, that of all wanted samples first, then padding to read a whole strip past the end.
     bits: Vec<u8>,
 }
 
 impl PhaseMasks {
-    /// A slot's mask from byte `byte` on. What follows after the slot's span belongs to other masks.
+    /// A slot's mask from byte `byte` on. Bytes after the slot's span belong to other masks.
     #[inline(always)]
     pub(super) fn mask(&self, slot: &Slot, byte: usize) -> &[u8] {
         self.bits.get(slot.bits + byte..).unwrap_or(&[])
     }
 
-    /// The mask of every wanted sample from byte `byte` on. What follows after the row belongs to other masks.
+    /// The mask of every wanted sample from byte `byte` on. Bytes after the row belong to other masks.
     #[inline(always)]
     pub(super) fn wanted(&self, byte: usize) -> &[u8] {
         self.bits.get(byte..).unwrap_or(&[])
@@ -238,7 +238,7 @@ impl ChunkMasks {
         self.samples * self.ploidy
     }
 
-    /// The masks for rows that start at bit `phase`; none if no row does.
+    /// The masks for rows that start at bit `phase`; `None` if no row does.
     #[inline(always)]
     pub(super) fn at_phase(&self, phase: usize) -> Option<&PhaseMasks> {
         // A power of two, so that this is no division.
@@ -248,7 +248,7 @@ impl ChunkMasks {
             .filter(|masks| masks.phase == phase)
     }
 
-    /// The masks for rows that start at a byte, which always are there.
+    /// The masks for rows that start at a byte boundary; they always exist.
     pub(super) fn unshifted(&self) -> Option<&PhaseMasks> {
         self.phases.first()
     }

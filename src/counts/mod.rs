@@ -1,4 +1,4 @@
-//! Genotypes to allele and genotype counts: sample sets, the request, the reference implementation and the fast host one.
+//! Counts alleles and genotypes: sample sets, count requests, the reference implementation and the fast one on the host.
 
 mod bytes;
 mod counter;

@@ -29,7 +29,8 @@ pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Strin
     format!("; near: {}", names.join(", "))
 }
 
-/// Levenshtein's distance where two letters that changed places are one edit too (optimal string alignment), by rows.
+/// The optimal string alignment distance, computed by rows: Levenshtein's distance, with a transposition of neighbours as one
+/// edit.
 fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     let mut above = row.clone();
@@ -78,7 +79,7 @@ mod tests {
             ),
             (3, 3, 3, 0)
         );
-        // Neighbours that changed places are one edit, others two.
+        // A transposition of neighbours is one edit, of others two.
         assert_eq!(
             (d("first", "frist"), d("ab", "ba"), d("abc", "cba")),
             (1, 1, 2)

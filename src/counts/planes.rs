@@ -1,17 +1,17 @@
-//! Counting on the bit-planes of bit-shuffled Blosc blocks, without un-shuffling them: the path of default VCZ stores.
+//! Counts on the bit-planes of bit-shuffled Blosc blocks, without un-shuffling them: the fast path of default VCZ stores.
 //!
 //! A decompressed block of one-byte codes is eight planes, one bit of every code each, eight codes to a byte. Rows straddle
 //! bytes and blocks, so codes are found by their index in the chunk: a block holds codes `[block start, block end)`, and a row
 //! starts at some bit of some byte of each plane, or in an earlier block. Biallelic rows without missing calls have bits in
-//! plane 0 only; and since such blocks end in zeros, which the codec does not even decode, the other planes are known to be
-//! empty without a look. With missing calls the higher planes are mostly copies of each other, which the codec need not decode
-//! either: one of them is looked at. Blocks that are not bit-shuffled (the last, if its length is odd; whole containers) hold plain codes,
-//! which [`bytes`](super::bytes) counts block by block.
+//! plane 0 only. Such blocks end in zeros, which the codec does not decode, so the other planes are known to be empty without
+//! reading them. With missing calls, the higher planes are mostly copies of each other, which the codec does not decode either,
+//! and only one of them is read. Blocks that are not bit-shuffled (the last, if its length is not a multiple of eight; whole
+//! containers) hold plain codes, which [`bytes`](super::bytes) counts block by block.
 
-use super::bytes::{Buffers, Codes, Width, count_codes};
+use super::bytes::{Buffers, DecodedCodes, Width, count_codes};
 use super::lanes::{Job, Lanes, Level, STRIP};
 use super::reference::bad_code;
-use super::rows::{BadCode, Place, Tally, count_plane0, count_planes_0_and_7, count_strip};
+use super::rows::{BadCode, RowPosition, Tally, count_plane0, count_planes_0_and_7, count_strip};
 use crate::codec::Scratch;
 use crate::codec::blosc::{self, BloscHeader};
 
@@ -22,8 +22,7 @@ pub(super) fn is_countable(header: &BloscHeader) -> bool {
         && (header.memcpyed() || header.n_blocks() <= 1 || header.blocksize().is_multiple_of(8))
 }
 
-/// Counts a whole container of one-byte codes into rows that were counted as all reference before. `rows` rows
-/// exist.
+/// Counts a whole container of one-byte codes into rows that were initially counted as all reference. `rows` rows exist.
 ///
 /// # Errors
 /// A block that does not decode, or a wanted code of K or more.
@@ -43,7 +42,7 @@ pub(super) fn count_container(
         return count_codes(
             level,
             tally,
-            Codes {
+            DecodedCodes {
                 bytes,
                 width: Width::One,
                 first: 0,
@@ -54,7 +53,7 @@ pub(super) fn count_container(
         );
     }
     if block.len() < header.blocksize() + STRIP {
-        // Room for whole strips past the end; a fresh allocation, because nothing in it is needed any more.
+        // Room for whole strips past the end. A new allocation, because the old contents are not needed.
         *block = vec![0; header.blocksize() + STRIP];
     }
     for i in 0..header.n_blocks() {
@@ -79,14 +78,14 @@ pub(super) fn count_container(
                     bad_code(bad.row, sample, bad.code.into(), tally.n_alleles)
                 })?;
         } else {
-            // A plain block's zero tail was not written either.
+            // The tail of zeros of a plain block was not written.
             let tail = block.get_mut(found.decoded..found.len).unwrap_or_default();
             tail.fill(0);
             let bytes = block.get(..found.len).unwrap_or(&[]);
             count_codes(
                 level,
                 tally,
-                Codes {
+                DecodedCodes {
                     bytes,
                     width: Width::One,
                     first,
@@ -103,11 +102,11 @@ pub(super) fn count_container(
 /// One bit-shuffled block.
 struct CountBlock<'a, 't> {
     tally: &'a mut Tally<'t>,
-    /// The planes from plane 0 on, then anything: whole strips can be read past the end of the last plane.
+    /// The planes from plane 0 on, then padding: whole strips can be read past the end of the last plane.
     block: &'a [u8],
     /// Planes that were decoded; the others are zero.
     n_planes: usize,
-    /// Or, instead of zero, equal to the last that was decoded.
+    /// Whether the others equal the last decoded plane instead of zero.
     repeats: bool,
     /// Bytes of one plane.
     plane_len: usize,
@@ -136,8 +135,8 @@ impl Job for CountBlock<'_, '_> {
         if row_copies == 0 || plane_len == 0 {
             return Ok(());
         }
-        // From the start of each plane to the end of the block, so that whole strips can be loaded; nothing for planes that
-        // have no bit, which need no look at their rows.
+        // Each slice is from the start of the plane to the end of the block, so that whole strips can be loaded; empty for planes
+        // without a set bit, whose rows need not be read.
         let mut plane = [&[] as &[u8]; 8];
         for (k, plane) in plane.iter_mut().enumerate().take(n_planes) {
             let bytes = block.get(k * plane_len..).unwrap_or(&[]);
@@ -145,7 +144,7 @@ impl Job for CountBlock<'_, '_> {
                 *plane = bytes;
             }
         }
-        // Planes from `end` on are empty, or equal the one before, so there is no need to look at them too.
+        // Planes from `end` on are empty or equal the one before, so they need not be read.
         let mut end = n_planes.clamp(1, 8);
         if repeats && let Some(last) = n_planes.checked_sub(1) {
             let copied = plane.get(last).copied().unwrap_or(&[]);
@@ -155,10 +154,10 @@ impl Job for CountBlock<'_, '_> {
             end = end.max(2);
         }
         let others = plane[1..end].iter().any(|plane| !plane.is_empty());
-        // The planes of called codes above 1, but for the last, which is plane 7, where that repeats.
+        // The planes with bits of called codes above 1, without the last where it repeats, as that is plane 7.
         let above = 1..if repeats { end - 1 } else { end.min(7) };
         let plane0_counts = tally.n_alleles >= 2;
-        // Classes of genotypes look at pairs of codes, strip by strip.
+        // Genotype classes need pairs of codes, strip by strip.
         let alleles_only = masks
             .unshifted()
             .is_some_and(|masks| masks.genotypes.is_empty());
@@ -182,9 +181,9 @@ impl Job for CountBlock<'_, '_> {
                 continue; // the block holds only padding of this row
             }
             let Some(at_phase) = masks.at_phase(phase) else {
-                continue; // cannot be: there are masks for every phase of rows that are `row_copies` apart
+                continue; // unreachable: there are masks for every phase of rows that are `row_copies` apart
             };
-            let at = Place {
+            let at = RowPosition {
                 row,
                 masks: at_phase,
                 byte: skipped,
@@ -208,7 +207,7 @@ impl Job for CountBlock<'_, '_> {
                 for (strip, plane) in strips.iter_mut().zip(plane) {
                     *strip = l.load(from(plane, skew + done), n);
                 }
-                let at = Place {
+                let at = RowPosition {
                     byte: skipped + done,
                     ..at
                 };
@@ -220,14 +219,14 @@ impl Job for CountBlock<'_, '_> {
     }
 }
 
-/// A plane from byte `start` on; nothing of a plane that is left out, which loads as zeros.
+/// A plane from byte `start` on; empty for an empty plane, which loads as zeros.
 #[inline(always)]
 fn from(plane: &[u8], start: usize) -> &[u8] {
     plane.get(start..).unwrap_or(&[])
 }
 
-/// Whether none of these planes has a bit in these bytes. Bits of neighbouring rows in the first and last byte count too,
-/// which only costs time.
+/// Whether none of these planes has a set bit in these bytes. Bits of neighbouring rows in the first and last byte can make
+/// this false, which only costs time.
 #[inline(always)]
 fn is_zero_at<L: Lanes>(l: L, planes: &[&[u8]], start: usize, len: usize) -> bool {
     let mut done = 0;
@@ -247,8 +246,8 @@ fn is_zero_at<L: Lanes>(l: L, planes: &[&[u8]], start: usize, len: usize) -> boo
     true
 }
 
-/// Whether no code in these bytes is above 1: what has a bit in the planes between has one in plane 7, `negative`, too, and is not
-/// called. Looks at whole strips, so at the start of the next row too, which only costs time.
+/// Whether no called code in these bytes is above 1: every code with a bit in `between` also has one in plane 7, `negative`, so
+/// it is not called. Reads whole strips, which include the start of the next row; that only costs time.
 #[inline(always)]
 fn called_are_low<L: Lanes>(
     l: L,
@@ -257,7 +256,7 @@ fn called_are_low<L: Lanes>(
     start: usize,
     len: usize,
 ) -> bool {
-    // Plain loops, here and below: closures in iterators are not always inlined into code that has the instruction set.
+    // Plain loops, here and below: closures in iterators are not always inlined into the function with the instruction set.
     let mut done = 0;
     while done < len {
         let mut high = l.zero();
@@ -273,7 +272,7 @@ fn called_are_low<L: Lanes>(
     true
 }
 
-/// Whether a plane has no bit.
+/// Whether a plane has no set bit.
 #[inline(always)]
 fn is_zero<L: Lanes>(l: L, plane: &[u8]) -> bool {
     for bytes in plane.chunks(8 * STRIP) {

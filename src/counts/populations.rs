@@ -23,7 +23,7 @@ impl Populations {
         Self::default()
     }
 
-    /// Reads a populations file; `file_name` is for messages, `sample_ids` are the store's.
+    /// Parses a populations file. `file_name` is for messages; `sample_ids` are those of the store.
     ///
     /// # Errors
     /// [`VczError::Line`] that names the line of an unknown sample, an empty name, a wrong number of fields or text that is not
@@ -187,15 +187,15 @@ impl Populations {
     }
 }
 
-/// Which fields hold the sample and the population, and how many fields each line has.
+/// The columns of the sample and the population, and the number of fields of each line.
 #[derive(Debug, Clone, Copy)]
-struct Layout {
+struct ColumnLayout {
     sample: usize,
     population: usize,
     fields: usize,
 }
 
-impl Layout {
+impl ColumnLayout {
     fn pick<'a>(&self, fields: &[&'a str]) -> Result<(&'a str, &'a str), String> {
         if fields.len() != self.fields {
             return Err(format!(
@@ -212,12 +212,12 @@ impl Layout {
 }
 
 /// The layout that the first line shows, and whether that line is a header.
-fn layout_of(first: &[&str]) -> Result<(Layout, bool), String> {
+fn layout_of(first: &[&str]) -> Result<(ColumnLayout, bool), String> {
     let is = |field: &str, name: &str| field.trim_start_matches('#').eq_ignore_ascii_case(name);
     let column = |name: &str| first.iter().position(|field| is(field, name));
     match (column("sample_id"), column("population")) {
         (Some(sample), Some(population)) => Ok((
-            Layout {
+            ColumnLayout {
                 sample,
                 population,
                 fields: first.len(),
@@ -225,7 +225,7 @@ fn layout_of(first: &[&str]) -> Result<(Layout, bool), String> {
             true,
         )),
         _ if first.len() == 2 => Ok((
-            Layout {
+            ColumnLayout {
                 sample: 0,
                 population: 1,
                 fields: 2,
@@ -240,8 +240,8 @@ fn layout_of(first: &[&str]) -> Result<(Layout, bool), String> {
     }
 }
 
-/// The 1-based line of the first record at or after byte `start`. The csv reader's own count stops before the empty lines
-/// that it skips.
+/// The 1-based line of the first record at or after byte `start`. The csv reader's own line number does not count the empty
+/// lines that it skips next.
 fn line_at(text: &[u8], start: u64) -> u64 {
     let start = usize::try_from(start).map_or(text.len(), |s| s.min(text.len()));
     let (before, after) = text.split_at(start);

@@ -1,6 +1,6 @@
-//! The plain implementation of both counts: one copy at a time, straight from the definitions.
+//! The reference implementation of both counts: one copy at a time, following the definitions.
 //!
-//! Slow and obviously right, so it is what every faster path (bytes, bit-planes, GPU) is tested against. No query uses it.
+//! Slow and simple: every faster path (bytes, bit-planes, GPU) is tested against it. No query uses it.
 
 use super::request::{
     ChunkCounts, CountRequest, FILL_CODE, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING,
@@ -79,7 +79,7 @@ pub fn count(request: &CountRequest, codes: &[i64], rows: usize) -> Result<Chunk
     Ok(counts)
 }
 
-/// The message of a code that `variant_allele` has no allele for, the same from every path.
+/// The message for a code without an allele in `variant_allele`; all implementations use it.
 pub(super) fn bad_code(row: usize, sample: usize, code: i64, k: usize) -> String {
     format!(
         "row {row} of the chunk, sample {sample}: expected genotype codes below {k} (the width of variant_allele), found {code}"

@@ -1,4 +1,4 @@
-//! What is counted in one pass over a genotype chunk, and the counts of its rows.
+//! [`CountRequest`]: what to count in one pass over a genotype chunk. [`ChunkCounts`]: the counts of its rows.
 //!
 //! The scan turns the counting functions of a query into one [`CountRequest`]; the host counter and the GPU both fill
 //! [`ChunkCounts`] for it, with the same integers.
@@ -39,7 +39,7 @@ pub struct CountRequest {
 }
 
 impl CountRequest {
-    /// Checks the request against itself: everything positive, sets inside `0..n_samples`, counts that fit 32 bits.
+    /// Checks that the request is valid: sizes are positive, sets are inside `0..n_samples`, counts fit in 32 bits.
     pub fn check(&self) -> Result<(), String> {
         if self.n_alleles == 0 {
             return Err(
@@ -123,7 +123,7 @@ fn reset_columns(
     Ok(())
 }
 
-/// One genotype chunk's place and size.
+/// The shape of one genotype chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkShape {
     /// Rows that exist; an edge chunk has fewer than `chunk_rows`.

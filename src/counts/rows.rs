@@ -1,10 +1,10 @@
 //! The counting core: strips of the eight bit-planes of a row to counts of every wanted set.
 //!
-//! Both fast paths end here: [`planes`](super::planes) reads strips straight from bit-shuffled blocks,
+//! Both fast paths use this: [`planes`](super::planes) reads strips directly from bit-shuffled blocks,
 //! [`bytes`](super::bytes) makes them from decoded codes. Invariant: each row was first counted as all reference
-//! ([`Tally::add_all_reference`]), so that a strip only moves the copies that are something else, and a row may come in
-//! several pieces. Bits of a code: planes 0 to 6 are its value if plane 7 is clear; plane 7 means not called, and of those
-//! 0xFE (-2) means no such copy.
+//! ([`Tally::add_all_reference`]), so that a strip only moves copies with other codes, and a row may be counted in several
+//! pieces. Bits of a code: planes 0 to 6 are its value if plane 7 is clear; a set bit in plane 7 means not called, and
+//! 0xFE (-2) that there is no such copy.
 
 use super::lanes::{Lanes, STRIP};
 use super::masks::{ChunkMasks, PhaseMasks, Slot};
@@ -21,9 +21,9 @@ pub(super) struct Tally<'a> {
     pub(super) out: &'a mut ChunkCounts,
 }
 
-/// A place in a row: the masks for the bit at which the row starts, and the byte of them.
+/// A position in a row: the masks for the bit at which the row starts, and a byte offset in them.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct RowPosition<'a> {
     pub(super) row: usize,
     pub(super) masks: &'a PhaseMasks,
     pub(super) byte: usize,
@@ -66,7 +66,7 @@ impl Tally<'_> {
         }
     }
 
-    /// Moves copies of one row from the reference to `allele`, or to none.
+    /// Moves copies of one row from the reference to `allele`; with `None`, only removes them.
     #[inline(always)]
     pub(super) fn move_alleles(
         &mut self,
@@ -107,17 +107,23 @@ fn add_to_rows(column: &mut [i32], width: usize, class: usize, rows: usize, n: i
     }
 }
 
-/// The bytes of a piece of a row that a slot's mask has bits in: from where to where, counted from the piece's first.
+/// The range of bytes of a piece of a row in which a slot's mask has bits, counted from the piece's first byte.
 #[inline(always)]
-fn overlap(at: Place, slot: &Slot, len: usize) -> (usize, usize) {
+fn overlap(at: RowPosition, slot: &Slot, len: usize) -> (usize, usize) {
     let start = slot.span.start.saturating_sub(at.byte);
     (start, slot.span.end.saturating_sub(at.byte).min(len))
 }
 
-/// Counts a piece of a row in which every code is 0 or 1: `plane` starts with the piece's `len` bytes of plane 0, which belong
-/// to the bytes from `at.byte` on of the masks. K is at least 2.
+/// Counts a piece of a row in which every code is 0 or 1. `plane` starts with the piece's `len` bytes of plane 0, which
+/// correspond to the bytes from `at.byte` on of the masks. K is at least 2.
 #[inline(always)]
-pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: &[u8], len: usize) {
+pub(super) fn count_plane0<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: RowPosition,
+    plane: &[u8],
+    len: usize,
+) {
     if len <= STRIP {
         return count_low_strip(l, tally, at, l.load(plane, len));
     }
@@ -169,7 +175,7 @@ pub(super) fn count_plane0<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: 
 pub(super) fn count_planes_0_and_7<L: Lanes>(
     l: L,
     tally: &mut Tally,
-    at: Place,
+    at: RowPosition,
     plane: &[u8],
     negative: &[u8],
     len: usize,
@@ -193,7 +199,7 @@ pub(super) fn count_planes_0_and_7<L: Lanes>(
 
 /// Counts one strip in which every code is 0 or 1, as [`count_plane0`] does; K is at least 2.
 #[inline(always)]
-pub(super) fn count_low_strip<L: Lanes>(l: L, tally: &mut Tally, at: Place, plane: L::Strip) {
+pub(super) fn count_low_strip<L: Lanes>(l: L, tally: &mut Tally, at: RowPosition, plane: L::Strip) {
     for slot in &at.masks.alleles {
         if let Some(mask) = mask_strip(l, at, slot) {
             let n = l.count(l.and(plane, mask));
@@ -223,7 +229,7 @@ pub(super) fn count_low_strip<L: Lanes>(l: L, tally: &mut Tally, at: Place, plan
 pub(super) fn count_strip<L: Lanes>(
     l: L,
     tally: &mut Tally,
-    at: Place,
+    at: RowPosition,
     planes: &[L::Strip; 8],
 ) -> Result<(), BadCode> {
     let wanted = l.load(at.masks.wanted(at.byte), STRIP);
@@ -239,7 +245,7 @@ pub(super) fn count_strip<L: Lanes>(
         }
     }
 
-    // The planes of the wanted, called copies. Most often only the lowest has a bit.
+    // The planes of the wanted, called copies. Usually only the lowest has a set bit.
     let mut values = [l.zero(); 7];
     for (value, plane) in values.iter_mut().zip(planes) {
         *value = l.and(*plane, called);
@@ -275,7 +281,7 @@ pub(super) fn count_strip<L: Lanes>(
         }
         2 if low_only => count_pairs(l, tally, at, planes, &values[..1], negative),
         2 => count_pairs(l, tally, at, planes, &values, negative),
-        _ => {} // a ploidy of 3 and more is classed copy by copy, see `bytes`
+        _ => {} // for a ploidy of 3 and more, `bytes` counts genotype classes code by code
     }
     Ok(())
 }
@@ -285,7 +291,7 @@ pub(super) fn count_strip<L: Lanes>(
 fn count_values<L: Lanes>(
     l: L,
     tally: &mut Tally,
-    at: Place,
+    at: RowPosition,
     called: L::Strip,
     values: &[L::Strip; 7],
 ) -> Result<(), BadCode> {
@@ -296,7 +302,7 @@ fn count_values<L: Lanes>(
     if at.masks.alleles.is_empty() && usize::from(live) < tally.n_alleles {
         return Ok(());
     }
-    // Every code that these planes can spell, ascending: the subsets of `live`.
+    // Every code that these planes can form, ascending: the subsets of `live`.
     let mut code = 0u8;
     loop {
         code = code.wrapping_sub(live) & live;
@@ -331,7 +337,7 @@ fn count_values<L: Lanes>(
 fn count_pairs<L: Lanes>(
     l: L,
     tally: &mut Tally,
-    at: Place,
+    at: RowPosition,
     planes: &[L::Strip; 8],
     values: &[L::Strip],
     negative: L::Strip,
@@ -374,10 +380,10 @@ fn count_pairs<L: Lanes>(
     }
 }
 
-/// The strip of a slot's mask at `at`, if the set has samples there. Bits after the row belong to other masks; the planes that
-/// it is combined with are zero there.
+/// The strip of a slot's mask at `at`, if the set has samples there. Bits after the row belong to other masks, but the planes
+/// are zero there.
 #[inline(always)]
-fn mask_strip<L: Lanes>(l: L, at: Place, slot: &Slot) -> Option<L::Strip> {
+fn mask_strip<L: Lanes>(l: L, at: RowPosition, slot: &Slot) -> Option<L::Strip> {
     if slot.span.start < at.byte + STRIP && at.byte < slot.span.end {
         Some(l.load(at.masks.mask(slot, at.byte), STRIP))
     } else {
@@ -386,7 +392,7 @@ fn mask_strip<L: Lanes>(l: L, at: Place, slot: &Slot) -> Option<L::Strip> {
 }
 
 #[cold]
-fn bad_code(at: Place, copies: &[u8; STRIP], code: u8) -> BadCode {
+fn bad_code(at: RowPosition, copies: &[u8; STRIP], code: u8) -> BadCode {
     let first = copies
         .iter()
         .zip(at.byte..)

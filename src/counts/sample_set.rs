@@ -1,4 +1,4 @@
-//! A set of samples and the map from sample ids to indices: what "a population" is below SQL.
+//! [`SampleSet`]: a set of samples, such as a population. [`SampleIndex`]: the map from sample ids to indices.
 //!
 //! Sets come from a populations file ([`Populations`](super::Populations)), from a list of ids in SQL
 //! ([`SampleIndex::set`]) or hold every sample ([`SampleSet::all`]). Invariant: indices are sorted and unique, so equal sets
@@ -16,7 +16,7 @@ pub struct SampleSet {
 }
 
 impl SampleSet {
-    /// No samples. SQL never gets one: an empty list is an error.
+    /// No samples. SQL cannot make this set: an empty list is an error.
     pub const EMPTY: Self = Self {
         indices: Vec::new(),
     };

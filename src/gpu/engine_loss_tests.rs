@@ -96,9 +96,9 @@ impl Executor for Faulty {
 fn when_a_device_is_lost_everything_is_the_hosts() {
     for (fault, expected) in [
         (Fault::Device, "it burns"),
-        (Fault::Panic, "a worker of the GPU has failed"),
+        (Fault::Panic, "a GPU worker panicked"),
         (Fault::TooFewStatuses, "results"),
-        (Fault::TooFewBytes, "bytes came back"),
+        (Fault::TooFewBytes, "bytes of results"),
     ] {
         for good in [0, 3] {
             let faulty = Faulty {
@@ -192,7 +192,7 @@ fn a_device_that_hangs_is_lost() {
         for (ticket, seed) in tickets.into_iter().zip(0..) {
             match ticket.await.unwrap() {
                 Outcome::Host(found) => {
-                    assert_eq!(found, "the GPU has not answered for 3s");
+                    assert_eq!(found, "the GPU has not responded for 3s");
                     given_up += 1;
                 }
                 done => assert_eq!(counts(done), chunk(ROWS, SAMPLES, seed).1),
@@ -202,7 +202,7 @@ fn a_device_that_hangs_is_lost() {
         let found = outcome(&engine, &work, 9).await;
         assert_eq!(
             reason(found),
-            "the GPU is lost: the GPU has not answered for 3s"
+            "the GPU is lost: the GPU has not responded for 3s"
         );
     });
     // All at once, not each after its own time.

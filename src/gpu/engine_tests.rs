@@ -553,7 +553,7 @@ fn chunks_are_read_from_files() {
         assert!(gone.contains("gone1' is gone"), "{gone}");
         let longer = reason(longer);
         assert!(
-            longer.contains("longer1' has 100 bytes now; it had 64"),
+            longer.contains("longer1' has 100 bytes, expected 64"),
             "{longer}"
         );
         // Known before it is read.

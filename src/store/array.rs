@@ -34,7 +34,7 @@ impl CodecSpec {
     }
 }
 
-/// What is known of an array without reading its chunks.
+/// The metadata of an array.
 #[derive(Clone, Debug)]
 pub struct ArrayMeta {
     /// The array's name, one path component, e.g. `call_genotype`.
@@ -144,7 +144,7 @@ impl ArrayMeta {
         }
     }
 
-    /// Passes metadata on when the invariants of this type hold; says what is wrong otherwise.
+    /// Returns the metadata if the invariants of this type hold, else the reason.
     pub(super) fn checked(self) -> Result<Self, String> {
         let (shape, chunks) = (&self.shape, &self.chunks);
         if shape.len() != chunks.len() {

@@ -1,6 +1,6 @@
-//! Zarr v2 array metadata (`.zarray`, `.zattrs`), put into the form of v3's codec list.
+//! Zarr v2 array metadata (`.zarray`, `.zattrs`), converted to the codec list of v3.
 //!
-//! Called while a store is opened. Invariant: the codec list that comes out has exactly one array → bytes codec, `bytes`
+//! Called while a store is opened. Invariant: the resulting codec list has exactly one array → bytes codec, `bytes`
 //! or `vlen-utf8`, after the transpose of order "F" and the filters on arrays and before everything on bytes.
 
 use serde_json::{Map, Value, json};
@@ -32,7 +32,7 @@ impl ArrayMeta {
     /// Reads the metadata of array `name` from its `.zarray` and, if there is one, its `.zattrs`.
     ///
     /// # Errors
-    /// The reason why it cannot be used: the field at fault, what was found and what was expected.
+    /// The reason why the array is not supported: the field, what was found and what was expected.
     pub fn from_v2(name: &str, zarray: &Value, zattrs: Option<Value>) -> Result<Self, String> {
         let fields = zarray.as_object().ok_or("'.zarray' is not a JSON object")?;
         if fields.get("zarr_format").and_then(Value::as_u64) != Some(2) {
@@ -137,11 +137,11 @@ fn codecs(
     Ok(codecs)
 }
 
-/// The array → bytes codec of arrays whose filters do not name one.
+/// The array → bytes codec of arrays without one among their filters.
 fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec, String> {
     if element == ElementType::String {
         return Err(
-            "dtype |O without the filter 'vlen-utf8': what its chunks hold is not known; \
+            "dtype |O without the filter 'vlen-utf8': the encoding of its chunks is unknown; \
                     only variable-length UTF-8 is supported"
                 .to_owned(),
         );

@@ -1,6 +1,6 @@
 //! Zarr v3 array metadata (`zarr.json`).
 //!
-//! Called while a store is opened. Invariant: what the specification says must be understood and is not, is refused.
+//! Called while a store is opened. Invariant: an unknown field that the specification requires to be understood is an error.
 
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ impl ArrayMeta {
     /// Reads the metadata of array `name` from its `zarr.json`.
     ///
     /// # Errors
-    /// The reason why it cannot be used: the field at fault, what was found and what was expected.
+    /// The reason why the array is not supported: the field, what was found and what was expected.
     pub fn from_v3(name: &str, document: &Value) -> Result<Self, String> {
         let fields = document
             .as_object()
@@ -86,7 +86,7 @@ impl ArrayMeta {
         };
         let mut dimensions = dimension_names(fields.get("dimension_names"), "dimension_names")?;
         if dimensions.is_empty() {
-            // Stores converted from v2 may have kept its attribute only.
+            // Stores that were converted from v2 may have only its attribute.
             dimensions = dimension_names(attributes.get("_ARRAY_DIMENSIONS"), "_ARRAY_DIMENSIONS")?;
         }
         Self {
@@ -108,7 +108,7 @@ impl ArrayMeta {
     }
 }
 
-/// What names an extension point: its name and its configuration, if it has one.
+/// The name of an extension point, and its configuration if it has one.
 type Extension<'a> = (&'a str, Option<&'a Map<String, Value>>);
 
 /// The name and configuration of an extension point; a bare string is a name without configuration.

@@ -1,7 +1,7 @@
-//! Bytes from one place: a local file or an object of an object store, whole or by range.
+//! Reads bytes of a local file or of an object of an object store, whole or by range.
 //!
-//! Under `zip` and `source`. Invariants: nothing is allocated for a read before its length was compared with the length
-//! of the file and with the caller's limit; a read gives all the bytes asked for or an error.
+//! Invariants: nothing is allocated for a read before its length has been compared with the length of the file and with the
+//! caller's limit; a read returns all requested bytes or an error.
 //!
 //! Local files are read where they are, without handing small reads to another thread: chunk files are mostly small and
 //! in the page cache, where a read takes less time than the change of thread. Long reads do go to a blocking thread.
@@ -17,15 +17,15 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
 
-/// Work on at least this many bytes leaves the asynchronous thread.
+/// Work on at least this many bytes is moved to a blocking thread.
 pub(super) const BLOCKING_BYTES: u64 = 1 << 20;
 
-/// Why bytes could not be had.
+/// Why bytes could not be read.
 #[derive(Debug)]
 pub(super) enum ReadError {
-    /// The file system or object store said so.
+    /// An error of the file system or object store.
     Io(Box<dyn Error + Send + Sync>),
-    /// What is stored contradicts itself.
+    /// The stored data is inconsistent.
     Corrupt(String),
 }
 
@@ -88,7 +88,7 @@ impl Blob {
         let length = range.end.saturating_sub(range.start);
         if range.start > range.end || range.end > self.len() {
             return Err(ReadError::Corrupt(format!(
-                "bytes {} to {} were to be read, but there are only {}",
+                "bytes {} to {} were requested, but there are only {}",
                 range.start,
                 range.end,
                 self.len()
@@ -109,7 +109,7 @@ impl Blob {
                 let bytes = objects.get_range(path, range).await?;
                 if bytes.len() as u64 != length {
                     return Err(ReadError::Corrupt(format!(
-                        "{length} bytes were asked for, {} came",
+                        "{length} bytes were requested, {} returned",
                         bytes.len()
                     )));
                 }
@@ -157,7 +157,7 @@ pub(super) async fn get_object(
         ..GetOptions::default()
     };
     let result = match (objects.get_opts(path, options).await, range) {
-        // Azure knows no suffix ranges.
+        // Azure does not support suffix ranges.
         (Err(object_store::Error::NotSupported { .. }), Some(GetRange::Suffix(length))) => {
             let size = match objects.head(path).await {
                 Err(object_store::Error::NotFound { .. }) => return Ok(None),
@@ -186,7 +186,7 @@ pub(super) async fn get_object(
     }
 }
 
-/// The bytes that `range` means for an object of `len` bytes: clipped at its end, as object stores do.
+/// The byte range of `range` in an object of `len` bytes, clipped at its end as object stores do.
 pub(super) fn resolve(range: Option<GetRange>, len: u64) -> Result<Range<u64>, ReadError> {
     let resolved = match range {
         None => 0..len,
@@ -196,14 +196,14 @@ pub(super) fn resolve(range: Option<GetRange>, len: u64) -> Result<Range<u64>, R
     };
     if resolved.start > resolved.end {
         return Err(ReadError::Corrupt(format!(
-            "bytes from {} on were to be read, but there are only {len}",
+            "bytes from {} on were requested, but there are only {len}",
             resolved.start
         )));
     }
     Ok(resolved)
 }
 
-/// Refuses lengths over the limit, before anything is allocated for them.
+/// Checks that a length is within the limit, before anything is allocated for it.
 pub(super) fn within(length: u64, limit: u64) -> Result<(), ReadError> {
     if length > limit {
         return Err(ReadError::Corrupt(format!(
@@ -226,7 +226,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// A regular file and its length; `None` if there is nothing. Anything else, a pipe say, could block for ever.
+/// Opens a regular file and returns its length; `None` if there is none. Anything else, such as a pipe, could block forever.
 pub(super) fn open_regular(path: &FilePath) -> Result<Option<(File, u64)>, ReadError> {
     regular(path, open_without_blocking)
 }
@@ -249,9 +249,9 @@ fn regular(
     Ok(Some((file, metadata.len())))
 }
 
-/// Opens a file to be read by others than this program, some of which refuse a descriptor that does not block: so it is looked at
-/// before, and again by its descriptor. With `direct`, reads go past the page cache, and an error may mean that the file system does
-/// not do that.
+/// Opens a file for a library, which may reject non-blocking descriptors, so the file type is checked before opening and again
+/// on the descriptor. With `direct`, for direct I/O without the page cache; an error may mean that the file system does not
+/// support that.
 #[cfg(unix)]
 pub(super) fn open_for_others(
     path: &FilePath,
@@ -274,7 +274,7 @@ pub(super) fn open_for_others(
     })
 }
 
-/// As on Unix, but never past the page cache.
+/// As on Unix, but never for direct I/O.
 #[cfg(not(unix))]
 pub(super) fn open_for_others(
     path: &FilePath,
@@ -283,7 +283,7 @@ pub(super) fn open_for_others(
     open_regular(path)
 }
 
-/// Opens a file; a pipe without a writer does not block here, and regular files are not affected by the flag.
+/// Opens a file. With this flag a pipe without a writer does not block; regular files are not affected.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -297,7 +297,7 @@ fn open_without_blocking(path: &FilePath) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a file once it is known that it is none that blocks.
+/// Opens a file after a check that it is a regular file, which does not block.
 #[cfg(not(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64")
@@ -309,8 +309,7 @@ fn open_without_blocking(path: &FilePath) -> io::Result<File> {
     File::open(path)
 }
 
-/// Callers have compared the range with the file's length.
-/// Into memory that is not set to zero first.
+/// Reads a range, which callers have compared with the file's length, into memory that is not zeroed first.
 #[cfg(unix)]
 pub(super) fn read_file(file: &File, start: u64, length: u64) -> io::Result<Bytes> {
     use rustix::buffer::spare_capacity;
@@ -325,7 +324,7 @@ pub(super) fn read_file(file: &File, start: u64, length: u64) -> io::Result<Byte
             Err(error) => return Err(error.into()),
         }
     }
-    // There may be room for more than was asked for.
+    // The allocation may be larger than requested.
     bytes.truncate(length);
     Ok(bytes.into())
 }

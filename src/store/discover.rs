@@ -1,8 +1,8 @@
-//! Finds out what a store holds: its group's attributes and the metadata of its arrays, in Zarr v2 or v3.
+//! Discovers the contents of a store: its group's attributes and the metadata of its arrays, in Zarr v2 or v3.
 //!
-//! Called once by `Store::open`. Consolidated metadata is used where it is; otherwise the top level is listed (never a
-//! chunk folder), and where that is not possible the likely names are tried. Invariant: an array whose metadata cannot
-//! be understood is reported beside the others, with the reason.
+//! Called once by `Store::open`. Consolidated metadata is used if there is any; otherwise the top level is listed (never a
+//! chunk folder), and where that is not possible, likely names are tried. Invariant: an array whose metadata is not
+//! supported is reported with the reason, and the other arrays can be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use super::array::{ArrayMeta, shown};
 use super::blob::ReadError;
 use super::element::ZarrFormat;
 use super::names::{check_name, likely_names};
-use super::source::Source;
+use super::source::StoreSource;
 use crate::error::{Result, VczError};
 
 /// Longest metadata document that is accepted.
 const MAX_DOCUMENT: u64 = 1 << 28;
-/// Metadata documents that are read at once.
+/// Metadata documents that are read concurrently.
 const CONCURRENT_READS: usize = 32;
 
-/// What a store holds.
+/// The contents of a store.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) format: ZarrFormat,
     pub(super) attributes: Map<String, Value>,
     pub(super) arrays: BTreeMap<String, Arc<ArrayMeta>>,
-    /// Arrays whose metadata cannot be used, and why.
+    /// Arrays whose metadata is not supported, and why.
     pub(super) unreadable: BTreeMap<String, String>,
-    /// The place could not be listed, so that only likely names were tried.
+    /// Whether the location could not be listed, so that only likely names were tried.
     pub(super) guessed: bool,
 }
 
@@ -43,11 +43,11 @@ struct Root {
     consolidated: Option<Map<String, Value>>,
 }
 
-/// An array's metadata: absent, understood, or the reason why not.
-type Read = Option<Result<ArrayMeta, String>>;
+/// An array's metadata: absent, parsed, or the reason why it is not supported.
+type ArrayRead = Option<Result<ArrayMeta, String>>;
 
 /// Reads the metadata of the store at `source`; `location` is for messages.
-pub(super) async fn discover(source: &Source, location: &str) -> Result<Contents> {
+pub(super) async fn discover(source: &StoreSource, location: &str) -> Result<Contents> {
     let documents = Documents { source, location };
     let Root {
         format,
@@ -55,14 +55,14 @@ pub(super) async fn discover(source: &Source, location: &str) -> Result<Contents
         consolidated,
     } = documents.root().await?;
     let mut guessed = false;
-    let found: Vec<(String, Read)> = match consolidated {
+    let found: Vec<(String, ArrayRead)> = match consolidated {
         Some(metadata) => from_consolidated(format, metadata),
         None => {
             let listed = source
                 .top_level()
                 .await
                 .map_err(|error| documents.error("", error))?;
-            // A listing without a single folder is not believed.
+            // A listing without a folder is treated as not possible.
             let names = listed.filter(|names| !names.is_empty());
             guessed = names.is_none();
             documents
@@ -92,7 +92,7 @@ pub(super) async fn discover(source: &Source, location: &str) -> Result<Contents
 }
 
 struct Documents<'a> {
-    source: &'a Source,
+    source: &'a StoreSource,
     location: &'a str,
 }
 
@@ -104,7 +104,7 @@ impl Documents<'_> {
             self.object(".zgroup"),
             self.object(".zattrs"),
         );
-        // Places that do not let strangers list answer for absent objects that access is denied.
+        // Without permission to list, object stores answer "access denied" for absent objects.
         let mut denial = None;
         if let Some(document) = unless_denied(v3, &mut denial)? {
             return self.root_v3(document);
@@ -174,7 +174,7 @@ impl Documents<'_> {
             }
         };
         let mut consolidated = match document.remove("consolidated_metadata") {
-            // Only the inline kind is known; without it the documents are read one by one.
+            // Only the inline kind is defined; otherwise the documents are read one by one.
             Some(Value::Object(consolidated))
                 if consolidated.get("kind").is_none_or(|k| k == "inline") =>
             {
@@ -198,7 +198,7 @@ impl Documents<'_> {
         format: ZarrFormat,
         names: BTreeSet<String>,
         guessed: bool,
-    ) -> Result<Vec<(String, Read)>> {
+    ) -> Result<Vec<(String, ArrayRead)>> {
         let reads = names.into_iter().map(|name| async move {
             let read = match format {
                 ZarrFormat::V2 => self.array_v2(&name, guessed).await?,
@@ -212,7 +212,7 @@ impl Documents<'_> {
             .await
     }
 
-    async fn array_v2(&self, name: &str, guessed: bool) -> Result<Read> {
+    async fn array_v2(&self, name: &str, guessed: bool) -> Result<ArrayRead> {
         let (array_key, attributes_key) = (format!("{name}/.zarray"), format!("{name}/.zattrs"));
         let (array, attributes) = futures::join!(
             self.bytes_of_array(&array_key, guessed),
@@ -230,7 +230,7 @@ impl Documents<'_> {
         Ok(Some(read()))
     }
 
-    async fn array_v3(&self, name: &str, guessed: bool) -> Result<Read> {
+    async fn array_v3(&self, name: &str, guessed: bool) -> Result<ArrayRead> {
         let key = format!("{name}/zarr.json");
         let Some(document) = self.bytes_of_array(&key, guessed).await? else {
             return Ok(None);
@@ -255,7 +255,7 @@ impl Documents<'_> {
         }
     }
 
-    /// A document that may be absent where its array was `guessed`.
+    /// A document of an array; if its name was `guessed`, "access denied" means that it is absent.
     async fn bytes_of_array(&self, key: &str, guessed: bool) -> Result<Option<Bytes>> {
         let bytes = self.bytes(key).await;
         if guessed {
@@ -299,7 +299,7 @@ impl Documents<'_> {
     }
 }
 
-/// Turns "access denied" into absence, and keeps the error in `denial` in case nothing at all is found.
+/// Treats "access denied" as absence, and keeps the error in `denial` for the case that nothing is found.
 fn unless_denied<T>(result: Result<Option<T>>, denial: &mut Option<VczError>) -> Result<Option<T>> {
     match result {
         Err(VczError::Io { store, key, source })
@@ -323,14 +323,17 @@ fn parse(bytes: &[u8], key: &str) -> Result<Value, String> {
 }
 
 /// The array of a v3 document; groups are left out.
-fn node_v3(name: &str, document: &Value) -> Read {
+fn node_v3(name: &str, document: &Value) -> ArrayRead {
     match document.get("node_type").and_then(Value::as_str) {
         Some("group") => None,
         _ => Some(ArrayMeta::from_v3(name, document)),
     }
 }
 
-fn from_consolidated(format: ZarrFormat, mut metadata: Map<String, Value>) -> Vec<(String, Read)> {
+fn from_consolidated(
+    format: ZarrFormat,
+    mut metadata: Map<String, Value>,
+) -> Vec<(String, ArrayRead)> {
     let names: Vec<String> = match format {
         ZarrFormat::V3 => metadata.keys().cloned().collect(),
         ZarrFormat::V2 => metadata
@@ -341,7 +344,7 @@ fn from_consolidated(format: ZarrFormat, mut metadata: Map<String, Value>) -> Ve
     };
     let read = |name: String| {
         let read = match (check_name(&name), format) {
-            // Arrays of groups inside the group are none of VCZ's.
+            // Arrays in nested groups are not part of VCZ.
             (Err(_), _) if name.split('/').all(|part| check_name(part).is_ok()) => None,
             (Err(reason), _) => Some(Err(reason)),
             (Ok(()), ZarrFormat::V3) => metadata

@@ -1,7 +1,7 @@
-//! Chunks for those who read them without the store, to where they want them: files of this machine, by a device that reads files
-//! itself or into memory that a device reads, and what is in memory already.
+//! Chunks that the caller reads itself: local files, which a device reads directly or which are read into staging memory, and
+//! chunks that are already in memory.
 //!
-//! Invariant: a file that is opened is a regular one and has the length that it had when the store was asked.
+//! Invariant: an opened file is a regular file and has the same length as when the store looked it up.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -14,28 +14,29 @@ use super::blob::{
     within,
 };
 
-/// Where the encoded bytes of a chunk are.
+/// The location of a chunk's encoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChunkPlace {
-    /// Nowhere: it holds fill values only.
+    /// Not stored: the chunk has fill values only.
     Absent,
-    /// In a file that holds nothing else.
+    /// In a file of its own.
     File(LocalFile),
-    /// Where only the store can read them, or check them: in an archive, which has their checksum, or an object store.
+    /// Readable through the store only: in an archive, which has a checksum to verify, or in an object store.
     Store,
 }
 
-/// An encoded chunk that is ready to be read to where it is wanted.
+/// An encoded chunk that can be read into the caller's memory.
 #[derive(Debug)]
 pub enum OpenChunk {
-    /// A file of this many bytes, few enough to be read without leaving the thread.
+    /// An open file of this many bytes, few enough to be read on the current thread.
     File(File, usize),
-    /// It has been read.
+    /// Bytes in memory.
     Bytes(Bytes),
 }
 
 impl OpenChunk {
-    /// The file at `path`; `None` if there is none. A long one is read, by another thread. More than `limit` bytes are an error.
+    /// Opens the file at `path`; `None` if there is none. A long file is read, on a blocking thread. More than `limit` bytes are an
+    /// error.
     pub(super) async fn open(path: &Path, limit: u64) -> Result<Option<Self>, ReadError> {
         let Some((file, len)) = open_regular(path)? else {
             return Ok(None);
@@ -47,7 +48,7 @@ impl OpenChunk {
         }))
     }
 
-    /// How many bytes it has.
+    /// Number of bytes.
     pub fn len(&self) -> usize {
         match self {
             Self::File(_, len) => *len,
@@ -60,7 +61,7 @@ impl OpenChunk {
         self.len() == 0
     }
 
-    /// Reads it into memory of its own, unless it is there.
+    /// Reads it into memory, unless it is in memory.
     ///
     /// # Errors
     /// As [`OpenChunk::read`].
@@ -71,14 +72,14 @@ impl OpenChunk {
         Ok(())
     }
 
-    /// All its bytes, to `target`, which has room for just those.
+    /// Reads all its bytes into `target`, which must have that length.
     ///
     /// # Errors
-    /// What the file system says; that the file is shorter by now.
+    /// The error of the file system, also if the file has become shorter.
     pub fn read(&self, target: &mut [u8]) -> io::Result<()> {
         if target.len() != self.len() {
             return Err(io::Error::other(format!(
-                "there is room for {} bytes of {}",
+                "a buffer of {} bytes for {} bytes",
                 target.len(),
                 self.len()
             )));
@@ -93,7 +94,7 @@ impl OpenChunk {
     }
 }
 
-/// A file with the encoded bytes of a chunk.
+/// A local file with the encoded bytes of a chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalFile {
     path: PathBuf,
@@ -104,7 +105,7 @@ impl LocalFile {
     /// The file at `path`; `None` if there is none.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The error of the file system.
     pub fn find(path: PathBuf) -> io::Result<Option<Self>> {
         let metadata = match std::fs::metadata(&path) {
             Ok(metadata) => metadata,
@@ -119,7 +120,7 @@ impl LocalFile {
         Ok(Some(Self { path, len }))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -134,10 +135,10 @@ impl LocalFile {
         self.len == 0
     }
 
-    /// Opens it; with `direct`, past the page cache where the file system can.
+    /// Opens it; with `direct`, for direct I/O without the page cache if the file system supports that.
     ///
     /// # Errors
-    /// In words, if it is gone or its length is another one now.
+    /// If it is gone or has changed its length.
     pub fn open(&self, direct: bool) -> Result<File, String> {
         let shown = self.path.display();
         let opened = match open_for_others(&self.path, direct) {
@@ -147,7 +148,7 @@ impl LocalFile {
         match opened {
             Ok(Some((file, len))) if len == self.len as u64 => Ok(file),
             Ok(Some((_, len))) => Err(format!(
-                "the file '{shown}' has {len} bytes now; it had {}",
+                "the file '{shown}' has {len} bytes, expected {}: it has changed",
                 self.len
             )),
             Ok(None) => Err(format!("the file '{shown}' is gone")),

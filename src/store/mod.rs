@@ -1,8 +1,8 @@
 //! A VCZ store as data: its attributes, its arrays' metadata and chunk grids, and the encoded bytes of its chunks.
 //!
 //! The lowest layer: above it `codec` turns the bytes of a chunk into values, and `scan` decides which chunks to read.
-//! It knows nothing of codecs beyond their names, nothing of Arrow and nothing of DataFusion. Everything it reads is
-//! checked before it is used; one array that cannot be understood does not make a store unreadable.
+//! It uses neither Arrow nor DataFusion, and knows codecs only by their names and configurations. Everything that it reads is
+//! checked before it is used. An array whose metadata is not supported does not make a store unreadable.
 
 mod array;
 mod array_v2;

@@ -1,7 +1,7 @@
-//! Which names arrays may have, and which they are likely to have.
+//! Names of arrays: which are valid, and which a store is likely to have.
 //!
-//! Used while a store is opened: names from listings and metadata are checked, and where a place cannot be listed (plain
-//! HTTP) the likely names are tried. Invariant: a name that passes [`check_name`] stays inside the store.
+//! Used while a store is opened: names from listings and metadata are checked, and where a location cannot be listed (plain
+//! HTTP), likely names are tried. Invariant: a name that passes [`check_name`] is a path inside the store.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ const MAX_LIKELY: usize = 2_000;
 /// Longest name that is accepted, in bytes.
 const MAX_NAME: usize = 255;
 
-/// Says why `name` cannot be an array's name: it must be one component of a path.
+/// Checks that `name` can be an array's name: one component of a path.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     if name.is_empty() || name == "." || name == ".." {
         return Err("the name of an array cannot be empty, '.' or '..'".to_owned());

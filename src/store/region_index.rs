@@ -1,9 +1,9 @@
-//! The region index of a store: which contigs and positions each chunk of variants holds.
+//! The region index of a store: the contigs and positions of each chunk of variants.
 //!
 //! Written by bio2zarr as the array `region_index`, one row for each run of one contig in one chunk of variants: `[chunk,
 //! contig, start, end, max_end, n_records]` (VCF Zarr specification, "Region index"). `scan` decodes it and prunes chunks
 //! with it. Invariants, checked here: the rows cover every variant once, in order; each contig is one run of rows, and
-//! within it positions do not fall from row to row. What is inside a chunk is checked when its positions are read.
+//! within it positions do not decrease from row to row. The positions within a chunk are checked when they are read.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -41,7 +41,7 @@ impl RegionIndex {
     /// chunk, and its number of contigs.
     ///
     /// # Errors
-    /// The reason, which names the row (counted from 0); the caller adds the store and how to do without the index.
+    /// The reason, which names the row (counted from 0). The caller adds the store and how to ignore the index.
     pub fn try_new(
         values: &[i64],
         n_variants: u64,
@@ -61,7 +61,7 @@ impl RegionIndex {
             let next = previous.map_or(0, |row| row.rows.end);
             let row =
                 row(record, next, n_contigs).map_err(|reason| format!("row {n}: {reason}"))?;
-            // The chunk that the row's variants are in follows from how many came before.
+            // The row's chunk follows from the number of variants before it.
             let (chunk, chunk_start) =
                 (next / variants_per_chunk, next - next % variants_per_chunk);
             let chunk_end = chunk_start
@@ -69,7 +69,7 @@ impl RegionIndex {
                 .min(n_variants);
             if next >= n_variants {
                 return Err(format!(
-                    "row {n}: the rows before it cover all {n_variants} variants already"
+                    "row {n}: the rows before it already cover all {n_variants} variants"
                 ));
             }
             if row.chunk != chunk {
@@ -97,7 +97,7 @@ impl RegionIndex {
                 _ => {
                     if !seen.insert(row.contig) {
                         return Err(format!(
-                            "row {n}: contig {} was left in an earlier row",
+                            "row {n}: contig {} is in an earlier run of rows too",
                             row.contig
                         ));
                     }
@@ -189,7 +189,7 @@ mod tests {
         assert!(broken(1, 0, -1).contains("negative"));
         assert!(broken(2, 1, 3).contains("contig 3"));
         assert!(broken(2, 1, -1).contains("contig -1"));
-        assert!(broken(3, 1, 0).contains("left in an earlier row"));
+        assert!(broken(3, 1, 0).contains("in an earlier run of rows"));
         assert!(broken(1, 2, 89).contains("before 90"));
         assert!(broken(1, 3, 80).contains("start ≤ end"));
         assert!(broken(1, 4, 90).contains("max_end"));

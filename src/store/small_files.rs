@@ -1,8 +1,8 @@
-//! Small files of a store that were read before: positions and contigs are wanted by nearly every query, in thousands of chunks of a few
-//! kilobytes, and to look whether a file has changed takes a tenth of the time of opening it.
+//! A cache of small files of a store. Nearly every query reads positions and contigs, in thousands of chunks of a few kilobytes;
+//! checking whether a file has changed takes a tenth of the time of opening it.
 //!
-//! Under `source`. Invariants: what is given back is what the file held when it was asked for, as far as its length and times tell; files
-//! that changed a moment ago are not kept, as they could change once more without its showing; memory is bounded.
+//! Invariants: the cache returns the current contents of a file, as far as its length and times show; a file that changed very
+//! recently is not cached, since a second change might not change its times; memory is bounded.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -17,17 +17,17 @@ use parking_lot::RwLock;
 
 use super::blob::{ReadError, get_file, open_regular, read_file, within};
 
-/// Longer files are not kept.
+/// Longer files are not cached.
 const LONGEST: u64 = 64 << 10;
-/// Bytes that are kept of a store, with about what it takes to find them.
+/// Most bytes that are cached for a store, with about [`OVERHEAD`] for each file.
 const MOST_BYTES: usize = 64 << 20;
 const OVERHEAD: usize = 160;
-/// Times of files are as coarse as this, at most.
+/// The coarsest resolution of file times.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Maps with a lock each, so that threads seldom meet.
+/// Number of maps, each with a lock, so that threads rarely contend.
 const SHARDS: usize = 32;
 
-/// What tells one state of a file from another: device, inode, length, times of the last changes of content and of anything.
+/// Identifies the state of a file: device, inode, length, and the times of the last changes of content and metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp([u64; 3], [i64; 4]);
 
@@ -44,13 +44,13 @@ impl Stamp {
         ))
     }
 
-    /// Elsewhere the time of a change may be set at will.
+    /// On other systems the time of the last change can be set by programs.
     #[cfg(not(unix))]
     fn of(_: &Metadata) -> Option<Self> {
         None
     }
 
-    /// Whether a change from now on is one that shows.
+    /// Whether any later change would change the file's times.
     fn is_settled(&self, after: Duration) -> bool {
         let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else {
             return false;
@@ -90,7 +90,7 @@ impl Default for SmallFiles {
 }
 
 impl SmallFiles {
-    /// The bytes of the file at `path`, which is `key` here; `None` if there is no such file. More than `limit` bytes are an error.
+    /// The bytes of the file at `path`, cached as `key`; `None` if there is no such file. More than `limit` bytes are an error.
     pub(super) async fn get(
         &self,
         key: &str,
@@ -120,7 +120,7 @@ impl SmallFiles {
             return Ok(None);
         };
         within(len, limit)?;
-        // As it is before it is read: what changes meanwhile shows.
+        // Taken before the file is read, so that a change meanwhile is detected later.
         let stamp = Stamp::of(&file.metadata()?);
         let bytes = read_file(&file, 0, len)?;
         if let Some(stamp) = stamp.filter(|stamp| len <= LONGEST && stamp.is_settled(self.settled))
@@ -130,7 +130,7 @@ impl SmallFiles {
                 self.bytes.fetch_sub(size(key, &old), Ordering::Relaxed);
             }
             let size = size(key, &bytes);
-            // Those that came first stay.
+            // When the cache is full, new files are not added.
             if self.bytes.fetch_add(size, Ordering::Relaxed) + size <= self.most {
                 shard.insert(key.into(), (stamp, bytes.clone()));
             } else {
@@ -141,7 +141,7 @@ impl SmallFiles {
     }
 }
 
-/// Bytes that a file takes here.
+/// Bytes of a file in the cache.
 fn size(key: &str, bytes: &Bytes) -> usize {
     key.len() + bytes.len() + OVERHEAD
 }
@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_read_again() {
+    fn changed_files_are_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0");
         let all = files(Duration::ZERO);
         let get = || block_on(all.get("p/0", &path, 10)).unwrap();
         assert_eq!(get(), None);
         for content in ["first", "other", "longer", "", "later"] {
-            // The clock of files is coarse.
+            // File times are coarse.
             std::thread::sleep(Duration::from_millis(30));
             std::fs::write(&path, content).unwrap();
             std::thread::sleep(Duration::from_millis(30));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_given() {
+    fn cached_files_are_not_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0");
         std::fs::write(&path, "first").unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_long_or_too_much_is_not_kept() {
+    fn recent_long_or_too_many_files_are_not_cached() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0");
         std::fs::write(&path, "first").unwrap();

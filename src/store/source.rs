@@ -1,7 +1,7 @@
-//! Where a store's objects are: a local directory, a zip archive, or a prefix of an object store. One set of reads.
+//! [`StoreSource`]: reads a store's objects from a local directory, a zip archive, or a prefix of an object store.
 //!
-//! Between `blob` and `zip` below and `vcz_store` above. Invariants: keys are made of checked names and numbers, so they
-//! stay inside the store; an absent object is `None`, everything else that goes wrong is an error.
+//! Invariants: keys are made of checked names and numbers, so they are paths inside the store; an absent object is `None`,
+//! any other failure is an error.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,9 +19,9 @@ use super::names::may_be_array;
 use super::small_files::SmallFiles;
 use super::zip::Zip;
 
-/// A place that holds a store.
+/// The location of a store's objects.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum StoreSource {
     Directory {
         root: PathBuf,
         small: Box<SmallFiles>,
@@ -35,9 +35,9 @@ pub(super) enum Source {
     },
 }
 
-impl Source {
-    /// The place at `path` of an object store, or at `local_path` of the file system. Files and paths that end in `.zip`
-    /// are archives.
+impl StoreSource {
+    /// The source at `path` of an object store, or at `local_path` of the file system. Files and paths that end in `.zip` are
+    /// archives.
     pub(super) async fn open(
         objects: Arc<dyn ObjectStore>,
         path: Path,
@@ -99,8 +99,8 @@ impl Source {
         }
     }
 
-    /// The bytes of the object `key`, which has few, and is wanted again and again; `None` if it is absent. More than `limit` bytes are an
-    /// error.
+    /// The bytes of the small object `key`, which is cached for repeated reads; `None` if it is absent. More than `limit` bytes are
+    /// an error.
     pub(super) async fn get_small(
         &self,
         key: &str,
@@ -112,7 +112,7 @@ impl Source {
         }
     }
 
-    /// The object `key`, to be read to where it is wanted; `None` if it is absent. More than `limit` bytes are an error.
+    /// Opens the object `key`, to be read into the caller's memory; `None` if it is absent. More than `limit` bytes are an error.
     pub(super) async fn open_object(
         &self,
         key: &str,
@@ -125,7 +125,7 @@ impl Source {
         Ok(bytes.map(OpenChunk::Bytes))
     }
 
-    /// Where the object `key` is.
+    /// The location of the object `key`.
     pub(super) fn place(&self, key: &str) -> Result<ChunkPlace, ReadError> {
         match self {
             Self::Directory { root, .. } => {
@@ -136,14 +136,14 @@ impl Source {
         }
     }
 
-    /// The names at the top that may be arrays; `None` where the place cannot be listed. What is inside them is not listed.
+    /// The names at the top level that may be arrays; `None` if the location cannot be listed. Their contents are not listed.
     pub(super) async fn top_level(&self) -> Result<Option<BTreeSet<String>>, ReadError> {
         let mut names = BTreeSet::new();
         match self {
             Self::Directory { root, .. } => {
                 for entry in fs::read_dir(root)? {
                     let entry = entry?;
-                    // A link may lead to a directory; only reading below it will tell.
+                    // A link may be to a directory, so it is kept.
                     if entry.file_type()?.is_file() {
                         continue;
                     }
@@ -165,7 +165,7 @@ impl Source {
                                 .map(str::to_owned),
                         );
                     }
-                    // Often listing is not allowed or not supported where reading is.
+                    // Often reading is allowed but listing is not, or is not supported.
                     Err(_) => return Ok(None),
                 }
             }
@@ -174,7 +174,7 @@ impl Source {
         Ok(Some(names))
     }
 
-    /// Stored bytes of the chunks of an array; `None` where the place cannot be listed.
+    /// Stored bytes of the chunks of an array; `None` if the location cannot be listed.
     pub(super) async fn stored_bytes(&self, array: &str) -> Result<Option<u64>, ReadError> {
         match self {
             Self::Directory { root, .. } => directory_bytes(&root.join(array)).map(Some),
@@ -212,7 +212,7 @@ fn below(root: &Path, key: &str) -> Result<Path, ReadError> {
     Path::parse(path).map_err(|error| ReadError::Io(Box::new(error)))
 }
 
-/// Bytes of the files below `folder`; links are not followed, so that this ends.
+/// Bytes of the files below `folder`. Links are not followed, which could be circular.
 fn directory_bytes(folder: &FilePath) -> Result<u64, ReadError> {
     let mut sum = 0u64;
     let mut folders = vec![folder.to_owned()];

@@ -442,7 +442,9 @@ fn no_store() {
         other => panic!("{other}"),
     };
     assert!(reason(open(&vec![])).contains("neither 'zarr.json'"));
-    assert!(reason(open_local(FilePath::new("/no/such/place"))).contains("nothing at this place"));
+    assert!(
+        reason(open_local(FilePath::new("/no/such/place"))).contains("nothing at this location")
+    );
     assert!(reason(open_local(directory(&vec![("a/b", vec![])]).path())).contains(".zgroup"));
     let file = directory(&vec![("a.txt", b"hello".to_vec())]);
     assert!(reason(open_local(&file.path().join("a.txt"))).contains("zip"));

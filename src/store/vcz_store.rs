@@ -1,8 +1,8 @@
-//! An open VCZ store: what `codec` and `scan` see of it.
+//! [`Store`]: an open VCZ store.
 //!
-//! Metadata is read once, when the store is opened; after that every call reads one chunk. Invariant: whatever the place
-//! (directory, zip archive, object store), an absent chunk is `None` and everything else that goes wrong is an error
-//! that names the store, the array and the chunk.
+//! Metadata is read once, when the store is opened; after that every call reads one chunk. Invariant: in every kind of location
+//! (directory, zip archive, object store), an absent chunk is `None` and any other failure is an error that names the
+//! store, the array and the chunk.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::blob::ReadError;
 use super::discover::{Contents, discover};
 use super::element::ZarrFormat;
 use super::local::{ChunkPlace, OpenChunk};
-use super::source::Source;
+use super::source::StoreSource;
 use crate::error::{Result, VczError};
 
 /// The newest version of the VCF Zarr specification that is known.
@@ -27,14 +27,14 @@ const NEWEST_VERSION: (u64, u64) = (0, 5);
 const MAX_ENCODED_CHUNK: u64 = 1 << 33;
 /// Bytes that an encoding may add to those of the decoded chunk, whatever its size.
 const ENCODING_OVERHEAD: u64 = 1 << 26;
-/// Decoded bytes of a chunk, at most, that may be kept in memory as it is stored.
+/// Most decoded bytes of a chunk that is cached in memory in encoded form.
 const THIN_CHUNK: usize = 256 << 10;
 
 /// A VCZ store whose metadata was read.
 #[derive(Debug)]
 pub struct Store {
     location: String,
-    source: Source,
+    source: StoreSource,
     contents: Contents,
     version: String,
     warnings: Vec<String>,
@@ -60,12 +60,12 @@ impl Store {
         let key = path.to_string();
         let is_local = local_path.is_some();
         let fallback = (!is_local).then(|| (Arc::clone(&objects), path.clone()));
-        let source = Source::open(objects, path, &location, local_path).await;
+        let source = StoreSource::open(objects, path, &location, local_path).await;
         let source = source.map_err(|error| open_error(&location, &key, error))?;
         let (source, contents) = match (discover(&source, &location).await, fallback) {
             (Err(error @ VczError::NotAStore { .. }), Some((objects, path))) => {
-                // Perhaps the path is an object, an archive of another name.
-                let archive = Source::open_archive(objects, path)
+                // The path may be an archive without the suffix `.zip`.
+                let archive = StoreSource::open_archive(objects, path)
                     .await
                     .map_err(|_| error)?;
                 let contents = discover(&archive, &location).await?;
@@ -83,7 +83,7 @@ impl Store {
             }
         };
         let guessed = contents.guessed.then(|| {
-            "this place cannot be listed and the store has no consolidated metadata: only arrays of well-known names were \
+            "this location cannot be listed and the store has no consolidated metadata: only arrays with well-known names were \
              looked for. Consolidate the store's metadata, or name its arrays in the group attribute 'vcz.fields'"
                 .to_owned()
         });
@@ -96,7 +96,7 @@ impl Store {
         })
     }
 
-    /// Where the store is, as the user wrote it.
+    /// The store's location, as the user wrote it.
     pub fn location(&self) -> &str {
         &self.location
     }
@@ -116,7 +116,7 @@ impl Store {
         &self.version
     }
 
-    /// What is odd about the store without keeping it from being read.
+    /// Problems that do not prevent reading the store.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -126,7 +126,7 @@ impl Store {
         self.contents.arrays.values()
     }
 
-    /// The array of this name, if there is one that can be understood.
+    /// The array of this name, if there is one with supported metadata.
     pub fn array(&self, name: &str) -> Option<&Arc<ArrayMeta>> {
         self.contents.arrays.get(name)
     }
@@ -134,7 +134,7 @@ impl Store {
     /// The array of this name.
     ///
     /// # Errors
-    /// [`VczError::Metadata`] if there is none, or if its metadata cannot be understood; it says why.
+    /// [`VczError::Metadata`] with the reason if there is none, or if its metadata is not supported.
     pub fn require_array(&self, name: &str) -> Result<&Arc<ArrayMeta>> {
         self.array(name).ok_or_else(|| VczError::Metadata {
             store: self.location.clone(),
@@ -146,7 +146,7 @@ impl Store {
         })
     }
 
-    /// The arrays whose metadata cannot be understood, by name, and the reasons.
+    /// The arrays whose metadata is not supported, by name, and the reasons.
     pub fn unreadable(&self) -> &BTreeMap<String, String> {
         &self.contents.unreadable
     }
@@ -179,8 +179,8 @@ impl Store {
     /// All encoded bytes of the chunk at `index`; `None` if it is absent, which means that it holds fill values only.
     ///
     /// # Errors
-    /// [`VczError::Io`] if reading fails; [`VczError::Chunk`] if `index` is outside the grid or what is stored contradicts
-    /// itself (a zip entry of another size or checksum) or is larger than any encoding of such a chunk.
+    /// [`VczError::Io`] if reading fails; [`VczError::Chunk`] if `index` is outside the grid, or if the stored data is inconsistent
+    /// (a zip entry with another size or checksum) or larger than any encoding of such a chunk.
     pub async fn chunk(&self, array: &ArrayMeta, index: &[u64]) -> Result<Option<Bytes>> {
         if !is_thin(array) {
             return self.get(array, index, None).await;
@@ -204,17 +204,17 @@ impl Store {
         self.get(array, index, Some(range)).await
     }
 
-    /// Where the encoded bytes of the chunk at `index` are.
+    /// The location of the encoded bytes of the chunk at `index`.
     ///
     /// # Errors
-    /// [`VczError::Io`] if the file system does not say; [`VczError::Chunk`] if `index` is outside the grid.
+    /// [`VczError::Io`] if the file system returns an error; [`VczError::Chunk`] if `index` is outside the grid.
     pub fn chunk_place(&self, array: &ArrayMeta, index: &[u64]) -> Result<ChunkPlace> {
         let (key, _) = self.object(array, index)?;
         let place = self.source.place(&key);
         place.map_err(|error| self.read_error(array, index, key, error))
     }
 
-    /// The chunk at `index`, to be read to where it is wanted; `None` if it is absent. Short files are opened and not read.
+    /// Opens the chunk at `index`, to be read into the caller's memory; `None` if it is absent. Short files are opened and not read.
     ///
     /// # Errors
     /// As [`Store::chunk`].
@@ -283,8 +283,8 @@ impl Store {
         }
     }
 
-    /// Sum of the stored bytes of an array's chunks; `None` where the place cannot be listed. In a zip archive this is
-    /// known; elsewhere the array's objects are listed, so it is for metadata commands only.
+    /// Sum of the stored bytes of an array's chunks; `None` if the location cannot be listed. Outside zip archives this lists the
+    /// array's objects, so it is for metadata commands only.
     ///
     /// # Errors
     /// [`VczError::Io`] if a local directory cannot be read.
@@ -333,7 +333,7 @@ fn open_error(location: &str, key: &str, error: ReadError) -> VczError {
     match error {
         ReadError::Io(source) if is_absent(&*source) => VczError::NotAStore {
             store,
-            reason: "there is nothing at this place".to_owned(),
+            reason: "there is nothing at this location".to_owned(),
         },
         ReadError::Io(source) => VczError::Io {
             store,
@@ -369,7 +369,7 @@ fn is_absent(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     io.or(object).unwrap_or(false)
 }
 
-/// Whether chunks of the array are small: one number for each variant, as positions and contigs have.
+/// Whether chunks of the array are small enough to cache: one number for each variant, such as positions and contigs.
 fn is_thin(array: &ArrayMeta) -> bool {
     array.rank() == 1 && array.chunk_bytes().is_some_and(|bytes| bytes <= THIN_CHUNK)
 }

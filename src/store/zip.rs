@@ -1,8 +1,8 @@
 //! A store inside a zip archive (`.vcz.zip`), local or remote: its entries are read like objects, by their names.
 //!
-//! Under `source`. The directory is read once, when the archive is opened; after that an entry costs one read, since its
-//! header and data are asked for together. Invariants: nothing is inflated beyond the declared size, and no size is
-//! declared that the stored bytes cannot hold; whole entries have their checksum compared. Errors name the entry.
+//! The directory is read once, when the archive is opened; after that an entry needs one read, since its header and data are
+//! requested together. Invariants: nothing is inflated beyond the declared size, which must be possible for the stored bytes;
+//! the checksum of an entry that is read whole is verified. Errors name the entry.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,9 +15,9 @@ use super::zip_directory::{
     Directory, Entry, LOCAL_HEADER, MAX_TAIL, Tail, parse_tail, parse_zip64_end,
 };
 
-/// Largest directory that is accepted: several millions of entries.
+/// Largest directory that is accepted: several million entries.
 const MAX_DIRECTORY: u64 = 1 << 30;
-/// Read at the end of a remote archive, to have most directories at once.
+/// Bytes read at the end of a remote archive, which contain most directories.
 const REMOTE_TAIL: u64 = 1 << 18;
 /// Bytes by which the extra field before the data may exceed the directory's without a second read.
 const EXTRA_SLACK: u64 = 64;
@@ -83,7 +83,7 @@ impl Zip {
         self.directory.folders(&self.prefix)
     }
 
-    /// Stored bytes of the entries below `folder`, those for which `counts` holds of the name below it.
+    /// Stored bytes of the entries below `folder` whose name below it satisfies `counts`.
     pub(super) fn stored_bytes(&self, folder: &str, counts: impl Fn(&str) -> bool) -> u64 {
         let prefix = format!("{}{folder}/", self.prefix);
         let entries = self.directory.under(&prefix).iter();
@@ -96,8 +96,8 @@ impl Zip {
         counted.fold(0, |sum, entry| sum.saturating_add(entry.compressed))
     }
 
-    /// The bytes of the entry named `key`, or a range of them; `None` if there is none. The checksum of a stored entry
-    /// can only be compared when all of it is read.
+    /// The bytes of the entry named `key`, or a range of them; `None` if there is none. The checksum of a stored entry is verified
+    /// only if all of it is read.
     pub(super) async fn get(
         &self,
         key: &str,
@@ -130,7 +130,7 @@ impl Zip {
         let (size, compressed, crc) = (entry.size, entry.compressed, entry.crc);
         match entry.method {
             STORED if size != compressed => corrupt(format!(
-                "it is stored as it is, but {compressed} bytes are said to become {size}"
+                "it is stored without compression, but has {compressed} stored and {size} decoded bytes"
             )),
             STORED => match range {
                 Some(_) => {
@@ -181,7 +181,7 @@ impl Zip {
         let header_at = entry.header_at;
         let likely_header =
             LOCAL_HEADER + entry.name_len() + u64::from(entry.extra_len) + EXTRA_SLACK;
-        // The directory's parser has checked that this does not overflow, and that data end before the directory.
+        // The directory's parser has checked that this does not overflow, and that the data ends before the directory.
         let likely_end = (header_at + entry.compressed)
             .saturating_add(likely_header)
             .min(self.directory.start());
@@ -196,7 +196,7 @@ impl Zip {
         }
     }
 
-    /// The offset of an entry's data, from the header before it; it is looked up once.
+    /// The offset of an entry's data, from the header before it; it is read once.
     async fn data_at(&self, entry: &Entry) -> Result<u64, ReadError> {
         let known = entry.data_at.load(Relaxed);
         if known != 0 {
@@ -220,7 +220,7 @@ impl Zip {
         };
         let data_at = data_at.filter(inside).ok_or_else(|| {
             ReadError::Corrupt(format!(
-                "its data reach into the directory at byte {}",
+                "its data overlaps the directory at byte {}",
                 self.directory.start()
             ))
         })?;
@@ -267,7 +267,7 @@ fn inflate(data: &[u8], size: u64, crc: u32) -> Result<Bytes, ReadError> {
         usize::try_from(size).map_err(|_| corrupt(format!("{size} bytes do not fit in memory")))?;
     let mut inflated = Vec::with_capacity(length);
     let mut stream = Decompress::new(false);
-    // Room for one byte more would be needed to see that there is more; the status tells.
+    // The buffer has exactly this size; the status shows whether there is more.
     let status = stream.decompress_vec(data, &mut inflated, FlushDecompress::Finish);
     let status = status.map_err(|error| corrupt(format!("it cannot be inflated: {error}")))?;
     if status != Status::StreamEnd
@@ -275,7 +275,7 @@ fn inflate(data: &[u8], size: u64, crc: u32) -> Result<Bytes, ReadError> {
         || stream.total_in() != data.len() as u64
     {
         return Err(corrupt(format!(
-            "{} of its {} deflated bytes gave {} bytes; expected all of them and exactly {size}",
+            "{} of its {} deflated bytes were inflated to {} bytes; expected all of them and exactly {size}",
             stream.total_in(),
             data.len(),
             stream.total_out()

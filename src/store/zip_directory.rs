@@ -1,8 +1,8 @@
 //! The directory of a zip archive, parsed from bytes: the end record, its zip64 form, the central directory and the
 //! header before each entry's data (PKWARE APPNOTE 6.3.10, sections 4.3.7 to 4.3.16).
 //!
-//! Pure functions under `zip`, which reads the bytes. Invariants of a [`Directory`]: its entries are sorted by name and no
-//! two share one; each entry's header and data lie before the directory.
+//! `zip` reads the bytes. Invariants of a [`Directory`]: its entries are sorted by name, and names are unique; each entry's
+//! header and data are before the directory.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub(super) struct End {
     pub(super) entries: u64,
 }
 
-/// What the end of an archive says.
+/// The result of parsing the end of an archive.
 #[derive(Debug, PartialEq)]
 pub(super) enum Tail {
     End(End),
@@ -49,7 +49,7 @@ pub(super) enum Tail {
 pub(super) struct Directory {
     bytes: Bytes,
     entries: Vec<Entry>,
-    /// The entries' places by the hashes of their names: names are long and much alike, so that comparing them costs more.
+    /// The entries' indices, by the hashes of their names: names are long and similar, so comparing them is slower.
     places: HashTable<u32>,
     hasher: DefaultHashBuilder,
     start: u64,
@@ -134,14 +134,14 @@ pub(super) fn parse_zip64_end(record: &[u8], offset: u64, records: u64) -> Resul
 fn checked_end(start: u64, size: u64, entries: u64, end_at: u64) -> Result<End, String> {
     let end = start.checked_add(size).filter(|&end| end <= end_at);
     let end = end.ok_or_else(|| {
-        format!("the directory is said to be {size} bytes from byte {start} on, but its end record is at byte {end_at}")
+        format!("the directory has {size} bytes from byte {start} on, but its end record is at byte {end_at}")
     })?;
     if entries
         .checked_mul(CENTRAL_HEADER as u64)
         .is_none_or(|least| least > size)
     {
         return Err(format!(
-            "the directory is said to have {entries} entries in {size} bytes, which cannot be"
+            "the directory has {entries} entries in {size} bytes, which is not possible"
         ));
     }
     Ok(End {
@@ -164,9 +164,7 @@ impl Directory {
                 return Err(cut_off(n));
             }
             if !record.starts_with(&CENTRAL) {
-                return Err(format!(
-                    "entry {n} of the directory does not start like one"
-                ));
+                return Err(format!("entry {n} of the directory has a wrong signature"));
             }
             let field16 = |offset| u16_at(record, offset).unwrap_or_default();
             let field32 = |offset| u32_at(record, offset).unwrap_or_default();
@@ -188,12 +186,12 @@ impl Directory {
                 .and_then(|data_at| data_at.checked_add(compressed));
             if data_end.is_none_or(|data_end| data_end > end.directory.start) {
                 return Err(format!(
-                    "{}: {compressed} bytes from byte {header_at} on reach into the directory at byte {}",
+                    "{}: {compressed} bytes from byte {header_at} on overlap the directory at byte {}",
                     named(),
                     end.directory.start
                 ));
             }
-            // Folders have no data; a name that is no text is not a key of any store.
+            // Folders have no data; a name that is not UTF-8 is not a key of any store.
             if !name.ends_with(b"/") && std::str::from_utf8(name).is_ok() {
                 entries.push(Entry {
                     name_start: at + CENTRAL_HEADER,
@@ -224,7 +222,7 @@ impl Directory {
             hasher.hash_one(entry.map_or(&[][..], name))
         };
         let mut places = HashTable::with_capacity(entries.len());
-        // A directory of 46 bytes and more an entry that is in memory has far fewer than 2³² of them.
+        // Entries have at least 46 bytes in a directory of limited size, so there are far fewer than 2³².
         for place in 0..u32::try_from(entries.len()).map_err(|_| "too many entries")? {
             places.insert_unique(hash(&place), place, hash);
         }
@@ -237,7 +235,7 @@ impl Directory {
         })
     }
 
-    /// Offset of the directory in the archive: where entries must have ended.
+    /// Offset of the directory in the archive; entries must end before it.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
@@ -246,7 +244,7 @@ impl Directory {
         std::str::from_utf8(self.bytes_of_name(entry)).unwrap_or_default()
     }
 
-    /// For comparisons: a name was checked to be text once.
+    /// The bytes of an entry's name, for comparisons; they were checked to be UTF-8.
     fn bytes_of_name(&self, entry: &Entry) -> &[u8] {
         name_of(&self.bytes, entry)
     }
@@ -280,7 +278,7 @@ impl Directory {
         rest.get(..length).unwrap_or_default()
     }
 
-    /// The folders below `prefix` (which is empty or ends in `/`), without skimming their contents.
+    /// The folders below `prefix` (which is empty or ends in `/`), without iterating over their contents.
     pub(super) fn folders(&self, prefix: &str) -> Vec<String> {
         let mut folders = Vec::new();
         let mut rest = self.under(prefix);
@@ -301,8 +299,8 @@ impl Directory {
         folders
     }
 
-    /// Length of the header before an entry's data, from the `bytes` there, which are at least those up to the end of the
-    /// entry's name; checks that the header is the entry's.
+    /// Length of the header before an entry's data, from its `bytes`, at least up to the end of the entry's name. Checks that the
+    /// header is that of the entry.
     pub(super) fn local_header(&self, entry: &Entry, bytes: &[u8]) -> Result<u64, String> {
         let field16 = |at| u16_at(bytes, at).unwrap_or_default();
         let (flags, method, name_len, extra_len) =
@@ -310,7 +308,7 @@ impl Directory {
         let name = bytes.get(LOCAL_HEADER as usize..LOCAL_HEADER as usize + usize::from(name_len));
         if !bytes.starts_with(&LOCAL) || name != Some(self.bytes_of_name(entry)) {
             return Err(format!(
-                "no header of this entry is at byte {}, where the directory says",
+                "there is no header of this entry at byte {}, where the directory places it",
                 entry.header_at
             ));
         }

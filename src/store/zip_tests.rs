@@ -349,7 +349,7 @@ fn entries_that_lie() {
             size: data.len() as u64 + 1,
             ..good.clone()
         })
-        .contains("stored as it is")
+        .contains("stored without compression")
     );
     assert!(
         refused(Item {
@@ -443,7 +443,7 @@ fn entries_that_lie() {
         data: vec![],
         ..stored("a", b"123456789")
     }]));
-    assert!(reason(get(&last.unwrap(), "a")).contains("reach into the directory"));
+    assert!(reason(get(&last.unwrap(), "a")).contains("overlap"));
 }
 
 #[test]
@@ -455,14 +455,14 @@ fn archives_that_lie() {
             offset: Some(1 << 31),
             ..stored("a", b"1")
         }])
-        .contains("into the directory")
+        .contains("the directory at byte")
     );
     assert!(
         refused(&[Item {
             compressed: 1 << 20,
             ..stored("a", b"1")
         }])
-        .contains("into the directory")
+        .contains("the directory at byte")
     );
     let huge = Item {
         compressed: u64::MAX,
@@ -470,7 +470,7 @@ fn archives_that_lie() {
         zip64: true,
         ..stored("a", b"1")
     };
-    assert!(refused(&[huge]).contains("into the directory"));
+    assert!(refused(&[huge]).contains("the directory at byte"));
     let no_zip64 = Item {
         size: u32::MAX.into(),
         ..stored("a", b"1")

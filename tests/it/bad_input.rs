@@ -143,7 +143,7 @@ async fn what_is_not_a_store() {
         ),
         (
             shown(&missing),
-            &["is not a VCZ store", "nothing at this place"],
+            &["is not a VCZ store", "nothing at this location"],
         ),
         (text, &["is not a VCZ store", "not a zip archive"]),
         (no_zip, &["is not a VCZ store", "not a zip archive"]),
@@ -591,7 +591,7 @@ async fn region_indexes_that_contradict_themselves() {
         ),
         (
             "index_contig_split",
-            "row 2: contig 0 was left in an earlier row",
+            "row 2: contig 0 is in an earlier run of rows too",
         ),
         (
             "index_wrong_width",

@@ -1,7 +1,7 @@
 //! Decompression of Blosc containers and of single blocks, with and without un-shuffling.
 //!
-//! [`decompress_block_planes`] is for counting on bit-planes: it leaves a block bit-shuffled and does not even write the
-//! planes of zeros that most blocks of genotypes end in, or the copies of a plane that those with missing calls end in.
+//! [`decompress_block_planes`] is for counting on bit-planes: it leaves a block bit-shuffled and does not write planes at its end
+//! that are zero, as in most blocks of genotypes, or copies of a plane, as in blocks with missing calls.
 
 use super::super::zstd::tail::decompress_planes;
 use super::super::{Scratch, blosclz, unshuffle};
@@ -12,7 +12,7 @@ use super::header::{BloscHeader, Compressor, Shuffle, Split};
 pub struct PlaneBlock {
     /// Decoded bytes of the block.
     pub len: usize,
-    /// Bytes at the start of the output that were written. The rest of the block was **not** written; it is zero, but for
+    /// Bytes at the start of the output that were written. The rest was **not** written; it is zero, or see
     /// [`repeats`](Self::repeats). In a bit-shuffled block this is a whole number of planes, or all of the block.
     pub decoded: usize,
     /// Whether every plane that was not written equals the last one that was. Only where the block is bit-shuffled.
@@ -25,8 +25,7 @@ pub struct PlaneBlock {
 }
 
 impl PlaneBlock {
-    /// Number of planes that were written; all the others are zero, or equal the last one. 0 where the block is not
-    /// bit-shuffled.
+    /// Number of planes that were written; the others are zero or equal the last one. 0 where the block is not bit-shuffled.
     pub fn n_planes(&self) -> usize {
         self.decoded.checked_div(self.plane_len).unwrap_or(0)
     }
@@ -68,7 +67,7 @@ pub fn decompress_block(
         return decompress_block_raw(header, src, i, dst, scratch);
     }
     let dst = room(header, i, dst)?;
-    // Taken out, so that the decompression contexts can be used while it is written.
+    // Taken out of `scratch`, which decompression needs.
     let mut buffer = std::mem::take(&mut scratch.block);
     let block = buffer.slice(dst.len());
     let result = if shuffle == Shuffle::Bit && header.typesize() == 1 {
@@ -111,7 +110,7 @@ pub fn decompress_block_raw(
 }
 
 /// Decompresses block `i`, still shuffled, into the start of `dst`, which has room for `header.block_len(i)` bytes;
-/// where the block's zstd frame ends in zeros, or in planes that are equal, these are left out.
+/// planes of zeros or copies at the end of the block's zstd frame are not written.
 pub fn decompress_block_planes(
     header: &BloscHeader,
     src: &[u8],
@@ -165,7 +164,7 @@ fn with_repeated(planes: PlaneBlock, block: &mut [u8]) -> PlaneBlock {
     }
 }
 
-/// Planes of a decompressed block up to the last that is not all zero. Looking costs far less than un-shuffling zeros.
+/// Planes of a decompressed block up to the last that is not all zero. This check costs far less than un-shuffling zeros.
 fn used_planes(planes: &PlaneBlock, block: &[u8]) -> usize {
     let is_zero = |k: usize| {
         let plane = block.get(k * planes.plane_len..(k + 1) * planes.plane_len);
@@ -198,7 +197,7 @@ fn decompress_split(
         Compressor::Snappy => snap::raw::Decoder::new()
             .decompress(split.payload, dst)
             .map_err(|e| format!("snappy: {e}"))?,
-        // What follows a stream is ignored, as zlib's own `uncompress` does, and so c-blosc.
+        // Bytes after the stream are ignored, as by zlib's `uncompress` and so by c-blosc.
         Compressor::Zlib => return scratch.zlib_prefix(split.payload, dst).map(drop),
         Compressor::Zstd => scratch.zstd.decompress(split.payload, dst)?,
     };

@@ -1,8 +1,8 @@
 //! The header of a Blosc-1 container, its blocks and their splits, all checked against the container's length.
 //!
-//! What `blosc.c` of c-blosc 1.21 refuses is refused here, and what it accepts is accepted, whoever wrote it: offsets into the
-//! header, stored bytes under an unknown compressor, anything about a container of nothing. Only elements of 0 bytes, by which it
-//! would divide, are refused here alone. Fuzzing compares the two, see `tests/fuzz/checks/blosc.rs`.
+//! Accepts the same containers as `blosc.c` of c-blosc 1.21, including offsets into the header, stored bytes with an unknown
+//! compressor, and any fields in an empty container. One exception: elements of 0 bytes, by which c-blosc would divide, are an
+//! error. Fuzzing compares the two, see `tests/fuzz/checks/blosc.rs`.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::super::unshuffle;
 
 /// Bytes of a container's header.
 pub const HEADER_LEN: usize = 16;
-/// The only version of the container that Blosc 1 writes since 2010.
+/// The only container version that Blosc 1 has written since 2010.
 const FORMAT_VERSION: u8 = 2;
 /// c-blosc's limit, `BLOSC_MAX_BLOCKSIZE`.
 const MAX_BLOCKSIZE: usize = 715_827_542;
@@ -20,7 +20,7 @@ const MAX_SPLITS: usize = 16;
 /// Blocks whose splits would be shorter than this are not split.
 const MIN_SPLIT: usize = 128;
 
-/// Named where nothing is compressed and the flags name none.
+/// The compressor of containers without compressed bytes whose flags have none.
 const STORED: Compressor = Compressor::Zstd;
 
 const FLAG_BYTE_SHUFFLE: u8 = 0x01;
@@ -29,7 +29,7 @@ const FLAG_BIT_SHUFFLE: u8 = 0x04;
 const FLAG_RESERVED: u8 = 0x08;
 const FLAG_DONT_SPLIT: u8 = 0x10;
 
-/// What compresses the splits. LZ4HC writes the same format as LZ4.
+/// The compressor of the splits. LZ4HC writes the same format as LZ4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Compressor {
     /// BloscLZ, c-blosc's own.
@@ -44,7 +44,7 @@ pub enum Compressor {
     Zstd,
 }
 
-/// What was done to a block before it was compressed.
+/// The shuffle of a block before compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shuffle {
     /// Nothing.
@@ -79,8 +79,7 @@ impl Shuffle {
     }
 }
 
-/// A container's header, checked against the container's length. The fields cannot be changed from outside, so what
-/// was checked stays true.
+/// A container's header, checked against the container's length. Its fields are private, so the checks stay valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BloscHeader {
     format_version: u8,
@@ -131,7 +130,7 @@ impl BloscHeader {
             ));
         }
         if nbytes == 0 {
-            // Whatever else it says is about nothing.
+            // An empty container; its other fields do not matter.
             return Ok(BloscHeader {
                 format_version,
                 codec_version,
@@ -214,7 +213,7 @@ impl BloscHeader {
         self.codec_version
     }
 
-    /// The flags byte as it is.
+    /// The flags byte.
     pub fn flags(&self) -> u8 {
         self.flags
     }
@@ -239,7 +238,7 @@ impl BloscHeader {
         self.cbytes
     }
 
-    /// What compresses the splits that are not stored.
+    /// The compressor of the splits that are not stored.
     pub fn compressor(&self) -> Compressor {
         self.compressor
     }
@@ -249,7 +248,7 @@ impl BloscHeader {
         self.flags & FLAG_MEMCPYED != 0
     }
 
-    /// The shuffle that the container asks for. [`block_shuffle`](Self::block_shuffle) says what a block really has.
+    /// The shuffle in the flags. [`block_shuffle`](Self::block_shuffle) is the actual one of a block.
     pub fn shuffle(&self) -> Shuffle {
         if self.flags & FLAG_BYTE_SHUFFLE != 0 && self.typesize > 1 {
             Shuffle::Byte
@@ -280,8 +279,8 @@ impl BloscHeader {
         self.block_range(i).len()
     }
 
-    /// How block `i` really is shuffled: not at all in a memcpyed container, and no bit shuffle where the number of
-    /// elements is not a multiple of eight.
+    /// The actual shuffle of block `i`: none in a memcpyed container, and no bit shuffle where the number of elements is not a
+    /// multiple of eight.
     pub fn block_shuffle(&self, i: usize) -> Shuffle {
         let shuffle = if self.memcpyed() {
             Shuffle::None

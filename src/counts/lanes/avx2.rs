@@ -33,21 +33,23 @@ impl Avx2 {
                 &padded
             }
         };
-        // SAFETY: 32 bytes are there, and `self` proves AVX2.
+        // SAFETY: `from` has 32 bytes, and `self` proves AVX2.
         unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
     }
 }
 
-/// Both halves of a strip. SAFETY of every intrinsic below: `self` proves AVX2.
+/// Both halves of a strip.
 impl Lanes for Avx2 {
     type Strip = [__m256i; 2];
 
     #[inline(always)]
     fn zero(self) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe { [_mm256_setzero_si256(); 2] }
     }
     #[inline(always)]
     fn splat(self, byte: u8) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe { [_mm256_set1_epi8(byte as i8); 2] }
     }
     #[inline(always)]
@@ -64,9 +66,9 @@ impl Lanes for Avx2 {
         };
         let n = n.min(STRIP);
         match (src.first_chunk::<STRIP>(), KEEP.get(STRIP - n..)) {
+            // SAFETY: both have 64 bytes, and `self` proves AVX2.
             (Some(src), Some(keep)) if keep.len() >= STRIP => unsafe {
                 let (src, keep) = (src.as_ptr(), keep.as_ptr());
-                // SAFETY: 64 bytes are there in both.
                 [
                     _mm256_and_si256(
                         _mm256_loadu_si256(src.cast()),
@@ -96,10 +98,12 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn and(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe { [_mm256_and_si256(a[0], b[0]), _mm256_and_si256(a[1], b[1])] }
     }
     #[inline(always)]
     fn and_not(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe {
             [
                 _mm256_andnot_si256(b[0], a[0]),
@@ -109,18 +113,22 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn or(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe { [_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])] }
     }
     #[inline(always)]
     fn xor(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe { [_mm256_xor_si256(a[0], b[0]), _mm256_xor_si256(a[1], b[1])] }
     }
     #[inline(always)]
     fn seconds(self, a: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe { [_mm256_srli_epi64::<1>(a[0]), _mm256_srli_epi64::<1>(a[1])] }
     }
     #[inline(always)]
     fn is_zero(self, a: [__m256i; 2]) -> bool {
+        // SAFETY: `self` proves AVX2.
         unsafe {
             let any = _mm256_or_si256(a[0], a[1]);
             _mm256_testz_si256(any, any) == 1
@@ -129,6 +137,7 @@ impl Lanes for Avx2 {
     /// Muła, Kurz and Lemire 2018: the set bits of each nibble by table look-up, summed per 64 bits.
     #[inline(always)]
     fn counters(self, a: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe {
             let table = _mm256_setr_epi8(
                 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3,
@@ -149,10 +158,12 @@ impl Lanes for Avx2 {
     }
     #[inline(always)]
     fn add(self, a: [__m256i; 2], b: [__m256i; 2]) -> [__m256i; 2] {
+        // SAFETY: `self` proves AVX2.
         unsafe { [_mm256_add_epi64(a[0], b[0]), _mm256_add_epi64(a[1], b[1])] }
     }
     #[inline(always)]
     fn sum(self, a: [__m256i; 2]) -> u64 {
+        // SAFETY: `self` proves AVX2.
         unsafe {
             let four = _mm256_add_epi64(a[0], a[1]);
             let two = _mm_add_epi64(
@@ -165,6 +176,7 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn low_plane(self, codes: &[u8]) -> ([__m256i; 2], bool) {
         let mut plane = [0u32; 16];
+        // SAFETY: `self` proves AVX2.
         unsafe {
             let mut any = _mm256_setzero_si256();
             for (word, codes) in plane.iter_mut().zip(codes.chunks(32)) {
@@ -187,6 +199,7 @@ impl Lanes for Avx2 {
         for (i, codes) in codes.chunks(32).take(16).enumerate() {
             let mut x = self.codes(codes);
             for plane in planes.iter_mut().rev() {
+                // SAFETY: `self` proves AVX2.
                 unsafe {
                     plane[i] = _mm256_movemask_epi8(x) as u32;
                     x = _mm256_add_epi8(x, x); // the next lower bit becomes the sign

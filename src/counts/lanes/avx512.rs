@@ -23,27 +23,29 @@ impl Avx512 {
     }
 }
 
-/// One register. SAFETY of every intrinsic below: `self` proves the instruction sets.
+/// One register.
 impl Lanes for Avx512 {
     type Strip = __m512i;
 
     #[inline(always)]
     fn zero(self) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_setzero_si512() }
     }
     #[inline(always)]
     fn splat(self, byte: u8) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_set1_epi8(byte as i8) }
     }
     #[inline(always)]
     fn load(self, src: &[u8], n: usize) -> __m512i {
         if let (true, Some(whole)) = (n >= STRIP, src.first_chunk::<STRIP>()) {
-            // SAFETY: 64 bytes are there.
+            // SAFETY: `whole` has 64 bytes.
             return unsafe { _mm512_loadu_si512(whole.as_ptr().cast()) };
         }
         let n = n.min(src.len()).min(STRIP) as u32;
         let keep = u64::MAX.checked_shr(STRIP as u32 - n).unwrap_or(0);
-        // SAFETY: the first `n` bytes are there, and a masked load touches no others.
+        // SAFETY: `src` has the first `n` bytes, and a masked load reads no others.
         unsafe { _mm512_maskz_loadu_epi8(keep, src.as_ptr().cast()) }
     }
     #[inline(always)]
@@ -55,43 +57,53 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_and_si512(a, b) }
     }
     #[inline(always)]
     fn and_not(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_andnot_si512(b, a) }
     }
     #[inline(always)]
     fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_or_si512(a, b) }
     }
     #[inline(always)]
     fn xor(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_xor_si512(a, b) }
     }
     #[inline(always)]
     fn seconds(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_srli_epi64::<1>(a) }
     }
     #[inline(always)]
     fn is_zero(self, a: __m512i) -> bool {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_test_epi64_mask(a, a) == 0 }
     }
     #[inline(always)]
     fn counters(self, a: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_popcnt_epi64(a) }
     }
     #[inline(always)]
     fn add(self, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_add_epi64(a, b) }
     }
     #[inline(always)]
     fn sum(self, a: __m512i) -> u64 {
+        // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_reduce_add_epi64(a) as u64 }
     }
     #[inline(always)]
     fn low_plane(self, codes: &[u8]) -> (__m512i, bool) {
         let mut plane = [0u64; 8];
+        // SAFETY: `self` proves the instruction sets.
         unsafe {
             let one = _mm512_set1_epi8(1);
             let mut any = _mm512_setzero_si512();
@@ -107,10 +119,11 @@ impl Lanes for Avx512 {
     }
     #[inline(always)]
     fn store_low_plane(self, codes: &[u8], plane: &mut [u8; STRIP]) -> bool {
+        // SAFETY: `self` proves the instruction sets.
         unsafe {
             let one = _mm512_set1_epi8(1);
             let mut any = _mm512_setzero_si512();
-            // Straight to memory: a strip made of eight masks would have to wait there for all of them.
+            // Directly to memory: loading a strip made of eight masks would wait for all eight stores.
             for (word, codes) in plane.as_chunks_mut().0.iter_mut().zip(codes.chunks(STRIP)) {
                 let x = self.load(codes, STRIP);
                 any = _mm512_or_si512(any, x);
@@ -125,6 +138,7 @@ impl Lanes for Avx512 {
         for (i, codes) in codes.chunks(STRIP).take(8).enumerate() {
             let mut x = self.load(codes, STRIP);
             for plane in planes.iter_mut().rev() {
+                // SAFETY: `self` proves the instruction sets.
                 unsafe {
                     plane[i] = _mm512_movepi8_mask(x);
                     x = _mm512_add_epi8(x, x); // the next lower bit becomes the sign

@@ -1,10 +1,10 @@
 //! 512-bit strips of bit-planes on the instruction sets of the host: portable, AVX2, AVX-512.
 //!
 //! The counting loops in [`rows`](super::rows) are written once against [`Lanes`] and compiled once per instruction set;
-//! [`Level::run`] picks the copy that the CPU supports. A value of [`Avx2`] or [`Avx512`] exists only after detection, which is
-//! what makes the intrinsics here sound. Every method is `inline(always)`, so that it ends up inside the function that
-//! enables the instruction set; for the same reason the loops avoid `array::map`, `bool::then`, `fold`, `all` and whatever else
-//! takes a closure with a strip in it: those are not always inlined, and outside of that function every intrinsic is a call.
+//! [`Level::run`] chooses the copy that the CPU supports. A value of [`Avx2`] or [`Avx512`] exists only after detection, which
+//! makes the intrinsics here sound. Every method is `inline(always)`, so that it is inlined into the function that enables the
+//! instruction set. For the same reason the loops avoid `array::map`, `bool::then`, `fold`, `all` and other functions that take
+//! a closure with a strip: those are not always inlined, and outside that function every intrinsic is a call.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -80,7 +80,7 @@ pub(crate) trait Job {
     fn run<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// An instruction set that this CPU has.
+/// An instruction set that this CPU supports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Level {
     /// No particular instructions.
@@ -114,10 +114,11 @@ impl Level {
     pub(crate) fn run<J: Job>(self, job: J) -> J::Output {
         match self {
             Self::Portable => job.run(Portable),
-            // SAFETY: a value of Avx2 or Avx512 is made only by `detect`, after it found all of the enabled features.
             #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Avx2` values are made only by `detect`, after it found all of the enabled features.
             Self::Avx2(lanes) => unsafe { run_avx2(lanes, job) },
             #[cfg(target_arch = "x86_64")]
+            // SAFETY: `Avx512` values are made only by `detect`, after it found all of the enabled features.
             Self::Avx512(lanes) => unsafe { run_avx512(lanes, job) },
         }
     }
