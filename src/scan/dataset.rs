@@ -10,15 +10,14 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use tokio::sync::OnceCell;
 
 use super::arrow_column::{Names, integers};
-use super::dense::{Dense, PartData, assemble, chunk_index, trailing_chunks};
+use super::chunks::chunk::{Chunk, Part, chunk_index, first_index, trailing_chunks};
+use super::chunks::sizes::ChunkSizes;
+use super::dense::{Dense, assemble};
 use super::options::RegionIndexMode;
 use super::schema::{ColumnKind, ColumnSpec, columns};
-use super::sites::visit_sites;
 use super::zones::Zones;
 use crate::codec::{CodecChain, Scratch};
 use crate::error::{Result, VczError};
-#[cfg(feature = "gpu")]
-use crate::gpu::ChunkSizes;
 use crate::store::{ArrayMeta, RegionIndex, Store};
 
 /// Arrays of names and indexes that are read whole when a store is opened may decode to this many bytes.
@@ -44,16 +43,15 @@ pub struct Dataset {
     n_variants: u64,
     columns: Vec<ColumnSpec>,
     chains: Vec<Result<CodecChain, String>>,
-    /// Of each column: what its chunks came to, whole and with frames cut.
-    #[cfg(feature = "gpu")]
+    /// Of each column: sizes of its chunks, decoded whole and with frames cut.
     chunk_sizes: Vec<[Arc<ChunkSizes>; 2]>,
     names: Names,
     sample_ids: Vec<String>,
     contig_lengths: Option<Vec<i64>>,
     /// From the region index, or worked out from the positions when first needed.
     zones: OnceCell<Option<Arc<Zones>>>,
-    /// Whether it was said that chunks of genotypes are absent.
-    told_of_absent: AtomicBool,
+    /// Whether it was logged that chunks of genotypes are absent.
+    has_logged_absent: AtomicBool,
 }
 
 impl Dataset {
@@ -80,7 +78,6 @@ impl Dataset {
         let mut dataset = Self {
             store,
             n_variants,
-            #[cfg(feature = "gpu")]
             chunk_sizes: columns.iter().map(|_| Default::default()).collect(),
             columns,
             chains,
@@ -88,7 +85,7 @@ impl Dataset {
             sample_ids: samples.unwrap_or_default(),
             contig_lengths,
             zones: OnceCell::new(),
-            told_of_absent: AtomicBool::new(false),
+            has_logged_absent: AtomicBool::new(false),
         };
         if region_index == RegionIndexMode::Use
             && let Some(index) = dataset.read_region_index().await?
@@ -127,8 +124,11 @@ impl Dataset {
             .map_err(|reason| self.array_error(&self.columns[index].array, reason.clone()))
     }
 
-    /// What chunks of column `index` came to on a device, where their frames are `cut` (for counts) or not.
-    #[cfg(feature = "gpu")]
+    /// Sizes of the chunks of column `index` on a GPU, where their frames are `cut` (for counts) or not.
+    #[cfg_attr(
+        not(feature = "gpu"),
+        expect(dead_code, reason = "only a GPU's batches follow them")
+    )]
     pub fn chunk_sizes(&self, index: usize, cut: bool) -> &Arc<ChunkSizes> {
         &self.chunk_sizes[index][usize::from(cut)]
     }
@@ -177,7 +177,7 @@ impl Dataset {
                 .iter()
                 .for_each(|zone| see(zone.contig, zone.max)),
             None => {
-                visit_sites(self, |_, contigs, positions| {
+                self.visit_sites(|_, contigs, positions| {
                     for (&contig, &position) in contigs.iter().zip(positions) {
                         see(usize::try_from(contig).unwrap_or(usize::MAX), position);
                     }
@@ -228,13 +228,13 @@ impl Dataset {
         }
     }
 
-    /// Says, once and to those who ask for more than warnings, that a chunk of genotypes is absent: it stands for its fill value, and chunks
-    /// of nothing else are left out by default; but one that was lost on the way changes answers, too, and is no error.
-    pub fn tell_of_absent(&self, array: &ArrayMeta, index: &[u64]) {
-        if !self.told_of_absent.swap(true, Ordering::Relaxed) {
+    /// Logs, once a dataset and at level `info`, that a chunk of genotypes is absent. Writers leave out chunks that hold only the fill
+    /// value, so that is no error; but a chunk whose file was lost looks the same, and answers are wrong then.
+    pub fn log_absent(&self, array: &ArrayMeta, index: &[u64]) {
+        if !self.has_logged_absent.swap(true, Ordering::Relaxed) {
             log::info!(
                 "store '{}': array '{}' has no chunk {}: its calls are taken to be the array's fill value, as Zarr has it. If files \
-                 of the store were lost, answers are wrong. Other chunks that are absent are not told of",
+                 of the store were lost, answers are wrong. Other absent chunks are not logged",
                 self.store.location(),
                 array.name,
                 array.chunk_label(index)
@@ -286,7 +286,7 @@ impl Dataset {
     async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
         let mut zones = Vec::new();
         let mut useful = true;
-        visit_sites(self, |first, contigs, positions| {
+        self.visit_sites(|first, contigs, positions| {
             let found = Zones::of_rows(first, contigs, positions);
             useful = found.len() <= MAX_ZONES_PER_CHUNK;
             zones.extend(found);
@@ -353,7 +353,10 @@ async fn read_whole(
         let mut parts = Vec::with_capacity(trailing.len());
         for at in &trailing {
             let encoded = store.chunk(&array, &chunk_index(chunk, at)).await?;
-            parts.push((at.clone(), PartData::of(encoded)));
+            parts.push(Part {
+                trailing: at.clone(),
+                chunk: Chunk::stored(encoded),
+            });
         }
         let dense =
             assemble(&array, &chain, chunk, &parts, &mut scratch).map_err(|(index, reason)| {
@@ -364,7 +367,7 @@ async fn read_whole(
                     reason,
                 }
             })?;
-        let rows = array.chunk_extent(&chunk_index(chunk, &vec![0; array.rank() - 1]))[0] as usize;
+        let rows = array.chunk_extent(&first_index(chunk, &array))[0] as usize;
         all.push((rows, dense));
     }
     Ok(Some((array, all)))

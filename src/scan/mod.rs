@@ -29,7 +29,7 @@ mod sites;
 mod table;
 
 use calls::context;
-use plan::{backend, ranges, source, zones};
+use plan::{ranges, source, zones};
 use read::{arrow_column, dense};
 
 pub use calls::context::{GENOTYPES_KEY, GenotypeContext, PopulationArg};

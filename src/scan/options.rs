@@ -9,8 +9,6 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, config_err};
 
-use super::backend::parse_devices;
-
 /// Which engine decodes and counts genotype chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backend {
@@ -357,4 +355,44 @@ impl ExtensionOptions for TableOptions {
 
 impl ConfigExtension for TableOptions {
     const PREFIX: &'static str = "vcz";
+}
+
+/// The device numbers of `vcz.gpu_devices`; none for `all`.
+pub(in crate::scan) fn parse_devices(value: &str) -> std::result::Result<Vec<usize>, String> {
+    if value.trim().eq_ignore_ascii_case("all") {
+        return Ok(vec![]);
+    }
+    let parse = |part: &str| {
+        part.trim()
+            .parse::<usize>()
+            .ok()
+            .filter(|device| *device < 64)
+    };
+    value
+        .split(',')
+        .map(parse)
+        .collect::<Option<Vec<usize>>>()
+        .ok_or_else(|| {
+            format!(
+                "vcz.gpu_devices must be 'all' or device numbers separated by commas such as '0,1', found '{value}'"
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_all_or_numbers() {
+        assert_eq!(parse_devices("all").unwrap(), [] as [usize; 0]);
+        assert_eq!(parse_devices("0, 3").unwrap(), [0, 3]);
+        for wrong in ["", "x", "0,,1", "-1", "64"] {
+            assert!(
+                parse_devices(wrong)
+                    .unwrap_err()
+                    .contains("vcz.gpu_devices")
+            );
+        }
+    }
 }

@@ -65,6 +65,12 @@ impl ScanProgress {
         Self { left: rows }
     }
 
+    /// Rows that are left.
+    #[cfg(test)]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Says that `rows` more rows were read or skipped.
     pub fn advance(&mut self, rows: u64) {
         let rows = rows.min(self.left);

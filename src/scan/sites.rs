@@ -7,39 +7,36 @@ use super::dataset::Dataset;
 use super::schema::ColumnKind;
 use crate::codec::Scratch;
 use crate::error::Result;
+use crate::scan::chunks::chunk::{Chunk, Part};
 use crate::scan::read::arrow_column::{contig_at, integers};
-use crate::scan::read::dense::{Dense, PartData, assemble};
+use crate::scan::read::dense::{Dense, assemble};
 
-/// Calls `visit(first row, contig indices, positions)` for each chunk of positions, in row order, until it breaks. Does nothing
-/// for a store without either array.
-pub async fn visit_sites(
-    dataset: &Dataset,
-    mut visit: impl FnMut(u64, &[i64], &[i64]) -> ControlFlow<()>,
-) -> Result<()> {
-    let find = |kind| {
-        dataset
-            .columns()
-            .iter()
-            .position(|column| column.kind == kind)
-    };
-    let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position))
-    else {
-        return Ok(());
-    };
-    let (mut contigs, mut positions) =
-        (Cursor::new(dataset, contig), Cursor::new(dataset, position));
-    let per_chunk = dataset.columns()[position].array.chunks[0];
-    let mut first = 0;
-    while first < dataset.n_variants() {
-        let rows = first..dataset.n_variants().min(first.saturating_add(per_chunk));
-        let positions = positions.rows(rows.clone()).await?;
-        let contigs = contigs.rows(rows.clone()).await?;
-        if visit(first, &contigs, &positions).is_break() {
+impl Dataset {
+    /// Calls `visit(first row, contig indices, positions)` for each chunk of positions, in row order, until it breaks. Does nothing
+    /// for a store without either array.
+    pub(super) async fn visit_sites(
+        &self,
+        mut visit: impl FnMut(u64, &[i64], &[i64]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let find = |kind| self.columns().iter().position(|column| column.kind == kind);
+        let (Some(contig), Some(position)) = (find(ColumnKind::Contig), find(ColumnKind::Position))
+        else {
             return Ok(());
+        };
+        let (mut contigs, mut positions) = (Cursor::new(self, contig), Cursor::new(self, position));
+        let per_chunk = self.columns()[position].array.chunks[0];
+        let mut first = 0;
+        while first < self.n_variants() {
+            let rows = first..self.n_variants().min(first.saturating_add(per_chunk));
+            let positions = positions.rows(rows.clone()).await?;
+            let contigs = contigs.rows(rows.clone()).await?;
+            if visit(first, &contigs, &positions).is_break() {
+                return Ok(());
+            }
+            first = rows.end;
         }
-        first = rows.end;
+        Ok(())
     }
-    Ok(())
 }
 
 /// Rows of a one-dimensional array of integers, ascending, with the chunk at hand kept.
@@ -85,7 +82,10 @@ impl<'a> Cursor<'a> {
                 array,
                 chain,
                 chunk,
-                &[(vec![], PartData::of(bytes))],
+                &[Part {
+                    trailing: vec![],
+                    chunk: Chunk::stored(bytes),
+                }],
                 &mut self.scratch,
             )
             .map_err(|(index, reason)| dataset.chunk_error(array, &index, reason))?;

@@ -1,12 +1,18 @@
-//! Chunks of an array on their way from the store to whoever decodes them.
+//! Chunks of an array on their way from the store to whoever computes with them.
 //!
-//! * `prefetch`: reads encoded chunks ahead of their use.
-//! * `gpu`, `gpu_request`: has chunks decoded by a GPU.
-//! * `genotype_source`: either of the two, for genotypes.
+//! * `chunk`: one chunk, in whatever state it arrives.
+//! * `prefetch`: the read-ahead window; how chunks are read is a [`ChunkReader`](prefetch::ChunkReader)'s.
+//! * `host`: reads them as they are stored, for the host to decode.
+//! * `gpu`: hands them to a GPU, which decodes and counts them; without the feature `gpu`, the same names for no GPU.
+//! * `sizes`: statistics of their sizes.
 
-pub mod genotype_source;
-#[cfg(feature = "gpu")]
+pub mod chunk;
+#[cfg_attr(not(feature = "gpu"), path = "no_gpu.rs")]
 pub mod gpu;
-#[cfg(feature = "gpu")]
-pub mod gpu_request;
+pub mod host;
+mod load;
+pub mod open;
 pub mod prefetch;
+pub mod sizes;
+
+pub use load::ArrayLoad;

@@ -1,213 +1,222 @@
-//! Fetches the encoded chunks of one array ahead of their decoding. Tasks are aborted when the fetcher is dropped, so a
-//! cancelled query stops reading.
+//! The read-ahead window of an array: variant chunks are asked for in ascending order, and those that will be asked for next are
+//! on their way.
 //!
-//! A read in flight is one variant chunk, or, in local files, as many small ones as come to [`GROUP_BYTES`]: handing a chunk
-//! from thread to thread costs more than reading a few kilobytes that are in the page cache.
+//! A read is a task that gets one variant chunk, or several small ones: to pass a chunk from thread to thread takes longer than to
+//! read a few kilobytes from the page cache. Tasks are aborted when the window is dropped, so a cancelled query stops reading.
 
 use std::collections::VecDeque;
+use std::iter::Peekable;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result};
-use futures::{StreamExt, TryStreamExt, stream};
+use datafusion::common::{DataFusionError, Result, exec_err};
+use futures::future::BoxFuture;
 
+use super::chunk::Part;
 use crate::error::VczError;
-use crate::scan::dataset::Dataset;
-use crate::scan::read::columns::Ahead;
-use crate::scan::read::dense::{EncodedPart, chunk_index};
+use crate::scan::read::memory::Taken;
 use crate::scan::read::metrics::ScanMetrics;
-use crate::store::ArrayMeta;
-
-/// Requests in flight for one variant chunk.
-const CONCURRENT_PARTS: usize = 8;
-/// A read of several variant chunks ends with the one that brings it to this many encoded bytes.
-const GROUP_BYTES: usize = 1 << 20;
-/// Most variant chunks in one read.
-const GROUP_CHUNKS: usize = 64;
 
 /// Variant chunks that will be asked for, ascending.
-pub type Upcoming = std::iter::Peekable<Box<dyn Iterator<Item = u64> + Send>>;
+pub type Upcoming = Peekable<Box<dyn Iterator<Item = u64> + Send>>;
 
-/// The parts of one variant chunk.
-type Parts = Vec<EncodedPart>;
+/// The variant chunks of an array that some row ranges (ascending) touch, one after the other: there may be more than
+/// memory could hold a list of.
+pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> Upcoming {
+    let ranges: Vec<Range<u64>> = ranges
+        .iter()
+        .filter(|range| !range.is_empty())
+        .cloned()
+        .collect();
+    let mut next = 0;
+    let chunks = ranges.into_iter().flat_map(move |range| {
+        let first = (range.start / chunk_rows).max(next);
+        let end = (range.end - 1) / chunk_rows + 1;
+        next = next.max(end);
+        first..end
+    });
+    let chunks: Box<dyn Iterator<Item = u64> + Send> = Box::new(chunks);
+    chunks.peekable()
+}
 
-/// A read in flight: of these variant chunks, ascending, or of the first few of them.
-struct Group {
+/// How far to read ahead.
+#[derive(Debug, Clone, Copy)]
+pub struct Ahead {
+    /// `vcz.prefetch`: reads in flight ahead of the chunk that is asked for; none if 0.
+    pub prefetch: usize,
+    /// How many variant chunks to begin with, where few may be needed.
+    pub few: Option<usize>,
+}
+
+/// The parts of a variant chunk that was read.
+pub enum Arriving {
+    /// They are here.
+    Ready(Vec<Part>),
+    /// A GPU is at work on them.
+    Waiting(BoxFuture<'static, Result<Vec<Part>, VczError>>),
+}
+
+/// The variant chunks of a read, ascending.
+pub type Arrivals = VecDeque<(u64, Arriving)>;
+
+/// Reads the parts of variant chunks that a scan wants of one array.
+pub trait ChunkReader: Send + Sync {
+    /// How many variant chunks the next read should have, at least one.
+    fn group(&self) -> usize;
+
+    /// Reads these variant chunks (ascending, at least one) or, if they turn out to be large, the first few of them.
+    fn read(self: Arc<Self>, chunks: Vec<u64>) -> BoxFuture<'static, Result<Arrivals, VczError>>;
+}
+
+/// How many variant chunks may be on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Reads in flight, at most.
+    pub reads: usize,
+    /// Variant chunks in them, at most, to begin with: twice as many after each read that was waited for.
+    pub chunks: usize,
+    /// Variant chunks in them, at most.
+    pub most_chunks: usize,
+}
+
+/// A read in flight.
+struct Read {
     chunks: Vec<u64>,
-    task: SpawnedTask<Result<VecDeque<(u64, Parts)>, VczError>>,
+    task: SpawnedTask<Result<Arrivals, VczError>>,
 }
 
-/// What reading needs to know.
-#[derive(Clone)]
-struct Reader {
-    dataset: Arc<Dataset>,
-    array: Arc<ArrayMeta>,
-    parts: Arc<Vec<Vec<u64>>>,
-}
-
-/// Reads the wanted parts of an array's variant chunks, in ascending order, a few reads ahead.
-pub struct ChunkFetcher {
-    reader: Reader,
-    /// Variant chunks that will be asked for, ascending; some may be skipped.
+/// Reads an array's variant chunks in ascending order, ahead of their being asked for.
+pub struct Prefetch {
+    reader: Arc<dyn ChunkReader>,
+    /// Some of these may be skipped.
     upcoming: Upcoming,
-    ready: VecDeque<(u64, Parts)>,
-    pending: VecDeque<Group>,
-    depth: usize,
-    /// Variant chunks in the next read.
-    group: usize,
+    arrived: Arrivals,
+    reads: VecDeque<Read>,
+    window: Window,
     metrics: ScanMetrics,
+    /// Dropped once the first reads are under way.
+    until_started: Option<Box<dyn Send>>,
+    /// Memory of the results that the window may hold.
+    _memory: Option<Taken>,
 }
 
-impl ChunkFetcher {
-    /// A fetcher of `parts` (chunk indices after the variant axis) of the variant chunks `upcoming`, with `ahead.prefetch` reads ahead.
+impl Prefetch {
+    /// A window over `upcoming`; nothing is read yet.
     pub fn new(
-        dataset: Arc<Dataset>,
-        array: Arc<ArrayMeta>,
-        parts: Vec<Vec<u64>>,
+        reader: Arc<dyn ChunkReader>,
         upcoming: Upcoming,
-        ahead: Ahead,
+        window: Window,
         metrics: ScanMetrics,
     ) -> Self {
-        // Thin arrays are read many chunks at a time from the first on, unless it may be that few are needed.
-        let decoded = array
-            .chunk_elements()
-            .unwrap_or(usize::MAX)
-            .saturating_mul(array.element.size().unwrap_or(GROUP_BYTES));
-        let at_once = dataset.store().is_local() && ahead.few.is_none();
-        let group = match at_once {
-            true => (GROUP_BYTES / decoded.max(1)).clamp(1, GROUP_CHUNKS),
-            false => 1,
-        };
         Self {
-            reader: Reader {
-                dataset,
-                array,
-                parts: Arc::new(parts),
-            },
+            reader,
             upcoming,
-            ready: VecDeque::new(),
-            pending: VecDeque::new(),
-            depth: ahead.prefetch,
-            group,
+            arrived: VecDeque::new(),
+            reads: VecDeque::new(),
+            window,
             metrics,
+            until_started: None,
+            _memory: None,
         }
     }
 
-    /// The encoded parts of one variant chunk. Chunks before it are forgotten.
-    pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<EncodedPart>> {
+    /// Keeps `guard` until the first reads are under way, and `memory` for as long as the window is there.
+    #[cfg_attr(
+        not(feature = "gpu"),
+        expect(dead_code, reason = "the host's window holds neither")
+    )]
+    pub fn holding(self, guard: impl Send + 'static, memory: Option<Taken>) -> Self {
+        Self {
+            until_started: Some(Box::new(guard)),
+            _memory: memory,
+            ..self
+        }
+    }
+
+    /// Starts to read, before any chunk is asked for.
+    pub fn start(&mut self) {
+        self.fill();
+        self.until_started = None;
+    }
+
+    /// The parts of one variant chunk. Those before it are forgotten.
+    ///
+    /// # Errors
+    /// Of reading it.
+    pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<Part>> {
         let fetch_time = self.metrics.fetch_time.clone();
         let _timer = fetch_time.timer();
         while self.upcoming.next_if(|at| *at <= chunk).is_some() {}
-        let parts = match self.take_ready(chunk) {
-            Some(parts) => parts,
-            None => match self.take_pending(chunk).await? {
-                Some(parts) => parts,
-                None => {
-                    self.fill();
-                    self.reader.read(chunk).await?
+        loop {
+            while self.arrived.pop_front_if(|(at, _)| *at < chunk).is_some() {}
+            match self.arrived.pop_front_if(|(at, _)| *at == chunk) {
+                Some((_, Arriving::Ready(parts))) => {
+                    self.count(&parts);
+                    return Ok(parts);
                 }
-            },
-        };
-        let bytes = encoded_bytes(&parts);
-        self.metrics.bytes_fetched.add(bytes);
-        self.metrics
-            .chunks_read
-            .add(parts.iter().filter(|(_, bytes)| bytes.is_some()).count());
-        Ok(parts)
-    }
-
-    fn take_ready(&mut self, chunk: u64) -> Option<Parts> {
-        while self.ready.front().is_some_and(|(at, _)| *at < chunk) {
-            self.ready.pop_front();
+                Some((_, Arriving::Waiting(parts))) => return Ok(parts.await?),
+                None => self.wait(chunk).await?,
+            }
         }
-        let (_, parts) = self.ready.pop_front_if(|(at, _)| *at == chunk)?;
-        Some(parts)
     }
 
-    /// Waits for the read that this chunk is in, if one is in flight and gets as far.
-    async fn take_pending(&mut self, chunk: u64) -> Result<Option<Parts>> {
-        let is_before = |group: &mut Group| group.chunks.last().is_none_or(|last| *last < chunk);
-        while self.pending.pop_front_if(is_before).is_some() {}
-        let holds = |group: &mut Group| group.chunks.binary_search(&chunk).is_ok();
-        let Some(group) = self.pending.pop_front_if(holds) else {
-            return Ok(None);
+    /// Waits for the read that has the variant chunk `chunk`, which is started if it is not in flight.
+    async fn wait(&mut self, chunk: u64) -> Result<()> {
+        let is_before = |read: &mut Read| read.chunks.last().is_none_or(|last| *last < chunk);
+        while self.reads.pop_front_if(is_before).is_some() {}
+        let has = |read: &mut Read| read.chunks.binary_search(&chunk).is_ok();
+        let read = match self.reads.pop_front_if(has) {
+            Some(read) => read,
+            None => self.spawn(vec![chunk]),
         };
-        self.fill();
-        let read = group.task.join_unwind().await;
-        self.ready = read.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
-        if self.reader.dataset.store().is_local() {
-            // As many as would have made a full read, but no sudden leaps.
-            let bytes: usize = self
-                .ready
-                .iter()
-                .map(|(_, parts)| encoded_bytes(parts))
-                .sum();
-            let full = GROUP_BYTES * self.ready.len() / bytes.max(1);
-            self.group = full.clamp(1, self.group * 2).min(GROUP_CHUNKS);
+        self.start();
+        self.window.chunks = (self.window.chunks.saturating_mul(2)).min(self.window.most_chunks);
+        let Read { mut chunks, task } = read;
+        let arrived = task.join_unwind().await;
+        self.arrived =
+            arrived.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+        let Some((last, _)) = self.arrived.back() else {
+            return exec_err!("reading variant chunk {chunk} gave nothing");
+        };
+        chunks.retain(|at| at > last);
+        if !chunks.is_empty() {
+            let rest = self.spawn(chunks);
+            self.reads.push_front(rest);
         }
-        Ok(self.take_ready(chunk))
+        Ok(())
     }
 
-    /// Reads the first chunks, before any is asked for.
-    pub fn start(&mut self) {
-        self.fill();
-    }
-
-    /// Starts reads until as many are in flight as are wanted.
+    /// Starts reads until as many are in flight as the window holds.
     fn fill(&mut self) {
-        while self.pending.len() < self.depth {
-            let chunks: Vec<u64> = self.upcoming.by_ref().take(self.group).collect();
+        let in_flight: usize = self.reads.iter().map(|read| read.chunks.len()).sum();
+        let mut room = self.window.chunks.saturating_sub(in_flight);
+        while room > 0 && self.reads.len() < self.window.reads {
+            let group = self.reader.group().clamp(1, room);
+            let chunks: Vec<u64> = self.upcoming.by_ref().take(group).collect();
             if chunks.is_empty() {
                 return;
             }
-            let task = self.reader.clone().read_group(chunks.clone());
-            let task = SpawnedTask::spawn(task);
-            self.pending.push_back(Group { chunks, task });
+            room -= chunks.len();
+            let read = self.spawn(chunks);
+            self.reads.push_back(read);
         }
+    }
+
+    fn spawn(&self, chunks: Vec<u64>) -> Read {
+        let task = SpawnedTask::spawn(Arc::clone(&self.reader).read(chunks.clone()));
+        Read { chunks, task }
+    }
+
+    /// Adds what was read to the metrics. What a GPU reads is counted when it is handed over.
+    fn count(&self, parts: &[Part]) {
+        let read = parts.iter().filter_map(|part| part.chunk.encoded_len());
+        let (chunks, bytes) = read.fold((0, 0), |(n, sum), len| (n + 1, sum + len));
+        self.metrics.chunks_read.add(chunks);
+        self.metrics.bytes_fetched.add(bytes);
     }
 }
 
-impl Reader {
-    /// Reads chunks one after the other until they come to [`GROUP_BYTES`].
-    async fn read_group(self, chunks: Vec<u64>) -> Result<VecDeque<(u64, Parts)>, VczError> {
-        let mut all = VecDeque::with_capacity(chunks.len());
-        let mut bytes = 0;
-        for chunk in chunks {
-            let parts = self.read(chunk).await?;
-            bytes += encoded_bytes(&parts);
-            all.push_back((chunk, parts));
-            if bytes >= GROUP_BYTES {
-                break;
-            }
-        }
-        Ok(all)
-    }
-
-    async fn read(&self, chunk: u64) -> Result<Parts, VczError> {
-        let store = self.dataset.store();
-        if let [trailing] = self.parts.as_slice() {
-            // Most arrays have no more, and are read often.
-            let index = chunk_index(chunk, trailing);
-            return Ok(vec![(
-                trailing.clone(),
-                store.chunk(&self.array, &index).await?,
-            )]);
-        }
-        stream::iter(self.parts.iter().cloned())
-            .map(|trailing| async move {
-                let index = chunk_index(chunk, &trailing);
-                Ok((trailing, store.chunk(&self.array, &index).await?))
-            })
-            .buffered(CONCURRENT_PARTS)
-            .try_collect()
-            .await
-    }
-}
-
-fn encoded_bytes(parts: &[EncodedPart]) -> usize {
-    parts
-        .iter()
-        .flat_map(|(_, bytes)| bytes)
-        .map(|bytes| bytes.len())
-        .sum()
-}
+#[cfg(test)]
+#[path = "prefetch_tests.rs"]
+mod tests;

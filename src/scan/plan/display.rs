@@ -56,7 +56,7 @@ impl VczSource {
             parts.push(("projection", self.projection.to_string()));
         }
         parts.push(("partitions", self.partitions.len().to_string()));
-        parts.push(("backend", self.choice().describe()));
+        parts.push(("backend", self.shown_choice().describe()));
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 let shown: Vec<String> = parts

@@ -3,9 +3,10 @@
 //! * `source`: [`VczSource`](source::VczSource), the scan as DataFusion plans it; it absorbs projections and filters.
 //! * `zones`: contigs and positions of each chunk, which predicates are compared with; `ranges`: the rows that are kept.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
-//! * `backend`: host or GPU, and why.
+//! * `backend`, `choice`: host or GPU, and why.
 
 pub mod backend;
+pub mod choice;
 mod display;
 mod properties;
 pub mod ranges;
@@ -13,5 +14,4 @@ pub mod source;
 pub mod zones;
 
 use super::calls::{call, context, genotype_udf};
-use super::read::stream;
 use super::{dataset, options, schema};

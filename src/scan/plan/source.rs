@@ -6,6 +6,7 @@
 //! ```
 //! Invariant: `projection` is over `inputs`, in their order; filters are over the table's columns.
 
+use std::any::Any;
 use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
-use datafusion::datasource::source::DataSource;
+use datafusion::datasource::source::{DataSource, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Literal};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
@@ -28,13 +29,13 @@ use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, Push
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use super::call::{DisplayCall, GenotypeCall};
+use super::choice::LatestChoice;
 use super::context::{GenotypeContext, PopulationArg};
 use super::dataset::Dataset;
 use super::genotype_udf::{GenotypeUdf, population_of};
 use super::options::VczSettings;
 use super::ranges::{rows_in, split};
 use super::schema::ColumnKind;
-use super::stream;
 use super::zones::Zones;
 use crate::counts::SampleSet;
 
@@ -76,7 +77,8 @@ pub struct VczSource {
     pub(in crate::scan) schema: SchemaRef,
     pub(in crate::scan) limit: Option<usize>,
     pub(in crate::scan) settings: VczSettings,
-    metrics: ExecutionPlanMetricsSet,
+    pub(in crate::scan) latest_choice: LatestChoice,
+    pub(in crate::scan) metrics: ExecutionPlanMetricsSet,
 }
 
 /// How much one scan partition should have to do, in decoded bytes, and how many there may be.
@@ -120,6 +122,7 @@ impl VczSource {
             input_schema,
             limit,
             settings,
+            latest_choice: LatestChoice::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         };
         source.partitions = source.divide(goal);
@@ -334,7 +337,15 @@ impl DataSource for VczSource {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        stream::open(self, partition, &context, &self.metrics)
+        self.open_with_args(OpenArgs::new(partition, context))
+    }
+
+    fn create_sibling_state(&self, _config: &ConfigOptions) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.new_execution())
+    }
+
+    fn open_with_args(&self, args: OpenArgs) -> Result<SendableRecordBatchStream> {
+        self.open_partition(args)
     }
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut Formatter) -> fmt::Result {

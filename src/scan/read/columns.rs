@@ -8,64 +8,22 @@ use arrow::buffer::ScalarBuffer;
 use datafusion::common::Result;
 
 use super::arrow_column::{contig_at, contig_runs, integers, to_arrow};
-use super::dense::{Dense, Part, PartData, assemble, trailing_chunks};
+use super::dense::{Dense, assemble};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::codec::Scratch;
-#[cfg(feature = "gpu")]
-use crate::gpu::{ElementsOutput, GpuEngine, Work, WorkOutput};
-#[cfg(feature = "gpu")]
-use crate::scan::chunks::gpu::GpuFetcher;
-#[cfg(feature = "gpu")]
-use crate::scan::chunks::gpu_request::{Piece, Request, Wish};
-use crate::scan::chunks::prefetch::{ChunkFetcher, Upcoming};
+use crate::scan::chunks::chunk::first_index;
+use crate::scan::chunks::open::{ChunkRequest, ReadContext, Wanted};
+use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
-use crate::scan::plan::backend::Device;
-#[cfg(feature = "gpu")]
-use crate::scan::plan::backend::{not_on_gpu, planner};
 use crate::scan::schema::ColumnKind;
 use crate::store::ElementType;
-
-/// The variant chunks of an array that some row ranges (ascending) touch, one after the other: there may be more than
-/// memory could hold a list of.
-pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> Upcoming {
-    let ranges: Vec<Range<u64>> = ranges
-        .iter()
-        .filter(|range| !range.is_empty())
-        .cloned()
-        .collect();
-    let mut next = 0;
-    let chunks = ranges.into_iter().flat_map(move |range| {
-        let first = (range.start / chunk_rows).max(next);
-        let end = (range.end - 1) / chunk_rows + 1;
-        next = next.max(end);
-        first..end
-    });
-    let chunks: Box<dyn Iterator<Item = u64> + Send> = Box::new(chunks);
-    chunks.peekable()
-}
-
-/// How far to read ahead, in variant chunks.
-#[derive(Debug, Clone, Copy)]
-pub struct Ahead {
-    /// On the host.
-    pub prefetch: usize,
-    /// How many a device should begin with, where few may be needed.
-    pub few: Option<usize>,
-}
-
-/// What gives a column's chunks.
-enum Source {
-    Host(ChunkFetcher),
-    #[cfg(feature = "gpu")]
-    Gpu(GpuFetcher),
-}
 
 /// Reads the rows of one column.
 pub struct ColumnReader {
     dataset: Arc<Dataset>,
     column: usize,
-    source: Source,
+    chunks: Prefetch,
     current: Option<Current>,
     memory: ScanMemory,
     metrics: ScanMetrics,
@@ -79,64 +37,33 @@ struct Current {
 }
 
 impl ColumnReader {
-    /// A reader of column `column` for the row ranges `ranges`. Arrays over samples are the device's, where there is one.
+    /// A reader of column `column` for the row ranges `ranges`. Arrays over samples are the GPU's, where the scan has one.
     pub fn try_new(
         dataset: &Arc<Dataset>,
         column: usize,
         ranges: &[Range<u64>],
-        ahead: Ahead,
-        memory: &ScanMemory,
-        metrics: &ScanMetrics,
-        device: &Device,
+        context: ReadContext<'_>,
     ) -> Result<Self> {
-        let array = &dataset.columns()[column].array;
-        let upcoming = chunks_of(ranges, array.chunks[0]);
-        #[cfg(feature = "gpu")]
-        let (source, upcoming) = match gpu_request(dataset, column, device)? {
-            Some((request, engine)) => {
-                let fetcher = GpuFetcher::new(
-                    request,
-                    engine,
-                    upcoming,
-                    ahead.few,
-                    memory,
-                    metrics.clone(),
-                );
-                (Some(Source::Gpu(fetcher)), None)
-            }
-            None => (None, Some(upcoming)),
-        };
-        #[cfg(not(feature = "gpu"))]
-        let (source, upcoming, _) = (None, Some(upcoming), device);
-        let source = match (source, upcoming) {
-            (Some(source), _) => source,
-            (None, upcoming) => Source::Host(ChunkFetcher::new(
-                Arc::clone(dataset),
-                Arc::clone(array),
-                trailing_chunks(array),
-                upcoming.unwrap_or_else(|| chunks_of(ranges, array.chunks[0])),
-                ahead,
-                metrics.clone(),
-            )),
+        let request = ChunkRequest {
+            dataset,
+            column,
+            wanted: Wanted::Elements,
+            ranges,
         };
         Ok(Self {
             dataset: Arc::clone(dataset),
             column,
-            source,
+            chunks: request.open(context)?,
             current: None,
-            memory: memory.clone(),
-            metrics: metrics.clone(),
+            memory: context.memory.clone(),
+            metrics: context.metrics.clone(),
             scratch: Scratch::default(),
         })
     }
 
     /// Begins to read, before any row is asked for.
     pub fn start(&mut self) {
-        match &mut self.source {
-            Source::Host(fetcher) => fetcher.start(),
-            #[cfg(feature = "gpu")]
-            Source::Gpu(fetcher) => fetcher.start(),
-        }
+        self.chunks.start();
     }
 
     /// The rows of `range`, in pieces that each come from one chunk.
@@ -174,7 +101,7 @@ impl ColumnReader {
         self.current = None;
         let spec = &self.dataset.columns()[self.column];
         let chain = self.dataset.chain(self.column)?;
-        let parts = self.source.fetch(chunk).await?;
+        let parts = self.chunks.fetch(chunk).await?;
         let expected = (spec.array.chunks[0] as usize).saturating_mul(spec.row_bytes());
         let memory = self.memory.take(expected)?;
         let _timer = self.metrics.decode_time.timer();
@@ -231,101 +158,4 @@ impl ColumnReader {
             )
         })
     }
-}
-
-impl Source {
-    async fn fetch(&mut self, chunk: u64) -> Result<Vec<Part>> {
-        match self {
-            Self::Host(fetcher) => {
-                let parts = fetcher.fetch(chunk).await?;
-                Ok(parts
-                    .into_iter()
-                    .map(|(trailing, encoded)| (trailing, PartData::of(encoded)))
-                    .collect())
-            }
-            #[cfg(feature = "gpu")]
-            Self::Gpu(fetcher) => {
-                let parts = fetcher.fetch(chunk).await?;
-                Ok(parts
-                    .into_iter()
-                    .map(|part| (part.trailing, part.elements.into()))
-                    .collect())
-            }
-        }
-    }
-}
-
-/// What a device has to do for all of an array over samples; `None` if the array is the host's.
-#[cfg(feature = "gpu")]
-fn gpu_request(
-    dataset: &Arc<Dataset>,
-    column: usize,
-    device: &Device,
-) -> Result<Option<(Request, Arc<GpuEngine>)>> {
-    let spec = &dataset.columns()[column];
-    let array = &spec.array;
-    let Some((engine, forced)) = device.engine.as_ref().filter(|_| !spec.is_site_level()) else {
-        return Ok(None);
-    };
-    let planner = planner(spec, dataset.chain(column)?, false)
-        .and_then(|planner| engine.decodes(&planner.estimate()).map(|()| planner));
-    let planner = match planner {
-        Ok(planner) => planner,
-        Err(reason) if *forced => return Err(not_on_gpu(dataset.array_error(array, reason))),
-        Err(reason) => {
-            log::debug!("array '{}' is decoded on the host: {reason}", array.name);
-            return Ok(None);
-        }
-    };
-    // Below the bytes of a chunk, which the planner has checked.
-    let samples = array.chunks.get(1).copied().unwrap_or(1) as u32;
-    let inner: u64 = array.chunks.iter().skip(2).product();
-    let all: Arc<Vec<u32>> = Arc::new((0..samples).collect());
-    let across = array.grid_shape().get(1).copied().unwrap_or(1) as usize;
-    let elements = ElementsOutput {
-        samples: vec![all; across],
-        inner: inner as u32,
-        width: planner.width(),
-    };
-    let wishes = trailing_chunks(array)
-        .into_iter()
-        .map(|trailing| Wish {
-            trailing,
-            count: false,
-            elements: true,
-        })
-        .collect();
-    let request = Request {
-        dataset: Arc::clone(dataset),
-        array: Arc::clone(array),
-        wishes,
-        counts: None,
-        elements: Some(Arc::new(Work {
-            planner,
-            sizes: Arc::clone(dataset.chunk_sizes(column, false)),
-            wanted: WorkOutput::Elements(elements),
-        })),
-        padded: true,
-        reads_files: device.reads_files,
-    };
-    Ok(Some((request, Arc::clone(engine))))
-}
-
-#[cfg(feature = "gpu")]
-impl From<Option<Piece>> for PartData {
-    fn from(piece: Option<Piece>) -> Self {
-        match piece {
-            Some(Piece::Results(buffer)) => Self::Decoded(buffer),
-            Some(Piece::Encoded(bytes)) => Self::Encoded(bytes),
-            // The fetcher has read these again; if ever not, no bytes are an error, where an absent chunk would be zeros.
-            Some(Piece::Refused) => Self::Encoded(bytes::Bytes::new()),
-            Some(Piece::Absent) | None => Self::Absent,
-        }
-    }
-}
-
-fn first_index(chunk: u64, array: &crate::store::ArrayMeta) -> Vec<u64> {
-    let mut index = vec![0; array.rank()];
-    index[0] = chunk;
-    index
 }

@@ -2,9 +2,9 @@
 //! Sits between the codecs and the columns; knows nothing of Arrow types.
 
 use arrow::buffer::{Buffer, MutableBuffer};
-use bytes::Bytes;
 
 use crate::codec::{ChunkData, CodecChain, Scratch, StringChunk};
+use crate::scan::chunks::chunk::{Part, chunk_index, first_index};
 use crate::store::ArrayMeta;
 
 /// Rows of an array, row-major: `rows × row_elements` elements (there may be padding rows behind them).
@@ -25,56 +25,6 @@ impl Dense {
     }
 }
 
-/// One encoded chunk of a variant chunk: its index along the axes after variants, and its bytes (`None` when absent).
-pub type EncodedPart = (Vec<u64>, Option<Bytes>);
-
-/// A chunk of a variant chunk: its index along the axes after variants, and what is known of its elements.
-pub type Part = (Vec<u64>, PartData);
-
-/// A chunk's elements, decoded or not.
-pub enum PartData {
-    /// It is absent: all elements are the fill value.
-    Absent,
-    /// As it is stored.
-    Encoded(Bytes),
-    /// All its elements, native-endian, padding included.
-    Decoded(Buffer),
-}
-
-impl PartData {
-    /// What a store gave for a chunk.
-    pub fn of(encoded: Option<Bytes>) -> Self {
-        encoded.map_or(Self::Absent, Self::Encoded)
-    }
-
-    /// The elements.
-    pub fn decode(&self, chain: &CodecChain, scratch: &mut Scratch) -> Result<ChunkData, String> {
-        match self {
-            Self::Absent => chain.fill_chunk(),
-            Self::Encoded(bytes) => chain.decode(bytes, scratch),
-            Self::Decoded(buffer) => Ok(ChunkData::Fixed(buffer.clone())),
-        }
-    }
-}
-
-/// The chunk indices along the axes after variants, in row-major order.
-pub fn trailing_chunks(array: &ArrayMeta) -> Vec<Vec<u64>> {
-    let grid = array.grid_shape();
-    let mut all = vec![vec![]];
-    for &n in grid.iter().skip(1) {
-        all = all
-            .into_iter()
-            .flat_map(|at| (0..n).map(move |i| [at.as_slice(), &[i]].concat()))
-            .collect();
-    }
-    all
-}
-
-/// The whole index of a chunk.
-pub fn chunk_index(variant_chunk: u64, trailing: &[u64]) -> Vec<u64> {
-    [&[variant_chunk], trailing].concat()
-}
-
 /// Decodes the parts of one variant chunk and puts them together. On failure, the index of the part at fault and the reason.
 pub fn assemble(
     array: &ArrayMeta,
@@ -85,10 +35,10 @@ pub fn assemble(
 ) -> Result<Dense, (Vec<u64>, String)> {
     let at_fault =
         |trailing: &[u64], reason: String| (chunk_index(variant_chunk, trailing), reason);
-    if let [(trailing, data)] = parts
+    if let [Part { trailing, chunk }] = parts
         && array.chunks[1..] == array.shape[1..]
     {
-        return match data
+        return match chunk
             .decode(chain, scratch)
             .map_err(|reason| at_fault(trailing, reason))?
         {
@@ -96,7 +46,7 @@ pub fn assemble(
             ChunkData::Strings(strings) => Ok(Dense::Strings(strings)),
         };
     }
-    let rows = array.chunk_extent(&chunk_index(variant_chunk, &vec![0; array.rank() - 1]))[0];
+    let rows = array.chunk_extent(&first_index(variant_chunk, array))[0];
     let too_large = || {
         at_fault(
             &[],
@@ -112,8 +62,8 @@ pub fn assemble(
         .try_fold(1usize, |product, &n| product.checked_mul(n))
         .ok_or_else(too_large)?;
     let mut decoded = Vec::with_capacity(parts.len());
-    for (trailing, data) in parts {
-        let data = data
+    for Part { trailing, chunk } in parts {
+        let data = chunk
             .decode(chain, scratch)
             .map_err(|reason| at_fault(trailing, reason))?;
         decoded.push(data);
@@ -121,7 +71,7 @@ pub fn assemble(
     if let Some(width) = array.element.size().filter(|_| !array.element.is_text()) {
         let bytes = elements.checked_mul(width).ok_or_else(too_large)?;
         let mut out = MutableBuffer::from_len_zeroed(bytes);
-        for ((trailing, _), data) in parts.iter().zip(&decoded) {
+        for (Part { trailing, .. }, data) in parts.iter().zip(&decoded) {
             if let ChunkData::Fixed(buffer) = data {
                 let target = out.as_slice_mut();
                 for_each_run(array, variant_chunk, trailing, &shape, |from, to, len| {
@@ -133,7 +83,7 @@ pub fn assemble(
         return Ok(Dense::Fixed(out.into()));
     }
     let mut places = vec![(0u32, 0u32); elements];
-    for (part, (trailing, _)) in parts.iter().enumerate() {
+    for (part, Part { trailing, .. }) in parts.iter().enumerate() {
         for_each_run(array, variant_chunk, trailing, &shape, |from, to, len| {
             for i in 0..len {
                 places[to + i] = (part as u32, (from + i) as u32);

@@ -9,19 +9,19 @@ use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, exec_err};
 
-use super::columns::Ahead;
-use super::dense::{PartData, chunk_index};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
 use crate::scan::calls::call::{
-    GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
+    GENOTYPE_CLASSES, GenotypeCall, allele_counts_array, genotype_counts_array, list_size,
+    population_counts_array,
 };
 use crate::scan::calls::context::GenotypeContext;
-use crate::scan::chunks::genotype_source::{GenotypeSource, Wish};
+use crate::scan::chunks::chunk::{Chunk, Part, chunk_index, first_index};
+use crate::scan::chunks::open::{ChunkRequest, ReadContext, Wanted};
+use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
-use crate::scan::plan::backend::Device;
 use crate::store::ArrayMeta;
 
 /// Computes a query's calls on the genotypes of one column.
@@ -35,7 +35,7 @@ pub struct GenotypeReader {
     first_set: Vec<usize>,
     /// Samples whose genotypes are kept for `select_samples`, by sample chunk, ascending, counted from the chunk's first.
     selected: Vec<Vec<u32>>,
-    source: GenotypeSource,
+    chunks: Prefetch,
     current: Option<Current>,
     counts: ChunkCounts,
     scratch: CountScratch,
@@ -56,26 +56,18 @@ enum Kept {
     /// Of all its samples, as stored.
     All(Buffer),
     /// Of the selected ones.
-    #[cfg(feature = "gpu")]
     Selected(Buffer),
 }
 
 impl GenotypeReader {
     /// A reader of `calls` on column `column` for the row ranges `ranges`.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each is a different part of the scan; a struct would only rename them"
-    )]
     pub fn try_new(
         dataset: &Arc<Dataset>,
         context: &Arc<GenotypeContext>,
         column: usize,
         calls: Vec<GenotypeCall>,
         ranges: &[Range<u64>],
-        ahead: Ahead,
-        memory: &ScanMemory,
-        metrics: &ScanMetrics,
-        device: &Device,
+        reads: ReadContext<'_>,
     ) -> Result<Self> {
         let array = &dataset.columns()[column].array;
         let refuse = |reason: String| dataset.array_error(array, reason);
@@ -121,14 +113,16 @@ impl GenotypeReader {
             );
             by_chunk[chunk].push(within as u32);
         }
-        let wish = Wish {
+        let request = ChunkRequest {
             dataset,
             column,
-            counter: &counter,
-            selected: &by_chunk,
+            wanted: Wanted::Genotypes {
+                counter: &counter,
+                selected: &by_chunk,
+            },
             ranges,
         };
-        let source = GenotypeSource::try_new(&wish, ahead, memory, metrics, device)?;
+        let chunks = request.open(reads)?;
         Ok(Self {
             dataset: Arc::clone(dataset),
             context: Arc::clone(context),
@@ -137,13 +131,13 @@ impl GenotypeReader {
             counter,
             first_set,
             selected: by_chunk,
-            source,
+            chunks,
             current: None,
             counts: ChunkCounts::default(),
             scratch: CountScratch::default(),
             decode_scratch: Scratch::default(),
-            memory: memory.clone(),
-            metrics: metrics.clone(),
+            memory: reads.memory.clone(),
+            metrics: reads.metrics.clone(),
         })
     }
 
@@ -154,7 +148,7 @@ impl GenotypeReader {
 
     /// Begins to read, before any row is asked for.
     pub fn start(&mut self) {
-        self.source.start();
+        self.chunks.start();
     }
 
     /// For each call, its values for the rows of `range`, in pieces that each come from one chunk.
@@ -188,16 +182,15 @@ impl GenotypeReader {
         let dataset = Arc::clone(&self.dataset);
         let array = &dataset.columns()[self.column].array;
         let chain = dataset.chain(self.column)?;
-        let parts = self.source.fetch(chunk).await?;
-        let rows = array.chunk_extent(&chunk_index(chunk, &[0, 0]))[0] as usize;
+        let parts = self.chunks.fetch(chunk).await?;
+        let rows = array.chunk_extent(&first_index(chunk, array))[0] as usize;
         let width = array.element.size().unwrap_or(1);
         let chunk_bytes = array
             .chunk_elements()
             .unwrap_or(usize::MAX)
             .saturating_mul(width);
         let sets = self.counter.request().alleles.len() * self.counter.request().n_alleles
-            + self.counter.request().genotypes.len()
-                * crate::scan::calls::call::GENOTYPE_CLASSES.len();
+            + self.counter.request().genotypes.len() * GENOTYPE_CLASSES.len();
         let counts_bytes = rows.saturating_mul(sets).saturating_mul(size_of::<i32>());
         let kept_chunks = self.selected.iter().filter(|samples| !samples.is_empty());
         let kept = chunk_bytes.saturating_mul(kept_chunks.count().max(1));
@@ -209,28 +202,30 @@ impl GenotypeReader {
         let mut selected: Vec<Option<Kept>> = vec![];
         selected.resize_with(array.grid_shape()[1] as usize, || None);
         for part in parts {
-            let trailing = part.trailing;
+            let Part {
+                trailing,
+                chunk: data,
+            } = part;
             let sample_chunk = trailing[0] as usize;
             let failed =
                 |reason: String| dataset.chunk_error(array, &chunk_index(chunk, &trailing), reason);
-            let tell_of = |data: &PartData| {
-                if matches!(data, PartData::Absent) {
-                    dataset.tell_of_absent(array, &chunk_index(chunk, &trailing));
-                }
-            };
+            if matches!(data, Chunk::Absent) {
+                dataset.log_absent(array, &chunk_index(chunk, &trailing));
+            }
             let wanted = self.counter.wanted_sample_chunks();
             if wanted.binary_search(&sample_chunk).is_ok() {
-                tell_of(&part.counts);
-                let encoded = match &part.counts {
-                    PartData::Encoded(bytes) => Some(&bytes[..]),
-                    PartData::Absent | PartData::Decoded(_) => None,
+                let encoded = match &data {
+                    Chunk::Encoded(bytes) => Some(&bytes[..]),
+                    _ => None,
                 };
-                match &part.counts {
-                    PartData::Decoded(counts) => {
-                        self.counter
-                            .add_counted(counts.typed_data(), rows, &mut self.counts)
-                    }
-                    PartData::Encoded(_) | PartData::Absent => self.counter.add_chunk(
+                match &data {
+                    Chunk::Computed {
+                        counts: Some(counts),
+                        ..
+                    } => self
+                        .counter
+                        .add_counted(counts.typed_data(), rows, &mut self.counts),
+                    Chunk::Encoded(_) | Chunk::Absent => self.counter.add_chunk(
                         chain,
                         array,
                         encoded,
@@ -239,15 +234,19 @@ impl GenotypeReader {
                         &mut self.counts,
                         &mut self.scratch,
                     ),
+                    Chunk::Decoded(_) | Chunk::Computed { .. } => {
+                        Err("it was to be counted, but its counts did not come".to_string())
+                    }
                 }
                 .map_err(failed)?;
             }
             let is_kept = |samples: &Vec<u32>| !samples.is_empty();
             if self.selected.get(sample_chunk).is_some_and(is_kept) {
-                tell_of(&part.genotypes);
-                let kept = match part.genotypes {
-                    #[cfg(feature = "gpu")]
-                    PartData::Decoded(buffer) => Kept::Selected(buffer),
+                let kept = match data {
+                    Chunk::Computed {
+                        selected: Some(buffer),
+                        ..
+                    } => Kept::Selected(buffer),
                     data => {
                         let data = data
                             .decode(chain, &mut self.decode_scratch)
@@ -286,7 +285,7 @@ impl GenotypeReader {
                 population_counts_array(&counts, rows.len(), &self.context, None)
             }
             GenotypeCall::GenotypeCounts(_) => {
-                let width = crate::scan::calls::call::GENOTYPE_CLASSES.len();
+                let width = GENOTYPE_CLASSES.len();
                 genotype_counts_array(
                     &self.counts.genotypes[first][rows.start * width..rows.end * width],
                     None,
@@ -323,7 +322,6 @@ impl GenotypeReader {
                     samples.map(|at| piece(at, width)).collect()
                 })
             }
-            #[cfg(feature = "gpu")]
             Kept::Selected(bytes) => {
                 let list = &self.selected[run.chunk];
                 match list.binary_search(&(run.first as u32)) {

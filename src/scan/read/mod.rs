@@ -1,6 +1,7 @@
 //! From chunks to record batches.
 //!
-//! * `stream`: the batches of a partition; `site_filter`: predicates evaluated before anything else is read.
+//! * `stream`: the batches of a partition; `segments`: its rows, cut up for reading; `site_filter`: predicates evaluated before
+//!   anything else is read.
 //! * `columns`: an array as a column; `dense`: its chunks put together; `arrow_column`: as an Arrow array.
 //! * `genotypes`: calls on genotypes.
 //! * `memory`, `metrics`: what is accounted and measured.
@@ -11,5 +12,6 @@ pub mod dense;
 pub mod genotypes;
 pub mod memory;
 pub mod metrics;
+mod segments;
 mod site_filter;
 pub mod stream;

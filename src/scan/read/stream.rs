@@ -1,94 +1,91 @@
 //! Produces the batches of one scan partition: filter columns first, then only what passes; batches fill up across chunks
 //! to the session's batch size and stay under `vcz.batch_bytes`. Dropping the stream stops all reading.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::common::{DataFusionError, Result, exec_err};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::datasource::source::OpenArgs;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::projection::Projector;
-use datafusion::physical_expr::utils::conjunction;
-use datafusion::physical_expr_common::physical_expr::{
-    snapshot_generation, snapshot_physical_expr,
-};
 use datafusion::physical_plan::coop::cooperative;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{TryStreamExt, stream};
 
-use super::columns::{Ahead, ColumnReader};
+use super::columns::ColumnReader;
 use super::genotypes::GenotypeReader;
 use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
+use super::segments::{DynamicPruning, Segments};
 use super::site_filter::SiteFilter;
-use crate::scan::plan::backend::Device;
+use crate::scan::chunks::gpu::Device;
+use crate::scan::chunks::open::ReadContext;
+use crate::scan::chunks::prefetch::Ahead;
+use crate::scan::plan::backend::ExecutionBackend;
 use crate::scan::plan::source::{Input, VczSource};
-use crate::scan::progress::ScanProgress;
 
-/// Opens partition `partition` of `source`.
-pub fn open(
-    source: &VczSource,
-    partition: usize,
-    context: &Arc<TaskContext>,
-    metrics: &ExecutionPlanMetricsSet,
-) -> Result<SendableRecordBatchStream> {
-    let Some(ranges) = source.partitions.get(partition) else {
-        return exec_err!(
-            "partition {partition} was asked for, but the scan has {}",
-            source.partitions.len()
-        );
-    };
-    let metrics = ScanMetrics::new(metrics, partition);
-    let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
-    let batch_size = context.session_config().batch_size();
-    let schema = Arc::clone(&source.schema);
-    let (source, ranges) = (source.clone(), ranges.clone());
-    // Nothing is read, and no device asked for, before somebody wants the first batch.
-    let batches = async move {
-        let device = Device::of(&source).await?;
-        let batches = Batches::try_new(source, &ranges, batch_size, memory, metrics, &device)?;
-        Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
-            let batch = batches.next().await?;
-            Ok(batch.map(|batch| (batch, batches)))
-        }))
-    };
-    let batches = stream::once(batches).try_flatten();
-    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
-        schema,
-        Box::pin(batches),
-    ))))
-}
-
-/// Pruning by dynamic filters, done again whenever one of them has changed.
-struct DynamicPruning {
-    predicate: Arc<dyn PhysicalExpr>,
-    generation: Option<u64>,
-    keep: Vec<bool>,
+impl VczSource {
+    /// Opens one partition; nothing is read yet.
+    ///
+    /// # Errors
+    /// A partition that the scan does not have.
+    pub(in crate::scan) fn open_partition(
+        &self,
+        args: OpenArgs,
+    ) -> Result<SendableRecordBatchStream> {
+        let (partition, context) = (args.partition, args.context);
+        let Some(ranges) = self.partitions.get(partition) else {
+            return exec_err!(
+                "partition {partition} was asked for, but the scan has {}",
+                self.partitions.len()
+            );
+        };
+        let shared = args.sibling_state.unwrap_or_else(|| self.new_execution());
+        let Ok(backend) = shared.downcast::<ExecutionBackend>() else {
+            return exec_err!("the state shared by the partitions of a scan is another operator's");
+        };
+        let metrics = ScanMetrics::new(&self.metrics, partition);
+        let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
+        let batch_size = context.session_config().batch_size();
+        let schema = Arc::clone(&self.schema);
+        let (source, ranges) = (self.clone(), ranges.clone());
+        // Nothing is read, and no backend chosen, before somebody wants the first batch.
+        let batches = async move {
+            let device = backend.device(&source).await?;
+            let batches =
+                Batches::try_new(source.clone(), &ranges, batch_size, memory, metrics, device)?;
+            Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
+                let batch = batches.next().await?;
+                Ok(batch.map(|batch| (batch, batches)))
+            }))
+        };
+        let batches = stream::once(batches).try_flatten();
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
+            schema,
+            Box::pin(batches),
+        ))))
+    }
 }
 
 struct Batches {
     source: VczSource,
-    ranges: VecDeque<Range<u64>>,
+    segments: Segments,
     filter: Option<SiteFilter>,
     dynamic_filter: Option<SiteFilter>,
-    dynamic: Option<DynamicPruning>,
+    pruning: Option<DynamicPruning>,
     readers: HashMap<usize, ColumnReader>,
     genotypes: Option<GenotypeReader>,
     /// For each input that is a call: its place among the reader's calls.
     call_of_input: Vec<Option<usize>>,
-    /// Segments do not cross multiples of this many rows.
-    boundary: u64,
     batch_rows: usize,
     pending: Vec<Vec<ArrayRef>>,
     pending_rows: usize,
     remaining: Option<usize>,
     projector: Option<Projector>,
     metrics: ScanMetrics,
-    progress: ScanProgress,
 }
 
 impl Batches {
@@ -98,18 +95,30 @@ impl Batches {
         batch_size: usize,
         memory: ScanMemory,
         metrics: ScanMetrics,
-        device: &Device,
+        device: Option<&Device>,
     ) -> Result<Self> {
         let table = Arc::clone(&source.table);
-        let few = source.few_chunks();
         let filter = SiteFilter::try_new(&source.filters, &table.schema)?;
         let dynamic_filter = SiteFilter::try_new(&source.dynamic, &table.schema)?;
-        let dynamic = dynamic_filter.is_some().then(|| DynamicPruning {
-            predicate: conjunction(source.dynamic.clone()),
-            generation: None,
-            keep: vec![],
-        });
-        let prefetch = source.settings.prefetch;
+        let pruning = match (&dynamic_filter, &source.zones) {
+            (Some(_), Some(zones)) => Some(DynamicPruning::new(
+                &source.dynamic,
+                zones,
+                &table.schema,
+                &table.dataset,
+            )),
+            _ => None,
+        };
+        let ahead = Ahead {
+            prefetch: source.settings.prefetch,
+            few: source.few_chunks(),
+        };
+        let context = ReadContext {
+            ahead,
+            memory: &memory,
+            metrics: &metrics,
+            device,
+        };
         let mut readers = HashMap::new();
         let filter_columns = filter
             .iter()
@@ -121,10 +130,8 @@ impl Batches {
         });
         for column in filter_columns.chain(output_columns) {
             if let Entry::Vacant(entry) = readers.entry(column) {
-                let (dataset, ahead) = (&table.dataset, Ahead { prefetch, few });
-                entry.insert(ColumnReader::try_new(
-                    dataset, column, ranges, ahead, &memory, &metrics, device,
-                )?);
+                let reader = ColumnReader::try_new(&table.dataset, column, ranges, context)?;
+                entry.insert(reader);
             }
         }
         let mut calls = Vec::new();
@@ -150,10 +157,7 @@ impl Batches {
                 column,
                 calls,
                 ranges,
-                Ahead { prefetch, few },
-                &memory,
-                &metrics,
-                device,
+                context,
             )?),
         };
         let by_bytes = source.settings.batch_bytes / source.output_row_bytes();
@@ -169,22 +173,20 @@ impl Batches {
             false => None,
         };
         Ok(Self {
-            boundary: source.heavy_chunk_rows(),
+            segments: Segments::new(ranges, source.heavy_chunk_rows()),
             batch_rows: batch_size.min(by_bytes).max(1),
             pending: vec![vec![]; source.inputs.len()],
             pending_rows: 0,
             remaining: source.limit,
-            ranges: ranges.iter().cloned().collect(),
             source,
             filter,
             dynamic_filter,
-            dynamic,
+            pruning,
             readers,
             genotypes,
             call_of_input,
             projector,
             metrics,
-            progress: ScanProgress::start(ranges.iter().map(|range| range.end - range.start).sum()),
         })
     }
 
@@ -198,7 +200,7 @@ impl Batches {
                 return self.emit().map(Some);
             }
             if wanted == 0 {
-                self.ranges.clear();
+                self.segments.clear();
             }
             let Some(segment) = self.segment((wanted - self.pending_rows.min(wanted)) as u64)?
             else {
@@ -214,52 +216,10 @@ impl Batches {
 
     /// The next rows to look at: at most `rows`, of one chunk of the heaviest column.
     fn segment(&mut self, rows: u64) -> Result<Option<Range<u64>>> {
-        loop {
-            let Some(range) = self.ranges.front().cloned() else {
-                return Ok(None);
-            };
-            if range.is_empty() {
-                self.ranges.pop_front();
-                continue;
-            }
-            if let Some(skip_to) = self.skip(range.start)? {
-                self.advance(skip_to);
-                continue;
-            }
-            let boundary = (range.start / self.boundary + 1).saturating_mul(self.boundary);
-            let end = range
-                .end
-                .min(boundary)
-                .min(range.start.saturating_add(rows.max(1)));
-            self.advance(end);
-            return Ok(Some(range.start..end));
-        }
-    }
-
-    fn advance(&mut self, to: u64) {
-        if let Some(front) = self.ranges.front_mut() {
-            let to = to.min(front.end);
-            self.progress.advance(to.saturating_sub(front.start));
-            front.start = to;
-        }
-    }
-
-    /// Where to go on if dynamic filters rule out the zone of `row`.
-    fn skip(&mut self, row: u64) -> Result<Option<u64>> {
-        let (Some(dynamic), Some(zones)) = (&mut self.dynamic, &self.source.zones) else {
-            return Ok(None);
-        };
-        let generation = snapshot_generation(&dynamic.predicate);
-        if dynamic.generation != Some(generation) {
-            let snapshot = snapshot_physical_expr(Arc::clone(&dynamic.predicate))?;
-            let table = &self.source.table;
-            dynamic.keep = zones.prune(&snapshot, &table.schema, &table.dataset.names().contigs)?;
-            dynamic.generation = Some(generation);
-        }
-        let at = zones.zones.partition_point(|zone| zone.rows.end <= row);
-        Ok(match (zones.zones.get(at), dynamic.keep.get(at)) {
-            (Some(zone), Some(false)) => Some(zone.rows.end),
-            _ => None,
+        let pruning = &mut self.pruning;
+        self.segments.next(rows, |row| match pruning {
+            Some(pruning) => pruning.skip(row),
+            None => Ok(None),
         })
     }
 

@@ -1,0 +1,91 @@
+//! [`Chunk`]: one chunk of an array, stored, decoded or computed with; and where it is in its array.
+
+use arrow::buffer::Buffer;
+use bytes::Bytes;
+
+use crate::codec::{ChunkData, CodecChain, Scratch};
+use crate::store::ArrayMeta;
+
+/// A chunk of an array on its way to whoever computes with it.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    not(feature = "gpu"),
+    expect(dead_code, reason = "only a GPU decodes before the consumer does")
+)]
+pub enum Chunk {
+    /// Not stored: all its elements are the fill value.
+    Absent,
+    /// As it is stored.
+    Encoded(Bytes),
+    /// All its elements, native-endian, padding included.
+    Decoded(Buffer),
+    /// What a GPU computed of it, as far as it was wanted.
+    Computed {
+        /// Counts of genotypes, `i32`, in the order of [`Counter::add_counted`](crate::counts::Counter::add_counted).
+        counts: Option<Buffer>,
+        /// The elements of the selected samples, native-endian: `rows × samples × copies`.
+        selected: Option<Buffer>,
+    },
+}
+
+impl Chunk {
+    /// What a store has of a chunk.
+    pub fn stored(encoded: Option<Bytes>) -> Self {
+        encoded.map_or(Self::Absent, Self::Encoded)
+    }
+
+    /// All its elements.
+    ///
+    /// # Errors
+    /// The reason, where it cannot be decoded.
+    pub fn decode(&self, chain: &CodecChain, scratch: &mut Scratch) -> Result<ChunkData, String> {
+        match self {
+            Self::Absent => chain.fill_chunk(),
+            Self::Encoded(bytes) => chain.decode(bytes, scratch),
+            Self::Decoded(buffer) => Ok(ChunkData::Fixed(buffer.clone())),
+            Self::Computed { .. } => Err("its elements are wanted, but it was only counted".into()),
+        }
+    }
+
+    /// Bytes as stored that it holds.
+    pub fn encoded_len(&self) -> Option<usize> {
+        match self {
+            Self::Encoded(bytes) => Some(bytes.len()),
+            _ => None,
+        }
+    }
+}
+
+/// One of the chunks that hold the rows of a variant chunk.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// Its index along the axes after variants.
+    pub trailing: Vec<u64>,
+    /// The chunk.
+    pub chunk: Chunk,
+}
+
+/// The chunk indices along the axes after variants, in row-major order.
+pub fn trailing_chunks(array: &ArrayMeta) -> Vec<Vec<u64>> {
+    let grid = array.grid_shape();
+    let mut all = vec![vec![]];
+    for &n in grid.iter().skip(1) {
+        all = all
+            .into_iter()
+            .flat_map(|at| (0..n).map(move |i| [at.as_slice(), &[i]].concat()))
+            .collect();
+    }
+    all
+}
+
+/// The whole index of a chunk.
+pub fn chunk_index(variant_chunk: u64, trailing: &[u64]) -> Vec<u64> {
+    [&[variant_chunk], trailing].concat()
+}
+
+/// The index of the first chunk of a variant chunk.
+pub fn first_index(variant_chunk: u64, array: &ArrayMeta) -> Vec<u64> {
+    let mut index = vec![0; array.rank()];
+    index[0] = variant_chunk;
+    index
+}

@@ -1,0 +1,161 @@
+//! [`Device`]: the GPUs of an execution.
+
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+
+use crate::codec::CodecChain;
+use crate::error::VczError;
+use crate::gpu::plan::ChunkPlanner;
+use crate::gpu::{self, EngineStatus, GpuEngine};
+use crate::scan::options::{Backend, DirectStorage, VczSettings, parse_devices};
+use crate::scan::schema::ColumnSpec;
+use crate::store::{ArrayMeta, ElementType};
+
+/// The GPUs of an execution.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Their engine.
+    pub engine: Arc<GpuEngine>,
+    /// Whether an array over samples that they cannot decode is an error, and not the host's.
+    pub is_required: bool,
+    /// Whether they read uncompressed chunks from local files themselves.
+    pub reads_files: bool,
+}
+
+impl Device {
+    /// The GPUs that the settings name; waits until it is known whether there are any.
+    ///
+    /// # Errors
+    /// The reason why they cannot be used, for `vcz.backend = 'gpu'`.
+    pub async fn open(settings: &VczSettings) -> Result<Self> {
+        let engine = gpu::ready().await.map_err(refused)?;
+        let devices = parse_devices(&settings.gpu_devices).map_err(refused)?;
+        engine
+            .configure(&devices, settings.gpu_memory_limit)
+            .map_err(refused)?;
+        Ok(Self {
+            engine,
+            is_required: settings.backend == Backend::Gpu,
+            reads_files: false,
+        })
+    }
+
+    /// With GPUDirect Storage, as `vcz.gpu_direct_storage` says.
+    ///
+    /// # Errors
+    /// The reason why files cannot be read so, where that was required.
+    pub async fn with_storage(self, settings: &VczSettings) -> Result<Self> {
+        let reads_files = match settings.gpu_direct_storage {
+            DirectStorage::Off => false,
+            DirectStorage::Auto => self.engine.has_direct_storage().await,
+            DirectStorage::On => {
+                self.engine.prepare_storage().await.map_err(|reason| {
+                    exec_datafusion_err!(
+                        "vcz.gpu_direct_storage = 'on': {reason}; use SET vcz.gpu_direct_storage = 'auto' or 'off'"
+                    )
+                })?;
+                true
+            }
+        };
+        Ok(Self {
+            reads_files,
+            ..self
+        })
+    }
+
+    /// How these GPUs decode an array over samples, only to count it or with its elements.
+    ///
+    /// # Errors
+    /// Why they cannot.
+    pub fn planner(
+        &self,
+        spec: &ColumnSpec,
+        chain: &CodecChain,
+        only_calls: bool,
+    ) -> Result<ChunkPlanner, String> {
+        let planner = planner(spec, chain, only_calls)?;
+        self.engine.decodes(&planner.estimate())?;
+        Ok(planner)
+    }
+
+    /// The host decodes an array, for this reason; an error where a GPU was required.
+    pub fn leave_to_host(&self, array: &ArrayMeta, error: VczError) -> Result<()> {
+        if self.is_required {
+            return Err(refused(error.to_string()));
+        }
+        log::debug!("array '{}' is decoded on the host: {error}", array.name);
+        Ok(())
+    }
+}
+
+/// The error where `vcz.backend = 'gpu'` cannot be done.
+fn refused(reason: String) -> DataFusionError {
+    exec_datafusion_err!("vcz.backend = 'gpu': {reason}; use SET vcz.backend = 'auto' or 'host'")
+}
+
+/// How a GPU decodes an array over samples.
+///
+/// # Errors
+/// Why it cannot.
+pub fn planner(
+    spec: &ColumnSpec,
+    chain: &CodecChain,
+    only_calls: bool,
+) -> Result<ChunkPlanner, String> {
+    let signed = matches!(
+        spec.array.element,
+        ElementType::Int8 | ElementType::Int16 | ElementType::Int32 | ElementType::Int64
+    );
+    if only_calls && !signed {
+        return Err(format!(
+            "genotype codes of type {} are counted on the host",
+            spec.array.element
+        ));
+    }
+    ChunkPlanner::try_new(&spec.array, chain)
+}
+
+/// What decodes an array over samples where the settings leave the choice, and why.
+pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String) {
+    let planner = match ChunkPlanner::try_new(array, chain) {
+        Ok(planner) => planner,
+        Err(reason) => return ("host", reason),
+    };
+    let files = if planner.is_plain() {
+        "; from local files as vcz.gpu_direct_storage says"
+    } else {
+        ""
+    };
+    match gpu::status() {
+        EngineStatus::Ready(engine) => {
+            if let Err(reason) = engine.decodes(&planner.estimate()) {
+                return ("host", reason);
+            }
+            let names: Vec<&str> = engine.devices().iter().map(|d| d.name.as_str()).collect();
+            (
+                "gpu",
+                format!(
+                    "{} where vcz.backend is 'gpu', or 'auto' and it pays{files}",
+                    names.join(", ")
+                ),
+            )
+        }
+        EngineStatus::Off(reason) => ("host", reason),
+        EngineStatus::Idle | EngineStatus::Starting => {
+            ("host", "the GPU is still being started".to_string())
+        }
+    }
+}
+
+/// Waits until it is known whether there is a GPU.
+pub async fn settled() {
+    if let Err(reason) = gpu::ready().await {
+        log::debug!("no GPU: {reason}");
+    }
+}
+
+/// Starts what takes time to start.
+pub fn warm_up() {
+    gpu::start();
+}

@@ -1,0 +1,262 @@
+//! [`GpuReader`]: what GPUs have to do with the chunks of one array, and the window over them. Many chunks are on their way at the
+//! same time, because a GPU is fast only with thousands of frames.
+//!
+//! Chunks that a GPU is working on when the window is dropped are thrown away when they are done.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use futures::future::{BoxFuture, FutureExt};
+
+use super::device::Device;
+use crate::error::VczError;
+use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, Work, WorkOutput};
+use crate::scan::chunks::open::{ChunkRequest, ReadContext, Wanted};
+use crate::scan::chunks::prefetch::{Arrivals, Arriving, ChunkReader, Prefetch, Window, chunks_of};
+use crate::scan::dataset::Dataset;
+use crate::scan::read::memory::{ScanMemory, Taken};
+use crate::scan::read::metrics::ScanMetrics;
+use crate::store::ArrayMeta;
+
+/// Results that a partition may have waiting for it, in bytes.
+const WINDOW_BYTES: usize = 32 << 20;
+/// Variant chunks that a partition may have on their way.
+const WINDOW_CHUNKS: usize = 4096;
+/// The most variant chunks of a read, and encoded bytes of them: a task for each chunk would take longer to be passed between threads
+/// than to run.
+const GROUP_CHUNKS: usize = 16;
+const GROUP_BYTES: usize = 4 << 20;
+
+/// One chunk of a variant chunk that is wanted.
+#[derive(Debug, Clone)]
+pub struct PartRequest {
+    /// Its index along the axes after variants.
+    pub trailing: Vec<u64>,
+    /// What is counted of it.
+    pub counts: Option<Arc<Work>>,
+    /// The elements that are wanted of it.
+    pub elements: Option<Arc<Work>>,
+}
+
+/// Has GPUs decode the wanted parts of an array's variant chunks.
+#[derive(Debug)]
+pub struct GpuReader {
+    pub dataset: Arc<Dataset>,
+    pub array: Arc<ArrayMeta>,
+    pub engine: Arc<GpuEngine>,
+    /// The chunks of a variant chunk that are wanted.
+    pub parts: Vec<PartRequest>,
+    /// Whether all elements as stored are wanted, padding rows included, and not only what is computed from rows that exist.
+    pub is_whole: bool,
+    /// Whether uncompressed chunks in local files are left to the GPU to read.
+    pub leaves_files: bool,
+    /// Whether several variant chunks make a read: those of local stores, unless few may be needed.
+    in_groups: bool,
+    pub metrics: ScanMetrics,
+}
+
+/// Opens the window over chunks that GPUs decode; `None` if the array is the host's.
+///
+/// # Errors
+/// Where `device` is required and cannot decode the array.
+pub fn open(
+    device: &Device,
+    request: &ChunkRequest<'_>,
+    context: ReadContext<'_>,
+) -> Result<Option<Prefetch>> {
+    let array = request.array();
+    if request.dataset.columns()[request.column].is_site_level() {
+        return Ok(None);
+    }
+    let parts = match part_requests(device, request) {
+        Ok(parts) => parts,
+        Err(reason) => {
+            device.leave_to_host(array, request.dataset.array_error(array, reason))?;
+            return Ok(None);
+        }
+    };
+    let store = request.dataset.store();
+    let is_plain = |part: &PartRequest| part.work().is_some_and(|work| work.planner.is_plain());
+    let reader = GpuReader {
+        dataset: Arc::clone(request.dataset),
+        array: Arc::clone(array),
+        engine: Arc::clone(&device.engine),
+        is_whole: matches!(request.wanted, Wanted::Elements),
+        leaves_files: device.reads_files && parts.iter().all(is_plain),
+        in_groups: store.is_local() && context.ahead.few.is_none(),
+        metrics: context.metrics.clone(),
+        parts,
+    };
+    let (window, memory) = reader.window(context);
+    // A batch that others are in waits for this array's chunks, until the first are on their way.
+    let announced = device.engine.queue().register_producer();
+    let upcoming = chunks_of(request.ranges, array.chunks[0]);
+    let prefetch = Prefetch::new(Arc::new(reader), upcoming, window, context.metrics.clone());
+    Ok(Some(prefetch.holding(announced, memory)))
+}
+
+/// What GPUs have to do with each part of a variant chunk.
+fn part_requests(device: &Device, request: &ChunkRequest<'_>) -> Result<Vec<PartRequest>, String> {
+    let ChunkRequest {
+        dataset, column, ..
+    } = request;
+    let spec = &dataset.columns()[*column];
+    let array = &spec.array;
+    let only_calls = matches!(request.wanted, Wanted::Genotypes { .. });
+    let chain = dataset.chain(*column).map_err(|error| error.to_string())?;
+    let planner = device.planner(spec, chain, only_calls)?;
+    let (counts, elements) = match request.wanted {
+        Wanted::Elements => {
+            // Below the bytes of a chunk, which the planner has checked.
+            let samples = array.chunks.get(1).copied().unwrap_or(1) as u32;
+            let inner: u64 = array.chunks.iter().skip(2).product();
+            let all: Arc<Vec<u32>> = Arc::new((0..samples).collect());
+            let across = array.grid_shape().get(1).copied().unwrap_or(1) as usize;
+            let elements = ElementsOutput {
+                samples: vec![all; across],
+                inner: inner as u32,
+                width: planner.width(),
+            };
+            (None, elements)
+        }
+        Wanted::Genotypes { counter, selected } => {
+            let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
+            let counts = CountsOutput::try_new(counter.request().clone(), samples, copies)?;
+            let elements = ElementsOutput {
+                samples: selected.iter().cloned().map(Arc::new).collect(),
+                inner: array.shape[2] as u32,
+                width: planner.width(),
+            };
+            (Some(counts), elements)
+        }
+    };
+    let work = |wanted| {
+        Arc::new(Work {
+            planner: planner.clone(),
+            sizes: Arc::clone(dataset.chunk_sizes(*column, only_calls)),
+            wanted,
+        })
+    };
+    let counts = counts.map(|counts| work(WorkOutput::Counts(counts)));
+    let elements = work(WorkOutput::Elements(elements));
+    let parts = request.parts().into_iter().map(|trailing| {
+        let sample_chunk = trailing.first().map_or(0, |at| *at as usize);
+        PartRequest {
+            counts: counts.clone().filter(|_| request.counts(sample_chunk)),
+            elements: Some(Arc::clone(&elements)).filter(|_| request.selects(sample_chunk)),
+            trailing,
+        }
+    });
+    Ok(parts.collect())
+}
+
+impl PartRequest {
+    /// Which chunk along the sample axis it is.
+    pub fn sample_chunk(&self) -> usize {
+        self.trailing.first().map_or(0, |at| *at as usize)
+    }
+
+    /// What is wanted of it.
+    pub fn works(&self) -> impl Iterator<Item = &Arc<Work>> {
+        self.counts.iter().chain(&self.elements)
+    }
+
+    fn work(&self) -> Option<&Arc<Work>> {
+        self.works().next()
+    }
+}
+
+impl GpuReader {
+    /// How many variant chunks may be on their way: as many as give [`WINDOW_BYTES`] of results, as far as the memory pool allows.
+    fn window(&self, context: ReadContext<'_>) -> (Window, Option<Taken>) {
+        let rows = self.array.chunks[0] as usize;
+        let results = |part: &PartRequest| {
+            part.works()
+                .filter_map(|work| work.output_bytes(part.sample_chunk(), rows).ok())
+                .fold(0, usize::saturating_add)
+        };
+        let bytes = self
+            .parts
+            .iter()
+            .map(results)
+            .fold(1, usize::saturating_add);
+        let most = (WINDOW_BYTES / bytes).clamp(2, WINDOW_CHUNKS);
+        let (most_chunks, taken) = take(context.memory, bytes, most);
+        let window = Window {
+            // All that fit are on their way, unless reading ahead is off.
+            reads: if context.ahead.prefetch == 0 {
+                0
+            } else {
+                usize::MAX
+            },
+            chunks: context
+                .ahead
+                .few
+                .unwrap_or(most_chunks)
+                .clamp(1, most_chunks),
+            most_chunks,
+        };
+        (window, taken)
+    }
+
+    /// Encoded bytes of a chunk, about.
+    pub fn chunk_bytes(&self) -> usize {
+        let work = self.parts.iter().find_map(PartRequest::work);
+        let bytes = work.map_or(0, |work| {
+            let guess = work.planner.estimate().encoded_bytes();
+            work.sizes.encoded(guess)
+        });
+        bytes.max(1)
+    }
+
+    /// Stored rows of a variant chunk that are wanted.
+    pub fn rows(&self, chunk: u64) -> usize {
+        let rows = if self.is_whole {
+            self.array.chunks[0]
+        } else {
+            let first = crate::scan::chunks::chunk::first_index(chunk, &self.array);
+            self.array.chunk_extent(&first)[0]
+        };
+        rows as usize
+    }
+}
+
+/// Takes memory for the results of `most` variant chunks, or of fewer where there is not that much; with nothing left, that of one chunk
+/// at a time is taken when it arrives.
+fn take(memory: &ScanMemory, bytes: usize, mut most: usize) -> (usize, Option<Taken>) {
+    loop {
+        match memory.take(bytes.saturating_mul(most)) {
+            Ok(taken) => return (most, Some(taken)),
+            Err(_) if most > 1 => most /= 2,
+            Err(_) => return (most, None),
+        }
+    }
+}
+
+impl ChunkReader for GpuReader {
+    fn group(&self) -> usize {
+        if !self.in_groups {
+            return 1;
+        }
+        let bytes = self.chunk_bytes().saturating_mul(self.parts.len().max(1));
+        (GROUP_BYTES / bytes).clamp(1, GROUP_CHUNKS)
+    }
+
+    fn read(self: Arc<Self>, chunks: Vec<u64>) -> BoxFuture<'static, Result<Arrivals, VczError>> {
+        // Batches wait for these chunks from now on, not from when the task first runs.
+        let active = self.engine.queue().register_producer();
+        async move {
+            let mut submitted = self.submit_group(&chunks).await?.into_iter();
+            drop(active);
+            let mut arrivals = VecDeque::with_capacity(chunks.len());
+            for chunk in chunks {
+                let parts = submitted.by_ref().take(self.parts.len()).collect();
+                let waiting = Arc::clone(&self).wait_for(chunk, parts).boxed();
+                arrivals.push_back((chunk, Arriving::Waiting(waiting)));
+            }
+            Ok(arrivals)
+        }
+        .boxed()
+    }
+}

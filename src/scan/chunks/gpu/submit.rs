@@ -1,0 +1,305 @@
+//! Chunks on their way to a GPU's queue, and what becomes of them. The host gets what a GPU refuses, as it is stored.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::buffer::Buffer;
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::reader::{GpuReader, PartRequest};
+use crate::error::VczError;
+use crate::gpu::{Encoded, Outcome, Ticket};
+use crate::scan::chunks::chunk::{Chunk, Part, chunk_index};
+use crate::store::{ChunkPlace, LocalFile, OpenChunk};
+
+/// Requests in flight for one variant chunk.
+const CONCURRENT_PARTS: usize = 8;
+/// Chunks that are staged together, at most, and encoded bytes of them: the queue's lock is taken twice for all of them, and a batch
+/// does not wait for long until they are there.
+const STAGED_CHUNKS: usize = 16;
+const STAGED_BYTES: usize = 4 << 20;
+
+/// A file that is read in less than this, and this for each KiB, is taken to be in the page cache.
+const CACHED_FILE: Duration = Duration::from_micros(20);
+const CACHED_KIB: Duration = Duration::from_nanos(500);
+
+/// A chunk before it is handed over.
+enum Opened {
+    /// It is not there.
+    Absent,
+    /// It is ready to be read.
+    Open(OpenChunk),
+    /// The device reads it.
+    File(LocalFile),
+}
+
+/// Reads open files until one is there at once, as from the page cache: those after it are read to where they are staged, in a batch
+/// that others are in, and nobody is to wait in there for a disk.
+fn read_what_is_slow(opened: &mut [Opened], at_once: impl Fn(usize) -> Duration) {
+    for opened in opened {
+        if let Opened::Open(chunk @ OpenChunk::File(..)) = opened {
+            let started = Instant::now();
+            // What cannot be read is found again when it is staged.
+            if chunk.load().is_err() || started.elapsed() < at_once(chunk.len()) {
+                return;
+            }
+        }
+    }
+}
+
+/// The time that [`read_what_is_slow`] gives so many bytes.
+fn cached(len: usize) -> Duration {
+    // Open files are short.
+    CACHED_FILE + CACHED_KIB * (len / 1024) as u32
+}
+
+/// Where the outcome of a chunk will arrive, or the reason why it is the host's.
+type Submission = Result<Ticket, String>;
+
+/// A chunk that was handed over.
+pub struct Submitted {
+    is_present: bool,
+    counts: Option<Submission>,
+    elements: Option<Submission>,
+}
+
+impl Submitted {
+    fn submission(&mut self, is_count: bool) -> &mut Option<Submission> {
+        match is_count {
+            true => &mut self.counts,
+            false => &mut self.elements,
+        }
+    }
+}
+
+impl GpuReader {
+    /// Hands all wanted parts of these variant chunks to the device.
+    pub async fn submit_group(&self, chunks: &[u64]) -> Result<Vec<Submitted>, VczError> {
+        let parts = chunks.len() * self.parts.len();
+        let some = match self.dataset.store().is_local() {
+            true => (STAGED_BYTES / self.chunk_bytes()).clamp(1, STAGED_CHUNKS),
+            false => 1,
+        };
+        let ranges = (0..parts)
+            .step_by(some)
+            .map(|start| start..(start + some).min(parts));
+        if some > 1 {
+            // One after the other: short local files are not worth another thread.
+            let mut submitted = Vec::with_capacity(parts);
+            for range in ranges {
+                submitted.extend(self.submit(chunks, range).await?);
+            }
+            return Ok(submitted);
+        }
+        let submitted: Vec<_> = stream::iter(ranges)
+            .map(|range| self.submit(chunks, range))
+            .buffered(CONCURRENT_PARTS)
+            .try_collect()
+            .await?;
+        Ok(submitted.into_iter().flatten().collect())
+    }
+
+    /// Hands some of the wanted parts of these variant chunks, numbered through, to the device; they are staged together.
+    async fn submit(
+        &self,
+        chunks: &[u64],
+        parts: Range<usize>,
+    ) -> Result<Vec<Submitted>, VczError> {
+        let queue = self.engine.queue();
+        let n_parts = self.parts.len();
+        let index = |part: usize| {
+            let request = &self.parts[part % n_parts];
+            chunk_index(chunks[part / n_parts], &request.trailing)
+        };
+        let places = parts.clone().map(|part| self.place(&index(part)));
+        let places = places.collect::<Result<Vec<_>, _>>()?;
+        let is_staged = |place: &&ChunkPlace| matches!(place, ChunkPlace::Store);
+        let _room = match places.iter().filter(is_staged).count() {
+            0 => None,
+            n => {
+                // Until the chunks are staged, their files are open, or their encoded bytes are in memory.
+                let bytes = self.chunk_bytes().saturating_mul(n);
+                queue.room_to_stage(n, bytes).await
+            }
+        };
+        let mut opened = Vec::with_capacity(parts.len());
+        for (part, place) in parts.clone().zip(places) {
+            opened.push(self.open(&index(part), place).await?);
+        }
+        read_what_is_slow(&mut opened, cached);
+        let mut submitted = Vec::with_capacity(parts.len());
+        // What is staged, and of which chunk that is.
+        let mut staged = Vec::with_capacity(parts.len());
+        for (at, (part, opened)) in parts.zip(&opened).enumerate() {
+            let request = &self.parts[part % n_parts];
+            let len = match opened {
+                Opened::Absent => 0,
+                Opened::Open(chunk) => chunk.len(),
+                Opened::File(file) => file.len(),
+            };
+            let mut chunk = Submitted {
+                is_present: !matches!(opened, Opened::Absent),
+                counts: None,
+                elements: None,
+            };
+            self.metrics.bytes_fetched.add(len);
+            self.metrics.chunks_read.add(usize::from(chunk.is_present));
+            let rows = self.rows(chunks[part / n_parts]);
+            let sample_chunk = request.sample_chunk();
+            for (work, is_count) in [(&request.counts, true), (&request.elements, false)] {
+                let Some(work) = work else {
+                    continue;
+                };
+                match opened {
+                    Opened::File(file) => {
+                        let file = file.clone();
+                        let ticket = queue.submit_file(work, sample_chunk, rows, file).await;
+                        *chunk.submission(is_count) = Some(ticket);
+                    }
+                    Opened::Open(chunk) => {
+                        let encoded = Encoded {
+                            work,
+                            sample_chunk,
+                            rows,
+                            chunk,
+                        };
+                        staged.push((at, is_count, encoded));
+                    }
+                    Opened::Absent => {}
+                }
+            }
+            submitted.push(chunk);
+        }
+        let encoded: Vec<_> = staged.iter().map(|(_, _, encoded)| *encoded).collect();
+        let tickets = queue.submit_all(&encoded).await;
+        for ((at, is_count, _), ticket) in staged.iter().zip(tickets) {
+            *submitted[*at].submission(*is_count) = Some(ticket);
+        }
+        Ok(submitted)
+    }
+
+    /// Where the device may read a chunk itself; `Store` where it may not.
+    fn place(&self, index: &[u64]) -> Result<ChunkPlace, VczError> {
+        if !self.leaves_files {
+            return Ok(ChunkPlace::Store);
+        }
+        self.dataset.store().chunk_place(&self.array, index)
+    }
+
+    /// One chunk, to be staged, unless the device may read it where it is.
+    async fn open(&self, index: &[u64], place: ChunkPlace) -> Result<Opened, VczError> {
+        match place {
+            ChunkPlace::File(file) => return Ok(Opened::File(file)),
+            ChunkPlace::Absent => return Ok(Opened::Absent),
+            ChunkPlace::Store => {}
+        }
+        let opened = self.dataset.store().open_chunk(&self.array, index).await?;
+        Ok(opened.map_or(Opened::Absent, Opened::Open))
+    }
+
+    /// Waits for what becomes of the parts of a variant chunk.
+    pub async fn wait_for(
+        self: Arc<Self>,
+        chunk: u64,
+        submitted: Vec<Submitted>,
+    ) -> Result<Vec<Part>, VczError> {
+        // All results first: so what is read again does not pile up in memory.
+        let mut parts = Vec::with_capacity(submitted.len());
+        for (submitted, request) in submitted.into_iter().zip(&self.parts) {
+            parts.push(self.outcome(chunk, submitted, request).await);
+        }
+        let mut arrived = Vec::with_capacity(parts.len());
+        for (outcome, request) in parts.into_iter().zip(&self.parts) {
+            let trailing = request.trailing.clone();
+            let chunk = match outcome {
+                Some(chunk) => chunk,
+                None => {
+                    let index = chunk_index(chunk, &trailing);
+                    Chunk::stored(self.dataset.store().chunk(&self.array, &index).await?)
+                }
+            };
+            arrived.push(Part { trailing, chunk });
+        }
+        Ok(arrived)
+    }
+
+    /// What became of a chunk; `None` if it is the host's.
+    async fn outcome(
+        &self,
+        chunk: u64,
+        submitted: Submitted,
+        request: &PartRequest,
+    ) -> Option<Chunk> {
+        if !submitted.is_present {
+            return Some(Chunk::Absent);
+        }
+        let mut results = [None, None];
+        let submissions = [submitted.counts, submitted.elements];
+        for (result, submission) in results.iter_mut().zip(submissions) {
+            let Some(submission) = submission else {
+                continue;
+            };
+            match self.result(submission).await {
+                Ok(bytes) => *result = Some(bytes),
+                Err(reason) => {
+                    let index = chunk_index(chunk, &request.trailing);
+                    log::debug!(
+                        "{}: array '{}', chunk {}: decoded on the host: {reason}",
+                        self.dataset.store().location(),
+                        self.array.name,
+                        self.array.chunk_label(&index)
+                    );
+                    return None;
+                }
+            }
+        }
+        Some(match results {
+            [None, Some(elements)] if self.is_whole => Chunk::Decoded(elements),
+            [counts, selected] => Chunk::Computed { counts, selected },
+        })
+    }
+
+    /// A chunk's results, or the reason why it is the host's.
+    async fn result(&self, submission: Submission) -> Result<Buffer, String> {
+        match submission?.await {
+            Ok(Outcome::Done(done)) => {
+                self.metrics.copy_time.add_duration(done.times.copy);
+                self.metrics.gpu_decode_time.add_duration(done.times.decode);
+                self.metrics.gpu_count_time.add_duration(done.times.count);
+                self.metrics.chunks_on_gpu.add(1);
+                self.metrics.bytes_direct.add(done.read);
+                Ok(done.bytes)
+            }
+            Ok(Outcome::Host(reason)) => Err(reason),
+            Err(_) => Err("the GPU engine dropped the chunk".to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn files_are_read_until_one_is_there_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("0.0");
+        std::fs::write(&path, b"encoded").unwrap();
+        let file = |len| Opened::Open(OpenChunk::File(File::open(&path).unwrap(), len));
+        let read = |opened: &mut [Opened], at_once| -> Vec<bool> {
+            read_what_is_slow(opened, |_| at_once);
+            let is_read = |one: &Opened| matches!(one, Opened::Open(OpenChunk::Bytes(_)));
+            opened.iter().map(is_read).collect()
+        };
+        let mut all = [file(7), Opened::Absent, file(7)];
+        assert_eq!(read(&mut all, Duration::ZERO), [true, false, true]);
+        let mut first = [Opened::Absent, file(7), file(7)];
+        assert_eq!(read(&mut first, Duration::MAX), [false, true, false]);
+        // One that is shorter than it was: whoever stages it finds out.
+        let mut none = [file(8), file(7)];
+        assert_eq!(read(&mut none, Duration::ZERO), [false, false]);
+    }
+}

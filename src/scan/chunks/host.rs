@@ -1,0 +1,129 @@
+//! Reads chunks as they are stored, for the host to decode.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::{BoxFuture, FutureExt};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::chunk::{Chunk, Part, chunk_index};
+use super::prefetch::{Arrivals, Arriving, ChunkReader};
+use crate::error::VczError;
+use crate::scan::dataset::Dataset;
+use crate::store::ArrayMeta;
+
+/// Requests in flight for one variant chunk.
+const CONCURRENT_PARTS: usize = 8;
+/// A read of several variant chunks ends with the one that brings it to this many encoded bytes.
+const GROUP_BYTES: usize = 1 << 20;
+/// Most variant chunks in one read.
+const GROUP_CHUNKS: usize = 64;
+
+/// Reads the wanted parts of an array's variant chunks.
+#[derive(Debug)]
+pub struct HostReader {
+    dataset: Arc<Dataset>,
+    array: Arc<ArrayMeta>,
+    /// Chunk indices along the axes after variants.
+    parts: Vec<Vec<u64>>,
+    /// Variant chunks in the next read. Several only of local stores: elsewhere the requests of one would be made one after the other.
+    group: AtomicUsize,
+}
+
+impl HostReader {
+    /// A reader of `parts` of the chunks of `array`. Where `may_stop`, few variant chunks may be needed, and reads begin small.
+    pub fn new(
+        dataset: &Arc<Dataset>,
+        array: &Arc<ArrayMeta>,
+        parts: Vec<Vec<u64>>,
+        may_stop: bool,
+    ) -> Self {
+        let decoded = array
+            .chunk_elements()
+            .unwrap_or(usize::MAX)
+            .saturating_mul(array.element.size().unwrap_or(GROUP_BYTES));
+        let group = match dataset.store().is_local() && !may_stop {
+            true => (GROUP_BYTES / decoded.max(1)).clamp(1, GROUP_CHUNKS),
+            false => 1,
+        };
+        Self {
+            dataset: Arc::clone(dataset),
+            array: Arc::clone(array),
+            parts,
+            group: AtomicUsize::new(group),
+        }
+    }
+
+    async fn read_group(&self, chunks: &[u64]) -> Result<Arrivals, VczError> {
+        let store = self.dataset.store();
+        let index = |chunk: u64, trailing: &Vec<u64>| chunk_index(chunk, trailing);
+        let part = |(trailing, encoded): (&Vec<u64>, Option<bytes::Bytes>)| Part {
+            trailing: trailing.clone(),
+            chunk: Chunk::stored(encoded),
+        };
+        if let [chunk] = chunks
+            && self.parts.len() > 1
+        {
+            let encoded: Vec<_> = stream::iter(self.parts.clone())
+                .map(|trailing| async move {
+                    let index = chunk_index(*chunk, &trailing);
+                    store.chunk(&self.array, &index).await
+                })
+                .buffered(CONCURRENT_PARTS)
+                .try_collect()
+                .await?;
+            let parts = self.parts.iter().zip(encoded).map(part).collect();
+            return Ok([(*chunk, Arriving::Ready(parts))].into());
+        }
+        let mut arrivals = VecDeque::with_capacity(chunks.len());
+        let mut bytes = 0;
+        for chunk in chunks {
+            let mut parts = Vec::with_capacity(self.parts.len());
+            for trailing in &self.parts {
+                let encoded = store.chunk(&self.array, &index(*chunk, trailing)).await?;
+                bytes += encoded.as_ref().map_or(0, bytes::Bytes::len);
+                parts.push(part((trailing, encoded)));
+            }
+            arrivals.push_back((*chunk, Arriving::Ready(parts)));
+            if bytes >= GROUP_BYTES {
+                break;
+            }
+        }
+        Ok(arrivals)
+    }
+
+    /// Makes the next read as long as this one should have been, but at most twice as long.
+    fn adapt(&self, arrivals: &Arrivals) {
+        if !self.dataset.store().is_local() {
+            return;
+        }
+        let encoded = |arriving: &Arriving| match arriving {
+            Arriving::Ready(parts) => parts
+                .iter()
+                .filter_map(|part| part.chunk.encoded_len())
+                .sum(),
+            Arriving::Waiting(_) => 0,
+        };
+        let bytes: usize = arrivals.iter().map(|(_, arriving)| encoded(arriving)).sum();
+        let full = GROUP_BYTES * arrivals.len() / bytes.max(1);
+        let group = self.group.load(Ordering::Relaxed);
+        let group = full.clamp(1, group * 2).min(GROUP_CHUNKS);
+        self.group.store(group, Ordering::Relaxed);
+    }
+}
+
+impl ChunkReader for HostReader {
+    fn group(&self) -> usize {
+        self.group.load(Ordering::Relaxed)
+    }
+
+    fn read(self: Arc<Self>, chunks: Vec<u64>) -> BoxFuture<'static, Result<Arrivals, VczError>> {
+        async move {
+            let arrivals = self.read_group(&chunks).await?;
+            self.adapt(&arrivals);
+            Ok(arrivals)
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,61 @@
+//! In the place of [`gpu`](super::gpu) where the feature `gpu` is off: there is never a device.
+
+use datafusion::common::{Result, exec_err};
+
+use super::load::ArrayLoad;
+use super::open::{ChunkRequest, ReadContext};
+use super::prefetch::Prefetch;
+use crate::codec::CodecChain;
+use crate::scan::options::VczSettings;
+use crate::store::ArrayMeta;
+
+const OFF: &str = "built without the feature gpu";
+
+/// A device; there is none.
+#[derive(Debug, Clone)]
+pub enum Device {}
+
+impl Device {
+    /// No device.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn open(_settings: &VczSettings) -> Result<Self> {
+        exec_err!(
+            "vcz.backend = 'gpu': this program was {OFF}; use SET vcz.backend = 'auto' or 'host'"
+        )
+    }
+
+    /// The same.
+    pub async fn with_storage(self, _settings: &VczSettings) -> Result<Self> {
+        match self {}
+    }
+}
+
+/// Nothing is opened.
+pub fn open(
+    device: &Device,
+    _request: &ChunkRequest<'_>,
+    _context: ReadContext<'_>,
+) -> Result<Option<Prefetch>> {
+    match *device {}
+}
+
+/// The host, because there is nothing else.
+///
+/// # Errors
+/// Always the reason for the host.
+pub fn choose(_loads: Vec<ArrayLoad<'_>>) -> std::result::Result<String, String> {
+    Err(OFF.to_string())
+}
+
+/// What decodes an array over samples, and why.
+pub fn of_array(_array: &ArrayMeta, _chain: &CodecChain) -> (&'static str, String) {
+    ("host", OFF.to_string())
+}
+
+/// Nothing to wait for.
+pub async fn settled() {}
+
+/// Nothing to start.
+pub fn warm_up() {}

@@ -1,0 +1,117 @@
+//! Opens the read-ahead window over the chunks of an array: for a GPU where the scan has one that can decode it, else for the host.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::common::Result;
+
+use super::chunk::trailing_chunks;
+use super::gpu::{self, Device};
+use super::host::HostReader;
+use super::prefetch::{Ahead, Prefetch, Window, chunks_of};
+use crate::counts::Counter;
+use crate::scan::dataset::Dataset;
+use crate::scan::read::memory::ScanMemory;
+use crate::scan::read::metrics::ScanMetrics;
+use crate::store::ArrayMeta;
+
+/// What is wanted of an array's chunks.
+#[derive(Clone, Copy)]
+pub enum Wanted<'a> {
+    /// All elements.
+    Elements,
+    /// What calls on genotypes are computed from.
+    Genotypes {
+        /// What is counted.
+        counter: &'a Counter,
+        /// Samples whose genotypes are selected, by sample chunk: ascending, counted from the chunk's first.
+        selected: &'a [Vec<u32>],
+    },
+}
+
+/// The chunks that a partition wants of one array.
+#[derive(Clone, Copy)]
+pub struct ChunkRequest<'a> {
+    /// The store.
+    pub dataset: &'a Arc<Dataset>,
+    /// The array, as a column of the table.
+    pub column: usize,
+    /// What is wanted of them.
+    pub wanted: Wanted<'a>,
+    /// The rows that are wanted, ascending.
+    pub ranges: &'a [Range<u64>],
+}
+
+/// What all readers of a partition share.
+#[derive(Clone, Copy)]
+pub struct ReadContext<'a> {
+    /// How far to read ahead.
+    pub ahead: Ahead,
+    /// The partition's memory.
+    pub memory: &'a ScanMemory,
+    /// The partition's metrics.
+    pub metrics: &'a ScanMetrics,
+    /// The GPUs that arrays over samples go to.
+    pub device: Option<&'a Device>,
+}
+
+impl ChunkRequest<'_> {
+    /// The array.
+    pub fn array(&self) -> &Arc<ArrayMeta> {
+        &self.dataset.columns()[self.column].array
+    }
+
+    /// The chunks of a variant chunk that are wanted: their indices along the axes after variants.
+    pub fn parts(&self) -> Vec<Vec<u64>> {
+        match self.wanted {
+            Wanted::Elements => trailing_chunks(self.array()),
+            Wanted::Genotypes { selected, .. } => (0..selected.len())
+                .filter(|chunk| self.counts(*chunk) || self.selects(*chunk))
+                .map(|chunk| vec![chunk as u64, 0])
+                .collect(),
+        }
+    }
+
+    /// Whether genotypes of a sample chunk are counted.
+    pub fn counts(&self, sample_chunk: usize) -> bool {
+        match self.wanted {
+            Wanted::Elements => false,
+            Wanted::Genotypes { counter, .. } => counter
+                .wanted_sample_chunks()
+                .binary_search(&sample_chunk)
+                .is_ok(),
+        }
+    }
+
+    /// Whether elements of a sample chunk are wanted.
+    pub fn selects(&self, sample_chunk: usize) -> bool {
+        match self.wanted {
+            Wanted::Elements => true,
+            Wanted::Genotypes { selected, .. } => selected
+                .get(sample_chunk)
+                .is_some_and(|samples| !samples.is_empty()),
+        }
+    }
+
+    /// Opens the window; nothing is read yet.
+    ///
+    /// # Errors
+    /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes.
+    pub fn open(&self, context: ReadContext<'_>) -> Result<Prefetch> {
+        if let Some(device) = context.device
+            && let Some(window) = gpu::open(device, self, context)?
+        {
+            return Ok(window);
+        }
+        let (array, ahead) = (self.array(), context.ahead);
+        let reader = HostReader::new(self.dataset, array, self.parts(), ahead.few.is_some());
+        let window = Window {
+            reads: ahead.prefetch,
+            chunks: usize::MAX,
+            most_chunks: usize::MAX,
+        };
+        let upcoming = chunks_of(self.ranges, array.chunks[0]);
+        let metrics = context.metrics.clone();
+        Ok(Prefetch::new(Arc::new(reader), upcoming, window, metrics))
+    }
+}

@@ -1,0 +1,10 @@
+//! Statistics of the sizes of an array's chunks, which only a GPU's batches follow.
+
+/// Statistics of chunk sizes.
+#[cfg(feature = "gpu")]
+pub use crate::gpu::ChunkSizes;
+
+/// Without the feature `gpu` there are none.
+#[cfg(not(feature = "gpu"))]
+#[derive(Debug, Default)]
+pub struct ChunkSizes;

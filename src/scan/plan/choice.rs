@@ -1,0 +1,41 @@
+//! [`Choice`]: a backend and the reason for it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// What the latest execution of a scan has used; none before the first.
+pub type LatestChoice = Arc<Mutex<Option<Choice>>>;
+
+/// A backend and the reason for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Whether it is the GPU, and not the host.
+    pub is_gpu: bool,
+    /// Why.
+    pub reason: String,
+}
+
+impl Choice {
+    /// The host.
+    pub fn host(reason: impl Into<String>) -> Self {
+        Self {
+            is_gpu: false,
+            reason: reason.into(),
+        }
+    }
+
+    /// The GPU.
+    pub fn gpu(reason: impl Into<String>) -> Self {
+        Self {
+            is_gpu: true,
+            reason: reason.into(),
+        }
+    }
+
+    /// As EXPLAIN shows it: `host (why)`.
+    pub fn describe(&self) -> String {
+        let backend = if self.is_gpu { "gpu" } else { "host" };
+        format!("{backend} ({})", self.reason)
+    }
+}
