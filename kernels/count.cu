@@ -1,13 +1,13 @@
-// Allele counts of sample sets, straight from decoded blocks: bit-planes are counted as they are, other layouts are turned into
+// Allele counts of sample sets, computed from decoded blocks: bit-planes are counted directly, other layouts are converted to
 // the same words of 32 codes in registers.
 //
 // A warp counts a row, or two or four at once; a lane takes every 32nd group of 32 codes, counted from the row's start, so that the
-// masks of a tile need one shift for all rows. Bits p0 and p1 tell alleles 4t to 4t + 3 apart, `other` marks codes that are none of
-// these (missing ones too), so alleles are counted four at a time; usually there is no bit but in p0, and then the count of
-// allele 0 is what the set has in this tile, less the rest. Sets are taken two at a time.
+// masks of a tile need one shift for all rows. Bits p0 and p1 distinguish alleles 4t to 4t + 3, and `other` marks all other codes
+// (also missing ones), so alleles are counted four at a time. Usually only p0 has bits; the count of allele 0 is then the size
+// of the set in this tile minus the other counts. Sets are processed two at a time.
 #include "vcz.cuh"
 
-// Sets whose sizes in the tile are kept.
+// Sets whose sizes in the tile are cached.
 #define VCZ_SIZES 128
 
 // 32 codes, as bits.
@@ -15,7 +15,7 @@ struct VczWords {
     u32 p0, p1, other, bad;
 };
 
-// The tile of a CTA, and what follows from it, once for all threads.
+// The tile of a CTA, and values derived from it once for all threads.
 struct VczJob {
     VczTile tile;
     VczCountSpec spec;
@@ -23,7 +23,7 @@ struct VczJob {
     u32 mask_bit;            // the tile's first copy in the masks
     u32 copies;              // of a row that exist
     bool big_endian, shared;
-    u32 size[VCZ_SIZES];     // copies of the first sets that lie in the tile
+    u32 size[VCZ_SIZES];     // copies of the first sets in the tile
 };
 
 // Bit-shuffled codes of which at most two planes are there; or, of one-byte codes, three of which the last repeats: codes with a
@@ -47,7 +47,7 @@ VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bo
     const u32 sign = 8 * width - 1;
     VczWords w;
     w.p0 = w.p1 = 0;
-    // Alleles that only a wider code could be are no one's.
+    // Alleles that only a wider code could represent have no copies.
     w.other = width < 4 && (t >> (sign - 2)) != 0 ? VCZ_ALL_LANES : 0;
     w.bad = VCZ_ALL_LANES;
     const u64 stride = block.elements / 8;
@@ -63,7 +63,7 @@ VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bo
         }
         if (v == sign) {
             w.other |= x;
-            // Nothing is too much for more alleles than codes.
+            // With more alleles than codes, no code is invalid.
             w.bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : w.bad & ~x;
             break;
         }
@@ -82,10 +82,10 @@ VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bo
     return w;
 }
 
-// Bits 0, 8, 16 and 24, moved together.
+// Gathers bits 0, 8, 16 and 24 into the lowest four.
 VCZ_DEVICE u32 vcz_nibble(u32 x) { return ((x & 0x01010101u) * 0x01020408u) >> 24; }
 
-// 32 one-byte codes that lie one after the other, all of them in the block.
+// Reads 32 consecutive one-byte codes, all of them in the block.
 VCZ_DEVICE VczWords vcz_byte_codes(const VczBlock& block, u32 first, u32 t, u32 n_alleles) {
     const u64 address = block.data + first;
     const u32* from = (const u32*)(address & ~(u64)3);
@@ -169,7 +169,7 @@ VCZ_DEVICE void vcz_tally(VczCounts<S>& counts, const VczWords& w, u32 valid, u3
 // Sets from `set` on, and alleles 4t.. of them, which are counted at once.
 struct VczPart {
     u32 set, t;
-    bool check;  // also look for codes that are no alleles
+    bool check;  // also check for codes without an allele
 };
 
 VCZ_DEVICE const u32* vcz_set_mask(const VczJob& job, u32 set) { return job.wanted + (u64)(1 + set) * job.spec.mask_words; }
@@ -189,16 +189,16 @@ VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace a
     u32 bad = 0;
     for (u32 done = 0; done < copies;) {
         const VczBlock block = vcz_block(job.tile, at.block);
-        if (at.offset >= block.elements) break;  // no such element: a tile that contradicts itself
+        if (at.offset >= block.elements) break;  // no such element: the tile is inconsistent
         const u32 end = done + vcz_min(copies - done, block.elements - at.offset);
-        // Blocks of zeros hold allele 0 only, which is what is left over.
+        // Blocks of zeros have allele 0 only, whose count is the remainder.
         if (block.planes != 0) {
             for (u32 group = done / 32 + vcz_lane(); group <= (end - 1) / 32; group += 32) {
                 const u32 begin = 32 * group;
                 u32 valid = VCZ_ALL_LANES;
                 if (begin < done) valid <<= done - begin;
                 if (end - begin < 32) valid &= ~(VCZ_ALL_LANES << (end - begin));
-                // Before the block for the group that straddles its start.
+                // Negative for the group that straddles the start of the block.
                 const u32 first = at.offset + begin - done;
                 VczWords w;
                 if (block.kind == VCZ_BIT_SHUFFLED && !(CODES && vcz_repeats(block))) {
@@ -226,7 +226,7 @@ VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace a
     return bad != 0;
 }
 
-// Counts a row and gives the counts out.
+// Counts a row and writes the counts.
 template <int S, bool CODES>
 VCZ_DEVICE void vcz_finish_row(const VczJob& job, const VczPart& part, u32 row, VczPlace at, u32* status) {
     VczCounts<S> counts = {};
@@ -240,7 +240,7 @@ VCZ_DEVICE void vcz_finish_row(const VczJob& job, const VczPart& part, u32 row, 
         i32* out = (i32*)job.tile.out + ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k + allele;
         u32 first = counts.first[s];
         if (part.t == 0) {
-            // All that are not counted below, in lane 0.
+            // The copies that are not counted below, in lane 0.
             const u32 size = vcz_size_of(job, set);
             first = (vcz_lane() == 0 ? size : 0) - (first + counts.one[s] + counts.two[s] + counts.three[s]);
         }
@@ -279,7 +279,7 @@ VCZ_DEVICE u32 vcz_count_pair(const VczJob& job, u32 set, const VczBlock& block,
     const u32 copies = job.copies, mask_words = job.spec.mask_words, k = job.spec.n_alleles, planes = block.planes;
     const u32* masks = vcz_set_mask(job, set);
     const u64 stride = block.elements / 8;
-    // Missing codes, and << 16 those of allele 1; of alleles 2 and 3.
+    // Counts of missing codes, and << 16 of allele 1; counts of alleles 2 and 3.
     u32 few[VCZ_PAIR][S] = {}, more[VCZ_PAIR][S] = {}, others[VCZ_PAIR] = {};
     for (u32 begin = 32 * vcz_lane(); begin < copies; begin += 32 * 32) {
         const u32 left = copies - begin;
@@ -355,7 +355,7 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
             const u32* word = plane + from[r] + group;
             x[r] = __funnelshift_r(__ldg(word), __ldg(word + 1), shift[r]);
         }
-        // Whole words: a bit of a neighbouring row only costs time.
+        // Tests whole words: bits of a neighbouring row only cost time.
         u64 next = block.data;
 #pragma unroll 1
         for (u32 i = 1; i < block.planes; ++i) {
@@ -404,7 +404,7 @@ VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at,
         const VczBlock block = vcz_block(job.tile, at.block);
         const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
         if (block.kind == VCZ_BIT_SHUFFLED && block.planes != 0 && end <= block.elements) {
-            // A block of which even the plane of the sign is there has missing codes, too, though its frame did not show that planes repeat.
+            // A block with a stored sign plane has missing codes too, even if its frame did not show that planes repeat.
             const bool pairs = job.spec.n_alleles <= VCZ_PAIR_ALLELES && job.copies < VCZ_PAIR_COPIES;
             if (pairs && (vcz_repeats(block) || block.planes == 8)) {
                 todo = 0;
@@ -466,14 +466,14 @@ VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 ti
     }
 }
 
-// Tiles of one-byte codes in blocks that are bit-shuffled or plain: default stores.
+// Counts tiles of one-byte codes in bit-shuffled or plain blocks, as in default stores.
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     vcz_count_planes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
     __shared__ VczJob job;
     vcz_count<false>(tiles, n_tiles, tile_groups, job, status);
 }
 
-// Tiles of codes of any width in blocks of any kind.
+// Counts tiles of codes of any width in blocks of any kind.
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     vcz_count_codes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
     __shared__ VczJob job;

@@ -1,6 +1,6 @@
-// Work on whole frames, before and after they are decoded: copies and zero-fills of what is not compressed, and what must hold
-// of what was decoded: nvCOMP's status and size of every frame, bytes that a frame that was cut must hold, and the checksums that
-// nvCOMP does not look at (Adler-32 at the end of zlib streams, CRC-32 of gzip members).
+// Work before and after frames are decoded: copies and zero-fills of bytes that are not compressed, and checks of the decoded
+// bytes: nvCOMP's status and size of every frame, the known bytes of cut frames, and the checksums that nvCOMP does not verify
+// (Adler-32 at the end of zlib streams, CRC-32 of gzip members).
 #include "vcz.cuh"
 
 // Copies `len` bytes by the threads `thread` of `threads`, to where none is read from. Source words are read whole; bytes outside of the
@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
 // The CRC-32 polynomial without its highest term, and 1: the highest bit of a word is the constant term.
 #define VCZ_CRC_POLY 0xedb88320u
 #define VCZ_CRC_ONE 0x80000000u
-// Bytes that a CTA takes at once, a word per thread.
+// Bytes that a CTA processes at once, a word per thread.
 #define VCZ_CRC_STRIDE (4 * VCZ_THREADS)
 
 // The product of two polynomials modulo the CRC's.
@@ -98,7 +98,7 @@ VCZ_DEVICE u32 vcz_crc_words(u32 n) {
 // The CRC-32 of `len` bytes, in thread 0. A thread takes every 256th word: what it has is multiplied by x^(32 * 256), by
 // table, for every word that it adds; at the end each one's remainder is moved to its place, and all are added.
 VCZ_DEVICE u32 vcz_crc32(u64 data, u64 len, u32 (&table)[4][256], u32& sum) {
-    __syncthreads();  // whoever still reads the last check's sum
+    __syncthreads();  // other threads may still read the sum of the previous check
     const u32 step = vcz_crc_words(VCZ_THREADS);
     for (u32 byte = 0; byte < 4; ++byte) table[byte][threadIdx.x] = vcz_crc_multiply(threadIdx.x << (8 * byte), step);
     if (threadIdx.x == 0) sum = 0;
@@ -125,7 +125,7 @@ VCZ_DEVICE u32 vcz_crc32(u64 data, u64 len, u32 (&table)[4][256], u32& sum) {
 
 // The Adler-32 of `len` bytes, in every thread: b sums every byte times the number of bytes from it to the end.
 VCZ_DEVICE u32 vcz_adler32(u64 data, u64 len, u32& sum_a, u32& sum_b) {
-    __syncthreads();  // whoever still reads the last check's sums
+    __syncthreads();  // other threads may still read the sum of the previous check
     if (threadIdx.x == 0) sum_a = sum_b = 0;
     __syncthreads();
     const u64 words = len / 4;
@@ -133,7 +133,7 @@ VCZ_DEVICE u32 vcz_adler32(u64 data, u64 len, u32& sum_a, u32& sum_b) {
     for (u64 i = threadIdx.x; i < words; i += VCZ_THREADS) {
         const u32 word = vcz_load_4(data + 4 * i);
         const u32 x0 = word & 0xff, x1 = (word >> 8) & 0xff, x2 = (word >> 16) & 0xff, x3 = word >> 24;
-        // Bytes to the end, and so much that none of the four has less than nothing.
+        // Bytes to the end, with an offset that keeps all four factors non-negative.
         const u32 left = (u32)((len - 4 * i) % VCZ_ADLER_BASE) + VCZ_ADLER_BASE;
         const u32 all = x0 + x1 + x2 + x3;
         a += all;
@@ -154,7 +154,7 @@ VCZ_DEVICE u32 vcz_adler32(u64 data, u64 len, u32& sum_a, u32& sum_b) {
     return high << 16 | low;
 }
 
-// One CTA of 256 threads per check; of a byte, one thread.
+// One CTA of 256 threads per check; a byte is checked by one thread.
 extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_check_sums(const VczCheck* __restrict__ checks, u32 n, u32* status) {
     __shared__ u32 table[4][256];
     __shared__ u32 sums[2];

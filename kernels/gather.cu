@@ -1,7 +1,7 @@
-// Elements of the wanted samples, un-shuffled, as native little-endian numbers: what a query that selects columns brings back.
+// Gathers the elements of the wanted samples, un-shuffled, as native little-endian numbers, for queries that select columns.
 //
-// A warp writes a row's part of the output, which is one run of bytes. Where it is the whole row of one-byte elements, 8 of them
-// come from 8 bit-planes at a time, or plain bytes are copied; otherwise a lane fetches an element.
+// A warp writes a row's part of the output, which is one run of bytes. For a whole row of one-byte elements, 8 elements are made
+// from 8 bit-planes at a time, or plain bytes are copied; otherwise each lane fetches one element at a time.
 #include "vcz.cuh"
 
 // Un-shuffles 8 one-byte elements: byte p of (low, high) holds their bits p; gives back element i as byte i.
@@ -88,13 +88,13 @@ VCZ_DEVICE void vcz_store(u64 out, u64 x, u32 width) {
     }
 }
 
-// A row of which every element of every sample is wanted: runs of blocks.
+// Writes a row of which every element of every sample is wanted, in runs of blocks.
 VCZ_DEVICE void vcz_gather_run(const VczTile& tile, VczPlace at, u64 out) {
     const u32 copies = tile.samples * tile.copies;
     const bool big_endian = tile.width > 1 && (tile.flags & VCZ_BIG_ENDIAN) != 0;
     for (u32 done = 0; done < copies;) {
         const VczBlock block = vcz_block(tile, at.block);
-        if (at.offset >= block.elements) break;  // no such element: a tile that contradicts itself
+        if (at.offset >= block.elements) break;  // no such element: the tile is inconsistent
         const u32 taken = vcz_min(copies - done, block.elements - at.offset);
         const u64 target = out + (u64)done * tile.width;
         if (block.planes == 0) {
@@ -114,12 +114,12 @@ VCZ_DEVICE void vcz_gather_run(const VczTile& tile, VczPlace at, u64 out) {
     }
 }
 
-// A row of which some elements are wanted.
+// Writes a row of which some elements are wanted.
 VCZ_DEVICE void vcz_gather_some(const VczTile& tile, const u32* __restrict__ samples, u32 inner, VczPlace at, u64 out) {
     const bool big_endian = tile.width > 1 && (tile.flags & VCZ_BIG_ENDIAN) != 0;
     VczBlock block = vcz_block(tile, at.block);
     u32 held = at.block;
-    const u32 wanted = tile.sel_count * inner;  // no more than a row has
+    const u32 wanted = tile.sel_count * inner;  // at most the elements of a row
     for (u32 i = vcz_lane(); i < wanted; i += 32) {
         const u32 place = i / inner;
         const u32 copy = i - place * inner;
@@ -128,7 +128,7 @@ VCZ_DEVICE void vcz_gather_some(const VczTile& tile, const u32* __restrict__ sam
             held = from.block;
             block = vcz_block(tile, held);
         }
-        if (from.offset >= block.elements) continue;  // no such element: a tile that contradicts itself
+        if (from.offset >= block.elements) continue;  // no such element: the tile is inconsistent
         vcz_store(out + (u64)i * tile.width, vcz_element(block, from.offset, tile.width, big_endian), tile.width);
     }
 }
@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
     const u32 warps = tile_groups * VCZ_WARPS;
     const u32* samples = (const u32*)spec.samples + tile.sel_begin;
-    // Indices are ascending: as many as there are samples are all of them.
+    // Indices are ascending and unique: if there are as many as samples, all are selected.
     const bool all = tile.sel_count == tile.samples && spec.inner == tile.copies;
     VczRowWalk walk(tile, warp, warps);
     for (u32 row = warp; row < tile.rows; row += warps, walk.next()) {

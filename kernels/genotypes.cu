@@ -1,10 +1,10 @@
 // Genotype counts of sample sets: calls by class, for codes of any width and ploidy in blocks of any kind.
 //
-// A warp counts a row. Diploid calls in bit-planes are classified 16 at a time, both copies of a call being neighbouring bits;
-// everything else call by call. What is left over of a set in the tile is homozygous reference.
+// A warp counts a row. Diploid calls in bit-planes are classified 16 at a time, since both copies of a call are neighbouring bits;
+// all others call by call. The remaining samples of a set in the tile are homozygous reference.
 #include "vcz.cuh"
 
-// Sets whose sizes in the tile are kept.
+// Sets whose sizes in the tile are cached.
 #define VCZ_CLASS_SIZES 128
 
 // Classes in the order of the output.
@@ -19,13 +19,13 @@ struct VczCalls {
     u32 het, alt, haploid, missing, bad;
 };
 
-// The tile of a CTA, and what follows from it, once for all threads.
+// The tile of a CTA, and values derived from it once for all threads.
 struct VczClassJob {
     VczTile tile;
     VczCountSpec spec;
     const u32* masks;  // over samples, the genotype sets'
     bool big_endian;
-    u32 size[VCZ_CLASS_SIZES];  // samples of the first sets that lie in the tile
+    u32 size[VCZ_CLASS_SIZES];  // samples of the first sets in the tile
 };
 
 // Calls of a lane in all classes but homozygous reference.
@@ -73,7 +73,7 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
             fill &= v == 0 ? ~x : x;
             if (v == sign) {
                 negative = x;
-                // Nothing is too much for more alleles than codes.
+                // With more alleles than codes, no code is invalid.
                 bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : bad & ~x;
             } else {
                 bad = v < 32 && ((n_alleles >> v) & 1) != 0 ? bad & x : bad | x;
@@ -91,7 +91,7 @@ VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool 
     return calls;
 }
 
-// Class of a call whose copies are read one after the other.
+// The class of a call, whose copies are read one by one.
 struct VczCall {
     i64 first;
     u32 copies;
@@ -159,7 +159,7 @@ VCZ_DEVICE bool vcz_class_row(const VczClassJob& job, u32 set, VczPlace row, Vcz
     VczPlace at = row;
     for (u32 done = 0; done < copies;) {
         const VczBlock block = vcz_block(tile, at.block);
-        if (at.offset >= block.elements) break;  // no such element: a tile that contradicts itself
+        if (at.offset >= block.elements) break;  // no such element: the tile is inconsistent
         const u32 end = done + vcz_min(copies - done, block.elements - at.offset);
         const bool pairs = tile.copies == 2 && job.spec.ploidy == 2 && ((done | end) & 1) == 0;
         if (block.kind == VCZ_BIT_SHUFFLED && pairs) {
@@ -183,7 +183,7 @@ VCZ_DEVICE bool vcz_class_row(const VczClassJob& job, u32 set, VczPlace row, Vcz
                 }
             }
         } else {
-            // The samples whose copies start in this block; their last copies may lie in the next one.
+            // The samples whose copies start in this block; their last copies may be in the next one.
             const u32 last = (end + tile.copies - 1) / tile.copies;
             for (u32 sample = (done + tile.copies - 1) / tile.copies + vcz_lane(); sample < last; sample += 32) {
                 VczPlace first;
@@ -199,7 +199,7 @@ VCZ_DEVICE bool vcz_class_row(const VczClassJob& job, u32 set, VczPlace row, Vcz
     return bad;
 }
 
-// Counts a row for S sets from `set` on and gives the counts out.
+// Counts a row for S sets from `set` on and writes the counts.
 template <int S>
 VCZ_DEVICE void vcz_finish_classes(const VczClassJob& job, u32 set, u32 row, VczPlace at, u32* status) {
     VczClasses<S> counts = {};

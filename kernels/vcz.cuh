@@ -1,12 +1,12 @@
-// What the host and the kernels agree on (the structs below, their layout and meaning) and what several kernels share: reading
-// codes out of decoded blocks, in whatever order their bytes or bits are, and adding up over a warp.
+// The interface of host and kernels (the structs below, their layout and meaning), and functions that several kernels share:
+// reading codes from decoded blocks in any layout, and sums over a warp.
 //
 // A *tile* is one decoded chunk, or a part of one: rows (variants) of elements (the copies of every sample), stored in blocks
-// that were decoded one by one. Rows straddle blocks, and have fewer than 2^31 bytes. Tables of structs are aligned to 8 bytes. Every kernel that takes tiles is launched with CTAs of 256 threads,
-// `tile_groups` of them per tile: blockIdx.x = tile * tile_groups + group.
+// that were decoded one by one. Rows straddle blocks, and have fewer than 2^31 bytes. Tables of structs are aligned to 8 bytes.
+// Every kernel for tiles is launched with CTAs of 256 threads, `tile_groups` of them per tile: blockIdx.x = tile * tile_groups + group.
 //
-// NVRTC compiles these files without any other header; g++ compiles them too, behind tests/kernels/emulate.h, so that they are
-// tested where there is no device.
+// NVRTC compiles these files without any other header. g++ compiles them after tests/kernels/emulate.h, to test them on machines
+// without a device.
 #ifndef VCZ_CUH
 #define VCZ_CUH
 
@@ -30,11 +30,11 @@ typedef long long i64;
 // Other tiles count the same rows (of other samples): add to the output, which was zeroed, instead of storing.
 #define VCZ_SHARED 2
 
-// Of a bit-shuffled block with a plane: planes that are not there equal the last that is. Counting is slow where elements are not
+// For a bit-shuffled block with at least one plane: planes that are not stored equal the last one that is. Slow for elements that are not
 // of one byte.
 #define VCZ_REPEATS 1
 
-// What is set in a tile's, frame's or check's status word.
+// Bits of the status word of a tile, frame or check.
 #define VCZ_BAD_CODE 1
 #define VCZ_BAD_FRAME 2
 #define VCZ_BAD_SUM 4
@@ -49,7 +49,7 @@ struct VczBlock {
     u64 data;
     u32 elements;  // below 2^31
     u32 kind;      // VCZ_PLAIN ...
-    u32 planes;    // bit-shuffled: planes that are there, from the first; the others are zero. Else: 0 if all is zero and not there.
+    u32 planes;    // bit-shuffled: stored planes, from the first; the others are zero. Else: 0 if all bytes are zero and not stored.
     u32 flags;     // VCZ_REPEATS
 };
 
@@ -68,7 +68,7 @@ struct VczTile {
     u32 flags;           // VCZ_BIG_ENDIAN, VCZ_SHARED
     u32 status;          // index of the status word
     u32 out_rows;        // rows of the output
-    u32 sel_begin;       // gather: the part of the selection that lies in this tile
+    u32 sel_begin;       // gather: the part of the selection in this tile
     u32 sel_count;
     u32 pad[3];
 };
@@ -91,11 +91,11 @@ struct VczCountSpec {
 // Wanted samples. Elements go to out[row][selected sample][inner], little-endian.
 struct VczGatherSpec {
     u64 samples;    // u32 indices, ascending
-    u32 n_samples;  // all that are selected
+    u32 n_samples;  // number of selected samples
     u32 inner;      // elements wanted of each, at most `copies`
 };
 
-// A zstd frame to decode: one that says how many bytes it holds, `dst_len`.
+// A zstd frame to decode, whose content size is `dst_len`.
 struct VczFrame {
     u64 src;
     u64 dst;
@@ -122,7 +122,7 @@ struct VczCheck {
     u64 data;
     u64 len;
     u32 expected;
-    u32 kind;  // 0: Adler-32; 1: CRC-32; 2: the one byte itself
+    u32 kind;  // 0: Adler-32; 1: CRC-32; 2: one byte
     u32 status;
     u32 pad;
 };
@@ -156,7 +156,7 @@ VCZ_DEVICE i32 vcz_warp_sum(i32 x) {
 #endif
 }
 
-// Stores the sum of every lane's x, or adds it where other tiles do too.
+// Stores the sum of every lane's x, or adds it if other tiles add too.
 VCZ_DEVICE void vcz_add_to(i32* out, i32 x, bool shared) {
     x = vcz_warp_sum(x);
     if (vcz_lane() != 0) return;
@@ -167,7 +167,7 @@ VCZ_DEVICE void vcz_add_to(i32* out, i32 x, bool shared) {
     }
 }
 
-// Sets `bits` in a status word if a lane says so.
+// Sets `bits` in a status word if any lane requests it.
 VCZ_DEVICE void vcz_report(u32* status, bool found, u32 bits) {
     if (__any_sync(VCZ_ALL_LANES, found) && vcz_lane() == 0) atomicOr(status, bits);
 }
@@ -186,7 +186,7 @@ VCZ_DEVICE VczBlock vcz_block(const VczTile& tile, u32 index) {
     return block;
 }
 
-// An element's place: its block, and its index there.
+// The position of an element: its block, and its index in the block.
 struct VczPlace {
     u32 block;
     u32 offset;
@@ -203,7 +203,7 @@ VCZ_DEVICE VczPlace vcz_after(VczPlace at, u32 elements, u32 block_elements) {
     return at;
 }
 
-// The places of rows `first`, `first + step`, ..., without a division per row.
+// The positions of rows `first`, `first + step`, ..., without a division per row.
 struct VczRowWalk {
     VczPlace at;
     u32 blocks, elements;  // from one of these rows to the next
@@ -245,7 +245,7 @@ VCZ_DEVICE u32 vcz_mask_size(const u32* __restrict__ mask, u32 bit, u32 bits) {
     return (u32)vcz_warp_sum((i32)n);
 }
 
-// 32 bits of a bit-plane that starts at byte address `plane`, from bit `bit` >= -31 on. Those before the plane are anything.
+// 32 bits of a bit-plane that starts at byte address `plane`, from bit `bit` >= -31 on. Bits before the plane are undefined.
 VCZ_DEVICE u32 vcz_plane_bits(u64 plane, i32 bit) {
     const i32 at = bit + 8 * (i32)(plane & 3);
     const u32* word = (const u32*)(plane & ~(u64)3) + (at >> 5);
@@ -258,10 +258,10 @@ VCZ_DEVICE u32 vcz_plane_of(u32 bit, u32 width, bool big_endian) {
     return big_endian ? 8 * (width - 1 - bit / 8) + bit % 8 : bit;
 }
 
-// Whether the planes of a bit-shuffled block that are not there equal the last that is.
+// Whether planes of a bit-shuffled block that are not stored equal the last one that is.
 VCZ_DEVICE bool vcz_repeats(const VczBlock& block) { return (block.flags & VCZ_REPEATS) != 0; }
 
-// 32 bits of plane `plane` of a bit-shuffled block, whether it is there or not; see vcz_plane_bits.
+// 32 bits of plane `plane` of a bit-shuffled block, stored or not; see vcz_plane_bits.
 VCZ_DEVICE u32 vcz_any_plane_bits(const VczBlock& block, u32 plane, i32 bit) {
     if (plane >= block.planes) {
         if (!vcz_repeats(block)) return 0;
@@ -270,7 +270,7 @@ VCZ_DEVICE u32 vcz_any_plane_bits(const VczBlock& block, u32 plane, i32 bit) {
     return vcz_plane_bits(block.data + plane * (u64)(block.elements / 8), bit);
 }
 
-// Four bytes from any address.
+// Loads four bytes from any address.
 VCZ_DEVICE u32 vcz_load_4(u64 address) {
     const u32* word = (const u32*)(address & ~(u64)3);
     const u32 shift = 8 * (u32)(address & 3);

@@ -1,11 +1,11 @@
-// Decodes zstd frames (RFC 8878), a warp each: those of genotypes, which are some 100 KiB of short matches, and of which thousands are
-// in flight. To read a sequence means to wait for the one before, so that one lane can do it: those of all frames of a CTA are read by a
-// warp of its own, a lane each, ahead of the warps that execute them. These execute 32 sequences together, as far as none needs what another
-// has yet to write. Huffman codes are read by as many lanes as there are streams; tables are made by all lanes.
+// Decodes zstd frames (RFC 8878), one warp for each frame. Optimised for genotypes: frames of some 100 KiB of short matches, with
+// thousands in flight. Each sequence depends on the one before, so only one lane can read the sequences of a frame. An extra warp of
+// each CTA reads those of all its frames, one lane for each frame, ahead of the warps that execute them. These execute 32 sequences
+// at a time, as far as none needs bytes that another has not yet written. Huffman codes are read by one lane for each stream;
+// tables are built by all lanes.
 //
-// Nothing outside of a frame, its room and the warp's scratch memory is touched, whatever the frame says. What is not valid, or
-// is in a form that is not known to be valid for libzstd, sets VCZ_BAD_FRAME: the host is to judge (src/codec/zstd/decode.rs, whose rules
-// these are).
+// For any input, only the frame, its output and the warp's scratch memory are accessed. A frame that is invalid, or in a form that
+// libzstd might reject, sets VCZ_BAD_FRAME, and the host decodes it (src/codec/zstd/decode.rs has the same rules).
 #include "zstd_literals.cuh"
 #include "zstd_sequences.cuh"
 #include "zstd_tables.cuh"
@@ -68,7 +68,7 @@ static __device__ bool vcz_zstd_block(VczZstd& z, u32 at, u32 end) {
     return z.at - start <= z.block_max;
 }
 
-// Decodes a frame that says that it holds as many bytes as there is room for.
+// Decodes a frame whose content size must equal the size of its output.
 static __device__ bool vcz_zstd_frame(VczZstd& z) {
     if (z.len < 6 || vcz_zstd_number(z, 0, 4) != VCZ_ZSTD_MAGIC) return false;
     const u32 descriptor = vcz_zstd_byte(z, 4);
@@ -96,7 +96,7 @@ static __device__ bool vcz_zstd_frame(VczZstd& z) {
         at += 3;
         const u32 bytes = type == 1 ? 1 : size;
         if (size > z.block_max || bytes > z.len - at || type == 3) return false;
-        // Matches may repeat what other lanes wrote for the block before.
+        // Matches may repeat bytes that other lanes wrote for the previous block.
         __syncwarp();
         if (type == 2) {
             if (!vcz_zstd_block(z, at, at + bytes)) return false;
@@ -114,12 +114,13 @@ static __device__ bool vcz_zstd_frame(VczZstd& z) {
     return z.at == z.room && at == z.len;
 }
 
-// Takes frames as long as there are any: `next` is how many were taken but for the first of each warp, 0 before the launch. CTAs of VCZ_ZSTD_WARPS warps, and
-// one more, which reads for them. Each of the others has `literals` bytes of `scratch`, and VCZ_ZSTD_HISTORY more: a multiple of 16, no fewer
-// than the smaller of VCZ_ZSTD_BLOCK and what any of the frames decodes to, for no block has more literals than that.
+// Decodes all frames. Each warp takes frames until none is left: `next` counts those taken after the first of each warp, and must be 0
+// before the launch. CTAs have VCZ_ZSTD_WARPS warps that decode, and one that reads for them. Each decoding warp has `literals` bytes
+// of `scratch`, and VCZ_ZSTD_HISTORY more. `literals` is a multiple of 16 and at least the smaller of VCZ_ZSTD_BLOCK and the largest
+// decoded frame, since no block has more literals.
 extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD_CTAS)
     vcz_zstd(const VczFrame* __restrict__ frames, u32 n, u32* next, u64 scratch, u32 literals, u32* status) {
-    // A variable's own alignment is not that of its address.
+    // The alignment of a shared variable's type does not ensure that of its address.
     __shared__ uint4 room[(sizeof(VczZstdCells) + VCZ_ZSTD_CELLS_AT) / 16 - 1];
     VczZstdCells& cells = *(VczZstdCells*)((u8*)room + (0 - vcz_shared_address(room)) % VCZ_ZSTD_CELLS_AT);
     __shared__ VczZstdTables tables[VCZ_ZSTD_WARPS];
@@ -145,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD
     z.tables = &tables[warp];
     z.cells = cells.sequences[warp][0];
     z.offsets = cells.offsets[warp];
-    // Few frames go to many CTAs.
+    // A few frames are spread over many CTAs.
     for (u32 i = blockIdx.x + gridDim.x * warp; i < n;) {
         const VczFrame frame = frames[i];
         z.src = vcz_bytes(frame.src);
@@ -154,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(32 * (VCZ_ZSTD_WARPS + 1), VCZ_ZSTD
         z.room = frame.dst_len;
         z.at = 0;
         z.block_max = 0;
-        // What the frame before left is not written after this.
+        // Earlier writes for the previous frame are complete after this.
         __syncwarp();
         if (vcz_lane() == 0) {
             z.tables->weights = 0;

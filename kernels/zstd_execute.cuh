@@ -1,11 +1,11 @@
-// Writes what 32 sequences of a zstd block stand for: literals, and repetitions of what is there.
+// Executes 32 sequences of a zstd block: writes literals and matches.
 #ifndef VCZ_ZSTD_EXECUTE_CUH
 #define VCZ_ZSTD_EXECUTE_CUH
 #include "zstd_state.cuh"
 
-// Literals and matches that a lane copies alone have no more bytes.
+// Most bytes of literals or a match that one lane copies.
 #define VCZ_ZSTD_SHORT 64
-// A repetition of a shorter period is first written out to as many bytes.
+// A repetition with a shorter period is first extended to this many bytes.
 #define VCZ_ZSTD_PERIOD 512
 
 // Fills `len` bytes, by all lanes.
@@ -55,7 +55,7 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
         period = span;
         __syncwarp();
     }
-    // What is there of the repetition, again and again.
+    // Each step copies all bytes of the repetition so far.
     while (done < len) {
         const u32 n = vcz_min(period, len - done);
         vcz_zstd_copy(to + done, to + done - period, n);
@@ -65,7 +65,7 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
     }
 }
 
-// Writes a short match of which a later part repeats an earlier one, by this lane: eight bytes at a time, which are there by then.
+// Writes a short match that overlaps its source, by this lane: eight bytes at a time, which have been written by then.
 VCZ_DEVICE void vcz_zstd_repeat_within(u8* to, u32 offset, u32 len) {
     for (u32 i = 0; i < len; i += 8) {
         const u64 from = (u64)to + i - offset;
@@ -101,7 +101,7 @@ VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
     u32 last = 0;
     u32 w[5];
     if (same) {
-        // One word again and again.
+        // One word is repeated.
         u32 bytes = 0;
         for (u32 i = 0; i < 4; ++i) bytes |= (u32) * (to - offset + (i & (offset - 1))) << (8 * ((skip + i) & 3));
         for (u32 j = 0; j < 5; ++j) w[j] = bytes;
@@ -109,7 +109,7 @@ VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
 #pragma unroll 1
     for (u32 i = 0; i < end; i += 16, out += 4, words += 4) {
         if (!same) {
-            // Those that hold bytes which are repeated.
+            // Source words with repeated bytes.
 #pragma unroll
             for (u32 j = 0; j < 5; ++j) {
                 const bool needed = j == 0 ? i + 4 > before + skip : i + 4 * j < before + end;
@@ -137,7 +137,7 @@ VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
 // By lane, those before it whose matches have bytes that its own repeats, which are from `from` to `end`. Matches are from `to` on,
 // before `next`.
 VCZ_DEVICE u32 vcz_zstd_needed(u32 from, u32 end, u32 to, u32 next) {
-    // Of a round's first match, all that is before is there.
+    // All bytes before a round's first match have been written.
     if (!__any_sync(VCZ_ALL_LANES, end > __shfl_sync(VCZ_ALL_LANES, to, 0))) return 0;
     // How many matches end where these bytes start or before, and how many start before they end.
     u32 over = 0, begun = 0;
@@ -171,13 +171,13 @@ static __device__ void vcz_zstd_execute(u8* out, u32 at, const u8* literals, u32
     }
     __syncwarp();
     const u32 to = at + lengths, from = to - offset;
-    // A match of offset 1 and the like repeats its own bytes: those are not waited for.
+    // A match that overlaps its source does not wait for its own bytes.
     const u32 needed = vcz_zstd_needed(from, from + vcz_min(matches, offset), to, to + matches);
     for (u32 waiting = __ballot_sync(VCZ_ALL_LANES, matches > 0); waiting != 0;) {
-        // The first that waits is ready at least: it needs none after it.
+        // At least the first waiting lane is ready, since it needs no later one.
         const bool ready = (waiting >> lane & 1) != 0 && (waiting & needed) == 0;
         if (ready && matches <= VCZ_ZSTD_SHORT) {
-            // What follows from these is worked out here again: there are too few registers to keep it.
+            // Derived values are computed again here, to save registers.
             u32 start = to, distance = offset;
             asm volatile("" : "+r"(start), "+r"(distance));
             if (distance < 16 && distance < matches && (distance > 4 || distance == 3)) {

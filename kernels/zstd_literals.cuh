@@ -1,4 +1,4 @@
-// The literals of a zstd block that are Huffman codes: a lane for each stream.
+// Huffman-coded literals of a zstd block, one lane for each stream.
 #ifndef VCZ_ZSTD_LITERALS_CUH
 #define VCZ_ZSTD_LITERALS_CUH
 #include "zstd_tables.cuh"
@@ -56,7 +56,7 @@ static __device__ bool vcz_zstd_literals(const VczZstd& z, u32 at, u32 end, u32 
     } else {
         if (n < 6 || end - at < 10) return false;
         const u32 quarter = (n + 3) / 4;
-        // Each lane knows where all four are.
+        // Every lane computes the positions of all four streams.
         u32 start = at + 6, len = 0, mine = 0;
         for (u32 i = 0; i < 4; ++i) {
             const u32 size = i < 3 ? vcz_zstd_number(z, at + 2 * i, 2) : end - start;

@@ -1,4 +1,4 @@
-// The sequences of zstd blocks: read by a warp for all others of its CTA, a lane each, and executed by these.
+// The sequences of zstd blocks: read by one warp for all others of its CTA, one lane for each, and executed by these.
 #ifndef VCZ_ZSTD_SEQUENCES_CUH
 #define VCZ_ZSTD_SEQUENCES_CUH
 #include "zstd_execute.cuh"
@@ -14,7 +14,7 @@ struct VczZstdRecent {
     // would only make the match before longer, so that the values stand for the ones after it, and the last for the latest but 1.
     static __device__ __forceinline__ VczZstdRecent after(u32 value, bool literals) {
         const u32 which = value - literals;
-        // No frame has room for larger ones.
+        // Larger offsets do not fit in any frame.
         if (value > 3) return {vcz_min(value - 3, BEFORE - 1), BEFORE, BEFORE | 1};
         if (which == 0) return {BEFORE, BEFORE | 1, BEFORE | 2};
         return {which == 3 ? BEFORE | 1 << 2 : BEFORE | which, BEFORE, which == 1 ? BEFORE | 2 : BEFORE | 1};
@@ -27,7 +27,7 @@ struct VczZstdRecent {
         return (is & BEFORE) == 0 ? is - less : is + (less << 2);
     }
 
-    // After all sequences of the lanes up to this one.
+    // Combined over the sequences of all lanes up to this one.
     __device__ __forceinline__ VczZstdRecent running() const {
         VczZstdRecent all = *this;
         const u32 lane = vcz_lane();
@@ -47,21 +47,21 @@ struct VczZstdReader {
     VczZstdTables* tables;
     u32 cells, offsets, stream;  // addresses of the first of VczZstdCells
     VczZstdPlaces places;
-    i32 bit, start;              // the bit of the stream that is next, and the last one
-    u32 high, low;               // the word that it is in, and the one before
+    i32 bit, start;              // the next bit of the stream, and the last one
+    u32 high, low;               // the word with the next bit, and the word before it
     i32 there;                   // the last piece of the stream that is in shared memory,
     uint4 before, before_that;   // and the two that come next
-    u32 offset, length, match;   // cells that the three states are at
-    u32 left;                    // sequences of the stream that are not read
-    u32 some, i;                 // of the half that is being filled: how many it takes, how many it has; 0: none is
-    u32 streams, fills;          // so far
+    u32 offset, length, match;   // cells of the three states
+    u32 left;                    // unread sequences of the stream
+    u32 some, i;                 // size of the half that is being filled (0: none), and sequences in it
+    u32 streams, fills;          // number so far
 
     __device__ __forceinline__ VczZstdReader(VczZstdTables* tables, const VczZstdCells& all, u32 warp)
         : tables(tables + warp), cells(vcz_shared_address(all.sequences[warp])), offsets(vcz_shared_address(all.offsets[warp])),
           stream(vcz_shared_address(all.streams[warp])), places(nullptr), bit(0), start(0), high(0), low(0), there(0), before(), before_that(), offset(0), length(0),
           match(0), left(0), some(0), i(0), streams(0), fills(0) {}
 
-    // Looks for something to read; false if there will never be any more.
+    // Looks for a stream to read; false if there will be no more.
     __device__ __forceinline__ bool look() {
         VczZstdRing& ring = tables->ring;
         if (left == 0) {
@@ -114,7 +114,7 @@ struct VczZstdReader {
         }
     }
 
-    // The word that a bit is in, and the one before.
+    // The word with a bit, and the word before it.
     __device__ __forceinline__ void load(i32 of) {
         const u32 mask = 16 * VCZ_ZSTD_PIECES - 4, at = (u32)(of >> 3);
         high = vcz_shared_word(stream | (at & mask));
@@ -127,7 +127,7 @@ struct VczZstdReader {
         return __funnelshift_l(low, high, (u32)~of & 31);
     }
 
-    // Moves on to the states that follow, given four times what is added to them.
+    // Moves to the next states, given four times the bits that are added to them.
     __device__ __forceinline__ void follow(u32 to_length, u32 to_offset, u32 to_match, u32 more_length, u32 more_offset, u32 more_match) {
         const u32 none = 4 * (VCZ_ZSTD_MAX_STATES - 1);
         length = vcz_shared_word(more_length | (to_length >> 8 & none) | cells);
@@ -150,7 +150,7 @@ struct VczZstdReader {
         load(bit);
         read = {offset_was, match_was, length_was, (u32)bit_was};
         if (from < 0) {
-            // Too many for two words.
+            // Too many bits for two words.
             const u32 n = bits1 + bits2 + bits3, states = __funnelshift_rc(window(bit + (i32)n), 0, 32 - n);
             follow(length_was, offset_was, match_was, states >> (bits1 + bits2) << 2 & mask3, states << 2 & mask1, states >> bits1 << 2 & mask2);
             load(bit);
@@ -160,7 +160,7 @@ struct VczZstdReader {
     // Eight sequences of 89 bits, from the lowest bit of a piece on, and the two words that are read ahead.
     static_assert(8 * 89 + 24 + 32 <= 128 * (VCZ_ZSTD_PIECES - 2), "what is read is there");
 
-    // Reads eight sequences of the half, or those that it has left.
+    // Reads the next eight sequences of the half, or its remaining ones.
     __device__ __forceinline__ void steps() {
         uint4* read = tables->read[fills & 1] + i;
         const u32 n = vcz_min(8, some - i);
@@ -171,7 +171,7 @@ struct VczZstdReader {
         if (i < some) return;
         left -= some;
         some = 0;
-        // After the last one, there are no bits of states, and none are left.
+        // The last sequence has no state bits, and no bits are left after it.
         const uint4 last = read[n - 1];
         const i32 states = left == 0 ? (i32)(VCZ_ZSTD_BITS(last.x) + VCZ_ZSTD_BITS(last.y) + VCZ_ZSTD_BITS(last.z)) : 0, rest = bit + states - start + 1;
         const bool fine = left == 0 ? rest == 0 : rest >= 0;
@@ -217,13 +217,13 @@ static __device__ __forceinline__ bool vcz_zstd_sequences(VczZstd& z, const u8* 
         left -= some;
         fills += 1;
         for (;;) {
-            // Every lane looks for itself.
+            // Every lane checks for itself.
             const bool filled = ring.filled[half].raised((fills + 1) / 2);
             if (__any_sync(VCZ_ALL_LANES, !filled) == 0) break;
             __nanosleep(40);
         }
         const bool fine = ring.fine[half] != 0;
-        // Lanes without a sequence repeat the latest offset, for nothing.
+        // Lanes without a sequence repeat the latest offset without effect.
         u32 value = 1, matches = 0, lengths = 0;
         if (fine && lane < some) {
             const uint4 read = s.read[half][lane];
@@ -239,7 +239,7 @@ static __device__ __forceinline__ bool vcz_zstd_sequences(VczZstd& z, const u8* 
             z.fills = fills;
             return false;
         }
-        // The others are read all the same, so that the lane that reads is where this warp is.
+        // The remaining sequences are taken too, to stay in step with the reading lane.
         if (!good) continue;
         const VczZstdRecent recent = {s.recent[0], s.recent[1], s.recent[2]};
         const VczZstdRecent after = VczZstdRecent::after(value, lane >= some || lengths != 0).running();
@@ -250,7 +250,7 @@ static __device__ __forceinline__ bool vcz_zstd_sequences(VczZstd& z, const u8* 
             s.recent[1] = recent.of(after.second);
             s.recent[2] = recent.of(after.third);
         }
-        // 32 sequences have fewer than 2^24 bytes, and the room fewer than 2^31.
+        // 32 sequences have fewer than 2^24 bytes, and the output fewer than 2^31.
         const u32 literals_to = literal + vcz_zstd_running_sum(lengths), to = at + vcz_zstd_running_sum(lengths + matches);
         literal = __shfl_sync(VCZ_ALL_LANES, literals_to, 31);
         at = __shfl_sync(VCZ_ALL_LANES, to, 31);

@@ -1,4 +1,4 @@
-// What a warp that decodes a zstd frame has: its tables and what it tells the one that reads for it, in shared memory; and how bits are read.
+// State of a warp that decodes a zstd frame: its tables, its communication with the reading warp, in shared memory; and bit streams.
 #ifndef VCZ_ZSTD_STATE_CUH
 #define VCZ_ZSTD_STATE_CUH
 #include "vcz.cuh"
@@ -11,7 +11,7 @@
 // A bit stream that is read has so many pieces of 16 bytes in shared memory: a power of two. Eight sequences have at most 712 bits.
 #define VCZ_ZSTD_PIECES 8
 
-// How the tables of a block are given.
+// The table modes of a block.
 #define VCZ_ZSTD_NONE 0
 #define VCZ_ZSTD_ONE 1
 #define VCZ_ZSTD_DESCRIBED 2
@@ -33,7 +33,7 @@ __constant__ i16 vcz_zstd_default_lengths[36] = {4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2
 __constant__ i16 vcz_zstd_default_offsets[29] = {1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1};
 __constant__ i16 vcz_zstd_default_matches[53] = {1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                                  1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1};
-// What codes of literal lengths and match lengths start at.
+// Base values of the codes of literal lengths and match lengths.
 __constant__ u32 vcz_zstd_lengths[36] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,   10,  11,  12,   13,   14,   15,   16,    18,
                                          20, 22, 24, 28, 32, 40, 48, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
 __constant__ u32 vcz_zstd_matches[53] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,  17,  18,  19,   20,
@@ -56,7 +56,7 @@ struct VczSignal {
         asm volatile("{ .reg .b64 state; mbarrier.arrive.b64 state, [%0]; }" ::"l"(&barrier) : "memory");
     }
 
-    // Whether it was raised the `n`-th time, counting from 1.
+    // Whether it was raised at least `n` times.
     __device__ __forceinline__ bool raised(u32 n) const {
         u32 is;
         asm volatile("{ .reg .pred is; mbarrier.test_wait.parity.b64 is, [%1], %2; selp.u32 %0, 1, 0, is; }"
@@ -91,18 +91,18 @@ struct VczZstdRing {
     u64 src;
     u32 len, n;
     u32 logs[3];
-    u32 fine[2];  // by half, whether what was read is valid: if not, no more is read of this stream
-    // The halves of what is read have a signal each.
+    u32 fine[2];  // by half, whether the sequences are valid; if not, the rest of the stream is not read
+    // Each half has a signal.
     VczSignal<32> started, emptied[2];
     VczSignal<1> filled[2];
 };
 
-// What a warp has in shared memory beside the cells of its tables.
+// Shared memory of a warp, besides the cells of its tables.
 struct VczZstdTables {
     union {
-        // While tables are made.
+        // While tables are built.
         struct {
-            u8 in_order[VCZ_ZSTD_MAX_STATES];  // symbols as often as they have states; or the weights of Huffman codes
+            u8 in_order[VCZ_ZSTD_MAX_STATES];  // each symbol repeated for its states; or the weights of Huffman codes
             u8 symbols[VCZ_ZSTD_MAX_STATES];   // of every state
         };
         // While sequences are read, in halves by turns: the cells of the offset, the match and the literals, and the bit of the stream from which
@@ -110,10 +110,10 @@ struct VczZstdTables {
         uint4 read[2][32];
     };
     i16 probabilities[VCZ_ZSTD_MAX_SYMBOLS];
-    u16 next[VCZ_ZSTD_MAX_SYMBOLS];      // states of a symbol, to be numbered from there on
+    u16 next[VCZ_ZSTD_MAX_SYMBOLS];      // next state number of each symbol
     VczZstdRing ring;
-    // What a block needs of those before it; see VczZstdHistory too.
-    u32 weights;       // how many Huffman weights there are; 0: none yet
+    // State from earlier blocks; see also VczZstdHistory.
+    u32 weights;       // number of Huffman weights; 0: none yet
     u32 described[3];  // of literal lengths, offsets and match lengths: kind, log << 8, symbols (or the one symbol) << 16
     u32 recent[3];     // offsets
 };
@@ -136,19 +136,19 @@ struct VczZstdHistory {
 };
 static_assert(sizeof(VczZstdHistory) <= VCZ_ZSTD_HISTORY, "room for what is kept");
 
-// What a frame is decoded from and to.
+// The input and output of a frame.
 struct VczZstd {
     const u8* src;
     u32 len;
     u8* out;
     u32 room;
-    u32 at;  // bytes that are there
+    u32 at;  // number of decoded bytes
     u32 block_max;
     u8* literals;
     VczZstdHistory* history;
     VczZstdTables* tables;
     u32 *cells, *offsets;  // of VczZstdCells
-    u32 fills;  // halves of the ring that this warp has taken
+    u32 fills;  // halves of the ring that this warp has consumed
 };
 
 // A bit stream that is read from its end: the next bits are those of `high`, of which so many are `used`, then those of `low`, then those
@@ -158,11 +158,11 @@ struct VczZstdBits {
     u32 used;
     const u32* words;
     i32 word;   // index of `ahead`
-    i32 start;  // the lowest bit of the stream, counted from the first word
+    i32 start;  // the lowest bit of the stream, relative to the first word
 
     __device__ __forceinline__ u32 load(i32 i) const { return __ldg(words + (i < 0 ? 0 : i)); }
 
-    // The stream of `len` bytes, 1 or more; false if it has no mark of its end.
+    // Starts the stream of `len` bytes, at least 1; false if it has no end marker.
     __device__ __forceinline__ bool open(const u8* src, u32 len) {
         const u32 last = __ldg(src + len - 1);
         if (last == 0) return false;
@@ -179,7 +179,7 @@ struct VczZstdBits {
         return true;
     }
 
-    // Moves on where 32 bits are used. 64 must not be.
+    // Advances by a word if 32 bits or more are used; fewer than 64 must be.
     __device__ __forceinline__ void fill() {
         const bool full = used >= 32;
         high = full ? low : high;
@@ -189,7 +189,7 @@ struct VczZstdBits {
         if (full) ahead = load(word);
     }
 
-    // The next 32 bits, where fewer are used.
+    // The next 32 bits, if fewer than 32 are used.
     __device__ __forceinline__ u32 window() const { return __funnelshift_l(low, high, used); }
 
     // The next `n` bits, at most 31.
@@ -200,7 +200,7 @@ struct VczZstdBits {
         return x;
     }
 
-    // Bits of the stream that are left; below 0 if more were taken.
+    // Remaining bits of the stream; negative if too many were taken.
     __device__ __forceinline__ i32 left() const { return 64 - (i32)used + 32 * (word + 1) - start; }
 };
 
@@ -214,17 +214,17 @@ struct VczZstdPlaces {
     // The stream's lowest bit.
     static __device__ __forceinline__ i32 start(const u8* src) { return (i32)(8 * ((u64)src & 15)) + 128; }
 
-    // Its highest, of `len` bytes; false if it has no mark of its end.
+    // The highest bit, of `len` bytes; false if the stream has no end marker.
     static __device__ __forceinline__ bool end(const u8* src, u32 len, i32& last) {
         const u32 byte = len == 0 ? 0 : __ldg(src + len - 1);
         last = start(src) + (i32)(8 * len) - 9 + (31 - __clz((i32)byte));
         return byte != 0;
     }
 
-    // A piece of the stream; another one for what is before it.
+    // A piece of the stream; any piece if it is before the stream.
     __device__ __forceinline__ uint4 piece(i32 i) const { return __ldg((const uint4*)words + (i < 1 ? 1 : i)); }
 
-    // The 64 bits from `bit` on downwards, which is not before the stream.
+    // The 64 bits from `bit` downwards; `bit` must be within the stream.
     __device__ __forceinline__ u64 wide(i32 bit) const {
         const i32 word = bit >> 5;
         const u32 a = __ldg(words + word), b = __ldg(words + word - 1), c = __ldg(words + word - 2), used = (u32)~bit & 31;
@@ -274,10 +274,10 @@ VCZ_DEVICE u32 vcz_zstd_number(const VczZstd& z, u32 at, u32 n) {
     return x;
 }
 
-// Lanes of the warp before this one.
+// Mask of the lanes before this one.
 VCZ_DEVICE u32 vcz_zstd_before() { return (1u << vcz_lane()) - 1; }
 
-// The sum of x over this lane and those before.
+// The sum of x over this lane and the lanes before it.
 VCZ_DEVICE u32 vcz_zstd_running_sum(u32 x) {
     const u32 lane = vcz_lane();
 #pragma unroll

@@ -1,4 +1,4 @@
-// The tables of a zstd block, of sequences (FSE) and of literals (Huffman), from how they are described: made by all lanes.
+// The tables of a zstd block, for sequences (FSE) and literals (Huffman), built from their descriptions by all lanes.
 #ifndef VCZ_ZSTD_TABLES_CUH
 #define VCZ_ZSTD_TABLES_CUH
 #include "zstd_state.cuh"
@@ -10,7 +10,7 @@ static __device__ u32 vcz_zstd_describe(const VczZstd& z, u32& at, u32 end, u32 
     __syncwarp();
     const u32 first = at;
     const u32 bytes = end - first;
-    // Up to 16 bits; those past the end are zeros.
+    // Up to 16 bits; bits past the end are zeros.
     const auto peek = [&](u32 bit, u32 n) {
         u32 x = 0;
         for (u32 i = 0; i < 3; ++i) {
@@ -25,7 +25,7 @@ static __device__ u32 vcz_zstd_describe(const VczZstd& z, u32& at, u32 end, u32 
     i32 left = 1 << log;
     while (left > 0) {
         if (symbol > max_symbol || bit > 8 * bytes) return 0;
-        // One of 0 to `left + 1`: the smaller ones take a bit less.
+        // A value from 0 to `left + 1`; smaller values take one bit less.
         const u32 largest = (u32)left + 1;
         const u32 bits = 32 - (u32)__clz((i32)largest);
         const u32 less = (1u << bits) - 1 - largest;
@@ -67,7 +67,7 @@ VCZ_DEVICE u32 vcz_zstd_more(u32 table, u32 code) {
 static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells, u32 n, u32 log, u32 table) {
     const u32 size = 1u << log, lane = vcz_lane();
     __syncwarp();
-    // Symbols as often as they have states, in order; the rarest at the end.
+    // Each symbol repeated for its number of states, in order; "less than one" symbols at the end.
     u32 first = 0, high = size;
     for (u32 base = 0; base < n; base += 32) {
         const u32 symbol = base + lane;
@@ -94,7 +94,7 @@ static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells,
         first += __shfl_sync(VCZ_ALL_LANES, sum, 31);
     }
     __syncwarp();
-    // They are dealt out to the states below those of the rarest. A table has 32 states or more.
+    // They are spread over the states below those of "less than one" symbols. A table has at least 32 states.
     const u32 step = (size >> 1) + (size >> 3) + 3;
     u32 dealt = 0;
     for (u32 base = 0; base < size; base += 32) {
@@ -141,7 +141,7 @@ static __device__ u32 vcz_zstd_huffman(VczZstdTables& s, u16* cells, u32 n) {
     }
     const u32 longest = s.next[1];
     if (longest < 2 || longest % 2 == 1) return 0;
-    // Longer codes come first. The weights' sum, a power of two, is the size of the table.
+    // Longer codes come first. The sum of the weights, a power of two, is the size of the table.
     u32 start = 0, mine = 0;
     for (u32 weight = 1; weight <= log; ++weight) {
         if (lane == weight) mine = start;
@@ -196,7 +196,7 @@ static __device__ u32 vcz_zstd_weights(const VczZstd& z, u32& at, u32 end) {
     if (symbols == 0 || stream >= stop || !bits.open(z.src + stream, stop - stream) || bits.left() < 2 * (i32)log) return 0;
     vcz_zstd_table(s, z.cells, symbols, log, 3);
     at = stop;
-    // Two states by turns. The end is where there are too few bits to go on from one; the other has its symbol left.
+    // Two states alternate. When too few bits are left for one, the other has the last symbol.
     u32 state = bits.take(log), other = bits.take(log), n = 0;
     for (;;) {
         if (n + 2 > 255) return 0;

@@ -36,12 +36,12 @@ pub struct InPlaceCut {
 }
 
 impl InPlaceCut {
-    /// Changes `frame`, whose summary this was made of.
+    /// Cuts `frame`, from whose summary this was made.
     pub fn apply(&self, frame: &mut [u8]) {
         self.write(frame, self.decoded_len, true);
     }
 
-    /// Changes the frame back to what it was.
+    /// Restores the frame.
     pub fn undo(&self, frame: &mut [u8]) {
         self.write(frame, self.content_size, false);
     }
@@ -64,8 +64,8 @@ impl InPlaceCut {
 }
 
 impl FrameSummary {
-    /// Decoded bytes before the tail of zeros, where the frame can be cut there: its content size is known, it has a
-    /// tail, and nothing (a checksum, a dictionary) ties its parts together.
+    /// Decoded bytes before the tail of zeros, if the frame can be cut there: it has a content size and a tail, and neither a
+    /// checksum nor a dictionary.
     pub fn cut_len(&self) -> Option<u64> {
         let size = self.header.content_size?;
         let free = !self.header.checksum && self.header.dictionary_id == 0;
@@ -82,7 +82,7 @@ impl FrameSummary {
         })
     }
 
-    /// Whether to copy the frame that is cut. When its bytes are many and the tail is short, that costs more than it saves.
+    /// Whether decoding a cut copy is faster: not if the frame is long and the tail short.
     pub(super) fn pays(&self, cut: &Cut) -> bool {
         let tail = self
             .header
@@ -92,14 +92,14 @@ impl FrameSummary {
         tail >= cut.encoded_len as u64 / 2
     }
 
-    /// Appends to `out` a frame that decodes to the first `cut.decoded_len` bytes of `frame`, which is the one that this is the
-    /// summary of. `None`, with nothing appended, if the cut is not one of this frame.
+    /// Appends to `out` a frame that decodes to the first `cut.decoded_len` bytes of `frame`, the frame of this summary. `None`, with
+    /// nothing appended, if the cut is outside the frame.
     pub fn copy_cut(&self, cut: &Cut, frame: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let len = cut.decoded_len;
         let blocks = frame.get(self.header.len..cut.encoded_len)?;
         let last_header = cut.last_block_at.checked_sub(self.header.len)?;
         let start = out.len();
-        // A content size of four or eight bytes, which can express every value.
+        // The content size has four or eight bytes, which can represent every value.
         let wide = u32::try_from(len).is_err();
         let single_segment = self.header.window_descriptor.is_none();
         out.reserve(14 + blocks.len());
@@ -119,8 +119,8 @@ impl FrameSummary {
         Some(())
     }
 
-    /// How to cut `frame`, which is the one that this is the summary of, at `cut`. `None` if nothing comes before it, or
-    /// the header has no room for the new size.
+    /// How to cut `frame`, the frame of this summary, at `cut` in place. `None` if nothing is left, or if the content size field is
+    /// too small.
     pub fn in_place_cut(&self, cut: &Cut, frame: &[u8]) -> Option<InPlaceCut> {
         let content_size = self.header.content_size?;
         let Cut {
@@ -139,7 +139,7 @@ impl FrameSummary {
             _ => 8,
         };
         encoded_size(decoded_len, size_width)?;
-        // The window of a single-segment frame is its content, and no block may be larger, encoded or decoded.
+        // In a single-segment frame, no block may be larger than the content, encoded or decoded.
         if single_segment {
             let largest = blocks(frame, &self.header)
                 .map_while(Result::ok)
@@ -162,7 +162,7 @@ impl FrameSummary {
     }
 }
 
-/// A content size as a field of so many bytes holds it; `None` if it cannot.
+/// A content size as stored in a field of `width` bytes; `None` if it does not fit.
 fn encoded_size(size: u64, width: usize) -> Option<u64> {
     match width {
         1 => (size <= 0xff).then_some(size),

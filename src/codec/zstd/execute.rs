@@ -1,32 +1,33 @@
-//! The sequences of a compressed zstd block: reads them and executes them, without a branch that depends on what most of them are.
+//! Decodes the sequences of a compressed zstd block and executes them, with few data-dependent branches.
 //!
-//! Used by [`zstd_decode`](super::decode), with the instructions of `zstd_isa`, on tables whose form `zstd_fse` sees to. To read
-//! a sequence means to wait for the one before, not for the bytes, so each is read before the one before is executed: the processor
-//! then does both at once, and what it guesses wrong about the bytes does not cost what is read.
+//! Used by [`decode`](super::decode), with the instructions of `isa` and tables of `fse`. Decoding a sequence depends on the one
+//! before it, but not on the output bytes. So each sequence is decoded before the previous one is executed: the CPU overlaps
+//! both, and a mispredicted branch in the execution does not delay decoding.
 
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use super::bits::{above, load, top};
-use super::fse::{Cell, Table};
+use super::fse::{Cell, FseTable};
 use super::isa::{Isa, MIN_PERIOD};
 
-/// Bits that are there at least after the bits of a word are loaded, less those of three states.
+/// Bits available after a load, without those of three states.
 const MORE_BITS: usize = 56 - 26;
-/// The lowest bit that a stream may start at: a sequence takes up to 89 bits, and is loaded from as many as 63 bits below.
+/// Lowest start position of a stream: a sequence takes up to 89 bits, and loads include up to 63 bits below.
 const MIN_START: usize = 128;
-/// Literals that are copied of any sequence, and of one that has more; bytes of a match. Most have no more.
+/// Literals that are copied for every sequence, further ones for a sequence with more, and bytes that are copied for every
+/// match. Most sequences have no more.
 const LITERALS: usize = 16;
 const MORE_LITERALS: usize = 32;
 const LENGTH: usize = 64;
-/// Bytes of a long match that are copied at once.
+/// Bytes of a long match that are copied in each step.
 const LONG: usize = 128;
 /// Bytes that may be read after the literals of a sequence.
 const READ_AHEAD: usize = LITERALS + MORE_LITERALS;
 /// Bytes that may be written after the end of a match.
 const SLACK: usize = LENGTH + LONG;
 
-/// A match of `length` bytes that come `offset` bytes before, after some literals.
+/// Some literals, then a match: a copy of `length` bytes from `offset` bytes before.
 #[derive(Debug, Clone, Copy)]
 struct Sequence {
     literals: u32,
@@ -34,28 +35,28 @@ struct Sequence {
     offset: u32,
 }
 
-/// Sequences as they are read.
+/// A decoder of a block's sequences.
 pub(super) struct Sequences<'a, R> {
     frame: &'a [u8],
-    /// Bits of the frame that are below what is read next, and below what may be read.
+    /// The position of the next bit, and the start of the stream.
     left: usize,
     start: usize,
-    /// Of literals, offsets and matches.
-    tables: &'a [Table; 3],
+    /// Tables for literal lengths, offsets and match lengths.
+    tables: &'a [FseTable; 3],
     states: [u64; 3],
-    /// The bits of the latest states.
+    /// Number of bits of the latest states.
     state_bits: usize,
     /// The last three offsets.
     recent: R,
 }
 
 impl<'a, R> Sequences<'a, R> {
-    /// `tables` and `offsets` are those that the block starts with; the stream is at `bits` in the frame.
+    /// Starts with the tables and recent offsets of the block; the stream is the bytes `bits` of the frame.
     #[inline(always)]
     pub(super) fn new(
         frame: &'a [u8],
         bits: Range<usize>,
-        tables: &'a [Table; 3],
+        tables: &'a [FseTable; 3],
         offsets: [u32; 3],
         isa: impl Isa<Recent = R>,
     ) -> Option<Self> {
@@ -68,7 +69,7 @@ impl<'a, R> Sequences<'a, R> {
             left = left.wrapping_sub(log as usize);
             state
         });
-        // Of what libzstd writes, only frames of next to nothing start before.
+        // Only nearly empty frames have a stream that starts earlier.
         (left >= start && left < 8 * frame.len() && start >= MIN_START).then_some(Sequences {
             frame,
             left,
@@ -80,7 +81,7 @@ impl<'a, R> Sequences<'a, R> {
         })
     }
 
-    /// Reads and executes all sequences of the block, `n` of them, 1 or more; the last three offsets.
+    /// Decodes and executes all `n` sequences of the block, at least one. Returns the recent offsets.
     #[inline(always)]
     pub(super) fn execute(
         mut self,
@@ -90,7 +91,7 @@ impl<'a, R> Sequences<'a, R> {
     ) -> Option<[u32; 3]> {
         let mut sequence = self.next(isa);
         for _ in 1..n {
-            // So that the next one can be read.
+            // Required by `next`.
             if self.left < self.start {
                 return None;
             }
@@ -99,21 +100,23 @@ impl<'a, R> Sequences<'a, R> {
             sequence = following;
         }
         output.execute(sequence, isa)?;
-        // After the last one, there are no bits of states.
+        // The stream has no state bits after the last sequence.
         (self.left + self.state_bits == self.start).then(|| isa.offsets(self.recent))
     }
 
-    /// Reads the next sequence, and the next states. `left` must not be less than `start`.
+    /// Decodes the next sequence and the next states. `left` must not be less than `start`.
     #[inline(always)]
     fn next(&mut self, isa: impl Isa<Recent = R>) -> Sequence {
-        // SAFETY: `left` is at least `MIN_START` less 63 bits that were read before, and less than the bits of the frame.
+        // SAFETY: `left` is less than the bits of the frame and at least `MIN_START - 63`, since at most 63 bits are read between
+        // the check in `execute` and this load.
         #[allow(unsafe_code)]
         let load = |left: usize| unsafe {
             debug_assert!(left >= MIN_START - 63 && left < 8 * self.frame.len());
             let at = self.frame.as_ptr().add(left / 8 - 7);
             u64::from_le(at.cast::<u64>().read_unaligned())
         };
-        // SAFETY: all states that a table leads to are its own, see `Table`, and the first ones have no more bits than it.
+        // SAFETY: every state of a table leads to states of the same table, see `FseTable`, and the initial states have as many
+        // bits as the table's size.
         #[allow(unsafe_code)]
         let cell = |i: usize| unsafe {
             let cells = self.tables[i].cells();
@@ -124,8 +127,8 @@ impl<'a, R> Sequences<'a, R> {
         let mut word = load(self.left);
         let literal_more = usize::from(literal_cell.more);
         let more = usize::from(offset_cell.more) + usize::from(match_cell.more) + literal_more;
-        // Where in the word the bits end that are read next: of such a number the lowest six bits count. The way to the next
-        // states is a short one, because every sequence waits for it.
+        // Bit offsets in the word; only the lowest six bits matter. The computation of the next states is kept short, because
+        // every sequence depends on it.
         let full = self.left | 56;
         let extract = |cell: &Cell, word: u64, end: usize| {
             cell.value + isa.low(word >> (end & 63), cell.more) as u32
@@ -169,23 +172,23 @@ impl<'a, R> Sequences<'a, R> {
     }
 }
 
-/// What a block is decoded to.
+/// The output of a block.
 pub(super) struct Output<'a> {
-    /// All that is decoded, and room for more.
+    /// The decoded bytes of the frame, and room for more.
     dst: &'a mut [u8],
-    /// Bytes of it that are there.
+    /// Number of decoded bytes.
     at: usize,
-    /// The literals of the block, and bytes after them.
+    /// The literals of the block, with padding.
     literals: &'a [u8],
-    /// How many of them are used, and how many there are.
+    /// Number of literals that are used so far, and of all.
     literal: usize,
     n_literals: usize,
-    /// Of the bytes with literals, those that can be read at once.
+    /// Bytes of `literals` that fast copies may read.
     readable: usize,
 }
 
 impl<'a> Output<'a> {
-    /// Continues `dst` at `at`. Of `literals` the first `n_literals` are literals.
+    /// Continues `dst` at `at`. The first `n_literals` bytes of `literals` are the literals.
     #[inline(always)]
     pub(super) fn new(
         dst: &'a mut [u8],
@@ -217,9 +220,9 @@ impl<'a> Output<'a> {
         {
             return self.execute_exactly(sequence);
         }
-        // SAFETY: `1 <= offset <= match_at`, so what is read is after the start, and before what was written by then, at the end
-        // at the latest; `end + SLACK <= dst.len()`, of which `end` is the end of the match, so what is written is before the end;
-        // `literal + READ_AHEAD <= literals.len()`.
+        // SAFETY: `1 <= offset <= match_at`, so matches are read within `dst`. `end` is the end of the match and
+        // `end + SLACK <= dst.len()`, so all writes are within `dst`. `literal + READ_AHEAD <= literals.len()`, so literals are read
+        // within `literals`.
         #[allow(unsafe_code)]
         unsafe {
             let from = self.literals.as_ptr().add(self.literal);
@@ -235,7 +238,8 @@ impl<'a> Output<'a> {
             }
             let to = dst.add(match_at);
             let from = to.sub(isa.repeat(to, offset));
-            // What is after the end is read elsewhere: here it may have been written just now, and would have to be waited for.
+            // Bytes after the end of the match are read from the start of `dst` instead: reading bytes that were just written
+            // would stall.
             let second = select_unpredictable(length > MIN_PERIOD, from.add(MIN_PERIOD), dst);
             copy::<MIN_PERIOD>(second, to.add(MIN_PERIOD));
             let others =
@@ -257,7 +261,7 @@ impl<'a> Output<'a> {
         Some(())
     }
 
-    /// Executes a sequence that is not valid, or close to an end.
+    /// Executes a sequence that is invalid or close to the end of a buffer.
     #[cold]
     #[inline(never)]
     fn execute_exactly(&mut self, sequence: Sequence) -> Option<()> {
@@ -275,7 +279,7 @@ impl<'a> Output<'a> {
         self.dst.get_mut(self.at..match_at)?.copy_from_slice(from);
         let start = match_at - offset;
         let mut done = 0;
-        // What is there of the repetition, again and again.
+        // Each step copies all bytes of the repetition so far.
         while done < length {
             let n = (offset + done).min(length - done);
             self.dst.copy_within(start..start + n, match_at + done);
@@ -285,7 +289,7 @@ impl<'a> Output<'a> {
         Some(())
     }
 
-    /// Writes the literals after the last sequence; how much is decoded then.
+    /// Writes the literals after the last sequence. Returns the number of decoded bytes.
     #[inline(always)]
     pub(super) fn end(self) -> Option<usize> {
         let from = self.literals.get(self.literal..self.n_literals)?;
@@ -295,15 +299,15 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Continues a match of `length` bytes, more than [`LENGTH`] of them, of which so many are there.
+/// Continues a match of `length` bytes, of which the first [`LENGTH`] have been copied.
 ///
 /// # Safety
 ///
-/// `offset` bytes before, 1 or more, and `length + LONG` after `to` can be read and written.
+/// `offset` is at least 1; `offset` bytes before `to` and `length + LONG` bytes after it are valid for reads and writes.
 #[inline(never)]
 #[allow(unsafe_code)]
 unsafe fn repeat_long(to: *mut u8, offset: usize, length: usize) {
-    // SAFETY: the caller's; what is read is `LENGTH` bytes before what is written, or more, and not before the offset.
+    // SAFETY: the caller guarantees the range; reads are at least `LENGTH` bytes before writes, and not before the match.
     unsafe {
         if offset == 1 {
             return to.add(LENGTH).write_bytes(to.read(), length - LENGTH);
@@ -326,15 +330,15 @@ unsafe fn repeat_long(to: *mut u8, offset: usize, length: usize) {
     }
 }
 
-/// Copies `N` bytes at once.
+/// Copies `N` bytes with one load and store.
 ///
 /// # Safety
 ///
-/// So many bytes can be read, and written.
+/// `from` is valid for reads of `N` bytes, `to` for writes.
 #[inline(always)]
 #[allow(unsafe_code)]
 unsafe fn copy<const N: usize>(from: *const u8, to: *mut u8) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees both ranges.
     unsafe {
         to.cast::<[u8; N]>()
             .write_unaligned(from.cast::<[u8; N]>().read_unaligned());

@@ -8,59 +8,59 @@ use std::ops::Range;
 
 /// The first four bytes of a frame.
 pub(super) const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
-/// No block holds more than this, compressed or not.
+/// Most bytes of a block, encoded or decoded.
 pub(super) const BLOCK_MAX: u64 = 128 * 1024;
-/// libzstd decodes no frame that asks for a window of more than two to the power of this, even if all of it is zeros.
+/// libzstd rejects frames with a window larger than two to the power of this.
 const WINDOW_LOG_MAX: u8 = if cfg!(target_pointer_width = "32") {
     30
 } else {
     31
 };
 
-/// What a block's header says about it.
+/// The type of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
-    /// The bytes as they are.
+    /// Uncompressed bytes.
     Raw,
     /// One byte, repeated.
     Rle(u8),
-    /// Compressed; the number of bytes it decodes to is not in the header.
+    /// Compressed; its decoded length is not in the header.
     Compressed,
 }
 
 /// One block of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// What it holds.
+    /// Its type.
     pub kind: BlockKind,
     /// The header's size field: decoded bytes of a raw or RLE block, encoded bytes of a compressed one.
     pub size: usize,
-    /// Where its three header bytes start in the frame.
+    /// Offset of its three header bytes in the frame.
     pub header_at: usize,
     /// Its encoded bytes in the frame.
     pub payload: Range<usize>,
-    /// Whether the frame has no block after this.
+    /// Whether it is the last block of the frame.
     pub last: bool,
 }
 
 /// A frame's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Decoded bytes of the frame, where it says so.
+    /// Decoded bytes of the frame, if the header has them.
     pub content_size: Option<u64>,
     /// The window descriptor byte; `None` for a single-segment frame, whose window is its content.
     pub window_descriptor: Option<u8>,
     /// Bytes of history that a decoder keeps.
     pub window_size: u64,
-    /// 0 where no dictionary is named.
+    /// 0 for no dictionary.
     pub dictionary_id: u32,
     /// Whether four bytes of checksum follow the last block.
     pub checksum: bool,
-    /// Where the first block starts.
+    /// Length of the header: offset of the first block.
     pub len: usize,
 }
 
-/// A walk over a frame's block headers, summed up.
+/// A summary of a frame's header and block headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameSummary {
     /// The frame's header.
@@ -71,7 +71,7 @@ pub struct FrameSummary {
     pub blocks: [usize; 3],
     /// Decoded bytes of the RLE blocks of zeros at the end.
     pub zero_tail: u64,
-    /// The last block before that tail: where its header starts and its encoded bytes end. `None` if there is none.
+    /// The last block before that tail: the start of its header and the end of its encoded bytes. `None` if there is none.
     pub last_kept: Option<(usize, usize)>,
 }
 
@@ -108,7 +108,7 @@ impl FrameHeader {
         let window_size = match window_descriptor {
             Some(byte) if 10 + (byte >> 3) > WINDOW_LOG_MAX => {
                 return Err(format!(
-                    "zstd: the frame wants a window of 2^{} bytes, at most 2^{WINDOW_LOG_MAX} are allowed",
+                    "zstd: the frame needs a window of 2^{} bytes, at most 2^{WINDOW_LOG_MAX} are allowed",
                     10 + (byte >> 3)
                 ));
             }
@@ -128,7 +128,7 @@ impl FrameHeader {
         })
     }
 
-    /// The most bytes that a block of this frame can hold.
+    /// Most decoded or encoded bytes of a block of this frame.
     pub fn block_max(&self) -> u64 {
         self.window_size.min(BLOCK_MAX)
     }
@@ -208,7 +208,7 @@ impl Iterator for Blocks<'_> {
 }
 
 impl FrameSummary {
-    /// Walks the frame at the start of `frame`, which may be followed by other bytes.
+    /// Summarises the frame at the start of `frame`, which may be followed by other bytes.
     pub fn parse(frame: &[u8]) -> Result<FrameSummary, String> {
         let header = FrameHeader::parse(frame)?;
         let mut summary = FrameSummary {
@@ -252,7 +252,7 @@ impl FrameSummary {
     }
 }
 
-/// Takes a little-endian number of up to eight bytes off the front of `rest`.
+/// Takes a little-endian number of up to eight bytes from the front of `rest`.
 fn take(rest: &mut &[u8], len: usize) -> Result<u64, String> {
     let Some((bytes, tail)) = rest.split_at_checked(len) else {
         return Err(short("a header"));

@@ -1,34 +1,32 @@
-//! The entropy tables and bit streams of zstd's sequences: finite state entropy, RFC 8878, section 4.1.
+//! Finite state entropy (FSE), the tables and bit streams of zstd's sequences: RFC 8878, section 4.1.
 //!
-//! Used by [`zstd_sequences`](super::sequences), and of it the tables by [`zstd_execute`](super::execute), which relies on
-//! their form, and by [`zstd_huffman`](super::huffman). Everything is bounded and checked: what is not valid, or reads past an
-//! end, is `None`.
+//! All sizes are bounded and checked: invalid input, or a read past an end, is `None`. [`execute`](super::execute) relies on the
+//! invariant of [`FseTable`].
 
-/// The most states of a table, for an accuracy of 9 bits.
+/// Most states of a table, for an accuracy of 9 bits.
 pub(super) const MAX_STATES: usize = 512;
 /// A power of two that is more than the largest symbol of any table, 52.
 pub(super) const MAX_SYMBOLS: usize = 64;
 
-/// What a state stands for, and how to get to the next.
+/// A state: its value and its successors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub(super) struct Cell {
-    /// What the state stands for, before bits are added.
+    /// Base of the value, to which bits are added.
     pub(super) value: u32,
-    /// The next state, before bits are added.
+    /// Base of the next state, to which bits are added.
     pub(super) next: u16,
-    /// How many bits are added to the value.
+    /// Number of bits that are added to the value.
     pub(super) more: u8,
-    /// How many bits are added to the next state.
+    /// Number of bits that are added to the next state.
     pub(super) bits: u8,
 }
 
-/// What symbols stand for: cells that lead nowhere yet. Those of symbols that there are not are 0.
-pub(super) type Codes = [Cell; MAX_SYMBOLS];
+/// The values of symbols, as cells without a next state. Undefined symbols are 0.
+pub(super) type SymbolCodes = [Cell; MAX_SYMBOLS];
 
-/// Codes of numbers, each of which starts where the one before ends: the first `short` of them have no bits that are added, the others
-/// have so many.
-pub(super) const fn codes(first: u32, short: usize, more: &[u8]) -> Codes {
+/// Codes of consecutive ranges of numbers from `first` on: the first `short` codes have no additional bits, the others `more`.
+pub(super) const fn codes(first: u32, short: usize, more: &[u8]) -> SymbolCodes {
     let mut codes = [Cell {
         value: 0,
         next: 0,
@@ -45,52 +43,52 @@ pub(super) const fn codes(first: u32, short: usize, more: &[u8]) -> Codes {
     codes
 }
 
-/// A decoding table of `1 << log` states, at most [`MAX_STATES`]. From each of them, whatever bits are added, the next is one of
-/// them, too; `zstd_execute` reads cells without a check because of that.
+/// A decoding table of `1 << log` states, at most [`MAX_STATES`]. Invariant: from every state, with any added bits, the next state
+/// is within the table; `execute` reads cells without bounds checks because of this.
 #[derive(Clone)]
-pub(super) struct Table {
+pub(super) struct FseTable {
     cells: [Cell; MAX_STATES],
     log: u32,
 }
 
-impl Table {
-    /// The table of a code in which every symbol is this one, in no bits.
-    pub(super) const fn of_one(code: Cell) -> Table {
-        Table {
+impl FseTable {
+    /// The table of a code with only this symbol, which takes no bits.
+    pub(super) const fn of_one(code: Cell) -> FseTable {
+        FseTable {
             cells: [code; MAX_STATES],
             log: 0,
         }
     }
 
-    /// Makes this the table of a code in which every symbol is this one.
+    /// Sets this to the table of a code with only this symbol.
     pub(super) const fn set_one(&mut self, code: Cell) {
         self.cells[0] = code;
         self.log = 0;
     }
 
-    /// Makes this the same as another.
-    pub(super) fn copy_from(&mut self, other: &Table) {
+    /// Copies another table.
+    pub(super) fn copy_from(&mut self, other: &FseTable) {
         let n = 1 << other.log;
         self.cells[..n].copy_from_slice(&other.cells[..n]);
         self.log = other.log;
     }
 
-    /// The table of symbols with these probabilities, which add up to `1 << log`: -1 is less than one. `log` is 5 to 9.
-    pub(super) const fn new(probabilities: &[i16], log: u32, codes: &Codes) -> Table {
-        let mut table = Table::of_one(codes[0]);
+    /// The table for these probabilities of symbols, whose sum is `1 << log`; -1 means "less than one". `log` is 5 to 9.
+    pub(super) const fn new(probabilities: &[i16], log: u32, codes: &SymbolCodes) -> FseTable {
+        let mut table = FseTable::of_one(codes[0]);
         table.set(probabilities, log, codes);
         table
     }
 
-    /// Makes this the table that [`new`](Self::new) makes.
+    /// Sets this to the table of [`new`](Self::new).
     #[inline(always)]
-    pub(super) const fn set(&mut self, probabilities: &[i16], log: u32, codes: &Codes) {
+    pub(super) const fn set(&mut self, probabilities: &[i16], log: u32, codes: &SymbolCodes) {
         self.log = log;
         let size = 1usize << log;
-        // States of a symbol, to be numbered from there on.
+        // The next state number of each symbol.
         let mut next = [0u16; MAX_SYMBOLS];
         let mut symbols = [0u8; MAX_STATES];
-        // Symbols as often as they have states, in order; eight are written at once.
+        // Each symbol repeated for its number of states, in order. Eight are written at once.
         let mut in_order = [0u8; MAX_STATES + 8];
         let mut high = size;
         let mut n = 0;
@@ -117,7 +115,7 @@ impl Table {
             }
             symbol += 1;
         }
-        // They are dealt out to the states below those of the rarest.
+        // Symbols are spread over the states below those of "less than one" symbols.
         let step = (size >> 1) + (size >> 3) + 3;
         let mut at = 0;
         let mut i = 0;
@@ -143,7 +141,7 @@ impl Table {
             let symbol = symbols[i % MAX_STATES] as usize % MAX_SYMBOLS;
             let n = next[symbol];
             next[symbol] += 1;
-            // `n` is 1 or more for a symbol that has a state.
+            // `n` is at least 1 for a symbol with a state.
             let bits = n.leading_zeros() - (15 - log);
             let cell = &mut self.cells[i % MAX_STATES];
             *cell = codes[symbol];
@@ -153,24 +151,24 @@ impl Table {
         }
     }
 
-    /// The number of bits that the first state is read from.
+    /// Number of bits of the initial state.
     #[inline(always)]
     pub(super) fn log(&self) -> u32 {
         self.log
     }
 
-    /// The cells, of which those from `1 << log` on mean nothing.
+    /// The cells; those from `1 << log` on are unused.
     #[inline(always)]
     pub(super) fn cells(&self) -> &[Cell; MAX_STATES] {
         &self.cells
     }
 
-    /// The state that a stream starts with.
+    /// Reads the initial state of a stream.
     pub(super) fn start(&self, bits: &mut Bits<'_>) -> Option<Cell> {
         self.state(bits.take(self.log)?)
     }
 
-    /// The state after `cell`.
+    /// Reads the state after `cell`.
     pub(super) fn next(&self, cell: Cell, bits: &mut Bits<'_>) -> Option<Cell> {
         self.state(u32::from(cell.next) + bits.take(cell.bits.into())?)
     }
@@ -180,21 +178,21 @@ impl Table {
     }
 }
 
-/// The probabilities of symbols, from which a table is made when it is needed.
+/// Probabilities of symbols, from which a table is built when it is needed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Description {
+pub(super) struct FseDescription {
     probabilities: [i16; MAX_SYMBOLS],
     symbols: usize,
     log: u32,
 }
 
-impl Description {
-    /// Reads a table's description off the front of `src`: for symbols up to `max_symbol`, of at most `max_log` bits.
-    pub(super) fn read(src: &mut &[u8], max_symbol: u8, max_log: u32) -> Option<Description> {
+impl FseDescription {
+    /// Reads a table description from the front of `src`, for symbols up to `max_symbol` and at most `max_log` bits.
+    pub(super) fn read(src: &mut &[u8], max_symbol: u8, max_log: u32) -> Option<FseDescription> {
         let max_symbol = usize::from(max_symbol);
         let bytes = *src;
         let mut at = 0;
-        // Up to 16 bits from the next on; those past the end are zeros.
+        // Up to 16 bits from bit `at` on; bits past the end are zeros.
         let peek = |at: usize, n: u32| {
             let from = bytes.get(at / 8..).unwrap_or_default();
             let word = match from.first_chunk::<4>() {
@@ -218,7 +216,7 @@ impl Description {
             if symbol > max_symbol || at > 8 * bytes.len() {
                 return None;
             }
-            // One of 0 to `left + 1`: the smaller ones take a bit less.
+            // A value from 0 to `left + 1`; smaller values take one bit less.
             let largest = left as u32 + 1;
             let bits = largest.ilog2() + 1;
             let short = (1 << bits) - 1 - largest;
@@ -253,26 +251,26 @@ impl Description {
         if left < 0 || symbol > max_symbol + 1 {
             return None;
         }
-        Some(Description {
+        Some(FseDescription {
             probabilities,
             symbols: symbol,
             log,
         })
     }
 
-    /// Makes `table` the one of these probabilities.
+    /// Sets `table` to the table of these probabilities.
     #[inline(always)]
-    pub(super) fn set(&self, table: &mut Table, codes: &Codes) {
+    pub(super) fn set(&self, table: &mut FseTable, codes: &SymbolCodes) {
         let probabilities = self.probabilities.get(..self.symbols).unwrap_or(&[]);
         table.set(probabilities, self.log, codes);
     }
 }
 
-/// A bit stream that is read from its end: below the highest bit that is set in the last byte.
+/// A bit stream that is read backwards from its end, which is marked by the highest set bit of the last byte.
 #[derive(Debug, Clone)]
 pub(super) struct Bits<'a> {
     bytes: &'a [u8],
-    /// Bits that are left.
+    /// Number of remaining bits.
     left: usize,
 }
 
@@ -283,7 +281,7 @@ impl<'a> Bits<'a> {
         Some(Bits { bytes, left })
     }
 
-    /// The next `n` bits, at most 31, as a number.
+    /// Takes the next `n` bits, at most 31, as a number.
     pub(super) fn take(&mut self, n: u32) -> Option<u32> {
         self.left = self.left.checked_sub(n as usize)?;
         let from = self.bytes.get(self.left / 8..)?;

@@ -1,40 +1,40 @@
 //! The literals of compressed zstd blocks: Huffman codes in one bit stream or four, RFC 8878, section 4.2.
 //!
-//! Used by [`zstd_decode`](super::decode). What is not valid, or is not known to be valid for libzstd, is `None`.
+//! Used by [`decode`](super::decode). Input that is invalid, or might be rejected by libzstd, is `None`.
 
 use std::ops::Range;
 
 use super::bits::{above, load, top};
-use super::fse::{Codes, Description, MAX_STATES, Table, codes};
+use super::fse::{FseDescription, FseTable, MAX_STATES, SymbolCodes, codes};
 
 /// Bits of the longest code.
 const MAX_LOG: u32 = 11;
-/// The most weights that are written down: the one of the last symbol follows from the others.
+/// Most weights in a description; the last symbol's weight follows from the others.
 const MAX_WEIGHTS: usize = 255;
 /// Weights as the symbols of a table.
-const WEIGHTS: Codes = codes(0, MAX_LOG as usize + 1, &[]);
-/// Symbols that are read of a stream between two loads of its bits.
+const WEIGHTS: SymbolCodes = codes(0, MAX_LOG as usize + 1, &[]);
+/// Symbols that are decoded from a stream between two loads.
 const SYMBOLS_A_LOAD: usize = 5;
 
 /// A decoding table of symbols.
 pub(super) struct Huffman {
-    /// By the next bits of the stream: how many of them are the code, in the lower byte, and the symbol.
+    /// By the next bits of the stream: the length of the code in the lower byte, the symbol in the upper.
     cells: [u16; 1 << MAX_LOG],
-    /// Weights before they are sorted out, made by a table of this.
-    weights: Table,
+    /// The table for decoding weights.
+    weights: FseTable,
 }
 
 impl Default for Huffman {
     fn default() -> Self {
         Huffman {
             cells: [0; 1 << MAX_LOG],
-            weights: Table::of_one(WEIGHTS[0]),
+            weights: FseTable::of_one(WEIGHTS[0]),
         }
     }
 }
 
 impl Huffman {
-    /// Reads the table at the start of `src` in the frame; where the streams start.
+    /// Reads the table at the start of `src` in the frame. Returns the start of the streams.
     #[inline(always)]
     pub(super) fn read(&mut self, frame: &[u8], src: Range<usize>) -> Option<usize> {
         let (&first, rest) = frame.get(src.clone())?.split_first()?;
@@ -56,7 +56,7 @@ impl Huffman {
         Some(src.start + 1 + len)
     }
 
-    /// Reads weights that are compressed, in the bytes `src` which end at `end` in the frame; how many.
+    /// Reads compressed weights from `src`, which ends at `end` in the frame. Returns their number.
     #[inline(always)]
     fn read_weights(
         &mut self,
@@ -66,13 +66,13 @@ impl Huffman {
         weights: &mut [u8; MAX_WEIGHTS + 1],
     ) -> Option<usize> {
         let mut rest = src;
-        Description::read(&mut rest, MAX_LOG as u8, 6)?.set(&mut self.weights, &WEIGHTS);
+        FseDescription::read(&mut rest, MAX_LOG as u8, 6)?.set(&mut self.weights, &WEIGHTS);
         let (log, cells) = (self.weights.log(), self.weights.cells());
         let (mut left, start) = above(frame, &(end - rest.len()..end))?;
         if left < start + 2 * log as usize {
             return None;
         }
-        // Two states by turns. The end is where there are too few bits to go on from one; the other has its symbol left.
+        // Two states alternate. When too few bits are left for one, the other has the last symbol.
         let mut states = [0; 2];
         for state in &mut states {
             *state = top(load(frame, left)?, log);
@@ -103,10 +103,10 @@ impl Huffman {
         }
     }
 
-    /// Makes the table of the first `n` symbols' weights.
+    /// Builds the table from the weights of the first `n` symbols.
     #[inline(always)]
     fn set(&mut self, weights: &mut [u8; MAX_WEIGHTS + 1], n: usize) -> Option<()> {
-        // So that every weight is in bounds.
+        // Large enough for every weight & 15.
         let mut symbols_of = [0u16; 16];
         let mut total = 0u32;
         for weight in weights.get(..n)? {
@@ -137,8 +137,7 @@ impl Huffman {
             sorted[usize::from(*to) % 256] = symbol as u8;
             *to += 1;
         }
-        // Longer codes come first. The table is as if the longest had the most bits that there can be. The weights' sum, a power
-        // of two, is its size.
+        // Longer codes come first. The table always has `MAX_LOG` bits. The weights' sum, a power of two, fills it exactly.
         let mut sorted = sorted.iter().skip(usize::from(symbols_of[0]));
         let mut cells = &mut self.cells[..];
         for weight in 1..=log {
@@ -156,7 +155,7 @@ impl Huffman {
         cells.is_empty().then_some(())
     }
 
-    /// Decodes the stream `src`, of which there are at least eight bytes before, into `out`, all of it.
+    /// Decodes one stream, the bytes `src` of the frame, into all of `out`.
     #[inline(always)]
     pub(super) fn one(&self, frame: &[u8], src: Range<usize>, out: &mut [u8]) -> Option<()> {
         let (left, start) = above(frame, &src)?;
@@ -190,7 +189,8 @@ impl Huffman {
         }
         let mut done = 0;
         {
-            // Bits that are read are shifted out at the top; then the place of the lowest bit that is set says how many they were.
+            // Bits are shifted out at the top. The lowest bit of a word is set when it is loaded, so its position later is the
+            // number of bits that were read.
             let mut bytes = [0; 4];
             let mut words = [0; 4];
             for i in 0..4 {
@@ -202,7 +202,7 @@ impl Huffman {
             let mut c = c.as_chunks_mut::<SYMBOLS_A_LOAD>().0;
             let mut d = d.as_chunks_mut::<SYMBOLS_A_LOAD>().0;
             loop {
-                // As many times as a stream has seven bytes more than those that are loaded.
+                // The number of iterations for which every stream has seven more bytes than the loaded ones.
                 let mut n = d.len();
                 for i in 0..4 {
                     n = n.min((bytes[i] + 7).saturating_sub(starts[i] / 8) / 7);
@@ -242,7 +242,7 @@ impl Huffman {
         Some(())
     }
 
-    /// Decodes what is left of a stream, from bit `left` down to bit `start`, into `out`.
+    /// Decodes the rest of a stream, from bit `left` down to bit `start`, into `out`.
     #[inline(always)]
     fn finish(&self, frame: &[u8], mut left: usize, start: usize, out: &mut [u8]) -> Option<()> {
         for chunk in out.chunks_mut(SYMBOLS_A_LOAD) {

@@ -1,6 +1,6 @@
-//! What [`zstd_decode`](super::decode) does with instructions that not every processor has, and without them.
+//! Operations of [`decode`](super::decode) that are faster with AVX2 and BMI instructions, and their portable versions.
 
-/// The shortest distance at which whole chunks can be copied.
+/// Bytes that are copied at once; the shortest distance at which such copies do not overlap.
 pub(super) const MIN_PERIOD: usize = 16;
 
 /// An instruction set.
@@ -11,12 +11,12 @@ pub(super) trait Isa: Copy {
     /// The lowest `n` bits of a word, less than 64.
     fn low(self, word: u64, n: u8) -> u64;
 
-    /// Continues a repetition by a chunk of [`MIN_PERIOD`] bytes at `to`, after `offset` bytes; a multiple of the offset that is not
-    /// shorter than a chunk, but less than the offset and a chunk together.
+    /// Writes [`MIN_PERIOD`] bytes at `to` that repeat the `offset` bytes before it. Returns a multiple of the offset that is at least
+    /// `MIN_PERIOD` and less than `offset + MIN_PERIOD`.
     ///
     /// # Safety
     ///
-    /// `offset` bytes before, 1 or more, and a chunk after can be read and written.
+    /// `offset` is at least 1; `offset` bytes before `to` and `MIN_PERIOD` bytes after it are valid for reads and writes.
     #[allow(unsafe_code)]
     unsafe fn repeat(self, to: *mut u8, offset: usize) -> usize;
 
@@ -24,11 +24,11 @@ pub(super) trait Isa: Copy {
 
     fn offsets(self, recent: Self::Recent) -> [u32; 3];
 
-    /// The offset that a value stands for, which becomes the latest one; 0 is not valid. `bare`: no literals come before the match.
+    /// The offset of a value, which becomes the latest one; 0 is invalid. `bare`: the match has no literals before it.
     fn offset(self, recent: &mut Self::Recent, value: u32, bare: bool) -> u32;
 }
 
-/// By offsets up to a chunk: how much their first multiple that is not shorter is more than they are.
+/// For each offset up to `MIN_PERIOD`: its smallest multiple that is at least `MIN_PERIOD`, minus the offset.
 static FURTHER: [u8; MIN_PERIOD + 1] = {
     let mut further = [0; MIN_PERIOD + 1];
     let mut i = 1;
@@ -39,7 +39,7 @@ static FURTHER: [u8; MIN_PERIOD + 1] = {
     further
 };
 
-/// For every processor.
+/// Portable operations.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
@@ -54,7 +54,7 @@ impl Isa for Portable {
     #[inline(always)]
     #[allow(unsafe_code)]
     unsafe fn repeat(self, to: *mut u8, offset: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees both ranges.
         unsafe {
             if offset >= MIN_PERIOD {
                 let chunk = to.sub(offset).cast::<[u8; MIN_PERIOD]>().read_unaligned();
@@ -101,7 +101,7 @@ mod x86 {
 
     use super::*;
 
-    /// Whether this processor has the instructions of [`Avx2`].
+    /// Whether this CPU has the instructions of [`Avx2`].
     pub(in crate::codec) fn usable() -> bool {
         std::is_x86_feature_detected!("avx2")
             && std::is_x86_feature_detected!("bmi1")
@@ -109,11 +109,11 @@ mod x86 {
             && std::is_x86_feature_detected!("lzcnt")
     }
 
-    /// With AVX2, BMI1 and BMI2. It is used only where [`usable`] says so; every `unsafe` here rests on that.
+    /// Operations with AVX2, BMI1 and BMI2. Used only after [`usable`], which makes the intrinsics sound.
     #[derive(Clone, Copy)]
     pub(in crate::codec) struct Avx2;
 
-    /// By offsets up to a chunk: where in the chunk before the bytes of the next one are.
+    /// For each offset up to `MIN_PERIOD`: the indices of the repeated bytes.
     static PATTERNS: [[u8; MIN_PERIOD]; MIN_PERIOD + 1] = {
         let mut patterns = [[0; MIN_PERIOD]; MIN_PERIOD + 1];
         let mut offset = 1;
@@ -128,17 +128,17 @@ mod x86 {
         patterns
     };
 
-    /// How the recent offsets come from those before and from a new one, which is the fourth.
+    /// How to compute the recent offsets from the previous ones and a new one, the fourth.
     #[derive(Clone, Copy)]
     #[repr(align(32))]
     struct Update {
-        /// Which bytes they are.
+        /// Indices of their bytes.
         bytes: [u8; 16],
-        /// What is added to them.
+        /// Added to them.
         add: [i32; 4],
     }
 
-    /// By twice the value, up to 4, and one more where there are no literals.
+    /// Indexed by twice the value, at most 4, plus one without literals.
     static UPDATES: [Update; 10] = [
         update([0, 1, 2], 0),
         update([0, 1, 2], 0),
@@ -171,14 +171,14 @@ mod x86 {
 
         #[inline(always)]
         fn low(self, word: u64, n: u8) -> u64 {
-            // SAFETY: see `Avx2`.
+            // SAFETY: `Avx2` is used only on CPUs that have the instructions.
             unsafe { _bzhi_u64(word, n.into()) }
         }
 
         #[inline(always)]
         unsafe fn repeat(self, to: *mut u8, offset: usize) -> usize {
             let short = offset.min(MIN_PERIOD);
-            // SAFETY: the caller's, and see `Avx2`.
+            // SAFETY: the caller guarantees both ranges; `Avx2` is used only on CPUs that have the instructions.
             unsafe {
                 let chunk = _mm_loadu_si128(to.sub(offset).cast());
                 let pattern = _mm_loadu_si128(PATTERNS[short].as_ptr().cast());
@@ -189,7 +189,7 @@ mod x86 {
 
         #[inline(always)]
         fn recent(self, [first, second, third]: [u32; 3]) -> __m128i {
-            // SAFETY: see `Avx2`.
+            // SAFETY: `Avx2` is used only on CPUs that have the instructions.
             unsafe { _mm_setr_epi32(first as i32, second as i32, third as i32, 0) }
         }
 
@@ -202,7 +202,7 @@ mod x86 {
         #[inline(always)]
         fn offset(self, recent: &mut __m128i, value: u32, bare: bool) -> u32 {
             let update = &UPDATES[2 * value.min(4) as usize + usize::from(bare)];
-            // SAFETY: see `Avx2`.
+            // SAFETY: `Avx2` is used only on CPUs that have the instructions.
             unsafe {
                 let with_new = _mm_insert_epi32::<3>(*recent, value.wrapping_sub(3) as i32);
                 let chosen = _mm_shuffle_epi8(with_new, bytemuck::cast(update.bytes));

@@ -6,12 +6,12 @@
 use super::context::ZstdContext;
 use super::frame::FrameSummary;
 
-/// How much of a frame [`decompress_prefix`] wrote.
+/// The result of [`decompress_prefix`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
-    /// Bytes of the output that are valid: decoded, or filled with zeros as far as was asked for.
+    /// Bytes of the output that are valid: decoded, or filled with zeros up to `needed_len`.
     pub valid: usize,
-    /// From here to its end the content is zero. Never more than `valid`.
+    /// The content is zero from here to its end. At most `valid`.
     pub zero_from: usize,
 }
 
@@ -40,7 +40,7 @@ pub fn decompress_prefix(
     })
 }
 
-/// `None` if the frame has to be decoded whole, which then also finds out what is wrong with it, if anything.
+/// `None` if the frame has to be decoded whole, which then also detects errors.
 fn decompress_cut(
     frame: &[u8],
     dst: &mut [u8],
@@ -56,7 +56,7 @@ fn decompress_cut(
         let cut = summary.zero_cut()?;
         context.decompress_before(&summary, &cut, frame, dst.get_mut(..zero_from)?)?;
     } else if summary.last_kept.is_some() {
-        // Blocks that would have to be empty: let libzstd judge them.
+        // Valid only if all blocks before the tail are empty: libzstd decides.
         return None;
     }
     let valid = zero_from.max(needed_len.min(dst.len()));

@@ -1,30 +1,30 @@
-//! Takes a compressed zstd block apart, and reads its sequences without decoding it: which lengths it copies from which offsets.
+//! Splits a compressed zstd block into its parts, and reads its sequences (lengths and offsets of copies) without decoding it.
 //!
-//! [`zstd_decode`](super::decode) has the parts from here, and reads the sequences in its own way. The way here is used by
-//! [`zstd_tail`](super::tail) on the few short blocks at the end of a frame. The sequences of a block depend on the
-//! blocks before it in two ways, which [`History`] holds: the tables that they may use again, and the last three offsets. Both
-//! may be unknown, because the blocks before were not read; what depends on something unknown is unknown in turn. The
-//! format is RFC 8878, section 3.1.1.3. No rule of it is relaxed: what libzstd might refuse is `None` here.
+//! [`decode`](super::decode) uses the parts, but reads sequences with its own code. The code here is used by
+//! [`tail`](super::tail) on the few short blocks at the end of a frame. The sequences of a block depend on earlier blocks in two
+//! ways, which [`History`] has: tables that are reused, and the last three offsets. Both may be unknown if earlier blocks were
+//! skipped; values that depend on them are then unknown too. The format is RFC 8878, section 3.1.1.3. Blocks that libzstd
+//! might reject are `None`.
 
-use super::fse::{Bits, Cell, Codes, Description, Table, codes};
+use super::fse::{Bits, Cell, FseDescription, FseTable, SymbolCodes, codes};
 
-/// The most sequences of a block that is [short](Parts::is_short).
+/// Most sequences of a [short](Parts::is_short) block.
 const MAX_SEQUENCES: usize = 1024;
 
-/// What a kind of code in sequences is written with.
+/// The coding of literal lengths, offsets or match lengths.
 pub(super) struct Coding {
-    /// The code that is in use where a block says nothing else.
-    pub(super) predefined: Table,
-    /// What every symbol stands for.
-    pub(super) codes: Codes,
+    /// The predefined table.
+    pub(super) predefined: FseTable,
+    /// The values of the symbols.
+    pub(super) codes: SymbolCodes,
     max_symbol: u8,
     max_log: u32,
 }
 
-/// Of literals, offsets and matches, the order in which a block describes them.
+/// Literal lengths, offsets and match lengths, in the order in which a block describes them.
 pub(super) static CODINGS: [Coding; 3] = [
     Coding {
-        predefined: Table::new(
+        predefined: FseTable::new(
             &[
                 4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 2, 1,
                 1, 1, 1, 1, -1, -1, -1, -1,
@@ -37,7 +37,7 @@ pub(super) static CODINGS: [Coding; 3] = [
         max_log: 9,
     },
     Coding {
-        predefined: Table::new(
+        predefined: FseTable::new(
             &[
                 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1,
                 -1, -1,
@@ -50,7 +50,7 @@ pub(super) static CODINGS: [Coding; 3] = [
         max_log: 8,
     },
     Coding {
-        predefined: Table::new(
+        predefined: FseTable::new(
             &[
                 1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1,
@@ -64,20 +64,20 @@ pub(super) static CODINGS: [Coding; 3] = [
     },
 ];
 
-const LITERAL_LENGTHS: Codes = {
+const LITERAL_LENGTHS: SymbolCodes = {
     let more = [
         1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
     ];
     codes(0, 16, &more)
 };
-const MATCH_LENGTHS: Codes = {
+const MATCH_LENGTHS: SymbolCodes = {
     let more = [
         1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
     ];
     codes(3, 32, &more)
 };
-/// The values that offsets are written as.
-const OFFSETS: Codes = {
+/// Values of offsets, see [`next_offset`].
+const OFFSETS: SymbolCodes = {
     let mut more = [0u8; 32];
     let mut i = 0;
     while i < 32 {
@@ -87,35 +87,35 @@ const OFFSETS: Codes = {
     codes(1, 0, &more)
 };
 
-/// A table that is in use. Most are not needed, so they are not made before they are.
+/// A table of a block. Most tables are not needed, so they are built on demand.
 #[derive(Clone, Copy)]
 pub(super) enum Used {
-    Predefined(&'static Table),
-    /// Every symbol is this one.
+    Predefined(&'static FseTable),
+    /// All symbols are this one.
     One(u8),
-    Described(Description),
+    Described(FseDescription),
 }
 
 impl Used {
-    /// Makes `table` this one, of the codes of `coding`.
+    /// Builds this table, with the codes of `coding`, in `table`.
     #[inline(always)]
-    pub(super) fn set(&self, coding: &Coding, table: &mut Table) {
+    pub(super) fn set(&self, coding: &Coding, table: &mut FseTable) {
         match self {
             Used::Predefined(predefined) => table.copy_from(predefined),
-            // A symbol is none but those that there are codes of.
+            // `new_tables` has checked the symbol.
             Used::One(symbol) => table.set_one(coding.codes[usize::from(*symbol)]),
             Used::Described(description) => description.set(table, &coding.codes),
         }
     }
 }
 
-/// What a block's sequences depend on.
+/// The state from earlier blocks that a block's sequences depend on.
 #[derive(Clone)]
 pub(super) struct History<'a> {
     tables: [Option<Used>; 3],
-    /// A block that was skipped, whose tables come after those: most are not needed, so they are not read before they are.
+    /// The last skipped block, whose tables replace these; read only if they are needed.
     skipped: Option<Parts<'a>>,
-    /// The last three offsets, the latest first; `None` where one is not known.
+    /// The last three offsets, the latest first; `None` if unknown.
     offsets: [Option<u32>; 3],
 }
 
@@ -134,12 +134,12 @@ impl History<'_> {
     }
 }
 
-/// Copies of what comes `offset` bytes before, after some literals.
+/// Some literals, then a copy of `length` bytes from `offset` bytes before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) literals: u32,
     pub(super) length: u32,
-    /// `None` where it depends on what is not known.
+    /// `None` if it depends on an unknown offset.
     pub(super) offset: Option<u32>,
 }
 
@@ -147,22 +147,22 @@ pub(super) struct Sequence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Literals<'a> {
     Raw(&'a [u8]),
-    /// One byte, so many times.
+    /// One byte and its number of repetitions.
     Rle(u8, u32),
-    /// Compressed: only how many there are is known.
+    /// Huffman-coded; only their number is known without decoding.
     Compressed(Packed<'a>),
 }
 
 /// Compressed literals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Packed<'a> {
-    /// How many there are.
+    /// Number of literals.
     pub(super) len: u32,
-    /// The table, if it is not one of the blocks before, and the bit streams.
+    /// The table, unless it is repeated, and the bit streams.
     pub(super) bytes: &'a [u8],
-    /// Whether they are written in four streams.
+    /// Whether there are four streams rather than one.
     pub(super) four: bool,
-    /// Whether the table is the one of the literals before.
+    /// Whether the table of the previous literals is used.
     pub(super) repeat: bool,
 }
 
@@ -176,7 +176,7 @@ impl Literals<'_> {
         }
     }
 
-    /// Literal `i`, where it can be told.
+    /// Literal `i`, if it is known without decoding.
     pub(super) fn get(&self, i: u32) -> Option<u8> {
         match self {
             Literals::Raw(bytes) => bytes.get(i as usize).copied(),
@@ -186,14 +186,14 @@ impl Literals<'_> {
     }
 }
 
-/// A compressed block, taken apart.
+/// The parts of a compressed block.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) literals: Literals<'a>,
-    /// Where their encoded bytes start in the block.
+    /// Offset of their encoded bytes in the block.
     pub(super) literals_at: usize,
     pub(super) n_sequences: usize,
-    /// From the modes of the tables on; nothing where there are no sequences.
+    /// The sequences section from the table modes on; empty if there are no sequences.
     sequences: &'a [u8],
 }
 
@@ -223,12 +223,12 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Whether reading the sequences is a matter of a few microseconds.
+    /// Whether reading the sequences takes at most a few microseconds.
     pub(super) fn is_short(&self) -> bool {
         self.n_sequences <= MAX_SEQUENCES
     }
 
-    /// Goes on as if the sequences had been read; the offsets are not known then.
+    /// Skips the sequences: the offsets become unknown.
     pub(super) fn skip(&self, history: &mut History<'a>) -> Option<()> {
         if self.n_sequences > 0 {
             if let Some(before) = history.skipped.replace(*self) {
@@ -239,7 +239,7 @@ impl<'a> Parts<'a> {
         Some(())
     }
 
-    /// Reads the tables that the sequences of a block use, which come to be the ones in use; what is left is the bit stream.
+    /// Reads the block's tables into `history`. Returns the bit stream after them.
     fn tables(&self, history: &mut History<'a>) -> Option<&'a [u8]> {
         let (new, rest) = self.new_tables()?;
         if let Some(skipped) = history.skipped.take()
@@ -251,8 +251,8 @@ impl<'a> Parts<'a> {
         Some(rest)
     }
 
-    /// The tables that the block has and the blocks before did not have, in the order of [`CODINGS`], and the bit stream, which is
-    /// what is left. There must be sequences.
+    /// The block's new tables, in the order of [`CODINGS`], `None` for repeated ones; and the bit stream after them. There must be
+    /// sequences.
     pub(super) fn new_tables(&self) -> Option<([Option<Used>; 3], &'a [u8])> {
         let mut rest = self.sequences;
         let modes = take(&mut rest, 1)?;
@@ -268,7 +268,7 @@ impl<'a> Parts<'a> {
                         .filter(|symbol| *symbol <= coding.max_symbol)?,
                 )),
                 2 => {
-                    let read = Description::read(&mut rest, coding.max_symbol, coding.max_log)?;
+                    let read = FseDescription::read(&mut rest, coding.max_symbol, coding.max_log)?;
                     Some(Used::Described(read))
                 }
                 _ => None,
@@ -277,7 +277,7 @@ impl<'a> Parts<'a> {
         Some((new, rest))
     }
 
-    /// Reads all sequences, in order, and brings `history` up to the end of the block.
+    /// Reads all sequences, in order, and updates `history` to the end of the block.
     pub(super) fn sequences(
         &self,
         history: &mut History<'a>,
@@ -287,19 +287,19 @@ impl<'a> Parts<'a> {
             return Some(());
         }
         let stream = self.tables(history)?;
-        let new = || Box::new([const { Table::of_one(LITERAL_LENGTHS[0]) }; 3]);
-        let mut rooms = ROOMS.take().unwrap_or_else(new);
-        let read = self.read(stream, history, &mut rooms, each);
-        ROOMS.set(Some(rooms));
+        let new = || Box::new([const { FseTable::of_one(LITERAL_LENGTHS[0]) }; 3]);
+        let mut buffers = BUFFERS.take().unwrap_or_else(new);
+        let read = self.read(stream, history, &mut buffers, each);
+        BUFFERS.set(Some(buffers));
         read
     }
 
-    /// Reads the sequences of the bit stream `stream`; what is in `rooms` is set first.
+    /// Reads the sequences of the bit stream `stream`, with tables that are built in `buffers`.
     fn read(
         &self,
         stream: &[u8],
         history: &mut History<'_>,
-        rooms: &mut [Table; 3],
+        buffers: &mut [FseTable; 3],
         mut each: impl FnMut(Sequence) -> Option<()>,
     ) -> Option<()> {
         let History {
@@ -308,14 +308,14 @@ impl<'a> Parts<'a> {
         let [Some(literals), Some(of), Some(matches)] = tables else {
             return None;
         };
-        for ((used, coding), room) in [literals, of, matches]
+        for ((used, coding), buffer) in [literals, of, matches]
             .into_iter()
             .zip(&CODINGS)
-            .zip(rooms.iter_mut())
+            .zip(buffers.iter_mut())
         {
-            used.set(coding, room);
+            used.set(coding, buffer);
         }
-        let [literals, of, matches] = &*rooms;
+        let [literals, of, matches] = &*buffers;
         let mut bits = Bits::new(stream)?;
         let mut literals_state = literals.start(&mut bits)?;
         let mut of_state = of.start(&mut bits)?;
@@ -342,18 +342,18 @@ impl<'a> Parts<'a> {
 }
 
 thread_local! {
-    /// Tables to be set: they are large, and of most blocks few cells are used.
-    static ROOMS: std::cell::Cell<Option<Box<[Table; 3]>>> = const { std::cell::Cell::new(None) };
+    /// Reused tables: they are large, and most blocks use few cells.
+    static BUFFERS: std::cell::Cell<Option<Box<[FseTable; 3]>>> = const { std::cell::Cell::new(None) };
 }
 
 fn value(cell: Cell, bits: &mut Bits<'_>) -> Option<u32> {
     cell.value.checked_add(bits.take(cell.more.into())?)
 }
 
-/// The offset that a value stands for, which becomes the latest one. The inner `None`: not known.
+/// The offset of a value, which becomes the latest one. The inner `None` is an unknown offset.
 fn next_offset(value: u32, literals: u32, last: &mut [Option<u32>; 3]) -> Option<Option<u32>> {
     let [first, second, third] = *last;
-    // Without literals, the latest offset would only make the match before longer.
+    // Without literals, the latest offset would extend the previous match, so its value means the next one.
     let repeat = value.saturating_add(u32::from(literals == 0));
     *last = match (value, repeat) {
         (4.., _) => [Some(value - 3), first, second],
@@ -406,7 +406,7 @@ fn take_literals<'a>(rest: &mut &'a [u8]) -> Option<Literals<'a>> {
     }))
 }
 
-/// Takes a little-endian number of up to three bytes off the front of `rest`.
+/// Takes a little-endian number of up to three bytes from the front of `rest`.
 fn take(rest: &mut &[u8], len: usize) -> Option<u32> {
     take_wide(rest, len).map(|value| value as u32)
 }

@@ -1,14 +1,13 @@
-//! Finds the tail of a zstd frame that only repeats what comes before it, plane by plane.
+//! Finds a tail of a zstd frame that repeats the bit-plane before it.
 //!
-//! A missing call is -1, so all bits of its code are equal but the lowest, which tells it from a filler: the higher bit-planes of
-//! a bit-shuffled block of genotypes are copies of each other. Its frame then ends in short blocks of one sequence each, a
-//! byte and a match of all the rest, from one plane before. What such blocks say is read here
-//! (`zstd_sequences`), so that they need not be decoded: on the host, where
-//! [`decompress_planes`] leaves the copies out, and on the GPU, whose plan cuts the frame.
+//! The code of a missing call is -1, and of an absent copy -2, so in a bit-shuffled block of genotypes with missing calls the
+//! higher bit-planes are copies of each other. The frame then ends in short blocks of one sequence each: a literal, and a match of
+//! the rest from one plane before. Such blocks are recognised here from their sequences and need not be decoded:
+//! [`decompress_planes`] leaves the copies out on the host, and the plan for a GPU cuts the frame.
 //!
-//! As with a tail of zeros, this never changes which frames are accepted, nor what they hold: the blocks of the tail are valid, they
-//! fill up the content size exactly, and all of their bytes are matches of the one offset, or literals that
-//! [`RepeatedTail::literals`] lists, to be compared with what is decoded. A frame of any other shape is decoded whole.
+//! This never changes which frames are accepted, nor their content: the blocks of the tail are valid, they fill the content size
+//! exactly, and all of their bytes are matches with the same offset, or literals in [`RepeatedTail::literals`], which are compared
+//! with the decoded bytes. A frame of any other form is decoded whole.
 
 use super::context::ZstdContext;
 use super::cut::Cut;
@@ -16,11 +15,11 @@ use super::frame::{Block, BlockKind, FrameSummary, blocks};
 use super::prefix::decompress_prefix;
 use super::sequences::{History, Literals, Parts};
 
-/// Encoded bytes of the blocks that a tail is made of, at most.
+/// Most encoded bytes of a block in a tail.
 const SHORT_BLOCK: usize = 48;
-/// The most blocks of a frame that is looked at.
+/// Frames with more blocks are not examined.
 const MAX_BLOCKS: usize = 64;
-/// The most literals of a tail.
+/// Most literals of a tail.
 const MAX_LITERALS: usize = 16;
 
 /// A tail of a frame in which every byte equals the one `period` bytes before it.
@@ -28,16 +27,16 @@ const MAX_LITERALS: usize = 16;
 pub struct RepeatedTail {
     /// How to cut the frame before the blocks of the tail.
     pub cut: Cut,
-    /// The distance of the bytes that are equal; no more than what is left of the frame.
+    /// The distance of equal bytes; at most the decoded length before the cut.
     pub period: u64,
-    /// From here on every byte is known to equal the one before, which may be before the end of what is left. At least `period`.
+    /// From here on every byte is known to equal the one `period` before; may be before the cut. At least `period`.
     pub from: u64,
-    /// Bytes of what is left of the frame, by where they are, that must be these, or the tail is no repetition.
+    /// Positions and expected values of bytes before the cut. If one differs, the tail is not a repetition.
     pub literals: Vec<(u64, u8)>,
 }
 
 impl RepeatedTail {
-    /// Finds the tail of `frame`, of which `summary` is the summary. `None` where there is none, or it cannot be told.
+    /// Finds the tail of `frame`, whose summary is `summary`. `None` if there is none, or if it is not certain.
     pub fn find(summary: &FrameSummary, frame: &[u8]) -> Option<RepeatedTail> {
         let size = summary.header.content_size?;
         let n_blocks: usize = summary.blocks.iter().sum();
@@ -46,7 +45,7 @@ impl RepeatedTail {
         }
         let is_short =
             |block: &Block| block.kind == BlockKind::Compressed && block.size <= SHORT_BLOCK;
-        // The first block that may be part of a tail: none but short ones come after it.
+        // The first block that may be part of a tail: only short blocks follow.
         let mut first_short = 0;
         for (i, block) in blocks(frame, &summary.header).enumerate() {
             if !is_short(&block.ok()?) {
@@ -68,7 +67,7 @@ impl RepeatedTail {
             let block = block.ok()?;
             if block.kind == BlockKind::Compressed {
                 let parts = Parts::of(frame.get(block.payload.clone())?)?;
-                // Of the block before, the offsets.
+                // The block before the tail is read too, for its offsets.
                 if i + 1 >= first_short && parts.is_short() {
                     search.read(&parts, summary.header.block_max())?;
                 } else {
@@ -80,9 +79,8 @@ impl RepeatedTail {
         search.end(size)
     }
 
-    /// The number of planes that everything can be made of, where a plane has `plane_len` bytes: every plane after them
-    /// equals the last of them. Not all of that last one has to be left of the frame; the rest of it then equals the same bytes
-    /// of the plane before. `None` where it is not planes that repeat.
+    /// The number of planes of `plane_len` bytes after which every plane equals the last of them. That last plane may extend
+    /// beyond the cut; its rest then equals the same bytes of the plane before. `None` if the period is not a plane.
     pub fn planes(&self, plane_len: usize) -> Option<usize> {
         if plane_len == 0 || self.period != plane_len as u64 {
             return None;
@@ -98,7 +96,7 @@ struct Run {
     start: u64,
 }
 
-/// A tail as far as it is found. Positions count from the first block whose sequences are read.
+/// A tail found so far. Positions are relative to the first block whose sequences are read.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     cut: Cut,
@@ -106,17 +104,17 @@ struct Found {
     from: u64,
 }
 
-/// A walk over the blocks of a frame, of which it reads the sequences of the last.
+/// A search over the blocks of a frame, which reads the sequences of the last ones.
 struct Search<'a> {
     history: History<'a>,
     /// Decoded bytes so far.
     position: u64,
-    /// The end of the block before.
+    /// The run at the end of the previous block.
     run: Option<Run>,
     found: Option<Found>,
-    /// Where the literals of what is found are.
+    /// The literals of the tail found so far.
     literals: Vec<(u64, u8)>,
-    /// Where the header of the block before starts, and where its encoded bytes end.
+    /// The start of the previous block's header, and the end of its encoded bytes.
     last: Option<(usize, usize)>,
 }
 
@@ -127,8 +125,7 @@ impl<'a> Search<'a> {
         let literals = &mut self.literals;
         let (mut at, mut n_literals) = (start, 0);
         let mut run: Option<Run> = None;
-        // The one offset of the block, if that is all it has. Compressed literals are not looked at here, not even whether none of them
-        // are well formed.
+        // The offset of all sequences, if it is the same. Huffman-coded literals are not examined here, so such a block is no tail.
         let mut offset = None;
         let mut is_tail = !matches!(parts.literals, Literals::Compressed(_));
         parts.sequences(&mut self.history, |sequence| {
@@ -153,7 +150,7 @@ impl<'a> Search<'a> {
             offset = sequence.offset;
             (at - start <= block_max).then_some(())
         })?;
-        // The literals that are left come after the last match.
+        // The remaining literals follow the last match.
         let rest = parts.literals.len().checked_sub(n_literals)?;
         if rest > 0 {
             (run, is_tail) = (None, false);
@@ -187,7 +184,7 @@ impl<'a> Search<'a> {
         (self.literals.len() <= MAX_LITERALS).then_some(())
     }
 
-    /// `size`: of the whole content, at whose end the walk is.
+    /// Finishes the search at the end of the frame, whose content size is `size`.
     fn end(self, size: u64) -> Option<RepeatedTail> {
         let found = self.found?;
         let start = size.checked_sub(self.position)?;
@@ -197,7 +194,7 @@ impl<'a> Search<'a> {
         }
         let mut literals: Vec<(u64, u8)> = Vec::new();
         for (at, byte) in self.literals {
-            // As many periods before as it takes to be in what is left.
+            // Moved back by whole periods to before the cut.
             let at = start + at;
             let at = at - ((at - kept) / period + 1) * period;
             match literals.iter().find(|(other, _)| *other == at) {
@@ -218,17 +215,17 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What [`decompress_planes`] wrote.
+/// The result of [`decompress_planes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planes {
     /// Bytes of the output that were written: whole planes, or everything.
     pub written: usize,
-    /// Whether every plane after them equals the last of them, rather than zero.
+    /// Whether every plane after them equals the last of them instead of zero.
     pub repeats: bool,
 }
 
-/// Decodes `frame`, whose content must be exactly `dst.len()` bytes: planes of `plane_len` bytes, or, if that is 0, bytes. Planes
-/// at the end that are zero, or equal to the last one before, are not written where the frame's blocks show it; of bytes, zeros.
+/// Decodes `frame`, whose content must be exactly `dst.len()` bytes: planes of `plane_len` bytes or, if that is 0, plain bytes.
+/// Planes at the end that the frame's blocks show to be zero or copies are not written; of plain bytes, zeros are not written.
 pub fn decompress_planes(
     frame: &[u8],
     dst: &mut [u8],
@@ -253,7 +250,7 @@ pub fn decompress_planes(
     })
 }
 
-/// Bytes that were written, if the frame ends in copies of a plane; `None` if it has to be decoded otherwise.
+/// Decodes a frame that ends in copies of a plane. Returns the number of bytes written; `None` for other frames.
 fn decompress_repeated(
     frame: &[u8],
     dst: &mut [u8],
@@ -281,7 +278,7 @@ fn decompress_repeated(
         }
     }
     if written > kept {
-        // Less than a plane; what it equals was decoded.
+        // The rest of a plane, copied from the plane before.
         dst.copy_within(kept - plane_len..written - plane_len, kept);
     }
     Some(written)
