@@ -1,0 +1,125 @@
+//! Single chunks: absent ones, padded copies, and requests that do not fit.
+
+use super::*;
+
+/// A small store with a given fill value and padded ploidy.
+fn small_array(fill: i64, dtype: &str, ploidy: usize) -> ArrayMeta {
+    let zarray = json!({
+        "zarr_format": 2, "shape": [3, 5, ploidy], "chunks": [4, 2, 2], "dtype": dtype,
+        "fill_value": fill, "order": "C", "filters": null, "compressor": null,
+    });
+    ArrayMeta::from_v2("call_genotype", &zarray, None).unwrap()
+}
+
+#[test]
+fn absent_chunks_are_counted_from_the_fill_value() {
+    for ploidy in [1, 2] {
+        for (fill, dtype) in [
+            (0, "|i1"),
+            (-1, "|i1"),
+            (-2, "<i2"),
+            (1, "<i4"),
+            (2, "|i1"),
+            (3, "<i2"),
+        ] {
+            let request = CountRequest {
+                alleles: vec![
+                    Arc::new(SampleSet::all(5)),
+                    Arc::new(SampleSet::new(vec![4])),
+                ],
+                genotypes: vec![Arc::new(SampleSet::new(vec![0, 4]))],
+                n_alleles: 3,
+                n_samples: 5,
+                ploidy,
+            };
+            let array = small_array(fill, dtype, ploidy);
+            let chain = CodecChain::try_new(&array).unwrap();
+            let counter = Counter::try_new(request.clone(), 2).unwrap();
+            assert_eq!(counter.wanted_sample_chunks(), [0, 1, 2]);
+            let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+            out.reset(&request, 3).unwrap();
+            let found = (0..3).try_for_each(|chunk| {
+                counter.add_chunk(&chain, &array, None, chunk, 3, &mut out, &mut scratch)
+            });
+            let expected = reference::count(&request, &vec![fill; 3 * 5 * ploidy], 3);
+            match expected {
+                Ok(expected) => assert_eq!((found, &out), (Ok(()), &expected), "{fill} {ploidy}"),
+                Err(message) => assert!(found.unwrap_err().ends_with(&message), "{fill}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn calls_that_are_stored_with_more_copies_are_counted_without_them() {
+    // Ploidy 1 in chunks of 2 copies: every second code is padding.
+    let array = small_array(0, "|i1", 1);
+    let chain = CodecChain::try_new(&array).unwrap();
+    let request = CountRequest {
+        alleles: vec![Arc::new(SampleSet::all(5))],
+        genotypes: vec![Arc::new(SampleSet::all(5))],
+        n_alleles: 2,
+        n_samples: 5,
+        ploidy: 1,
+    };
+    let counter = Counter::try_new(request, 2).unwrap();
+    let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+    out.reset(counter.request(), 3).unwrap();
+    let row = [1u8, 99, 0xff, 99];
+    counter
+        .add_chunk(
+            &chain,
+            &array,
+            Some(&row.repeat(4)),
+            1,
+            3,
+            &mut out,
+            &mut scratch,
+        )
+        .unwrap();
+    assert_eq!(out.alleles, [vec![0, 1, 0, 1, 0, 1]]);
+    assert_eq!(out.genotypes, [[0, 0, 0, 1, 1].repeat(3)]);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let request = CountRequest {
+        alleles: vec![Arc::new(SampleSet::all(5))],
+        genotypes: vec![],
+        n_alleles: 2,
+        n_samples: 5,
+        ploidy: 2,
+    };
+    assert!(Counter::try_new(request.clone(), 0).is_err());
+    let counter = Counter::try_new(request.clone(), 2).unwrap();
+    let (mut out, mut scratch) = (ChunkCounts::default(), CountScratch::default());
+    let array = small_array(0, "|i1", 2);
+    let chain = CodecChain::try_new(&array).unwrap();
+    let mut add = |array: &ArrayMeta, chunk, rows, out: &mut ChunkCounts| {
+        counter.add_chunk(&chain, array, None, chunk, rows, out, &mut scratch)
+    };
+    assert!(add(&array, 0, 3, &mut out).unwrap_err().contains("reset"));
+    out.reset(&request, 9).unwrap();
+    assert!(
+        add(&array, 3, 3, &mut out)
+            .unwrap_err()
+            .contains("sample chunk 3")
+    );
+    assert!(add(&array, 0, 5, &mut out).unwrap_err().contains("5 rows"));
+    assert!(
+        add(&small_array(0, "|u1", 2), 0, 3, &mut out)
+            .unwrap_err()
+            .contains("uint8")
+    );
+    assert!(
+        add(&small_array(0, "|i1", 1), 0, 3, &mut out)
+            .unwrap_err()
+            .contains("found shape")
+    );
+    assert!(
+        counter
+            .add_dense(&[0; 9], ElementType::Int8, 1, &mut out)
+            .unwrap_err()
+            .contains("found 9 bytes")
+    );
+}
