@@ -8,11 +8,13 @@
 //! five bits are the high part of a distance whose low byte comes next. A low byte of 255 with a high part of 31 means that
 //! the distance is the next 16 bits plus 8191. The first control byte's upper bits are ignored: it is a literal.
 
+use super::CodecError;
+
 /// Distances above this are stored in 16 bits of their own.
 const MAX_DISTANCE: usize = 8191;
 
 /// Decompresses `src` into `dst` and returns the number of bytes written.
-pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
+pub(super) fn decompress(src: &[u8], dst: &mut [u8]) -> Result<usize, CodecError> {
     let truncated = || "blosclz: the stream is cut short".to_string();
     let overflow = || "blosclz: the stream holds more bytes than expected".to_string();
     let Some(first) = src.first() else {
@@ -80,13 +82,13 @@ fn finish_match(
     len: usize,
     high: usize,
     low: usize,
-) -> Result<Option<(usize, usize, usize)>, String> {
+) -> Result<Option<(usize, usize, usize)>, CodecError> {
     let mut from = from + 1;
     let len = len + 3;
     let distance = if low == 255 && high == 31 << 8 {
         let far = match src.get(from..from + 2) {
             Some(pair) => usize::from(pair[0]) << 8 | usize::from(pair[1]),
-            None => return Err("blosclz: the stream is cut short".to_string()),
+            None => return Err("blosclz: the stream is cut short".into()),
         };
         from += 2;
         far + MAX_DISTANCE + 1
@@ -94,10 +96,10 @@ fn finish_match(
         high + low + 1
     };
     if len > dst.len() - to {
-        return Err("blosclz: the stream holds more bytes than expected".to_string());
+        return Err("blosclz: the stream holds more bytes than expected".into());
     }
     if distance > to {
-        return Err("blosclz: a match starts before the output".to_string());
+        return Err("blosclz: a match starts before the output".into());
     }
     let Some(control) = src.get(from) else {
         return Ok(None);

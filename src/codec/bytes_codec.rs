@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+use super::CodecError;
 use super::blosc::{self, BloscHeader, Compressor, Shuffle};
 use super::{Scratch, checksum, deflate, lz4, zstd};
 use crate::store::ElementType;
@@ -49,7 +50,7 @@ impl BytesCodec {
         name: &str,
         configuration: &Map<String, Value>,
         element: &ElementType,
-    ) -> Result<Option<BytesCodec>, String> {
+    ) -> Result<Option<BytesCodec>, CodecError> {
         Ok(Some(match name {
             "blosc" => {
                 let cname = match configuration.get("cname") {
@@ -66,7 +67,7 @@ impl BytesCodec {
                     _ => {
                         return Err(format!(
                             "blosc: the compressor '{cname}' is not supported; supported are: {SUPPORTED}"
-                        ));
+                        ).into());
                     }
                 };
                 BytesCodec::Blosc {
@@ -84,7 +85,7 @@ impl BytesCodec {
                     None | Some(Some("end")) => false,
                     Some(Some("start")) => true,
                     Some(_) => {
-                        return Err("crc32c: 'location' must be \"start\" or \"end\"".to_string());
+                        return Err("crc32c: 'location' must be \"start\" or \"end\"".into());
                     }
                 },
             },
@@ -98,7 +99,7 @@ impl BytesCodec {
         src: &[u8],
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         match self {
             BytesCodec::Blosc { .. } => blosc::decompress(src, dst.len(), dst, scratch),
             BytesCodec::Zstd => zstd::exact(src, dst, &mut scratch.zstd),
@@ -108,7 +109,7 @@ impl BytesCodec {
             BytesCodec::Crc32c { at_start } => {
                 let bytes = checksum::strip(src, *at_start)?;
                 if bytes.len() != dst.len() {
-                    return Err(format!("{} bytes, expected {}", bytes.len(), dst.len()));
+                    return Err(format!("{} bytes, expected {}", bytes.len(), dst.len()).into());
                 }
                 dst.copy_from_slice(bytes);
                 Ok(())
@@ -122,7 +123,7 @@ impl BytesCodec {
         src: &[u8],
         limit: usize,
         scratch: &mut Scratch,
-    ) -> Result<Vec<u8>, String> {
+    ) -> Result<Vec<u8>, CodecError> {
         match self {
             BytesCodec::Blosc { .. } => {
                 let len = BloscHeader::parse(src)?.nbytes();
@@ -130,7 +131,7 @@ impl BytesCodec {
                     return Err(format!(
                         "blosc: the header says {len} bytes, more than {} encoded bytes can hold or more than {limit}",
                         src.len()
-                    ));
+                    ).into());
                 }
                 let mut out = vec![0; len];
                 blosc::decompress(src, len, &mut out, scratch)?;
@@ -165,7 +166,7 @@ impl BytesCodec {
 }
 
 /// v3 writes a name, v2 a number: 0, 1, 2, or -1 for bit shuffle of one-byte elements and byte shuffle of others.
-fn blosc_shuffle(value: Option<&Value>, element: &ElementType) -> Result<Shuffle, String> {
+fn blosc_shuffle(value: Option<&Value>, element: &ElementType) -> Result<Shuffle, CodecError> {
     let wrong = |value: &Value| {
         format!(
             "blosc: 'shuffle' is {value}, expected -1, 0, 1, 2 or \"noshuffle\", \"shuffle\", \"bitshuffle\""
@@ -180,6 +181,6 @@ fn blosc_shuffle(value: Option<&Value>, element: &ElementType) -> Result<Shuffle
         (Some(2), _) | (_, Some("bitshuffle")) => Ok(Shuffle::Bit),
         (Some(-1), _) if element.size() == Some(1) => Ok(Shuffle::Bit),
         (Some(-1), _) => Ok(Shuffle::Byte),
-        _ => Err(wrong(value)),
+        _ => Err(wrong(value).into()),
     }
 }

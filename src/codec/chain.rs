@@ -2,6 +2,7 @@
 //!
 //! `parse` builds it once per array; `decode` and `sharding` run it backwards.
 
+use super::CodecError;
 use super::bytes_codec::BytesCodec;
 use super::endian;
 use super::fill::Fill;
@@ -76,12 +77,12 @@ impl CodecChain {
     }
 
     /// Bytes of a decoded chunk of fixed-size elements.
-    pub fn fixed_len(&self) -> Result<usize, String> {
+    pub fn fixed_len(&self) -> Result<usize, CodecError> {
         let len = self
             .element
             .size()
             .and_then(|size| self.elements.checked_mul(size));
-        len.ok_or_else(|| format!("elements of type {} have no fixed size", self.element))
+        len.ok_or_else(|| format!("elements of type {} have no fixed size", self.element).into())
     }
 
     /// Whether a chunk is a shard.

@@ -1,11 +1,13 @@
 //! The `crc32c` codec: four bytes of CRC-32C (RFC 3720) before or after the bytes they protect.
 
+use super::CodecError;
+
 /// Bytes of the checksum.
 pub(crate) const LEN: usize = 4;
 
 /// Checks the checksum and returns the bytes without it. `at_start` is numcodecs' `"location": "start"`; Zarr v3 puts
 /// it at the end.
-pub(crate) fn strip(src: &[u8], at_start: bool) -> Result<&[u8], String> {
+pub(crate) fn strip(src: &[u8], at_start: bool) -> Result<&[u8], CodecError> {
     let parts = if at_start {
         src.split_first_chunk::<LEN>()
             .map(|(sum, bytes)| (bytes, sum))
@@ -16,13 +18,14 @@ pub(crate) fn strip(src: &[u8], at_start: bool) -> Result<&[u8], String> {
         return Err(format!(
             "crc32c: {} bytes cannot hold a checksum of {LEN}",
             src.len()
-        ));
+        )
+        .into());
     };
     let (stored, computed) = (u32::from_le_bytes(*sum), ::crc32c::crc32c(bytes));
     if stored != computed {
         return Err(format!(
             "crc32c: the stored checksum is {stored:08x}, the computed one {computed:08x}; the chunk is damaged"
-        ));
+        ).into());
     }
     Ok(bytes)
 }

@@ -4,6 +4,8 @@
 
 use arrow::buffer::Buffer;
 
+use super::CodecError;
+
 /// The elements of one decoded chunk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChunkData {
@@ -67,7 +69,7 @@ impl StringChunk {
     }
 
     /// Appends one string.
-    pub(super) fn push(&mut self, text: &str) -> Result<(), String> {
+    pub(super) fn push(&mut self, text: &str) -> Result<(), CodecError> {
         self.data.extend_from_slice(text.as_bytes());
         self.end_string()
     }
@@ -80,7 +82,7 @@ impl StringChunk {
     }
 
     /// Ends the string that was being appended.
-    pub(super) fn end_string(&mut self) -> Result<(), String> {
+    pub(super) fn end_string(&mut self) -> Result<(), CodecError> {
         let end = u32::try_from(self.data.len())
             .map_err(|_| "the strings of one chunk have more than 4 GiB".to_string())?;
         self.offsets.push(end);
@@ -93,7 +95,7 @@ impl StringChunk {
         other: &StringChunk,
         start: usize,
         n: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         let short = || format!("a chunk of {} strings, expected {}", other.len(), start + n);
         let offsets = other.offsets.get(start..=start + n).ok_or_else(short)?;
         let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
@@ -106,7 +108,7 @@ impl StringChunk {
         let base = self.data.len();
         self.data.extend_from_slice(bytes);
         if u32::try_from(self.data.len()).is_err() {
-            return Err("the strings of one chunk have more than 4 GiB".to_string());
+            return Err("the strings of one chunk have more than 4 GiB".into());
         }
         // The sum is at most the new length, which was just checked.
         self.offsets.extend(
@@ -119,7 +121,7 @@ impl StringChunk {
     }
 
     /// `n` times the same string.
-    pub(super) fn repeated(text: &str, n: usize) -> Result<StringChunk, String> {
+    pub(super) fn repeated(text: &str, n: usize) -> Result<StringChunk, CodecError> {
         let total = text
             .len()
             .checked_mul(n)
@@ -128,7 +130,8 @@ impl StringChunk {
             return Err(format!(
                 "{n} fill values of {} bytes are more than 4 GiB",
                 text.len()
-            ));
+            )
+            .into());
         }
         Ok(StringChunk {
             offsets: (0..=n).map(|i| (i * text.len()) as u32).collect(),

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use arrow::buffer::MutableBuffer;
 
+use super::CodecError;
 use super::bytes_codec::{self, BytesCodec};
 use super::chain::{CodecChain, Serializer};
 use super::scratch::GrowBuffer;
@@ -17,7 +18,7 @@ use crate::store::{ElementType, MAX_CHUNK_BYTES};
 impl CodecChain {
     /// Decodes one whole chunk, `encoded` being all bytes of its object, to elements in row-major order of the full chunk
     /// shape. The error has what was expected and what was found.
-    pub fn decode(&self, encoded: &[u8], scratch: &mut Scratch) -> Result<ChunkData, String> {
+    pub fn decode(&self, encoded: &[u8], scratch: &mut Scratch) -> Result<ChunkData, CodecError> {
         self.check_plausible(encoded)?;
         self.finish(
             self.elements,
@@ -39,13 +40,10 @@ impl CodecChain {
         encoded: &[u8],
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         let len = self.fixed_len()?;
         if dst.len() != len {
-            return Err(format!(
-                "a chunk of {len} bytes into a buffer of {}",
-                dst.len()
-            ));
+            return Err(format!("a chunk of {len} bytes into a buffer of {}", dst.len()).into());
         }
         self.fixed_into(encoded, dst, scratch)
     }
@@ -57,7 +55,7 @@ impl CodecChain {
         encoded: &[u8],
         buffer: &'a mut Vec<u8>,
         scratch: &mut Scratch,
-    ) -> Result<&'a [u8], String> {
+    ) -> Result<&'a [u8], CodecError> {
         self.check_plausible(encoded)?;
         let len = self.fixed_len()?;
         if buffer.len() < len {
@@ -70,7 +68,7 @@ impl CodecChain {
     }
 
     /// The chunk of an absent object.
-    pub fn fill_chunk(&self) -> Result<ChunkData, String> {
+    pub fn fill_chunk(&self) -> Result<ChunkData, CodecError> {
         self.finish(
             self.elements,
             |dst, strings, _| {
@@ -91,9 +89,9 @@ impl CodecChain {
     pub(super) fn finish(
         &self,
         n: usize,
-        write: impl FnOnce(&mut [u8], Option<&mut StringChunk>, &mut Scratch) -> Result<(), String>,
+        write: impl FnOnce(&mut [u8], Option<&mut StringChunk>, &mut Scratch) -> Result<(), CodecError>,
         scratch: &mut Scratch,
-    ) -> Result<ChunkData, String> {
+    ) -> Result<ChunkData, CodecError> {
         let Some(size) = self.element.size() else {
             let mut strings = StringChunk::default();
             write(&mut [], Some(&mut strings), scratch)?;
@@ -116,7 +114,7 @@ impl CodecChain {
     }
 
     /// Rejects a chunk that is much too small for its elements, before memory is allocated for them.
-    pub(crate) fn check_plausible(&self, encoded: &[u8]) -> Result<(), String> {
+    pub(crate) fn check_plausible(&self, encoded: &[u8]) -> Result<(), CodecError> {
         if self.is_sharded() {
             return Ok(());
         }
@@ -134,7 +132,8 @@ impl CodecChain {
             return Err(format!(
                 "{} encoded bytes cannot hold {len} decoded bytes",
                 encoded.len()
-            ));
+            )
+            .into());
         }
         Ok(())
     }
@@ -145,7 +144,7 @@ impl CodecChain {
         encoded: &[u8],
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         if self.transpose.is_identity() {
             return self.serialized_into(encoded, dst, scratch);
         }
@@ -166,7 +165,7 @@ impl CodecChain {
         encoded: &[u8],
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         match &self.serializer {
             Serializer::Bytes(endianness) => {
                 self.decompress_into(encoded, dst, scratch)?;
@@ -177,7 +176,7 @@ impl CodecChain {
                 let shard = self.decompress(encoded, scratch)?;
                 sharding.fixed_into(&shard, dst, scratch)
             }
-            Serializer::VlenUtf8 => Err("vlen-utf8: elements have no fixed size".to_string()),
+            Serializer::VlenUtf8 => Err("vlen-utf8: elements have no fixed size".into()),
         }
     }
 
@@ -186,12 +185,12 @@ impl CodecChain {
         &self,
         encoded: &[u8],
         scratch: &mut Scratch,
-    ) -> Result<StringChunk, String> {
+    ) -> Result<StringChunk, CodecError> {
         let bytes = self.decompress(encoded, scratch)?;
         let strings = match &self.serializer {
             Serializer::VlenUtf8 => vlen_utf8::decode(&bytes, self.elements)?,
             Serializer::Sharding(sharding) => sharding.strings(&bytes, scratch)?,
-            Serializer::Bytes(_) => return Err("bytes: elements have no fixed size".to_string()),
+            Serializer::Bytes(_) => return Err("bytes: elements have no fixed size".into()),
         };
         if self.transpose.is_identity() {
             return Ok(strings);
@@ -216,7 +215,7 @@ impl CodecChain {
         encoded: &[u8],
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         let Some((first, rest)) = self.compressors.split_first() else {
             return copy_exact(encoded, dst);
         };
@@ -233,7 +232,7 @@ impl CodecChain {
         &self,
         encoded: &'a [u8],
         scratch: &mut Scratch,
-    ) -> Result<Cow<'a, [u8]>, String> {
+    ) -> Result<Cow<'a, [u8]>, CodecError> {
         decompress_with(&self.compressors, encoded, scratch, |_| None)
     }
 }
@@ -244,7 +243,7 @@ fn decompress_with<'a>(
     encoded: &'a [u8],
     scratch: &mut Scratch,
     known: impl Fn(&[BytesCodec]) -> Option<usize>,
-) -> Result<Cow<'a, [u8]>, String> {
+) -> Result<Cow<'a, [u8]>, CodecError> {
     let limit = usize::try_from(MAX_CHUNK_BYTES).unwrap_or(usize::MAX);
     let mut bytes = Cow::Borrowed(encoded);
     let mut rest = codecs;
@@ -271,9 +270,9 @@ fn is_checksum(codec: &BytesCodec) -> bool {
     matches!(codec, BytesCodec::Crc32c { .. })
 }
 
-fn copy_exact(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+fn copy_exact(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     if src.len() != dst.len() {
-        return Err(format!("{} bytes, expected {}", src.len(), dst.len()));
+        return Err(format!("{} bytes, expected {}", src.len(), dst.len()).into());
     }
     dst.copy_from_slice(src);
     Ok(())

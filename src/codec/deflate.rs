@@ -4,8 +4,10 @@ use std::io::Read;
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 
+use super::CodecError;
+
 /// Decompresses gzip, of one or more members, into `dst`, which must be the decoded length.
-pub(super) fn gzip_exact(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+pub(super) fn gzip_exact(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     let mut decoder = MultiGzDecoder::new(src);
     decoder
         .read_exact(dst)
@@ -13,29 +15,29 @@ pub(super) fn gzip_exact(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
     // Reading on verifies the checksum in the trailer and detects further bytes.
     match decoder.read(&mut [0]) {
         Ok(0) => Ok(()),
-        Ok(_) => Err(format!("gzip: more than the expected {} bytes", dst.len())),
-        Err(e) => Err(format!("gzip: {e}")),
+        Ok(_) => Err(format!("gzip: more than the expected {} bytes", dst.len()).into()),
+        Err(e) => Err(format!("gzip: {e}").into()),
     }
 }
 
 /// Decompresses at most `limit` bytes of gzip.
-pub(super) fn gzip_growing(src: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+pub(super) fn gzip_growing(src: &[u8], limit: usize) -> Result<Vec<u8>, CodecError> {
     growing("gzip", MultiGzDecoder::new(src), limit)
 }
 
 /// Decompresses at most `limit` bytes of one zlib stream. Its counterpart for a known length is `Scratch::zlib_exact`.
-pub(super) fn zlib_growing(src: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+pub(super) fn zlib_growing(src: &[u8], limit: usize) -> Result<Vec<u8>, CodecError> {
     let mut decoder = ZlibDecoder::new(src);
     let out = growing("zlib", &mut decoder, limit)?;
     if decoder.total_in() != src.len() as u64 {
         let rest = src.len() as u64 - decoder.total_in();
-        return Err(format!("zlib: {rest} bytes follow the stream"));
+        return Err(format!("zlib: {rest} bytes follow the stream").into());
     }
     Ok(out)
 }
 
 /// Reads everything. The buffer grows with the decoded bytes, not by a size in a header.
-pub(super) fn growing(name: &str, decoder: impl Read, limit: usize) -> Result<Vec<u8>, String> {
+pub(super) fn growing(name: &str, decoder: impl Read, limit: usize) -> Result<Vec<u8>, CodecError> {
     let mut out = Vec::new();
     let max = (limit as u64).saturating_add(1);
     decoder
@@ -43,7 +45,7 @@ pub(super) fn growing(name: &str, decoder: impl Read, limit: usize) -> Result<Ve
         .read_to_end(&mut out)
         .map_err(|e| format!("{name}: {e}"))?;
     if out.len() > limit {
-        return Err(format!("{name}: more than {limit} bytes"));
+        return Err(format!("{name}: more than {limit} bytes").into());
     }
     Ok(out)
 }

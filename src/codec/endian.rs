@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::CodecError;
 use crate::store::{ElementType, Endianness};
 
 /// The endianness of this machine.
@@ -15,18 +16,17 @@ pub(super) const NATIVE: Endianness = if cfg!(target_endian = "big") {
 pub(super) fn parse(
     configuration: &Map<String, Value>,
     element: &ElementType,
-) -> Result<Endianness, String> {
+) -> Result<Endianness, CodecError> {
     match configuration.get("endian") {
         None | Some(Value::Null) if unit(element) <= 1 => Ok(NATIVE),
         None | Some(Value::Null) => Err(format!(
             "bytes: 'endian' is missing, which {element} needs: \"little\" or \"big\""
-        )),
+        )
+        .into()),
         Some(value) => match value.as_str() {
             Some("little") => Ok(Endianness::Little),
             Some("big") => Ok(Endianness::Big),
-            _ => Err(format!(
-                "bytes: 'endian' is {value}, expected \"little\" or \"big\""
-            )),
+            _ => Err(format!("bytes: 'endian' is {value}, expected \"little\" or \"big\"").into()),
         },
     }
 }

@@ -1,5 +1,6 @@
 //! The fill value of an array, in the form in which absent chunks are filled.
 
+use super::CodecError;
 use super::{StringChunk, endian};
 use crate::store::{ElementType, Endianness, FillValue};
 
@@ -13,7 +14,7 @@ pub(super) struct Fill {
 
 impl Fill {
     /// The fill value of metadata for elements of this type.
-    pub(super) fn new(element: &ElementType, value: &FillValue) -> Result<Fill, String> {
+    pub(super) fn new(element: &ElementType, value: &FillValue) -> Result<Fill, CodecError> {
         let (element, text) = parse(element, value)?;
         Ok(Fill { element, text })
     }
@@ -35,20 +36,20 @@ impl Fill {
     }
 
     /// `n` times the fill value, as text of variable length.
-    pub(super) fn strings(&self, n: usize) -> Result<StringChunk, String> {
+    pub(super) fn strings(&self, n: usize) -> Result<StringChunk, CodecError> {
         StringChunk::repeated(&self.text, n)
     }
 }
 
 /// The fill value as one native-endian element (empty for zeros) and as text.
-fn parse(element: &ElementType, value: &FillValue) -> Result<(Vec<u8>, String), String> {
+fn parse(element: &ElementType, value: &FillValue) -> Result<(Vec<u8>, String), CodecError> {
     let Some(size) = element.size() else {
         return match value {
             FillValue::Null => Ok((Vec::new(), String::new())),
             FillValue::Text(text) => Ok((Vec::new(), text.clone())),
             FillValue::Bytes(bytes) => match String::from_utf8(bytes.clone()) {
                 Ok(text) => Ok((Vec::new(), text)),
-                Err(_) => Err("the fill value is not valid UTF-8".to_string()),
+                Err(_) => Err("the fill value is not valid UTF-8".into()),
             },
         };
     };
@@ -72,7 +73,8 @@ fn parse(element: &ElementType, value: &FillValue) -> Result<(Vec<u8>, String), 
         return Err(format!(
             "a fill value of {} bytes for elements of type {element}",
             bytes.len()
-        ));
+        )
+        .into());
     }
     endian::to_native(Endianness::Little, element, &mut bytes);
     Ok((bytes, String::new()))

@@ -1,9 +1,10 @@
 //! Converts fixed-width text to strings: UTF-32 (v2 `<Un`) and bytes (v2 `|Sn`), both padded with NULs at the end.
 
+use super::CodecError;
 use super::StringChunk;
 
 /// Native-endian UTF-32, `width` code points to an element.
-pub(super) fn unicode(elements: &[u8], width: usize, n: usize) -> Result<StringChunk, String> {
+pub(super) fn unicode(elements: &[u8], width: usize, n: usize) -> Result<StringChunk, CodecError> {
     let (units, _) = elements.as_chunks::<4>();
     let mut out = sized(units.len().checked_div(width.max(1)), n, width)?;
     for (i, element) in split(units, width, n).enumerate() {
@@ -23,7 +24,7 @@ pub(super) fn unicode(elements: &[u8], width: usize, n: usize) -> Result<StringC
 }
 
 /// Bytes, `width` to an element, which must be UTF-8.
-pub(super) fn bytes(elements: &[u8], width: usize, n: usize) -> Result<StringChunk, String> {
+pub(super) fn bytes(elements: &[u8], width: usize, n: usize) -> Result<StringChunk, CodecError> {
     let mut out = sized(elements.len().checked_div(width.max(1)), n, width)?;
     for (i, element) in split(elements, width, n).enumerate() {
         let len = element
@@ -39,12 +40,13 @@ pub(super) fn bytes(elements: &[u8], width: usize, n: usize) -> Result<StringChu
 }
 
 /// An empty chunk with room for `n` strings, after a check that there are as many.
-fn sized(found: Option<usize>, n: usize, width: usize) -> Result<StringChunk, String> {
+fn sized(found: Option<usize>, n: usize, width: usize) -> Result<StringChunk, CodecError> {
     if width > 0 && found != Some(n) {
         return Err(format!(
             "{} elements of width {width}, expected {n}",
             found.unwrap_or(0)
-        ));
+        )
+        .into());
     }
     let mut out = StringChunk::default();
     out.offsets.reserve_exact(n);

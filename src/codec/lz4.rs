@@ -1,44 +1,40 @@
 //! The `lz4` codec of numcodecs: the decoded length in four little-endian bytes, then one raw LZ4 block.
 
+use super::CodecError;
+
 /// An LZ4 block decodes to less than 255 times its own length.
 const MAX_RATIO: usize = 255;
 
 /// Decompresses into `dst`, which must be the decoded length.
-pub(super) fn exact(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+pub(super) fn exact(src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
     let (len, block) = split(src)?;
     if len != dst.len() {
-        return Err(format!(
-            "lz4: the header says {len} bytes, expected {}",
-            dst.len()
-        ));
+        return Err(format!("lz4: the header says {len} bytes, expected {}", dst.len()).into());
     }
     let written = lz4_flex::block::decompress_into(block, dst).map_err(|e| format!("lz4: {e}"))?;
     if written != len {
-        return Err(format!("lz4: decoded {written} bytes, expected {len}"));
+        return Err(format!("lz4: decoded {written} bytes, expected {len}").into());
     }
     Ok(())
 }
 
 /// Decompresses at most `limit` bytes.
-pub(super) fn growing(src: &[u8], limit: usize) -> Result<Vec<u8>, String> {
+pub(super) fn growing(src: &[u8], limit: usize) -> Result<Vec<u8>, CodecError> {
     let (len, block) = split(src)?;
     if len > limit || len > block.len().saturating_mul(MAX_RATIO) {
         return Err(format!(
             "lz4: the header says {len} bytes, more than {} encoded bytes can hold or more than {limit}",
             block.len()
-        ));
+        ).into());
     }
     let mut out = vec![0; len];
     exact(src, &mut out)?;
     Ok(out)
 }
 
-fn split(src: &[u8]) -> Result<(usize, &[u8]), String> {
+fn split(src: &[u8]) -> Result<(usize, &[u8]), CodecError> {
     let Some((len, block)) = src.split_first_chunk::<4>() else {
-        return Err(format!(
-            "lz4: {} bytes cannot hold the decoded length",
-            src.len()
-        ));
+        return Err(format!("lz4: {} bytes cannot hold the decoded length", src.len()).into());
     };
     Ok((u32::from_le_bytes(*len) as usize, block))
 }

@@ -13,6 +13,7 @@ mod chunk_data;
 mod decode;
 mod deflate;
 mod endian;
+mod error;
 mod fill;
 mod fixed_text;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub mod zstd;
 pub use bytes_codec::BytesCodec;
 pub use chain::{CodecChain, Serializer, Sharding};
 pub use chunk_data::{ChunkData, StringChunk};
+pub use error::CodecError;
 pub use scratch::Scratch;
 pub use shard_index::{IndexLocation, ShardIndex};
 pub use transpose::Transpose;

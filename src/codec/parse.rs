@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+use super::CodecError;
 use super::bytes_codec::{self, BytesCodec};
 use super::chain::{CodecChain, Serializer, Sharding};
 use super::endian;
@@ -17,7 +18,7 @@ const MAX_DEPTH: usize = 4;
 
 impl CodecChain {
     /// Parses the codecs of an array. The error names the codec that is not supported, and what is.
-    pub fn try_new(array: &ArrayMeta) -> Result<CodecChain, String> {
+    pub fn try_new(array: &ArrayMeta) -> Result<CodecChain, CodecError> {
         let shape = array
             .chunks
             .iter()
@@ -33,7 +34,7 @@ impl CodecChain {
         shape: &[usize],
         codecs: &[CodecSpec],
         depth: usize,
-    ) -> Result<CodecChain, String> {
+    ) -> Result<CodecChain, CodecError> {
         // Text of variable length takes at least four bytes.
         let size = element.size().unwrap_or(4);
         let elements = shape.iter().try_fold(1usize, |n, len| n.checked_mul(*len));
@@ -87,7 +88,7 @@ impl CodecChain {
         let Some(serializer) = serializer else {
             return Err(
                 "no codec turns elements into bytes: 'bytes', 'vlen-utf8' or 'sharding_indexed'"
-                    .to_string(),
+                    .into(),
             );
         };
         let fill = Fill::new(&element, fill_value)?;
@@ -110,11 +111,11 @@ impl Sharding {
         fill: &FillValue,
         shape: &[usize],
         depth: usize,
-    ) -> Result<Sharding, String> {
+    ) -> Result<Sharding, CodecError> {
         if depth >= MAX_DEPTH {
-            return Err(format!(
-                "sharding_indexed: shards are nested more than {MAX_DEPTH} deep"
-            ));
+            return Err(
+                format!("sharding_indexed: shards are nested more than {MAX_DEPTH} deep").into(),
+            );
         }
         let inner_shape: Vec<usize> = configuration
             .get("chunk_shape")
@@ -133,7 +134,7 @@ impl Sharding {
         if !fits {
             return Err(format!(
                 "sharding_indexed: inner chunks of shape {inner_shape:?} do not divide shards of shape {shape:?}"
-            ));
+            ).into());
         }
         let grid: Vec<usize> = shape
             .iter()
@@ -164,18 +165,19 @@ impl Sharding {
     }
 }
 
-fn unsupported(name: &str, place: &str) -> String {
+fn unsupported(name: &str, place: &str) -> CodecError {
     format!(
         "the codec '{name}' is not supported {place}; supported are: transpose; bytes, vlen-utf8 (strings), \
          sharding_indexed; {}",
         bytes_codec::SUPPORTED
     )
+    .into()
 }
 
-fn codec_spec(codec: &Value) -> Result<CodecSpec, String> {
+fn codec_spec(codec: &Value) -> Result<CodecSpec, CodecError> {
     let name = codec.get("name").and_then(Value::as_str).or(codec.as_str());
     let Some(name) = name else {
-        return Err(format!("sharding_indexed: the codec {codec} has no name"));
+        return Err(format!("sharding_indexed: the codec {codec} has no name").into());
     };
     let configuration = codec
         .get("configuration")

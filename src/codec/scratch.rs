@@ -6,6 +6,7 @@ use std::fmt;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
+use super::CodecError;
 use super::zstd::ZstdContext;
 
 /// Reusable buffers and decompression contexts, one per thread. Buffers keep the largest size that was needed;
@@ -32,18 +33,19 @@ impl Scratch {
     }
 
     /// Decompresses one zlib stream, which must fill `dst` and use up `src`.
-    pub(super) fn zlib_exact(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+    pub(super) fn zlib_exact(&mut self, src: &[u8], dst: &mut [u8]) -> Result<(), CodecError> {
         match self.zlib_prefix(src, dst)? {
             read if read == src.len() => Ok(()),
             read => Err(format!(
                 "zlib: the stream ends after {read} of {} encoded bytes",
                 src.len()
-            )),
+            )
+            .into()),
         }
     }
 
     /// Decompresses the zlib stream at the start of `src`, which must fill `dst`. Returns the length of the stream.
-    pub(super) fn zlib_prefix(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
+    pub(super) fn zlib_prefix(&mut self, src: &[u8], dst: &mut [u8]) -> Result<usize, CodecError> {
         let context = self.zlib.get_or_insert_with(|| Decompress::new(true));
         context.reset(true);
         let (mut from, mut to) = (0usize, 0usize);
@@ -65,14 +67,16 @@ impl Scratch {
                     Err(format!(
                         "zlib: the stream holds {written} bytes, expected {}",
                         dst.len()
-                    ))
+                    )
+                    .into())
                 };
             }
             if read == from && written == to {
                 return Err(format!(
                     "zlib: the stream does not end after {written} bytes, expected {} bytes",
                     dst.len()
-                ));
+                )
+                .into());
             }
             (from, to) = (read, written);
         }

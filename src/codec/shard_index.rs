@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
+use super::CodecError;
 use super::{checksum, endian};
 use crate::store::{ElementType, Endianness};
 
@@ -43,19 +44,19 @@ impl IndexLayout {
     pub(super) fn parse(
         configuration: &Map<String, Value>,
         n: usize,
-    ) -> Result<IndexLayout, String> {
+    ) -> Result<IndexLayout, CodecError> {
         let location = match configuration.get("index_location").map(Value::as_str) {
             None | Some(Some("end")) => IndexLocation::End,
             Some(Some("start")) => IndexLocation::Start,
             Some(_) => {
                 return Err(
-                    "sharding_indexed: 'index_location' must be \"start\" or \"end\"".to_string(),
+                    "sharding_indexed: 'index_location' must be \"start\" or \"end\"".into(),
                 );
             }
         };
         let codecs = configuration.get("index_codecs").and_then(Value::as_array);
         let Some(codecs) = codecs else {
-            return Err("sharding_indexed: 'index_codecs' is missing".to_string());
+            return Err("sharding_indexed: 'index_codecs' is missing".into());
         };
         let mut endianness = None;
         let mut checksums = 0;
@@ -78,12 +79,12 @@ impl IndexLayout {
                 _ => {
                     return Err(format!(
                         "sharding_indexed: the index codec {codec} is not supported here; supported are bytes, then crc32c"
-                    ));
+                    ).into());
                 }
             }
         }
         let Some(endianness) = endianness else {
-            return Err("sharding_indexed: 'index_codecs' has no 'bytes' codec".to_string());
+            return Err("sharding_indexed: 'index_codecs' has no 'bytes' codec".into());
         };
         let layout = IndexLayout {
             location,
@@ -110,7 +111,7 @@ impl IndexLayout {
     }
 
     /// The index's bytes within a whole shard.
-    pub(super) fn of_shard<'a>(&self, shard: &'a [u8]) -> Result<&'a [u8], String> {
+    pub(super) fn of_shard<'a>(&self, shard: &'a [u8]) -> Result<&'a [u8], CodecError> {
         let len = self.len();
         let index = match self.location {
             IndexLocation::Start => shard.get(..len),
@@ -124,6 +125,7 @@ impl IndexLayout {
                 "sharding_indexed: {} bytes cannot hold an index of {len}",
                 shard.len()
             )
+            .into()
         })
     }
 
@@ -132,7 +134,7 @@ impl IndexLayout {
         &self,
         index: &[u8],
         shard_len: Option<u64>,
-    ) -> Result<ShardIndex, String> {
+    ) -> Result<ShardIndex, CodecError> {
         let mut out = ShardIndex::default();
         self.decode_into(index, shard_len, &mut out)?;
         Ok(out)
@@ -144,13 +146,14 @@ impl IndexLayout {
         index: &[u8],
         shard_len: Option<u64>,
         out: &mut ShardIndex,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         if index.len() != self.len() {
             return Err(format!(
                 "sharding_indexed: an index of {} bytes, expected {}",
                 index.len(),
                 self.len()
-            ));
+            )
+            .into());
         }
         let mut bytes = index;
         for _ in 0..self.checksums {
@@ -224,7 +227,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn layout(location: &str, codecs: Value, n: usize) -> Result<IndexLayout, String> {
+    fn layout(location: &str, codecs: Value, n: usize) -> Result<IndexLayout, CodecError> {
         let configuration = json!({"index_location": location, "index_codecs": codecs});
         IndexLayout::parse(configuration.as_object().unwrap(), n)
     }

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::CodecError;
 use super::chain::{CodecChain, Sharding};
 use super::shard_index::{IndexLocation, ShardIndex};
 use super::{ChunkData, Scratch, StringChunk};
@@ -50,12 +51,16 @@ impl Sharding {
 
     /// Decodes the index from its [`index_len`](Self::index_len) bytes. Every range is checked against `shard_len`, the length of
     /// the object; without it, a range may be outside the object, and fetching it fails.
-    pub fn parse_index(&self, index: &[u8], shard_len: Option<u64>) -> Result<ShardIndex, String> {
+    pub fn parse_index(
+        &self,
+        index: &[u8],
+        shard_len: Option<u64>,
+    ) -> Result<ShardIndex, CodecError> {
         self.index.decode(index, shard_len)
     }
 
     /// Decodes the index of a whole shard into `index`, whose memory is reused. After an error its contents are undefined.
-    pub fn read_index(&self, shard: &[u8], index: &mut ShardIndex) -> Result<(), String> {
+    pub fn read_index(&self, shard: &[u8], index: &mut ShardIndex) -> Result<(), CodecError> {
         let bytes = self.index.of_shard(shard)?;
         self.index
             .decode_into(bytes, Some(shard.len() as u64), index)
@@ -100,13 +105,14 @@ impl Sharding {
         &self,
         pieces: &[Option<&[u8]>],
         scratch: &mut Scratch,
-    ) -> Result<ChunkData, String> {
+    ) -> Result<ChunkData, CodecError> {
         let expected = self.band_chunks(0).len();
         if pieces.len() != expected {
             return Err(format!(
                 "sharding_indexed: {} inner chunks of a band, expected {expected}",
                 pieces.len()
-            ));
+            )
+            .into());
         }
         self.inner.finish(
             self.elements(1),
@@ -127,7 +133,7 @@ impl Sharding {
         shard: &[u8],
         rows: &[Range<u64>],
         scratch: &mut Scratch,
-    ) -> Result<Vec<(Range<u64>, ChunkData)>, String> {
+    ) -> Result<Vec<(Range<u64>, ChunkData)>, CodecError> {
         let index = self.parse_index(self.index.of_shard(shard)?, Some(shard.len() as u64))?;
         let height = self.band_rows() as u64;
         let decode = |band: usize| {
@@ -144,7 +150,7 @@ impl Sharding {
         shard: &[u8],
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         let index = self.parse_index(self.index.of_shard(shard)?, Some(shard.len() as u64))?;
         let pieces = self.pieces(shard, &index, 0..self.n_inner)?;
         self.fixed_of(&pieces, dst, scratch)
@@ -155,7 +161,7 @@ impl Sharding {
         &self,
         shard: &[u8],
         scratch: &mut Scratch,
-    ) -> Result<StringChunk, String> {
+    ) -> Result<StringChunk, CodecError> {
         let index = self.parse_index(self.index.of_shard(shard)?, Some(shard.len() as u64))?;
         let pieces = self.pieces(shard, &index, 0..self.n_inner)?;
         self.strings_of(&pieces, self.n_bands(), scratch)
@@ -166,7 +172,7 @@ impl Sharding {
         shard: &'a [u8],
         index: &ShardIndex,
         chunks: Range<usize>,
-    ) -> Result<Vec<Option<&'a [u8]>>, String> {
+    ) -> Result<Vec<Option<&'a [u8]>>, CodecError> {
         chunks
             .map(|i| {
                 let Some(range) = index.range(i) else {
@@ -177,7 +183,7 @@ impl Sharding {
                     _ => None,
                 };
                 piece.map(Some).ok_or_else(|| {
-                    format!("sharding_indexed: inner chunk {i} lies outside the shard")
+                    format!("sharding_indexed: inner chunk {i} lies outside the shard").into()
                 })
             })
             .collect()
@@ -196,14 +202,15 @@ impl Sharding {
         pieces: &[Option<&[u8]>],
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         let piece_len = self.inner.fixed_len()?;
         if piece_len.checked_mul(pieces.len()) != Some(dst.len()) {
             return Err(format!(
                 "sharding_indexed: {} inner chunks of {piece_len} bytes into {}",
                 pieces.len(),
                 dst.len()
-            ));
+            )
+            .into());
         }
         let contiguous = self
             .inner_shape
@@ -251,7 +258,7 @@ impl Sharding {
         piece: Option<&[u8]>,
         dst: &mut [u8],
         scratch: &mut Scratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         match piece {
             None => self.inner.fill.fill(dst),
             Some(piece) => self
@@ -268,7 +275,7 @@ impl Sharding {
         pieces: &[Option<&[u8]>],
         bands: usize,
         scratch: &mut Scratch,
-    ) -> Result<StringChunk, String> {
+    ) -> Result<StringChunk, CodecError> {
         let absent = self.inner.fill.strings(self.inner.elements())?;
         let chunks = pieces
             .iter()
@@ -304,7 +311,8 @@ impl Sharding {
                 "sharding_indexed: {} strings, expected {}",
                 out.len(),
                 self.elements(bands)
-            ));
+            )
+            .into());
         }
         Ok(out)
     }
@@ -314,8 +322,8 @@ impl Sharding {
     fn runs(
         &self,
         i: usize,
-        mut f: impl FnMut(usize, usize) -> Result<(), String>,
-    ) -> Result<(), String> {
+        mut f: impl FnMut(usize, usize) -> Result<(), CodecError>,
+    ) -> Result<(), CodecError> {
         let Some((run, outer)) = self.inner_shape.split_last() else {
             return f(0, 1);
         };

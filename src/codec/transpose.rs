@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value};
 
+use super::CodecError;
+
 /// Edge of the square tiles in which two axes are exchanged, so that both sides stay in the cache.
 const TILE: usize = 64;
 
@@ -23,7 +25,7 @@ impl Transpose {
     }
 
     /// Adds another transpose codec, which comes after these when encoding.
-    pub(super) fn then(&mut self, configuration: &Map<String, Value>) -> Result<(), String> {
+    pub(super) fn then(&mut self, configuration: &Map<String, Value>) -> Result<(), CodecError> {
         let rank = self.axes.len();
         let wrong = |value: &Value| {
             format!(
@@ -40,7 +42,7 @@ impl Transpose {
                 .map(|axis| axis.as_u64().and_then(|axis| usize::try_from(axis).ok()))
                 .collect::<Option<_>>()
                 .ok_or_else(|| wrong(order))?,
-            _ => return Err(wrong(order)),
+            _ => return Err(wrong(order).into()),
         };
         let mut seen = vec![false; rank];
         let mut axes = Vec::with_capacity(rank);
@@ -50,11 +52,11 @@ impl Transpose {
                     *seen = true;
                     axes.push(*original);
                 }
-                _ => return Err(wrong(&Value::from(order.clone()))),
+                _ => return Err(wrong(&Value::from(order.clone())).into()),
             }
         }
         if axes.len() != rank {
-            return Err(wrong(&Value::from(order)));
+            return Err(wrong(&Value::from(order)).into());
         }
         self.axes = axes;
         Ok(())
@@ -86,14 +88,15 @@ impl Transpose {
         size: usize,
         src: &[u8],
         dst: &mut [u8],
-    ) -> Result<(), String> {
+    ) -> Result<(), CodecError> {
         let total = shape.iter().try_fold(size, |n, len| n.checked_mul(*len));
         if total != Some(src.len()) || total != Some(dst.len()) || shape.len() != self.axes.len() {
             return Err(format!(
                 "transpose: {} bytes into {} for shape {shape:?} of {size}-byte elements",
                 src.len(),
                 dst.len()
-            ));
+            )
+            .into());
         }
         if total == Some(0) {
             return Ok(());
@@ -209,7 +212,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn transpose(orders: &[Value], rank: usize) -> Result<Transpose, String> {
+    fn transpose(orders: &[Value], rank: usize) -> Result<Transpose, CodecError> {
         let mut transpose = Transpose::identity(rank);
         for order in orders {
             transpose.then(json!({"order": order}).as_object().unwrap())?;

@@ -1,20 +1,22 @@
 //! The `vlen-utf8` codec of numcodecs and Zarr v3: the number of strings in four little-endian bytes, then each string
 //! as its length in four bytes and its UTF-8.
 
+use super::CodecError;
 use super::StringChunk;
 
 /// Decodes exactly `n` strings that use up `src`.
-pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, String> {
+pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, CodecError> {
     let cut_short = |i: usize| format!("vlen-utf8: cut short in string {i} of {n}");
     let Some((count, mut rest)) = src.split_first_chunk::<4>() else {
         return Err(format!(
             "vlen-utf8: {} bytes cannot hold the number of strings",
             src.len()
-        ));
+        )
+        .into());
     };
     let count = u32::from_le_bytes(*count);
     if count as usize != n {
-        return Err(format!("vlen-utf8: {count} strings, expected {n}"));
+        return Err(format!("vlen-utf8: {count} strings, expected {n}").into());
     }
     // Each string has a length of four bytes. Checked before anything is allocated.
     let text_len = n
@@ -22,9 +24,9 @@ pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, String> {
         .and_then(|lengths| rest.len().checked_sub(lengths))
         .ok_or_else(|| format!("vlen-utf8: {} bytes cannot hold {n} strings", src.len()))?;
     if u32::try_from(text_len).is_err() {
-        return Err(format!(
-            "vlen-utf8: {text_len} bytes of text, at most 4 GiB are supported"
-        ));
+        return Err(
+            format!("vlen-utf8: {text_len} bytes of text, at most 4 GiB are supported").into(),
+        );
     }
     let mut offsets = Vec::with_capacity(n + 1);
     let mut data = Vec::with_capacity(text_len);
@@ -40,10 +42,7 @@ pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, String> {
         rest = tail;
     }
     if !rest.is_empty() {
-        return Err(format!(
-            "vlen-utf8: {} bytes follow the last string",
-            rest.len()
-        ));
+        return Err(format!("vlen-utf8: {} bytes follow the last string", rest.len()).into());
     }
     // Text that is valid as a whole and split at character boundaries is valid string by string.
     let text = std::str::from_utf8(&data).map_err(|e| invalid(&offsets, e.valid_up_to()))?;
@@ -59,11 +58,11 @@ pub(super) fn decode(src: &[u8], n: usize) -> Result<StringChunk, String> {
     Ok(StringChunk { offsets, data })
 }
 
-fn invalid(offsets: &[u32], at: usize) -> String {
+fn invalid(offsets: &[u32], at: usize) -> CodecError {
     let i = offsets
         .partition_point(|offset| *offset as usize <= at)
         .saturating_sub(1);
-    format!("vlen-utf8: string {i} is not valid UTF-8")
+    format!("vlen-utf8: string {i} is not valid UTF-8").into()
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Dataset {
         let (n_variants, columns) = columns(&store)?;
         let chains = columns
             .iter()
-            .map(|column| CodecChain::try_new(&column.array))
+            .map(|column| CodecChain::try_new(&column.array).map_err(String::from))
             .collect();
         let (samples, contigs, filters, lengths) = futures::try_join!(
             read_strings(&store, "sample_id"),
@@ -345,7 +345,7 @@ async fn read_whole(
             array.shape
         )));
     }
-    let chain = CodecChain::try_new(&array).map_err(refuse)?;
+    let chain = CodecChain::try_new(&array).map_err(|error| refuse(error.into()))?;
     let trailing = trailing_chunks(&array);
     let mut scratch = Scratch::default();
     let mut all = Vec::new();

@@ -231,7 +231,7 @@ fn array_report(array: &ArrayMeta, stored_bytes: Option<u64>) -> ArrayReport {
 fn backend_of(array: &ArrayMeta) -> (&'static str, String) {
     match CodecChain::try_new(array) {
         Ok(chain) => crate::scan::plan::backend::of_array(array, &chain),
-        Err(reason) => ("none", reason),
+        Err(reason) => ("none", reason.into()),
     }
 }
 

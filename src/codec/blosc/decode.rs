@@ -3,6 +3,7 @@
 //! [`decompress_block_planes`] is for counting on bit-planes: it leaves a block bit-shuffled and does not write planes at its end
 //! that are zero, as in most blocks of genotypes, or copies of a plane, as in blocks with missing calls.
 
+use super::super::CodecError;
 use super::super::zstd::tail::decompress_planes;
 use super::super::{Scratch, blosclz, unshuffle};
 use super::header::{BloscHeader, Compressor, Shuffle, Split};
@@ -38,14 +39,15 @@ pub fn decompress(
     expected_len: usize,
     dst: &mut [u8],
     scratch: &mut Scratch,
-) -> Result<(), String> {
+) -> Result<(), CodecError> {
     let header = BloscHeader::parse(src)?;
     if header.nbytes() != expected_len || dst.len() != expected_len {
         return Err(format!(
             "blosc: the container holds {} bytes, expected {expected_len} (room for {})",
             header.nbytes(),
             dst.len()
-        ));
+        )
+        .into());
     }
     for i in 0..header.n_blocks() {
         let block = dst.get_mut(header.block_range(i)).unwrap_or_default();
@@ -61,7 +63,7 @@ pub fn decompress_block(
     i: usize,
     dst: &mut [u8],
     scratch: &mut Scratch,
-) -> Result<(), String> {
+) -> Result<(), CodecError> {
     let shuffle = header.block_shuffle(i);
     if shuffle == Shuffle::None {
         return decompress_block_raw(header, src, i, dst, scratch);
@@ -93,14 +95,12 @@ pub fn decompress_block_raw(
     i: usize,
     dst: &mut [u8],
     scratch: &mut Scratch,
-) -> Result<(), String> {
+) -> Result<(), CodecError> {
     let mut rest = room(header, i, dst)?;
     for split in header.splits(src, i)? {
         let split = split?;
         let Some((to, tail)) = std::mem::take(&mut rest).split_at_mut_checked(split.len) else {
-            return Err(format!(
-                "blosc: block {i}: its splits are longer than the block"
-            ));
+            return Err(format!("blosc: block {i}: its splits are longer than the block").into());
         };
         decompress_split(header.compressor(), &split, to, scratch)
             .map_err(|e| format!("blosc: block {i}: {e}"))?;
@@ -117,7 +117,7 @@ pub fn decompress_block_planes(
     i: usize,
     dst: &mut [u8],
     scratch: &mut Scratch,
-) -> Result<PlaneBlock, String> {
+) -> Result<PlaneBlock, CodecError> {
     let dst = room(header, i, dst)?;
     let len = dst.len();
     let bit_planes = header.block_shuffle(i) == Shuffle::Bit;
@@ -184,7 +184,7 @@ fn decompress_split(
     split: &Split<'_>,
     dst: &mut [u8],
     scratch: &mut Scratch,
-) -> Result<(), String> {
+) -> Result<(), CodecError> {
     if split.stored {
         dst.copy_from_slice(split.payload);
         return Ok(());
@@ -206,20 +206,19 @@ fn decompress_split(
             "{}: decoded {written} bytes, expected {}",
             compressor.name(),
             dst.len()
-        ));
+        )
+        .into());
     }
     Ok(())
 }
 
 /// The part of `dst` that block `i` fills.
-fn room<'a>(header: &BloscHeader, i: usize, dst: &'a mut [u8]) -> Result<&'a mut [u8], String> {
+fn room<'a>(header: &BloscHeader, i: usize, dst: &'a mut [u8]) -> Result<&'a mut [u8], CodecError> {
     let (len, room) = (header.block_len(i), dst.len());
     if len == 0 {
-        return Err(format!(
-            "blosc: there is no block {i}, only {}",
-            header.n_blocks()
-        ));
+        return Err(format!("blosc: there is no block {i}, only {}", header.n_blocks()).into());
     }
-    dst.get_mut(..len)
-        .ok_or_else(|| format!("blosc: block {i} has {len} bytes, the output has room for {room}"))
+    dst.get_mut(..len).ok_or_else(|| {
+        format!("blosc: block {i} has {len} bytes, the output has room for {room}").into()
+    })
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::super::CodecError;
 use super::super::unshuffle;
 
 /// Bytes of a container's header.
@@ -107,12 +108,13 @@ pub struct Split<'a> {
 
 impl BloscHeader {
     /// Parses the header of the container `src`, which must be exactly one whole container.
-    pub fn parse(src: &[u8]) -> Result<BloscHeader, String> {
+    pub fn parse(src: &[u8]) -> Result<BloscHeader, CodecError> {
         let Some((head, _)) = src.split_first_chunk::<HEADER_LEN>() else {
             return Err(format!(
                 "blosc: {} bytes, a header alone has {HEADER_LEN}",
                 src.len()
-            ));
+            )
+            .into());
         };
         let [format_version, codec_version, flags, typesize, sizes @ ..] = *head;
         let [n0, n1, n2, n3, b0, b1, b2, b3, c0, c1, c2, c3] = sizes;
@@ -121,13 +123,15 @@ impl BloscHeader {
         if format_version != FORMAT_VERSION {
             return Err(format!(
                 "blosc: container version {format_version}, expected {FORMAT_VERSION} (Blosc 1)"
-            ));
+            )
+            .into());
         }
         if cbytes != src.len() {
             return Err(format!(
                 "blosc: the header says {cbytes} encoded bytes, the container has {}",
                 src.len()
-            ));
+            )
+            .into());
         }
         if nbytes == 0 {
             // An empty container; its other fields do not matter.
@@ -144,12 +148,10 @@ impl BloscHeader {
         }
         let blocksize = size("block size", [b0, b1, b2, b3])?;
         if flags & FLAG_RESERVED != 0 {
-            return Err(format!(
-                "blosc: flags {flags:#04x} have the reserved bit 0x08 set"
-            ));
+            return Err(format!("blosc: flags {flags:#04x} have the reserved bit 0x08 set").into());
         }
         if typesize == 0 {
-            return Err("blosc: an element size of 0".to_string());
+            return Err("blosc: an element size of 0".into());
         }
         let compressor = match flags >> 5 {
             0 => Compressor::Blosclz,
@@ -161,7 +163,7 @@ impl BloscHeader {
             code => {
                 return Err(format!(
                     "blosc: unknown compressor {code}; known are 0 blosclz, 1 lz4, 2 snappy, 3 zlib, 4 zstd"
-                ));
+                ).into());
             }
         };
         let header = BloscHeader {
@@ -178,13 +180,14 @@ impl BloscHeader {
             return Err(format!(
                 "blosc: blocks of {blocksize} bytes, expected 1 to {}",
                 nbytes.min(MAX_BLOCKSIZE)
-            ));
+            )
+            .into());
         }
         if header.memcpyed() {
             if nbytes.checked_add(HEADER_LEN) != Some(cbytes) {
                 return Err(format!(
                     "blosc: {cbytes} bytes hold {nbytes} stored bytes, expected {HEADER_LEN} more than that"
-                ));
+                ).into());
             }
             return Ok(header);
         }
@@ -192,13 +195,15 @@ impl BloscHeader {
             return Err(format!(
                 "blosc: version {codec_version} of the {} format, expected 1",
                 compressor.name()
-            ));
+            )
+            .into());
         }
         if header.n_blocks() > (cbytes - HEADER_LEN) / 4 {
             return Err(format!(
                 "blosc: {cbytes} bytes cannot hold the offsets of {} blocks",
                 header.n_blocks()
-            ));
+            )
+            .into());
         }
         Ok(header)
     }
@@ -310,17 +315,14 @@ impl BloscHeader {
     }
 
     /// The splits of block `i` of the container `src` that this is the header of.
-    pub fn splits<'a>(&self, src: &'a [u8], i: usize) -> Result<Splits<'a>, String> {
+    pub fn splits<'a>(&self, src: &'a [u8], i: usize) -> Result<Splits<'a>, CodecError> {
         let len = self.block_len(i);
         if len == 0 {
-            return Err(format!(
-                "blosc: there is no block {i}, only {}",
-                self.n_blocks()
-            ));
+            return Err(format!("blosc: there is no block {i}, only {}", self.n_blocks()).into());
         }
         let n = self.n_splits(i);
         if !len.is_multiple_of(n) {
-            return Err(format!("blosc: a block of {len} bytes in {n} splits"));
+            return Err(format!("blosc: a block of {len} bytes in {n} splits").into());
         }
         let at = if self.memcpyed() {
             HEADER_LEN + i * self.blocksize
@@ -332,7 +334,8 @@ impl BloscHeader {
                 return Err(format!(
                     "blosc: block {i} starts at byte {at}, expected {} at most",
                     self.cbytes - 4
-                ));
+                )
+                .into());
             }
             at
         };
@@ -359,7 +362,7 @@ pub struct Splits<'a> {
 }
 
 impl<'a> Splits<'a> {
-    fn read(&self) -> Result<Split<'a>, String> {
+    fn read(&self) -> Result<Split<'a>, CodecError> {
         let error = |what: &str| format!("blosc: block {}: {what}", self.block);
         let (offset, encoded) = if self.memcpyed {
             (self.at, self.len)
@@ -385,7 +388,7 @@ impl<'a> Splits<'a> {
 }
 
 impl<'a> Iterator for Splits<'a> {
-    type Item = Result<Split<'a>, String>;
+    type Item = Result<Split<'a>, CodecError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
@@ -408,9 +411,9 @@ impl fmt::Debug for Splits<'_> {
 }
 
 /// A size of the header, which c-blosc keeps in a signed 32-bit integer.
-fn size(what: &str, bytes: [u8; 4]) -> Result<usize, String> {
+fn size(what: &str, bytes: [u8; 4]) -> Result<usize, CodecError> {
     let value = i32::from_le_bytes(bytes);
-    usize::try_from(value).map_err(|_| format!("blosc: a {what} of {value} bytes"))
+    usize::try_from(value).map_err(|_| format!("blosc: a {what} of {value} bytes").into())
 }
 
 fn read_u32(src: &[u8], at: usize) -> Option<u32> {

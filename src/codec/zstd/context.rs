@@ -2,6 +2,7 @@
 
 use ::zstd::zstd_safe::{DCtx, get_error_name};
 
+use super::super::CodecError;
 use super::cut::Cut;
 use super::decode::{Decoder, pays};
 use super::frame::FrameSummary;
@@ -26,7 +27,7 @@ impl ZstdContext {
         &mut self,
         src: &[u8],
         dst: &mut [u8],
-    ) -> Result<usize, String> {
+    ) -> Result<usize, CodecError> {
         if let Ok(summary) = FrameSummary::parse(src)
             && summary.len == src.len()
             && summary.header.content_size == Some(dst.len() as u64)
@@ -85,7 +86,7 @@ impl ZstdContext {
         &mut self,
         src: &[u8],
         dst: &mut [u8],
-    ) -> Result<usize, String> {
+    ) -> Result<usize, CodecError> {
         decompress_into(&mut self.libzstd, src, dst)
     }
 }
@@ -94,14 +95,14 @@ fn decompress_into(
     context: &mut Option<DCtx<'static>>,
     src: &[u8],
     dst: &mut [u8],
-) -> Result<usize, String> {
+) -> Result<usize, CodecError> {
     if context.is_none() {
         *context = DCtx::try_create();
     }
     let Some(context) = context else {
-        return Err("zstd: no memory for a decompression context".to_string());
+        return Err("zstd: no memory for a decompression context".into());
     };
     context
         .decompress(dst, src)
-        .map_err(|code| format!("zstd: {}", get_error_name(code)))
+        .map_err(|code| format!("zstd: {}", get_error_name(code)).into())
 }

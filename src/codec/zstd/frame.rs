@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use super::super::CodecError;
+
 /// The first four bytes of a frame.
 pub(super) const MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 /// Most bytes of a block, encoded or decoded.
@@ -77,19 +79,19 @@ pub struct FrameSummary {
 
 impl FrameHeader {
     /// Parses the header at the start of `frame`.
-    pub fn parse(frame: &[u8]) -> Result<FrameHeader, String> {
+    pub fn parse(frame: &[u8]) -> Result<FrameHeader, CodecError> {
         let Some((magic, rest)) = frame.split_first_chunk::<4>() else {
             return Err(short("its header"));
         };
         if *magic != MAGIC {
-            return Err(format!(
-                "zstd: the frame starts with {magic:02x?}, expected {MAGIC:02x?}"
-            ));
+            return Err(
+                format!("zstd: the frame starts with {magic:02x?}, expected {MAGIC:02x?}").into(),
+            );
         }
         let mut rest = rest;
         let descriptor = take(&mut rest, 1)? as u8;
         if descriptor & 0x08 != 0 {
-            return Err("zstd: the reserved bit of the frame header is set".to_string());
+            return Err("zstd: the reserved bit of the frame header is set".into());
         }
         let single_segment = descriptor & 0x20 != 0;
         let window_descriptor = if single_segment {
@@ -110,7 +112,7 @@ impl FrameHeader {
                 return Err(format!(
                     "zstd: the frame needs a window of 2^{} bytes, at most 2^{WINDOW_LOG_MAX} are allowed",
                     10 + (byte >> 3)
-                ));
+                ).into());
             }
             Some(byte) => {
                 let base = 1u64 << (10 + (byte >> 3));
@@ -154,7 +156,7 @@ pub fn blocks<'a>(frame: &'a [u8], header: &FrameHeader) -> Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    fn read(&self) -> Result<Block, String> {
+    fn read(&self) -> Result<Block, CodecError> {
         let mut rest = self.frame.get(self.at..).unwrap_or_default();
         let bits = take(&mut rest, 3)?;
         let size = (bits >> 3) as usize;
@@ -162,7 +164,8 @@ impl Blocks<'_> {
             return Err(format!(
                 "zstd: a block of {size} bytes, at most {} are allowed",
                 self.block_max
-            ));
+            )
+            .into());
         }
         let (kind, encoded) = match bits >> 1 & 3 {
             0 => (BlockKind::Raw, size),
@@ -171,7 +174,7 @@ impl Blocks<'_> {
                 None => return Err(short("an RLE block")),
             },
             2 => (BlockKind::Compressed, size),
-            _ => return Err("zstd: a block of the reserved type".to_string()),
+            _ => return Err("zstd: a block of the reserved type".into()),
         };
         if rest.len() < encoded {
             return Err(short("a block"));
@@ -189,7 +192,7 @@ impl Blocks<'_> {
 }
 
 impl Iterator for Blocks<'_> {
-    type Item = Result<Block, String>;
+    type Item = Result<Block, CodecError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
@@ -209,7 +212,7 @@ impl Iterator for Blocks<'_> {
 
 impl FrameSummary {
     /// Summarises the frame at the start of `frame`, which may be followed by other bytes.
-    pub fn parse(frame: &[u8]) -> Result<FrameSummary, String> {
+    pub fn parse(frame: &[u8]) -> Result<FrameSummary, CodecError> {
         let header = FrameHeader::parse(frame)?;
         let mut summary = FrameSummary {
             len: header.len,
@@ -244,16 +247,14 @@ impl FrameSummary {
             .content_size
             .is_some_and(|size| size < summary.zero_tail)
         {
-            return Err(
-                "zstd: the blocks hold more bytes than the frame's content size".to_string(),
-            );
+            return Err("zstd: the blocks hold more bytes than the frame's content size".into());
         }
         Ok(summary)
     }
 }
 
 /// Takes a little-endian number of up to eight bytes from the front of `rest`.
-fn take(rest: &mut &[u8], len: usize) -> Result<u64, String> {
+fn take(rest: &mut &[u8], len: usize) -> Result<u64, CodecError> {
     let Some((bytes, tail)) = rest.split_at_checked(len) else {
         return Err(short("a header"));
     };
@@ -264,6 +265,6 @@ fn take(rest: &mut &[u8], len: usize) -> Result<u64, String> {
         .fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-fn short(what: &str) -> String {
-    format!("zstd: the frame is cut short in {what}")
+fn short(what: &str) -> CodecError {
+    format!("zstd: the frame is cut short in {what}").into()
 }

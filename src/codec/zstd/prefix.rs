@@ -3,6 +3,7 @@
 //! A cut never changes which frames are accepted: a frame with a checksum, a dictionary, no content size, or anything
 //! after it is decoded whole, and so is one whose cut form libzstd rejects.
 
+use super::super::CodecError;
 use super::context::ZstdContext;
 use super::frame::FrameSummary;
 
@@ -23,16 +24,13 @@ pub fn decompress_prefix(
     dst: &mut [u8],
     needed_len: usize,
     context: &mut ZstdContext,
-) -> Result<Prefix, String> {
+) -> Result<Prefix, CodecError> {
     if let Some(prefix) = decompress_cut(frame, dst, needed_len, context) {
         return Ok(prefix);
     }
     let written = context.decompress(frame, dst)?;
     if written != dst.len() {
-        return Err(format!(
-            "zstd: decoded {written} bytes, expected {}",
-            dst.len()
-        ));
+        return Err(format!("zstd: decoded {written} bytes, expected {}", dst.len()).into());
     }
     Ok(Prefix {
         valid: written,

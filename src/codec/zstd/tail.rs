@@ -9,6 +9,7 @@
 //! exactly, and all of their bytes are matches with the same offset, or literals in [`RepeatedTail::literals`], which are compared
 //! with the decoded bytes. A frame of any other form is decoded whole.
 
+use super::super::CodecError;
 use super::context::ZstdContext;
 use super::cut::Cut;
 use super::frame::{Block, BlockKind, FrameSummary, blocks};
@@ -231,7 +232,7 @@ pub fn decompress_planes(
     dst: &mut [u8],
     plane_len: usize,
     context: &mut ZstdContext,
-) -> Result<Planes, String> {
+) -> Result<Planes, CodecError> {
     if let Some(written) = decompress_repeated(frame, dst, plane_len, context) {
         return Ok(Planes {
             written,

@@ -78,7 +78,7 @@ fn calls(largest: usize) -> impl Strategy<Value = Calls> {
 }
 
 /// Decodes and fills in what is left out.
-fn whole(frame: &[u8], len: usize, plane_len: usize) -> Result<(Vec<u8>, Planes), String> {
+fn whole(frame: &[u8], len: usize, plane_len: usize) -> Result<(Vec<u8>, Planes), CodecError> {
     let mut dst = vec![0xaa; len];
     let planes = decompress_planes(frame, &mut dst, plane_len, &mut ZstdContext::default())?;
     assert!(planes.written <= len);

@@ -1,5 +1,6 @@
 //! The `zstd` codec: one or more Zstandard frames, with or without content size and checksum.
 
+use super::super::CodecError;
 use super::super::deflate::growing as read_growing;
 use super::context::ZstdContext;
 use super::frame::{BLOCK_MAX, FrameSummary};
@@ -10,7 +11,7 @@ pub(in crate::codec) fn exact(
     src: &[u8],
     dst: &mut [u8],
     context: &mut ZstdContext,
-) -> Result<(), String> {
+) -> Result<(), CodecError> {
     decompress_prefix(src, dst, dst.len(), context).map(|_| ())
 }
 
@@ -19,7 +20,7 @@ pub(in crate::codec) fn growing(
     src: &[u8],
     limit: usize,
     context: &mut ZstdContext,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, CodecError> {
     // The frame's content size is used if its blocks can hold that much.
     if let Ok(summary) = FrameSummary::parse(src) {
         let blocks: usize = summary.blocks.iter().sum();

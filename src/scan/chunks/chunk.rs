@@ -40,8 +40,8 @@ impl Chunk {
     /// The reason, where it cannot be decoded.
     pub fn decode(&self, chain: &CodecChain, scratch: &mut Scratch) -> Result<ChunkData, String> {
         match self {
-            Self::Absent => chain.fill_chunk(),
-            Self::Encoded(bytes) => chain.decode(bytes, scratch),
+            Self::Absent => Ok(chain.fill_chunk()?),
+            Self::Encoded(bytes) => Ok(chain.decode(bytes, scratch)?),
             Self::Decoded(buffer) => Ok(ChunkData::Fixed(buffer.clone())),
             Self::Computed { .. } => Err("its elements are wanted, but it was only counted".into()),
         }
