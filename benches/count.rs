@@ -1,8 +1,8 @@
-//! One chunk of genotypes, encoded: parsing its container, decoding it, and counting it, per codec and kind of calls.
+//! Times for one encoded chunk of genotypes, by codec and kind of calls: parsing its container, decoding it, counting it.
 //! `cargo bench --bench count --profile dev --config 'profile.dev.package.datafusion-vcz.opt-level=3'`.
 //!
-//! The chunk is 1,000 variants of 1,470 diploids. Calls are made by a random order of the haplotypes that changes along the
-//! chunk, of which each variant's carriers are a stretch: so they compress about as real ones do. Elements are calls.
+//! The chunk has 1,000 variants of 1,470 diploids. The haplotypes are in a random order that changes along the chunk, and each
+//! variant's carriers are consecutive in it, so the calls compress about as well as real ones. Throughput is in calls.
 
 use std::ffi::{CString, c_void};
 use std::hint::black_box;
@@ -44,7 +44,7 @@ fn calls(missing: usize, multiallelic: usize) -> Vec<u8> {
     }
     let mut codes = vec![0u8; VARIANTS * ROW];
     for row in codes.chunks_exact_mut(ROW) {
-        // Half of the variants have one or two carriers, and each tenfold number is as frequent.
+        // Half of the variants have one or two carriers; the numbers of the others are log-uniform.
         let carriers = (1 + noise.below(3)).pow(1 + noise.below(6) as u32).min(ROW);
         let start = noise.below(ROW - carriers + 1);
         let two = noise.below(1_000) < multiallelic;
@@ -61,7 +61,7 @@ fn calls(missing: usize, multiallelic: usize) -> Vec<u8> {
     codes
 }
 
-/// A Blosc container as bio2zarr asks for it, but for the compressor and the shuffle.
+/// A Blosc container with the parameters of bio2zarr, except for the compressor and the shuffle.
 fn blosc_container(data: &[u8], compressor: &str, shuffle: i32) -> Vec<u8> {
     let name = CString::new(compressor).expect("a name without zeros");
     let mut out = vec![0u8; data.len() + blosc::HEADER_LEN];
@@ -171,7 +171,7 @@ fn benches(c: &mut Criterion) {
             .measurement_time(Duration::from_secs(2));
         for (codec, compressor, encoded) in codecs(data) {
             for n in [1, 2, 10] {
-                // More populations cost the same whatever the codec.
+                // The cost of more populations does not depend on the codec.
                 if n == 2 || codec == "blosc_zstd_bitshuffle" {
                     let id = BenchmarkId::new(codec, format!("{n}_populations"));
                     let counting = Counting::new(&compressor, populations(n), vec![]);
@@ -188,7 +188,7 @@ fn benches(c: &mut Criterion) {
     }
 }
 
-/// The container's header and the block headers of every frame in it: what is looked at before anything is decoded.
+/// Parses the container's header and the block headers of every frame in it, as is done before decoding.
 fn parse(container: &[u8]) -> u64 {
     let header = BloscHeader::parse(container).expect("a container");
     let mut zeros = 0;

@@ -19,10 +19,10 @@ const WINDOWS: &str = "SELECT variant_contig, genome_bin(variant_position, 10000
 const OVERLAPPING: &str = "SELECT variant_contig, w, diversity(call_genotype, 'first') FROM (SELECT variant_contig, call_genotype, \
     unnest(genome_bins(variant_position, 100000, 10000)) AS w FROM bench) GROUP BY 1, 2";
 
-/// What the aggregates see of a scan, one row a variant.
+/// The input of the aggregates, one row for each variant.
 const COUNTS: &str = "SELECT variant_contig, variant_position, allele_counts(call_genotype, 'first') AS a, \
     allele_counts(call_genotype, 'second') AS b FROM bench";
-/// At least this many rows in memory: the store's, over and over.
+/// At least this many rows in memory: the store's rows, repeated.
 const AGGREGATED_ROWS: usize = 100_000;
 
 fn session() -> SessionContext {
@@ -99,7 +99,7 @@ fn benches(c: &mut Criterion) {
     aggregates(c, &runtime, &ctx);
 }
 
-/// Aggregates over counts that are there, so without fetching, decoding and counting.
+/// Aggregates over counts in memory, without fetching, decoding and counting.
 fn aggregates(c: &mut Criterion, runtime: &Runtime, ctx: &SessionContext) {
     let counts = runtime.block_on(async {
         let counts = ctx.sql(COUNTS).await.expect("a plan");

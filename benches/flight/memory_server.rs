@@ -1,4 +1,4 @@
-//! What `arrow-flight` gives at best: a server that streams the batches of an Arrow file from memory, whatever the ticket.
+//! The upper bound of `arrow-flight`'s throughput: a server that streams the batches of an Arrow file from memory, for any ticket.
 //! `benches/flight/throughput.py` starts it with the file as its argument and reads the address from its output.
 
 use std::error::Error;

@@ -29,7 +29,7 @@ def of_blosc(chunk):
 
 
 def cut(frame):
-    """The frame without blocks at its end that are zeros, and its decoded length; None if it does not say that."""
+    """The frame without the blocks of zeros at its end, and its decoded length; None if it has no content size."""
     descriptor = frame[4]
     single_segment = descriptor >> 5 & 1
     size_at = 6 - single_segment

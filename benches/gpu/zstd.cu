@@ -1,9 +1,9 @@
-// Times kernels/zstd.cu alone: all frames of a file that frames.py wrote in one launch, and some of the first; compares those that the file
-// has decoded.
+// Times kernels/zstd.cu alone: launches for all frames of a file of frames.py, and for its first ones. Compares the output with the
+// decoded frames in the file.
 //
 //     nvcc -O3 -arch=native -I kernels -o zstd benches/gpu/zstd.cu && ./zstd FRAMES...
 //
-// A median of 7 launches. Exits with 1 where a frame is refused or comes out wrong; so it is for compute-sanitizer, too.
+// Prints medians of 7 launches. Exits with 1 if a frame is rejected or decoded wrongly, so it can run under compute-sanitizer.
 #include "../../kernels/zstd.cu"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ static bool run(const char* name) {
     CHECK(cudaEventCreate(&before));
     CHECK(cudaEventCreate(&after));
     const auto median = [&](u64 some) {
-        // As src/gpu/cuda/zstd.rs has it.
+        // As in src/gpu/cuda/zstd.rs.
         const u64 full = (some + VCZ_ZSTD_WARPS - 1) / VCZ_ZSTD_WARPS, alone = std::min<u64>(some, multiprocessors);
         const u32 grid = (u32)std::min(std::max(full, alone), most);
         std::vector<float> times;

@@ -63,7 +63,7 @@ class Vcz:
 
 
 class PythonPeer:
-    """A server process of python_peers.py, asked everything once."""
+    """A server process of python_peers.py, which runs every query once."""
 
     def __init__(self, python, name, store):
         script = pathlib.Path(__file__).with_name("python_peers.py")

@@ -23,7 +23,7 @@ class Run:
     output: bytes
 
     def rows(self):
-        """The rows of each statement that gave some, as printed with `--format json`."""
+        """The rows of each statement that returned rows, as printed with `--format json`."""
         return [json.loads(line) for line in self.output.splitlines() if line.startswith(b"[")]
 
 
@@ -47,7 +47,7 @@ def vcz(binary, statements, *options, peak=False):
 
 
 def watch(child):
-    """The most memory that was resident, asked every few milliseconds: what wait4 gives counts the parent before the exec too."""
+    """The peak of resident memory, polled every few milliseconds: the figure of wait4 includes the parent before the exec."""
     status, most = pathlib.Path(f"/proc/{child.pid}/status"), 0
     while child.poll() is None:
         try:

@@ -142,7 +142,7 @@ class Sgkit:
 
     def window_statistics(self, populations):
         dataset = self.sgkit.count_cohort_alleles(self.dataset(populations))
-        # Windows hold more variants than a chunk, which its window statistics refuse; of counts one chunk is no burden.
+        # Its window statistics reject windows with more variants than a chunk, so the counts are rechunked to one chunk.
         dataset["cohort_allele_count"] = dataset.cohort_allele_count.chunk(variants=-1)
         dataset = self.sgkit.window_by_position(dataset, size=WINDOW, offset=1)
         dataset = self.sgkit.Fst(self.sgkit.divergence(self.sgkit.diversity(dataset)), estimator="Hudson")

@@ -1,4 +1,4 @@
-"""Measures the speed that is asked of the host path, as ratios to one thread that only decodes the same chunks, in the same run.
+"""Checks the speed targets of the host path: ratios to one thread that only decodes the same chunks, in the same run.
 
     python targets.py --vcz target/release/vcz --stores DIRECTORY [--rounds 7] [--only WORKLOAD …] [--json FILE]
 

@@ -102,7 +102,7 @@ class Store:
         self.small("filter_id", ["PASS"], str, ["filters"])
         self.small("filter_description", ["All filters passed"], str, ["filters"])
         self.positions = []
-        # numcodecs' Blosc compresses in the calling thread when that is not the main one, and lets go of the interpreter's lock.
+        # Outside the main thread, numcodecs' Blosc compresses in the calling thread and releases the interpreter's lock.
         self.pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
         self.pending = []
 

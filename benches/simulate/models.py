@@ -6,7 +6,7 @@ import msprime
 
 
 def mosquito():
-    """Two large populations that grew and split: near to Anopheles gambiae in density, singletons and mean frequency."""
+    """Two large populations that grew and split: similar to Anopheles gambiae in density, singletons and mean frequency."""
     ancestral, now, split, growth_time = 800_000, 3_000_000, 200_000, 400_000
     rate = math.log(now / ancestral) / growth_time
     demography = msprime.Demography()

@@ -46,7 +46,7 @@ def segment(seed, index, model, haplotypes, missing, multiallelic):
 
 
 def segments(args):
-    """Segments in order, without end, simulated a few ahead by `--jobs` processes."""
+    """An endless sequence of segments in order, simulated ahead by `--jobs` processes."""
     options = (args.model, args.haplotypes, args.missing, args.multiallelic)
     with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
         ahead = []

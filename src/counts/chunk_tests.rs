@@ -82,7 +82,7 @@ fn calls_that_are_stored_with_more_copies_are_counted_without_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn sizes_that_do_not_fit_are_rejected() {
     let request = CountRequest {
         alleles: vec![Arc::new(SampleSet::all(5))],
         genotypes: vec![],

@@ -1,11 +1,11 @@
-//! Batches that fail, devices that are lost or do not answer, and what is wrong with a chunk: whatever it is, others have theirs.
+//! Failed batches, lost or unresponsive devices, and damaged chunks: every other chunk still gets its outcome.
 
 use std::sync::mpsc;
 
 use super::*;
 
 #[test]
-fn a_batch_that_fails_is_the_hosts_and_the_next_is_run() {
+fn the_host_gets_a_failed_batch_and_the_next_one_runs() {
     for workers in [1, 3] {
         let batches = Arc::new(AtomicUsize::new(0));
         let executors = (0..workers).map(|_| {
@@ -93,7 +93,7 @@ impl Executor for Faulty {
 }
 
 #[test]
-fn when_a_device_is_lost_everything_is_the_hosts() {
+fn when_a_device_is_lost_the_host_gets_every_chunk() {
     for (fault, expected) in [
         (Fault::Device, "it burns"),
         (Fault::Panic, "a GPU worker panicked"),
@@ -149,7 +149,7 @@ fn when_a_device_is_lost_everything_is_the_hosts() {
 }
 
 #[test]
-fn what_a_device_finds_wrong_is_named() {
+fn errors_of_a_device_have_messages() {
     let engine = engine(1, 1 << 16);
     let work = plain(ROWS, SAMPLES);
     let mut encoded = chunk(ROWS, SAMPLES, 1).0;
@@ -161,7 +161,7 @@ fn what_a_device_finds_wrong_is_named() {
     assert_eq!(reason(found), "a genotype code has no allele");
 }
 
-/// A device that does not answer is given up: its chunks are the host's, and so are those after them.
+/// A device that does not respond is given up: the host gets its chunks and all later ones.
 #[test]
 fn a_device_that_hangs_is_lost() {
     let asked = Arc::new(AtomicUsize::new(0));
@@ -239,7 +239,7 @@ fn with_slow_files(slow_files: Duration, patience: Duration) -> (GpuEngine, Outc
 
 /// The device has nothing to answer while files are read; but that has an end, too.
 #[test]
-fn slow_files_are_not_a_device_that_hangs() {
+fn slow_files_are_not_a_hanging_device() {
     let patience = Duration::from_millis(300);
     let (engine, outcome) = with_slow_files(4 * patience, patience);
     assert_eq!(counts(outcome), chunk(ROWS, SAMPLES, 1).1);
@@ -270,7 +270,7 @@ impl Executor for Slow {
 
 /// Memory is given back after all that runs on the device, so nobody waits for that.
 #[test]
-fn a_batch_that_fails_is_told_of_before_memory_is_given_back() {
+fn a_failed_batch_is_reported_before_memory_is_freed() {
     let mut software = Software::default();
     software.fails = Some((0, false));
     let (heard, hears) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! Engines of software workers: every chunk has one outcome, whatever happens to others. All waiting has a time limit, so
-//! that a hang fails.
+//! Engines of software workers: every chunk gets one outcome, whatever happens to others. All waiting has a time limit, so a
+//! hang is a failure.
 
 use std::future::Future;
 use std::sync::atomic::AtomicBool;
@@ -143,7 +143,7 @@ fn large_results_are_copied_by_several_threads() {
 
 /// Results that nobody fetches hold up nobody, and neither does somebody who has announced chunks and brings none.
 #[test]
-fn those_who_are_not_polled_hold_up_nobody() {
+fn tickets_that_are_not_polled_block_nothing() {
     let engine = engine(1, 4 * STAGED);
     finish(async {
         let work = plain(ROWS, SAMPLES);
@@ -160,7 +160,7 @@ fn those_who_are_not_polled_hold_up_nobody() {
 }
 
 #[test]
-fn dropped_tickets_and_futures_harm_nobody() {
+fn dropped_tickets_and_futures_do_no_harm() {
     let engine = engine(2, 3 * STAGED);
     finish(async {
         let work = plain(ROWS, SAMPLES);
@@ -191,7 +191,7 @@ fn dropped_tickets_and_futures_harm_nobody() {
 
 /// A device does nothing for chunks that nobody waits for.
 #[test]
-fn batches_of_nobody_are_not_run() {
+fn batches_without_receivers_are_not_run() {
     let software = Software::default();
     let batches = Arc::clone(&software.batches);
     let engine = engine_of(vec![(0, Box::new(software))], 1 << 16);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn after_a_failure_everything_is_the_hosts() {
+fn after_a_failure_the_host_gets_every_chunk() {
     let queue = queue(2, 2 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let active = queue.register_producer();
@@ -55,7 +55,7 @@ fn after_a_failure_everything_is_the_hosts() {
     drop(active);
 }
 
-/// Memory that says when it is given back.
+/// Memory that reports when it is freed.
 #[derive(Debug)]
 struct Counted(Slab, Arc<AtomicUsize>);
 

@@ -128,7 +128,7 @@ impl FreeMemory for Unlocked {
 }
 
 #[test]
-fn memory_is_looked_at_without_the_lock_and_for_each_batch() {
+fn memory_is_measured_without_the_lock_and_for_each_batch() {
     let queue = queue(3, 3 * STAGED, TIGHT);
     let memory = Arc::new(Unlocked::default());
     memory.0.set(Arc::downgrade(&queue)).unwrap();
@@ -185,7 +185,7 @@ fn large_frames_are_waited_for() {
     assert_eq!(ready(&queue), 1);
 }
 
-/// Each device has memory for one batch of large frames.
+/// Each device has memory for one large-frame batch.
 #[test]
 fn a_device_runs_one_batch_of_large_frames_at_a_time() {
     let queue = roomy_queue(6, 2, 1);
@@ -207,7 +207,7 @@ fn a_device_runs_one_batch_of_large_frames_at_a_time() {
 
 /// Large frames of which none could be staged leave nothing behind.
 #[test]
-fn large_frames_that_are_given_up_give_their_place_back() {
+fn large_frames_that_are_given_up_release_their_reservation() {
     let queue = roomy_queue(2, 1, 4);
     for _ in 0..20 {
         let places: Vec<_> = (0..4).map(|_| reserve_large(&queue).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! The queue alone: the tests take its batches themselves. What is waited for is a batch of its own, so a hang fails.
+//! The queue without workers: the tests take its batches. Waiting has a time limit, so a hang is a failure.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::mpsc;
@@ -112,7 +112,7 @@ fn recycle(queue: &Queue, mut batch: Batch) {
 }
 
 #[test]
-fn a_batch_goes_when_the_last_who_could_add_to_it_leaves() {
+fn a_batch_is_closed_when_the_last_producer_leaves() {
     let queue = queue(2, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let (first, second) = (queue.register_producer(), queue.register_producer());
@@ -125,7 +125,7 @@ fn a_batch_goes_when_the_last_who_could_add_to_it_leaves() {
 }
 
 #[test]
-fn a_batch_goes_after_a_while_however_many_could_add_to_it() {
+fn a_batch_is_closed_after_a_while_despite_producers() {
     let queue = queue(2, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let _active = queue.register_producer();
@@ -137,7 +137,7 @@ fn a_batch_goes_after_a_while_however_many_could_add_to_it() {
 }
 
 #[test]
-fn a_batch_goes_when_its_slab_is_full() {
+fn a_batch_is_closed_when_its_slab_is_full() {
     let queue = queue(2, 3 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let _active = queue.register_producer();
@@ -172,7 +172,7 @@ fn nothing_is_staged_beyond_a_slab() {
 }
 
 #[test]
-fn a_batch_goes_when_the_devices_memory_is_full() {
+fn a_batch_is_closed_when_device_memory_is_full() {
     // Uncompressed chunks decode to nothing, but that much is promised until they are planned.
     let limits = BatchLimits {
         decoded: 3 * CHUNK,
@@ -192,7 +192,7 @@ fn a_batch_goes_when_the_devices_memory_is_full() {
 
 /// Results of chunks that are still being staged count too.
 #[test]
-fn a_batch_goes_when_its_results_are_full() {
+fn a_batch_is_closed_when_its_results_are_full() {
     let limits = BatchLimits {
         decoded: 1 << 20,
         output: 2 * OUTPUT,
@@ -210,7 +210,7 @@ fn a_batch_goes_when_its_results_are_full() {
 }
 
 #[test]
-fn what_fits_in_no_batch_is_the_hosts() {
+fn chunks_that_fit_in_no_batch_are_rejected() {
     let work = plain(ROWS, SAMPLES);
     let of = |slab_len: usize, decoded: usize, output: usize| {
         let queue = queue(2, slab_len, BatchLimits { decoded, output });
@@ -254,7 +254,7 @@ fn all<'a>(work: &'a Arc<Work>, chunks: &'a [OpenChunk]) -> Vec<Encoded<'a>> {
 /// Chunks that come together are spread over batches like chunks that come one by one, and what is wrong with one of them is
 /// its own.
 #[test]
-fn chunks_that_come_together_keep_their_order() {
+fn chunks_that_are_submitted_together_keep_their_order() {
     let queue = queue(3, 2 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let active = queue.register_producer();
@@ -309,7 +309,7 @@ fn sizes_that_overflow_are_refused() {
 
 /// A chunk without a plan leaves nothing behind, however often that happens.
 #[test]
-fn chunks_that_cannot_be_planned_give_their_place_back() {
+fn chunks_that_cannot_be_planned_release_their_reservation() {
     let queue = queue(1, 2 * STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let _active = queue.register_producer();
@@ -325,7 +325,7 @@ fn chunks_that_cannot_be_planned_give_their_place_back() {
 }
 
 #[test]
-fn lower_limits_hold_from_the_next_chunk_on() {
+fn lower_limits_apply_from_the_next_chunk_on() {
     let queue = queue(3, 1 << 16, ROOMY);
     let place = reserve(&queue, need(CHUNK, CHUNK, OUTPUT))
         .unwrap()
@@ -345,7 +345,7 @@ fn lower_limits_hold_from_the_next_chunk_on() {
     assert!(reserve(&queue, need(CHUNK, CHUNK + 1, OUTPUT)).is_err());
 }
 
-/// Plans are kept for other chunks, but not more of them, nor larger ones, than is worth it.
+/// Plans are kept for reuse, up to a number and a size.
 #[test]
 fn plans_are_kept() {
     let queue = queue(1, 1 << 16, ROOMY);

@@ -24,7 +24,7 @@ fn waiting_devices_are_woken() {
 
 /// While the rest of what came together waits for a slab, what was staged goes on.
 #[test]
-fn chunks_that_come_together_do_not_wait_for_themselves() {
+fn chunks_that_are_submitted_together_do_not_deadlock() {
     let queue = queue(1, STAGED, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let open = opened((0..3).map(|seed| chunk(ROWS, SAMPLES, seed).0));
@@ -68,7 +68,7 @@ fn a_closed_batch_waits_for_what_is_being_staged() {
 
 /// Where all chunks of a closed batch are given up, its slab is free again and whoever waits for it is woken.
 #[test]
-fn a_batch_of_nothing_frees_its_slab() {
+fn a_batch_without_jobs_frees_its_slab() {
     let queue = queue(1, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let active = queue.register_producer();
@@ -143,7 +143,7 @@ fn no_wake_up_is_missed() {
 
 /// Batches reach the device that may take them, whichever others wait too.
 #[test]
-fn devices_that_take_no_batches_do_not_swallow_wake_ups() {
+fn disabled_devices_do_not_consume_wake_ups() {
     let queue = queue(2, 1 << 16, ROOMY);
     let work = plain(ROWS, SAMPLES);
     let (sender, receiver) = mpsc::channel();

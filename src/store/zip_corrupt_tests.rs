@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn entries_that_lie() {
+fn inconsistent_entries() {
     let refused = |item: Item| {
         let zip = open(&archive(&[item.clone(), stored("z", &[7; 5000])])).unwrap();
         let reason = reason(get(&zip, item.name));
@@ -128,7 +128,7 @@ fn entries_that_lie() {
 }
 
 #[test]
-fn archives_that_lie() {
+fn inconsistent_archives() {
     let refused = |items: &[Item]| reason(open(&archive(items)));
     assert!(refused(&[stored("a", b"1"), stored("a", b"2")]).contains("two entries are named 'a'"));
     assert!(
@@ -178,7 +178,7 @@ fn archives_that_lie() {
 }
 
 #[test]
-fn cut_and_flipped_archives_never_panic_or_deceive() {
+fn damaged_archives_never_panic_or_return_wrong_bytes() {
     let items = [
         stored("zarr.json", b"{}"),
         deflated("b", &text()),

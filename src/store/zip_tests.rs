@@ -1,4 +1,4 @@
-//! Archives made here: every form that is supported, and every lie that is refused.
+//! Archives that are built here: every supported form, and in `corrupt` every inconsistency.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::*;
 #[path = "zip_corrupt_tests.rs"]
 mod corrupt;
 
-/// One entry, with room for lies.
+/// One entry, whose fields may be inconsistent.
 #[derive(Clone)]
 struct Item {
     name: &'static str,

@@ -87,7 +87,7 @@ fn forms(frame: &[u8], seen: &mut [[usize; 5]; 5]) {
 
 /// All that libzstd writes of many contents, at all its levels, is decoded, and every form of a block is among it.
 #[test]
-fn what_libzstd_writes() {
+fn frames_of_libzstd() {
     let text = b"rs1234567\tPASS\tA,ATT\t0.5;".repeat(3000);
     let words: Vec<u8> = repetitive(150_000, 3, 20, 40, 1000);
     let contents = [
@@ -164,7 +164,7 @@ fn by_hand(size: u32, kind: u32, block_size: usize, block: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn by_hand_what_libzstd_does_not_write() {
+fn handmade_frames_that_libzstd_does_not_write() {
     let ours = |frame: &[u8]| check_frame(frame);
     // Raw and RLE blocks, of nothing, too.
     assert!(ours(&by_hand(3, 0, 3, b"abc")));
@@ -236,7 +236,7 @@ fn long_blocks() {
 }
 
 #[test]
-fn what_is_not_decoded_here() {
+fn frames_that_are_left_to_libzstd() {
     let content = planes(50_000, 21);
     let frame = compress(&content, 5, 17);
     let mut with_checksum = frame.clone();

@@ -180,7 +180,7 @@ fn another_literal() {
 }
 
 #[test]
-fn what_ties_the_frame_together() {
+fn frames_with_checksums_or_without_size_are_not_cut() {
     let (data, _) = usual();
     for (checksum, content_size) in [(true, true), (false, false)] {
         let form = Form {
