@@ -12,19 +12,12 @@ fn main() -> ExitCode {
     code
 }
 
-/// Ends the process without exit handlers while a thread is inside of CUDA, as it is while the GPU is still being started in the
-/// background, is at work on what nobody waits for any more, or does not answer: CUDA's handlers do not expect that.
+/// Ends the process without exit handlers while a thread is inside of CUDA, whose handlers do not expect that: the GPU may still be
+/// starting in the background, be working on a query that was dropped, or not answer.
 #[cfg(all(unix, feature = "gpu"))]
 fn leave_cuda(code: ExitCode) {
-    use std::io::Write;
-    unsafe extern "C" {
-        fn _exit(status: i32) -> !;
-    }
     if datafusion_vcz::gpu::is_starting() || datafusion_vcz::gpu::is_at_work() {
-        // Whoever reads may be gone, and there is nobody left to tell.
-        let _ = (std::io::stdout().flush(), std::io::stderr().flush());
-        // SAFETY: ends the process; nothing of it is used any more.
-        unsafe { _exit(i32::from(code != ExitCode::SUCCESS)) }
+        datafusion_vcz::cli::end_process(i32::from(code != ExitCode::SUCCESS));
     }
 }
 

@@ -620,3 +620,52 @@ fn inspect_refuses() {
     let message = fails(run(["inspect", folder.path().to_str().unwrap()]));
     assert!(message.contains("is not a VCZ store"), "{message}");
 }
+
+#[cfg(unix)]
+#[test]
+fn signals_remove_spill_files() {
+    use std::time::{Duration, Instant};
+    for (signal, status) in [("INT", 130), ("TERM", 143)] {
+        let folder = tempfile::tempdir().unwrap();
+        let files = || {
+            let mut files = vec![];
+            for entry in fs::read_dir(folder.path()).unwrap() {
+                let path = entry.unwrap().path();
+                // The folder may be removed while it is being listed.
+                files.extend(fs::read_dir(&path).into_iter().flatten().flatten());
+            }
+            files.len()
+        };
+        let mut child = vcz()
+            .args(["sql", "-q", "-m", "40M"])
+            .args([
+                "-c",
+                "SELECT count(*) FROM (SELECT value, row_number() OVER (ORDER BY (value * 7919) % 1000003, value) AS n \
+                 FROM generate_series(1, 400000000)) WHERE n = value",
+            ])
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let started = Instant::now();
+        while files() == 0 {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+            assert!(
+                started.elapsed() < Duration::from_secs(120),
+                "it did not spill"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let killed = Command::new("kill")
+            .args([format!("-{signal}"), child.id().to_string()])
+            .status();
+        assert!(killed.unwrap().success());
+        let ended = child.wait().unwrap();
+        assert_eq!(ended.code(), Some(status), "{signal}");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "{signal} left files"
+        );
+    }
+}

@@ -11,6 +11,7 @@ mod inspect;
 mod progress;
 #[cfg(feature = "flight")]
 mod serve;
+mod signals;
 mod sizes;
 mod sql;
 mod stores;
@@ -19,6 +20,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use datafusion::common::DataFusionError;
+
+#[cfg(unix)]
+pub use signals::end_process;
 
 use crate::error::VczError;
 

@@ -1,16 +1,18 @@
 //! The progress bar of long scans, on standard error when that is a terminal.
 //!
-//! A thread looks at [`scan::progress`](crate::scan::progress) ten times a second and draws once a scan has run for a
-//! second. The bar is cleared by the thread that ends the last scan, before any result of the query is printed.
+//! A thread looks at the session's [`ProgressTracker`] ten times a second and draws once a scan has run for a second. The bar is
+//! cleared by the thread that ends the last scan, before any result of the query is printed.
 
 use std::io::{IsTerminal, stderr};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use datafusion::prelude::SessionContext;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 
-use crate::scan::progress;
+use crate::scan::progress::{Progress, ProgressTracker};
 
 /// How often the bar is drawn.
 const TICK: Duration = Duration::from_millis(100);
@@ -20,38 +22,49 @@ const DELAY: Duration = Duration::from_secs(1);
 const TEMPLATE: &str = "{bar:40} {percent:>3}%  {human_pos} of {human_len} variants  {msg}";
 
 /// The bar that is on the screen, if there is one.
-static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+type Screen = Arc<Mutex<Option<ProgressBar>>>;
 
-/// Begins to watch the scans of this process; does nothing where standard error is not a terminal.
-pub fn start() {
-    if !stderr().is_terminal() || !progress::on_idle(clear) {
+/// Begins to watch the scans of a session; does nothing where standard error is not a terminal.
+pub fn start(ctx: &SessionContext) {
+    if !stderr().is_terminal() {
         return;
     }
+    let screen = Screen::default();
+    let tracker = {
+        let screen = Arc::clone(&screen);
+        Arc::new(ProgressTracker::new(move || clear(&screen)))
+    };
+    let watched = Arc::downgrade(&tracker);
+    ctx.state_ref().write().config_mut().set_extension(tracker);
     // Without the thread there is no bar, and nothing else is lost.
     let _ = thread::Builder::new()
         .name("vcz-progress".to_string())
-        .spawn(watch);
+        .spawn(move || watch(&watched, &screen));
 }
 
-fn watch() {
+/// Draws until the session is gone.
+fn watch(tracker: &Weak<ProgressTracker>, screen: &Screen) {
     let mut epoch = 0;
     let mut since = Instant::now();
     loop {
         thread::sleep(TICK);
-        let now = progress::now();
+        let Some(tracker) = tracker.upgrade() else {
+            return;
+        };
+        let now = tracker.now();
         if now.epoch != epoch {
             (epoch, since) = (now.epoch, Instant::now());
         }
         if now.running > 0 && since.elapsed() >= DELAY {
-            draw(since);
+            draw(&tracker, screen, since);
         }
     }
 }
 
-fn draw(since: Instant) {
-    let mut bar = BAR.lock();
-    // Asked again under the lock: `clear` may have run since, and what is drawn after it would stay.
-    let now = progress::now();
+fn draw(tracker: &ProgressTracker, screen: &Screen, since: Instant) {
+    let mut bar = screen.lock();
+    // Asked again under the lock: a bar that is drawn after `clear` would stay.
+    let now = tracker.now();
     if now.running == 0 {
         return;
     }
@@ -66,8 +79,8 @@ fn draw(since: Instant) {
     bar.set_message(times(now, since.elapsed()));
 }
 
-/// The time that has passed, and the time that is left if the rest goes as what is done: `12 s, about 30 s left`.
-fn times(now: progress::Progress, passed: Duration) -> String {
+/// The elapsed time, and the remaining time at the same speed: `12 s, about 30 s left`.
+fn times(now: Progress, passed: Duration) -> String {
     let passed = passed.as_secs_f64();
     if now.done == 0 || now.done >= now.total {
         return format!("{passed:.0} s");
@@ -76,8 +89,8 @@ fn times(now: progress::Progress, passed: Duration) -> String {
     format!("{passed:.0} s, about {left:.0} s left")
 }
 
-fn clear() {
-    if let Some(bar) = BAR.lock().take() {
+fn clear(screen: &Screen) {
+    if let Some(bar) = screen.lock().take() {
         bar.finish_and_clear();
     }
 }
@@ -88,7 +101,7 @@ mod tests {
 
     #[test]
     fn time_left() {
-        let progress = |done| progress::Progress {
+        let progress = |done| Progress {
             running: 1,
             done,
             total: 400,

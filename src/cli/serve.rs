@@ -12,7 +12,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
-use super::{describe, durations, sizes, stores};
+use super::{describe, durations, signals, sizes, stores};
 use crate::flight::{Limits, Server, ServerConfig, TlsFiles, password_line};
 
 /// The arguments of `vcz serve`.
@@ -120,10 +120,10 @@ pub async fn run(args: ServeArgs) -> Result<(), String> {
     {
         log::info!(address:% = address; "http://{address}/healthz and /metrics");
     }
-    server
-        .run(asked_to_stop()?)
-        .await
-        .map_err(|error| error.to_string())
+    let served = server.run(asked_to_stop()?).await;
+    // Queries that did not end in time still hold theirs.
+    signals::remove_spill_files(&environment.ctx.runtime_env().disk_manager);
+    served.map_err(|error| error.to_string())
 }
 
 /// The operator's session, with every table that is published.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use datafusion_cli::DATAFUSION_CLI_VERSION;
@@ -13,7 +14,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
-use super::{describe, progress, stores};
+use super::{describe, progress, signals, stores};
 
 /// The arguments of `vcz sql`.
 #[derive(Debug, Args)]
@@ -108,10 +109,6 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
             println!("{location} is the table {}", stores::quoted(name));
         }
     }
-    if !args.quiet {
-        progress::start();
-    }
-
     let mut print = PrintOptions {
         format: args.format,
         quiet: args.quiet,
@@ -120,6 +117,10 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         instrumented_registry: environment.stores.clone(),
     };
     let ctx = &environment.ctx;
+    signals::end_process_on_signals(Arc::clone(&ctx.runtime_env().disk_manager), at_prompt)?;
+    if !args.quiet {
+        progress::start(ctx);
+    }
     if interactive && !startup.is_empty() {
         exec_from_files(ctx, startup, &print)
             .await

@@ -10,6 +10,7 @@
 pub mod aggregate;
 mod bed;
 pub mod counts_arg;
+mod documentation;
 pub mod genotype;
 pub mod mask;
 mod mask_source;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub use aggregate::{Stages, is_state, stages, sugar_arity};
+pub use aggregate::{Stages, is_state, stages, sugar_arity, value_size};
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 
 /// Every scalar function.

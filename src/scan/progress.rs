@@ -1,68 +1,85 @@
-//! How far the scans of this process are: rows done of rows to do, for a progress bar. Streams report to it, the command
-//! line draws it; nothing else depends on it.
+//! How far the scans of a session are: rows done of rows to do, for a progress bar. The command line puts a [`ProgressTracker`] into
+//! its session's configuration; streams report to it while they read. A session without one reports nothing.
 //!
-//! Starting and ending a scan takes a lock, which happens once a partition; advancing is one atomic addition a segment.
-//! Invariant: the sums cover all scans since the process was last idle, so that they never go down while one runs.
+//! Invariant: the sums cover all scans since the session was last idle, so that they never go down while one runs.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::sync::Arc;
 
+use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
 
-static RUNNING: AtomicU64 = AtomicU64::new(0);
-static DONE: AtomicU64 = AtomicU64::new(0);
-static TOTAL: AtomicU64 = AtomicU64::new(0);
-static EPOCH: AtomicU64 = AtomicU64::new(0);
-/// Orders starts and ends, so that the sums are reset only when nothing runs.
-static TURN: Mutex<()> = Mutex::new(());
-static ON_IDLE: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
-
-/// All scans that run in this process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// All scans that run in one session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Scan partitions that are being read; 0 if the process is idle.
+    /// Scan partitions that are being read; 0 if the session is idle.
     pub running: u64,
-    /// Rows that were read or skipped since the process was last idle.
+    /// Rows that were read or skipped since the session was last idle.
     pub done: u64,
     /// Rows of the scans that were started since then.
     pub total: u64,
-    /// Grows by one whenever the process stops being idle: another epoch is another query, or another part of one.
+    /// Grows by one whenever the session stops being idle: a new number is a new query, or another part of one.
     pub epoch: u64,
 }
 
-/// What runs now. The numbers are read one after the other, so they may be apart by a segment of rows.
-pub fn now() -> Progress {
-    Progress {
-        running: RUNNING.load(Ordering::Acquire),
-        done: DONE.load(Ordering::Relaxed),
-        total: TOTAL.load(Ordering::Relaxed),
-        epoch: EPOCH.load(Ordering::Relaxed),
+/// The progress of a session's scans: an extension of its configuration.
+pub struct ProgressTracker {
+    now: Mutex<Progress>,
+    on_idle: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for ProgressTracker {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_tuple("ProgressTracker").field(&self.now()).finish()
     }
 }
 
-/// Calls `callback` whenever the last running scan ends, on the thread that ended it and before its stream is gone. Only the
-/// first callback of a process counts; gives whether this was it.
-pub fn on_idle(callback: impl Fn() + Send + Sync + 'static) -> bool {
-    ON_IDLE.set(Box::new(callback)).is_ok()
+impl ProgressTracker {
+    /// A tracker that calls `on_idle` whenever the last running scan ends, on the thread that ended it and before its stream is
+    /// gone.
+    pub fn new(on_idle: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            now: Mutex::default(),
+            on_idle: Box::new(on_idle),
+        }
+    }
+
+    /// The tracker of the session that a task belongs to, if it has one.
+    pub fn of(context: &TaskContext) -> Option<Arc<Self>> {
+        context.session_config().get_extension()
+    }
+
+    /// What runs now.
+    pub fn now(&self) -> Progress {
+        *self.now.lock()
+    }
 }
 
 /// One scan partition while it is being read. Ends when it is dropped, whether or not all rows were read.
 #[derive(Debug)]
 pub struct ScanProgress {
+    tracker: Option<Arc<ProgressTracker>>,
     left: u64,
 }
 
 impl ScanProgress {
     /// Begins a partition of `rows` rows.
-    pub fn start(rows: u64) -> Self {
-        let _turn = TURN.lock();
-        if RUNNING.fetch_add(1, Ordering::AcqRel) == 0 {
-            DONE.store(0, Ordering::Relaxed);
-            TOTAL.store(0, Ordering::Relaxed);
-            EPOCH.fetch_add(1, Ordering::Relaxed);
+    pub fn start(tracker: Option<Arc<ProgressTracker>>, rows: u64) -> Self {
+        if let Some(tracker) = &tracker {
+            let mut now = tracker.now.lock();
+            if now.running == 0 {
+                *now = Progress {
+                    epoch: now.epoch + 1,
+                    ..Progress::default()
+                };
+            }
+            now.running += 1;
+            now.total += rows;
         }
-        TOTAL.fetch_add(rows, Ordering::Relaxed);
-        Self { left: rows }
+        Self {
+            tracker,
+            left: rows,
+        }
     }
 
     /// Rows that are left.
@@ -71,46 +88,75 @@ impl ScanProgress {
         self.left
     }
 
-    /// Says that `rows` more rows were read or skipped.
+    /// Reports that `rows` more rows were read or skipped.
     pub fn advance(&mut self, rows: u64) {
         let rows = rows.min(self.left);
         self.left -= rows;
-        DONE.fetch_add(rows, Ordering::Relaxed);
+        if let Some(tracker) = &self.tracker {
+            tracker.now.lock().done += rows;
+        }
     }
 }
 
 impl Drop for ScanProgress {
     fn drop(&mut self) {
-        // What a LIMIT or an error left unread is done, too.
+        // Rows that a LIMIT or an error left unread are done, too.
         self.advance(self.left);
-        let idle = {
-            let _turn = TURN.lock();
-            RUNNING.fetch_sub(1, Ordering::AcqRel) == 1
-        };
-        // Outside the lock: the callback may look at the progress.
-        if idle && let Some(callback) = ON_IDLE.get() {
-            callback();
+        if let Some(tracker) = &self.tracker {
+            let idle = {
+                let mut now = tracker.now.lock();
+                now.running -= 1;
+                now.running == 0
+            };
+            // Outside the lock: the callback may look at the progress.
+            if idle {
+                (tracker.on_idle)();
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[test]
     fn sums_grow_until_idle() {
-        // Other tests scan in this process at the same time: only what this scan adds is sure.
-        let before = now();
-        let mut scan = ScanProgress::start(100);
-        assert!(now().running >= 1 && now().total >= 100 && now().epoch >= before.epoch);
-        scan.advance(30);
-        assert_eq!(scan.left, 70);
-        scan.advance(1_000);
-        assert_eq!(scan.left, 0);
-        let second = ScanProgress::start(5);
-        drop(scan);
-        assert!(now().running >= 1);
+        let idle = Arc::new(AtomicUsize::new(0));
+        let calls = Arc::clone(&idle);
+        let tracker = Arc::new(ProgressTracker::new(move || {
+            calls.fetch_add(1, Ordering::Relaxed);
+        }));
+        let start = |rows| ScanProgress::start(Some(Arc::clone(&tracker)), rows);
+        let progress = |running, done, total, epoch| Progress {
+            running,
+            done,
+            total,
+            epoch,
+        };
+        let mut first = start(100);
+        first.advance(30);
+        assert_eq!(tracker.now(), progress(1, 30, 100, 1));
+        first.advance(1_000);
+        let second = start(5);
+        assert_eq!(tracker.now(), progress(2, 100, 105, 1));
+        drop(first);
+        assert_eq!(idle.load(Ordering::Relaxed), 0);
         drop(second);
+        assert_eq!(tracker.now(), progress(0, 105, 105, 1));
+        assert_eq!(idle.load(Ordering::Relaxed), 1);
+        let third = start(7);
+        assert_eq!(tracker.now(), progress(1, 0, 7, 2));
+        drop(third);
+        assert_eq!(idle.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn without_a_tracker_nothing_is_reported() {
+        let mut scan = ScanProgress::start(None, 10);
+        scan.advance(4);
+        assert_eq!(scan.left, 6);
     }
 }

@@ -15,12 +15,14 @@ mod factory;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
 mod list_literal;
+mod memory_rule;
 mod planner;
 mod runs;
 mod runs_rule;
 mod runs_table;
 mod sugar;
 mod url_table;
+mod window_memory;
 mod windows;
 
 use std::sync::Arc;
@@ -64,6 +66,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
+        .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
 }
 
 /// Adds everything of ours to a session: tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings, rules.

@@ -1,10 +1,9 @@
-//! Aggregates over windows by runs: sites come sorted by position, so neighbours are mostly of the same window, and a group is
-//! looked up once for each run of rows instead of once for each row.
+//! Partial aggregation of sorted sites. Neighbouring sites mostly belong to the same window, so a group is looked up once for each
+//! run of rows with equal keys, not once for each row.
 //!
-//! Takes the place of DataFusion's `AggregateExec` where its groups are merged later: in the first step of overlapping windows
-//! ([`windows`](super::windows)), and where rows are grouped by what is made of their contig and position, as `genome_bin` does; see
-//! [`runs_rule`](super::runs_rule). A group may be given out more than once: the table of groups ([`runs_table`](super::runs_table)) is
-//! small, and is given out whenever it is full or memory is short.
+//! [`AggregateRunsExec`] does what DataFusion's `AggregateExec` does in the mode `Partial`: it returns states of groups, and a group may
+//! be returned more than once, for the `AggregateExec` above it to merge. [`runs_rule`](super::runs_rule) decides where it is used. The
+//! table of groups ([`runs_table`](super::runs_table)) stays small, because it is emitted whenever it is full or memory is short.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +11,8 @@ use std::sync::Arc;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Constraints, Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::execution_plan::EmissionType;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -21,45 +21,73 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, stream};
 
-use super::runs_table::Table;
+use super::runs_table::GroupTable;
 
-/// An aggregation of rows that come in runs.
+/// Partial aggregation by runs of rows.
 #[derive(Debug)]
 pub struct AggregateRunsExec {
-    /// What is computed.
+    /// The keys, calls, filters and input, and the schema of the states.
     aggregate: Arc<AggregateExec>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl AggregateRunsExec {
-    /// What takes the place of `aggregate`.
-    pub fn new(aggregate: Arc<AggregateExec>) -> Self {
-        let mut properties = PlanProperties::clone(aggregate.properties());
-        // Groups come in the order of their first rows, as before, but maybe more than once.
+    /// Computes what `aggregate` does, an aggregation of the mode `Partial`.
+    ///
+    /// # Errors
+    /// If it is of another mode, whose groups must not be returned twice.
+    pub fn try_new(aggregate: Arc<AggregateExec>) -> Result<Self> {
+        if *aggregate.mode() != AggregateMode::Partial {
+            return internal_err!(
+                "{} is for partial aggregation, not {:?}",
+                Self::static_name(),
+                aggregate.mode()
+            );
+        }
+        let mut properties = PlanProperties::clone(aggregate.properties())
+            .with_emission_type(EmissionType::Incremental);
+        // Groups keep the order of their first rows, but no longer need to be unique.
         properties.eq_properties = properties
             .eq_properties
             .with_constraints(Constraints::default());
-        Self {
+        Ok(Self {
             aggregate,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
-        }
+        })
     }
 }
 
 impl DisplayAs for AggregateRunsExec {
-    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        struct Inner<'a>(&'a AggregateExec, DisplayFormatType);
-        impl fmt::Display for Inner<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                self.0.fmt_as(self.1, f)
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let group_by = self.aggregate.group_expr().expr().iter();
+        let group_by: Vec<String> = group_by
+            .map(|(key, alias)| match key.to_string() {
+                key if key == *alias => key,
+                key => format!("{key} as {alias}"),
+            })
+            .collect();
+        let calls = self.aggregate.aggr_expr().iter();
+        let calls: Vec<String> = calls
+            .map(
+                |call| match (call.human_display(), call.human_display_alias()) {
+                    (Some(shown), Some(alias)) => format!("{shown} as {alias}"),
+                    (Some(shown), None) => shown.to_string(),
+                    (None, _) => call.name().to_string(),
+                },
+            )
+            .collect();
+        let (group_by, calls) = (group_by.join(", "), calls.join(", "));
+        match format {
+            DisplayFormatType::TreeRender => {
+                write!(f, "mode=Partial\ngroup_by={group_by}\naggr={calls}")
             }
-        }
-        let inner = Inner(&self.aggregate, t).to_string();
-        match inner.strip_prefix("AggregateExec") {
-            Some(rest) => write!(f, "{}{rest}", self.name()),
-            None => f.write_str(&inner),
+            _ => write!(
+                f,
+                "{}: mode=Partial, gby=[{group_by}], aggr=[{calls}]",
+                self.name()
+            ),
         }
     }
 }
@@ -92,7 +120,7 @@ impl ExecutionPlan for AggregateRunsExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let replaced = Arc::clone(&self.aggregate).replace_children(children, options)?;
         match replaced.downcast_ref::<AggregateExec>() {
-            Some(aggregate) => Ok(Arc::new(Self::new(Arc::new(aggregate.clone())))),
+            Some(aggregate) => Ok(Arc::new(Self::try_new(Arc::new(aggregate.clone()))?)),
             None => internal_err!("an aggregate with other children is {}", replaced.name()),
         }
     }
@@ -124,21 +152,21 @@ impl ExecutionPlan for AggregateRunsExec {
             .input()
             .execute(partition, Arc::clone(&context))?;
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let table = Table::new(Arc::clone(&self.aggregate), partition, &context)?;
+        let table = GroupTable::new(Arc::clone(&self.aggregate), partition, &context)?;
         let batches = stream::try_unfold(
             (table, Some(input), metrics),
             |(mut table, mut input, metrics)| async move {
                 while let Some(rows) = &mut input {
                     let batch = rows.next().await.transpose()?;
                     let _timer = metrics.elapsed_compute().timer();
-                    let given_out = match batch {
+                    let emitted = match batch {
                         Some(batch) => table.add(&batch)?,
                         None => {
                             input = None;
-                            table.give_out()?
+                            table.emit()?
                         }
                     };
-                    if let Some(groups) = given_out {
+                    if let Some(groups) = emitted {
                         metrics.record_output(groups.num_rows());
                         drop(_timer);
                         return Ok(Some((groups, (table, input, metrics))));

@@ -1,7 +1,8 @@
-//! The rule that has aggregates over windows run by runs of rows, in [`runs`](super::runs): which they are, and in how many steps.
+//! The physical rule that aggregates windows by runs of rows with [`AggregateRunsExec`], in place of partial `AggregateExec`s.
 //!
-//! After `windows` and DataFusion's own rules, on physical plans. Invariant: what comes out in the end is in the same partitions and order,
-//! and whatever is given out more than once is merged above.
+//! Two kinds of aggregates are windows: the first step of overlapping windows ([`windows`](super::windows)), and groups by functions of
+//! contig and position, as `genome_bin` is. An aggregate of one step is made two: by runs, and a merge. The rule runs after
+//! DataFusion's own. Invariant: the result keeps its partitions and order.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::functions::scalar::GenomeBin;
 const CONTIG: &str = "variant_contig";
 const POSITION: &str = "variant_position";
 
-/// The rule that puts [`AggregateRunsExec`] in the place of `AggregateExec`.
+/// The rule.
 #[derive(Debug)]
 pub struct AggregateByRuns;
 
@@ -48,8 +49,9 @@ impl PhysicalOptimizerRule for AggregateByRuns {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|plan| {
             let by_runs = match plan.downcast_ref::<AggregateExec>() {
-                Some(aggregate) if is_first_step(aggregate) => Some(by_runs(aggregate.clone())?),
-                Some(aggregate) if is_by_windows(aggregate) => in_two_steps(aggregate)?,
+                Some(aggregate) if is_first_step(aggregate) || is_by_windows(aggregate) => {
+                    in_runs(aggregate)?
+                }
                 _ => None,
             };
             Ok(match by_runs {
@@ -61,11 +63,10 @@ impl PhysicalOptimizerRule for AggregateByRuns {
     }
 }
 
+/// A partial aggregate by runs.
 fn by_runs(aggregate: AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
     let mut aggregate = Arc::new(aggregate);
-    if *aggregate.mode() == AggregateMode::Partial
-        && let Some(input) = before_shuffling(aggregate.input())?
-    {
+    if let Some(input) = before_shuffling(aggregate.input())? {
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         let replaced = aggregate.replace_children(vec![input], options)?;
         aggregate = match replaced.downcast_ref::<AggregateExec>() {
@@ -75,37 +76,37 @@ fn by_runs(aggregate: AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
             }
         };
     }
-    Ok(Arc::new(AggregateRunsExec::new(aggregate)))
+    Ok(Arc::new(AggregateRunsExec::try_new(aggregate)?))
 }
 
-/// What is dealt out to more partitions and sorted again, though it came in that order. Rows are cheaper to aggregate by runs than
-/// to deal out and sort.
+/// The sorted input of a round-robin repartitioning whose output is sorted again in the same order. Aggregating rows by runs is
+/// cheaper than repartitioning and sorting them.
 fn before_shuffling(input: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(sort) = input.downcast_ref::<SortExec>() else {
         return Ok(None);
     };
-    let Some(dealt) = sort.input().downcast_ref::<RepartitionExec>() else {
+    let Some(repartition) = sort.input().downcast_ref::<RepartitionExec>() else {
         return Ok(None);
     };
     let plain = sort.fetch().is_none()
         && sort.preserve_partitioning()
-        && matches!(dealt.partitioning(), Partitioning::RoundRobinBatch(_));
+        && matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_));
     let ordering = sort.expr().iter().cloned();
-    let came_so = dealt
+    let was_sorted = repartition
         .input()
         .equivalence_properties()
         .ordering_satisfy(ordering)?;
-    Ok((plain && came_so).then(|| Arc::clone(dealt.input())))
+    Ok((plain && was_sorted).then(|| Arc::clone(repartition.input())))
 }
 
-/// Whether rows go into groups here, one by one, in a way that [`AggregateRunsExec`] can take over.
+/// Whether an aggregate takes rows, not states, and in a way that [`AggregateRunsExec`] can do.
 fn takes_rows(aggregate: &AggregateExec) -> bool {
     let raw = matches!(
         aggregate.mode(),
         AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned
     );
     let group_by = aggregate.group_expr();
-    // Groups without aggregates (DISTINCT) are not merged by anyone.
+    // Without aggregates (DISTINCT) there are no states.
     raw && !aggregate.aggr_expr().is_empty()
         && group_by.is_single()
         && !group_by.is_empty()
@@ -116,7 +117,7 @@ fn takes_rows(aggregate: &AggregateExec) -> bool {
             .all(|call| call.groups_accumulator_supported())
 }
 
-/// Whether all that is computed are states that are merged later.
+/// Whether all calls compute states, which `windows` merges.
 fn is_first_step(aggregate: &AggregateExec) -> bool {
     takes_rows(aggregate)
         && aggregate
@@ -125,12 +126,12 @@ fn is_first_step(aggregate: &AggregateExec) -> bool {
             .all(|call| is_state(call.fun()))
 }
 
-/// Whether the groups are windows: bins, or other functions of the contig and the position, but not the position itself. By their
-/// names, since no more than speed depends on it.
+/// Whether the groups are windows: bins, or other functions of contig and position, but not the position itself. Columns are
+/// recognised by their names, which is enough because only speed depends on it.
 fn is_by_windows(aggregate: &AggregateExec) -> bool {
     let keys = aggregate.group_expr().expr();
     takes_rows(aggregate)
-        && keys.iter().all(|(key, _)| is_bin(key) || is_of_place(key))
+        && keys.iter().all(|(key, _)| is_bin(key) || is_of_site(key))
         && keys
             .iter()
             .any(|(key, _)| is_bin(key) || uses(key, POSITION))
@@ -151,40 +152,21 @@ fn uses(key: &Arc<dyn PhysicalExpr>, name: &str) -> bool {
         .any(|column| column.name() == name)
 }
 
-fn is_of_place(key: &Arc<dyn PhysicalExpr>) -> bool {
+fn is_of_site(key: &Arc<dyn PhysicalExpr>) -> bool {
     let bare = key.downcast_ref::<Column>().is_some();
     collect_columns(key)
         .iter()
         .all(|column| column.name() == CONTIG || column.name() == POSITION && !bare)
 }
 
-/// The aggregate with its rows taken by runs, and what these give merged, unless that is done above already. `None` where the
-/// result would not come in the same order or partitions.
-fn in_two_steps(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// The aggregate by runs and, if it is of one step, a merge. `None` if the result would change its order or partitions.
+fn in_runs(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     match aggregate.mode() {
         AggregateMode::Partial => return by_runs(aggregate.clone()).map(Some),
         AggregateMode::Single => {}
         _ => return Ok(None),
     }
-    let calls = aggregate.aggr_expr().to_vec();
-    let group_by = aggregate.group_expr();
-    let first = AggregateExec::try_new(
-        AggregateMode::Partial,
-        group_by.clone(),
-        calls.clone(),
-        aggregate.filter_expr().to_vec(),
-        Arc::clone(aggregate.input()),
-        aggregate.input_schema(),
-    )?;
-    let filters = vec![None; calls.len()];
-    let merged = AggregateExec::try_new(
-        AggregateMode::Final,
-        group_by.as_final(),
-        calls,
-        filters,
-        by_runs(first)?,
-        aggregate.input_schema(),
-    )?;
+    let merged = split(aggregate, by_runs)?;
     let same_order = match aggregate.properties().output_ordering() {
         Some(ordering) => merged
             .properties()
@@ -194,4 +176,30 @@ fn in_two_steps(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPla
     };
     Ok((same_order && merged.schema() == aggregate.schema())
         .then(|| Arc::new(merged) as Arc<dyn ExecutionPlan>))
+}
+
+/// An aggregate of one step in two: `first` makes the operator of the first from a partial aggregate.
+pub(super) fn split(
+    aggregate: &AggregateExec,
+    first: impl FnOnce(AggregateExec) -> Result<Arc<dyn ExecutionPlan>>,
+) -> Result<AggregateExec> {
+    let calls = aggregate.aggr_expr().to_vec();
+    let group_by = aggregate.group_expr();
+    let partial = AggregateExec::try_new(
+        AggregateMode::Partial,
+        group_by.clone(),
+        calls.clone(),
+        aggregate.filter_expr().to_vec(),
+        Arc::clone(aggregate.input()),
+        aggregate.input_schema(),
+    )?;
+    let filters = vec![None; calls.len()];
+    AggregateExec::try_new(
+        AggregateMode::Final,
+        group_by.as_final(),
+        calls,
+        filters,
+        first(partial)?,
+        aggregate.input_schema(),
+    )
 }

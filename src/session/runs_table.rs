@@ -1,6 +1,6 @@
-//! The groups of [`runs`](super::runs): found once for each run of rows that agree in all keys, and given out when they are many.
+//! The table of groups of [`runs`](super::runs): looked up once for each run of rows with equal keys, and emitted when it is full.
 //!
-//! Invariant: a group that has been given out is forgotten, and begins anew with the next row of it.
+//! Invariant: an emitted group is removed; a later row of it begins it again.
 
 use std::ops::{BitOr, BitXor, Range};
 use std::sync::Arc;
@@ -16,19 +16,18 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
-/// A table of this size and of several groups is given out, so that what is above can finish the groups that are complete, and let
-/// them go.
-const ENOUGH_BYTES: usize = 1 << 17;
-/// Rows that are looked at together for a change.
-const SOME_ROWS: usize = 32;
+/// A table of several groups is emitted at this size, so that the operator above can finish complete groups and free them.
+const EMIT_BYTES: usize = 1 << 17;
+/// Rows that are compared with their predecessors at a time.
+const COMPARED_ROWS: usize = 32;
 
-/// The groups seen since they were last given out.
-pub struct Table {
+/// The groups since the table was last emitted.
+pub struct GroupTable {
     aggregate: Arc<AggregateExec>,
     schema: SchemaRef,
     keys_schema: SchemaRef,
@@ -39,7 +38,7 @@ pub struct Table {
     capacity: usize,
 }
 
-impl Table {
+impl GroupTable {
     /// An empty table of this aggregate's groups, for one partition.
     pub fn new(
         aggregate: Arc<AggregateExec>,
@@ -65,7 +64,7 @@ impl Table {
         })
     }
 
-    /// Adds rows; gives the groups out where they have become too many.
+    /// Adds rows; returns the groups if the table is full.
     pub fn add(&mut self, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
         let keys = self
             .aggregate
@@ -80,7 +79,7 @@ impl Table {
             .zip(self.aggregate.filter_expr())
             .zip(&mut self.accumulators)
         {
-            let filter = filter.as_ref().map(|filter| truth(filter, batch));
+            let filter = filter.as_ref().map(|filter| passing_rows(filter, batch));
             accumulator.update_batch(
                 &arguments(call, batch)?,
                 &groups,
@@ -95,9 +94,9 @@ impl Table {
                 .map(|accumulator| accumulator.size())
                 .sum::<usize>();
         let full = self.keys.len() >= self.capacity
-            || bytes >= ENOUGH_BYTES && self.keys.len() > 1
+            || bytes >= EMIT_BYTES && self.keys.len() > 1
             || self.memory.try_resize(bytes).is_err();
-        if full { self.give_out() } else { Ok(None) }
+        if full { self.emit() } else { Ok(None) }
     }
 
     /// The group of each row.
@@ -121,17 +120,14 @@ impl Table {
         Ok(groups)
     }
 
-    /// Gives the groups out, and forgets them.
-    pub fn give_out(&mut self) -> Result<Option<RecordBatch>> {
+    /// Removes all groups and returns their states.
+    pub fn emit(&mut self) -> Result<Option<RecordBatch>> {
         if self.keys.is_empty() {
             return Ok(None);
         }
         let mut columns = self.keys.emit(EmitTo::All)?;
         for accumulator in &mut self.accumulators {
-            match self.aggregate.mode() {
-                AggregateMode::Partial => columns.extend(accumulator.state(EmitTo::All)?),
-                _ => columns.push(accumulator.evaluate(EmitTo::All)?),
-            }
+            columns.extend(accumulator.state(EmitTo::All)?);
         }
         self.keys = new_group_values(Arc::clone(&self.keys_schema), &GroupOrdering::None)?;
         self.memory.free();
@@ -149,8 +145,8 @@ fn arguments(call: &AggregateFunctionExpr, batch: &RecordBatch) -> Result<Vec<Ar
         .collect()
 }
 
-/// The rows that pass `filter`.
-fn truth(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
+/// Which rows pass `filter`.
+fn passing_rows(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
     let passes = filter.evaluate(batch)?.into_array(batch.num_rows())?;
     match passes.as_boolean_opt() {
         Some(passes) => Ok(passes.clone()),
@@ -158,7 +154,7 @@ fn truth(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanA
     }
 }
 
-/// The runs of rows that agree in all keys; rows that cannot be compared at once are runs of their own.
+/// The runs of rows with equal keys. Keys of nested and floating point types are not compared: each row is then a run.
 fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
     if rows == 0 {
         return Ok(vec![]);
@@ -166,7 +162,7 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
     if keys.is_empty() {
         return internal_err!("groups without keys");
     }
-    // The rows that differ from the one before, of all keys.
+    // Rows with a key that differs from the row before.
     let mut starts = Vec::new();
     for key in keys {
         if key.data_type().is_nested() || key.data_type().is_floating() {
@@ -178,12 +174,12 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
             key.as_string_view_opt(),
         ) {
             (Some(numbers), _) if !nulls => changes(numbers.values(), &mut starts, |_| true),
-            // Texts of the same view are the same. Long ones of others, too, may be, if length and first bytes are.
-            (_, Some(texts)) if !nulls => changes(texts.views(), &mut starts, |row| {
-                let (before, view) = (texts.views()[row - 1], texts.views()[row]);
+            // Equal views are equal strings. Different views of long strings may be equal, too, if length and first bytes are.
+            (_, Some(strings)) if !nulls => changes(strings.views(), &mut starts, |row| {
+                let (before, view) = (strings.views()[row - 1], strings.views()[row]);
                 before as u64 != view as u64
                     || view as u32 <= MAX_INLINE_VIEW_LEN
-                    || texts.value(row - 1) != texts.value(row)
+                    || strings.value(row - 1) != strings.value(row)
             }),
             _ => {
                 let others = distinct(&key.slice(0, rows - 1), &key.slice(1, rows - 1))?;
@@ -202,15 +198,15 @@ fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
         .collect())
 }
 
-/// Adds the rows whose value is not the one before, and of which `differs` agrees, to `starts`.
+/// Adds to `starts` the rows whose value differs from the row before, in its bits and according to `differs`.
 fn changes<T: Copy + Default + PartialEq + BitXor<Output = T> + BitOr<Output = T>>(
     values: &[T],
     starts: &mut Vec<usize>,
     differs: impl Fn(usize) -> bool,
 ) {
     let mut row = 1;
-    let these = values.get(1..).unwrap_or_default().chunks(SOME_ROWS);
-    for (before, these) in values.chunks(SOME_ROWS).zip(these) {
+    let these = values.get(1..).unwrap_or_default().chunks(COMPARED_ROWS);
+    for (before, these) in values.chunks(COMPARED_ROWS).zip(these) {
         // Runs are long: most rows are passed over many at a time.
         let any = before
             .iter()
@@ -253,7 +249,7 @@ mod tests {
         assert_eq!(found(&[Arc::clone(&bins)]), [0..2, 2..4, 4..6, 6..7]);
         assert_eq!(found(&[bins.slice(0, 1)]), vec![0..1; 1]);
         assert!(found(&[bins.slice(0, 0)]).is_empty());
-        // Without NULLs, and more rows than are looked at together.
+        // Without NULLs, and more rows than are compared at a time.
         let bins: ArrayRef = Arc::new(Int64Array::from_iter_values(
             (0..100).map(|row| row / 33 * 10),
         ));
@@ -268,7 +264,7 @@ mod tests {
             found(&[bins, contigs]),
             [0..33, 33..40, 40..66, 66..80, 80..99, 99..100]
         );
-        // Numbers that compare as equal, or not even to themselves, are left to the table of groups.
+        // 0 equals -0 and NaN does not equal itself: floating point keys are left to the table of groups.
         let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN]));
         assert_eq!(found(&[floats]), [0..1, 1..2, 2..3]);
     }

@@ -291,3 +291,120 @@ fn peak_memory_does_not_grow_with_the_length_of_a_store() {
         );
     }
 }
+
+/// How a query in the program ended with a memory limit of 100 MB and so many partitions and rows a batch, what it printed, and the most kilobytes that were resident.
+#[cfg(all(feature = "cli", target_os = "linux"))]
+fn with_100_mb(partitions: usize, batch: usize, sql: &str) -> (bool, String, u64) {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    let partitions = format!("SET datafusion.execution.target_partitions = {partitions}");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_vcz"))
+        .args(["sql", "-q", "--format", "csv", "-m", "100M"])
+        .args(["-b", &batch.to_string()])
+        .args(["-c", &partitions])
+        .args(["-c", sql])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut peak = 0;
+    let status = loop {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let now = status.lines().find_map(|line| {
+            let kilobytes = line.strip_prefix("VmHWM:")?;
+            kilobytes.trim().trim_end_matches(" kB").parse().ok()
+        });
+        peak = peak.max(now.unwrap_or(0));
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(3));
+    };
+    let mut printed = String::new();
+    let (out, err) = (child.stdout.as_mut(), child.stderr.as_mut());
+    out.unwrap().read_to_string(&mut printed).unwrap();
+    err.unwrap().read_to_string(&mut printed).unwrap();
+    (status.success(), printed, peak)
+}
+
+/// Spectra are dense where they are returned, so a large N makes them large however few sites there are.
+#[cfg(all(feature = "cli", target_os = "linux"))]
+#[test]
+fn spectra_stay_within_the_memory_limit() {
+    let counts = |copies: u64| {
+        format!(
+            "with_metadata(make_array({copies} - value % 7, value % 7), 'vcz.copies', '{copies}')"
+        )
+    };
+    let total = |spectra: &str| {
+        format!("SELECT sum(array_length(s)) AS bins FROM (SELECT {spectra}) AS spectra")
+    };
+    let rows = |n: u64| format!("FROM generate_series(1, {n})");
+    let grouped = |copies: u64, n: u64, groups: u64| {
+        let (counts, rows) = (counts(copies), rows(n));
+        format!("sfs({counts}) AS s {rows} GROUP BY value % {groups}")
+    };
+    let alone = |n: u64| format!("sfs({}) AS s {}", counts(100_000_000), rows(n));
+    let over = |frame: &str| {
+        let (counts, rows) = (counts(10_000), rows(4_000));
+        format!("sfs({counts}) OVER ({frame}) AS s {rows}")
+    };
+    let sliding = "ORDER BY value ROWS BETWEEN 9 PRECEDING AND 9 FOLLOWING";
+    let exhausted = None;
+    let all_windows = Some(4_000 * 10_001);
+    let cases = [
+        // 200 MB in 2,500 groups, which are merged in one batch even if they are spilled.
+        (2, 8192, grouped(10_000, 20_000, 2_500), exhausted),
+        // 160 MB in 20,000 groups, which are spilled and merged in several batches.
+        (
+            1,
+            1000,
+            grouped(1_000, 40_000, 20_000),
+            Some(20_000 * 1_001),
+        ),
+        // 800 MB in one value, from one partition and from several.
+        (2, 8192, alone(10), exhausted),
+        (2, 8192, alone(20_000), exhausted),
+        (
+            2,
+            8192,
+            format!(
+                "project_joint_sfs({c}, {c}, 7000, 7000) AS s {}",
+                rows(10),
+                c = counts(10_000)
+            ),
+            exhausted,
+        ),
+        // 320 MB, which pass through the window operator in batches of 8 MB.
+        (2, 100, over("ORDER BY value"), all_windows),
+        (2, 100, over(sliding), all_windows),
+        // One batch has them all.
+        (2, 8192, over("ORDER BY value"), exhausted),
+        (2, 8192, over(sliding), exhausted),
+        // The frame, or its end, is that of the partition, so the operator holds all rows.
+        (2, 100, over(""), exhausted),
+        (
+            2,
+            100,
+            over("ORDER BY value ROWS BETWEEN CURRENT ROW AND 5000 FOLLOWING"),
+            exhausted,
+        ),
+    ];
+    for (partitions, batch, spectra, expected) in cases {
+        let sql = total(&spectra);
+        let (succeeded, printed, peak) = with_100_mb(partitions, batch, &sql);
+        eprintln!("{peak} kB resident: {sql}");
+        match expected {
+            Some(bins) => {
+                assert!(succeeded, "{sql}\n{printed}");
+                assert_eq!(printed.trim(), format!("bins\n{bins}"), "{sql}");
+            }
+            None => {
+                assert!(!succeeded, "{sql}\n{printed}");
+                assert!(printed.contains("Resources exhausted"), "{sql}\n{printed}");
+            }
+        }
+        assert!(peak < 320_000, "{peak} kB resident: {sql}\n{printed}");
+    }
+}

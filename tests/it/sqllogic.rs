@@ -1,5 +1,6 @@
-//! Runs `tests/sqllogictest/*.slt`: everything that SQL shows, plans included. Set `SLT_COMPLETE=1` to write the results found into
-//! the files instead (and then read the diff).
+//! Runs the `.slt` files below `tests/sqllogictest`: everything that SQL shows, plans included; in `functions`, one file for each SQL
+//! function. Set `SLT_COMPLETE=1` to write the results found into the files instead (and then read the diff), and
+//! `SLT_FILE=sfs` to run only the files whose path contains that.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,15 +125,41 @@ fn dashes(line: &str) -> String {
 }
 
 fn files() -> Vec<PathBuf> {
-    let folder = crate::common::top().join("tests/sqllogictest");
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
+    let top = crate::common::top().join("tests/sqllogictest");
+    let only = std::env::var("SLT_FILE").unwrap_or_default();
+    let mut files: Vec<PathBuf> = [top.clone(), top.join("functions")]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
+        .filter(|path| path.to_string_lossy().contains(&only))
         .collect();
     files.sort();
     assert!(!files.is_empty(), "no .slt files");
     files
+}
+
+#[test]
+fn every_function_has_a_file() {
+    use datafusion_vcz::functions;
+    let folder = crate::common::top().join("tests/sqllogictest/functions");
+    let scalar = functions::scalar_functions();
+    let aggregates = functions::aggregate_functions();
+    let tables = functions::table_functions();
+    let mut expected: Vec<String> = scalar
+        .iter()
+        .map(|udf| udf.name())
+        .chain(aggregates.iter().map(|udaf| udaf.name()))
+        .chain(tables.iter().map(|(name, _)| *name))
+        .map(|name| format!("{name}.slt"))
+        .collect();
+    expected.sort();
+    let mut found: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    found.sort();
+    assert_eq!(found, expected);
 }
 
 #[tokio::test(flavor = "multi_thread")]

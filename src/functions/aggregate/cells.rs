@@ -13,7 +13,7 @@ use datafusion::common::{Result, internal_err, resources_err};
 
 use super::histogram::{Histogram, Key};
 use super::sites::{Sites, Visit};
-use super::statistic::{Input, Statistic, column};
+use super::statistic::{SiteInput, Statistic, column};
 
 /// A statistic that is a function of the number of sites in each cell.
 pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
@@ -34,7 +34,9 @@ pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
     fn check_groups(&self, _groups: usize) -> Result<()> {
         Ok(())
     }
-    /// Bytes on the heap, of the tables kept.
+    /// Number of cells of a group's value.
+    fn value_cells(&self) -> usize;
+    /// Bytes on the heap of tables that are kept from one evaluation to the next.
     fn heap_size(&self) -> usize {
         0
     }
@@ -267,6 +269,10 @@ impl<T: SiteCells<P>, const P: usize> Statistic for CellsOf<T, P> {
 
     fn check_groups(&self, groups: usize) -> Result<()> {
         self.0.check_groups(groups)
+    }
+
+    fn value_size(&self) -> usize {
+        self.0.value_cells().saturating_mul(size_of::<u64>())
     }
 
     fn heap_size(&self) -> usize {

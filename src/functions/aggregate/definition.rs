@@ -4,10 +4,11 @@ use std::fmt::Debug;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
-use datafusion::logical_expr::{DocSection, Documentation, DocumentationBuilder};
+use datafusion::logical_expr::{Documentation, DocumentationBuilder};
 
 use super::statistic::Statistic;
 use crate::functions::counts_arg::copies_of;
+use crate::functions::documentation::document;
 
 /// An aggregate over allele counts.
 pub(crate) trait Definition: Debug + Send + Sync + 'static {
@@ -124,16 +125,6 @@ impl Call {
             None => exec_err!("{function}: whole number {} is missing", at + 1),
         }
     }
-}
-
-/// Starts a function's documentation.
-pub(crate) fn document(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
-    let section = DocSection {
-        include: true,
-        label: "Population genetics",
-        description: None,
-    };
-    Documentation::builder(section, description, syntax).with_sql_example(example)
 }
 
 /// Documents the counts argument of a function that takes one.

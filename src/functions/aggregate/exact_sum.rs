@@ -12,18 +12,17 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::definition::document;
-use super::groups::Groups;
-use super::one::One;
-use super::statistic::{Input, State, Statistic, column};
+use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
+use super::statistic::{GroupState, SiteInput, Statistic, column};
 use super::udaf::state_fields;
+use crate::functions::documentation::document;
 use crate::functions::numeric::ExactSum as Sum;
 
 /// One group's sum; made when the first number comes.
 #[derive(Debug, Default)]
 pub(crate) struct LazySum(Option<Sum>);
 
-impl State for LazySum {
+impl GroupState for LazySum {
     fn heap_size(&self) -> usize {
         self.0.as_ref().map_or(0, |_| Sum::HEAP_SIZE)
     }
@@ -33,7 +32,7 @@ impl State for LazySum {
 #[derive(Debug)]
 pub(crate) struct Exact;
 
-impl Input for &Float64Array {
+impl SiteInput for &Float64Array {
     fn len(&self) -> usize {
         Array::len(self)
     }
@@ -123,10 +122,10 @@ impl Statistic for Exact {
         input: &&Float64Array,
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>> {
-        let mut bytes = GenericBinaryBuilder::<i32>::with_capacity(Input::len(input), 0);
-        for row in 0..Input::len(input) {
+        let mut bytes = GenericBinaryBuilder::<i32>::with_capacity(SiteInput::len(input), 0);
+        for row in 0..SiteInput::len(input) {
             let mut sum = Sum::new();
-            if kept(row) && !Input::is_null(input, row) {
+            if kept(row) && !SiteInput::is_null(input, row) {
                 sum.add(input.value(row));
             }
             bytes.append_value(sum.to_bytes());
@@ -228,7 +227,7 @@ impl AggregateUDFImpl for ExactSum {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         Self::check(&args)?;
-        Ok(Box::new(One::new(Exact)))
+        Ok(Box::new(StatisticAccumulator::new(Exact)))
     }
 
     fn groups_accumulator_supported(&self, _args: AccumulatorArgs) -> bool {
@@ -240,7 +239,7 @@ impl AggregateUDFImpl for ExactSum {
         args: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
         Self::check(&args)?;
-        Ok(Box::new(Groups::new(Exact)))
+        Ok(Box::new(StatisticGroupsAccumulator::new(Exact)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {

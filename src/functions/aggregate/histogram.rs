@@ -11,7 +11,7 @@ use datafusion::common::{Result, internal_err};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
-use super::statistic::State;
+use super::statistic::GroupState;
 
 /// What tells cells apart. The order of keys is the order in which cells are evaluated.
 pub(crate) trait Key:
@@ -91,7 +91,7 @@ impl<K: Key> Default for Histogram<K> {
     }
 }
 
-impl<K: Key> State for Histogram<K> {
+impl<K: Key> GroupState for Histogram<K> {
     #[inline]
     fn heap_size(&self) -> usize {
         match &self.0 {

@@ -110,6 +110,10 @@ impl SiteCells<2> for JointSpectrum {
         self.rows * self.columns
     }
 
+    fn value_cells(&self) -> usize {
+        self.domain()
+    }
+
     fn is_valid(&self, cell: u64) -> bool {
         cell < self.domain() as u64
     }

@@ -1,12 +1,12 @@
 //! SQL aggregates over sites: one file each for what they compute, and the machinery that they share.
 //!
-//! A function's file holds its `Definition` and its statistic, a function of sums
-//! (`sums`) or of a histogram (`cells`). `statistic` is what both come down to; `one` and `groups` run it;
-//! `udaf` shows it to DataFusion. `stages` splits a call in two, the states of small groups (`state_of`) and their merging
+//! A function's file holds its `Definition` and its statistic: a function of sums over sites (`sums`), or of a histogram of
+//! sites (`cells`). Both implement the trait of `statistic`, of which `accumulator` makes DataFusion's accumulators and `udaf`
+//! the aggregate function. `stages` splits a call into the states of small groups (`state_of`) and the merge of these states
 //! (`merge_of`).
 //!
-//! Invariant: states are integers until a value is asked for, so the result has the same bits in whatever order,
-//! batches and partitions the rows come, and after rows were taken out again.
+//! Invariant: states are integers until they are evaluated. So the result has the same bits for any order, batches and
+//! partitions of the rows, and after rows were removed again.
 
 mod divergence;
 mod diversity;
@@ -20,19 +20,18 @@ mod sfs;
 mod tajimas_d;
 mod theta_w;
 
+mod accumulator;
 mod arguments;
 mod block_sums;
 mod cells;
 mod definition;
 mod grid;
-mod groups;
 #[cfg(test)]
 mod harness;
 mod histogram;
 #[cfg(test)]
 mod laws;
 mod merge_of;
-mod one;
 mod places;
 mod projection;
 #[cfg(test)]
@@ -44,6 +43,7 @@ mod state_of;
 mod statistic;
 mod sums;
 mod udaf;
+mod value_size;
 
 use datafusion::logical_expr::AggregateUDF;
 
@@ -51,6 +51,7 @@ use self::definition::Definition;
 use self::udaf::CountsAggregate;
 
 pub use self::stages::{Stages, is_state, stages};
+pub use self::value_size::value_size;
 
 /// The register: one line for each aggregate over counts.
 macro_rules! aggregates {

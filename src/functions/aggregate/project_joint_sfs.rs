@@ -108,6 +108,10 @@ impl SiteCells<2> for ProjectedJoint {
         }))
     }
 
+    fn value_cells(&self) -> usize {
+        self.projectors[0].bins() * self.projectors[1].bins()
+    }
+
     fn is_valid(&self, cell: u128) -> bool {
         let [n1, d1, n2, d2] = unpack(cell);
         d1 <= n1 && d2 <= n2 && n1 >= self.m[0] && n2 >= self.m[1]

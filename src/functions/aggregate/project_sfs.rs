@@ -64,6 +64,10 @@ impl SiteCells<1> for Projected {
         Ok(site.map(|(n, d)| u64::from(n) << 32 | u64::from(d)))
     }
 
+    fn value_cells(&self) -> usize {
+        self.bins()
+    }
+
     fn is_valid(&self, cell: u64) -> bool {
         let (n, d) = unpack(cell);
         d <= n && n >= self.m

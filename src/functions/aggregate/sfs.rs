@@ -81,6 +81,10 @@ impl SiteCells<1> for Spectrum {
         self.bins
     }
 
+    fn value_cells(&self) -> usize {
+        self.bins
+    }
+
     fn is_valid(&self, bin: u64) -> bool {
         bin < self.bins as u64
     }

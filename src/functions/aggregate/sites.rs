@@ -6,7 +6,7 @@
 use arrow::array::ArrayRef;
 use datafusion::common::{Result, internal_err};
 
-use super::statistic::{Input, column};
+use super::statistic::{SiteInput, column};
 use crate::functions::counts_arg::CountsView;
 
 /// What is done with the sites of a loop. A trait and not a closure, so that it can be said to be inlined.
@@ -85,7 +85,7 @@ fn visit_all<const P: usize, const K: usize>(
     Ok(())
 }
 
-impl<const P: usize> Input for Sites<'_, P> {
+impl<const P: usize> SiteInput for Sites<'_, P> {
     fn len(&self) -> usize {
         self.0.first().map_or(0, CountsView::len)
     }
@@ -144,7 +144,7 @@ mod tests {
             for second in [&counts, &lists] {
                 let values = [Arc::clone(&counts), Arc::clone(second)];
                 let sites = Sites::<2>::try_new(&values).unwrap();
-                assert_eq!(Input::len(&sites), 7);
+                assert_eq!(SiteInput::len(&sites), 7);
                 let mut seen = Seen::default();
                 sites
                     .try_for_each([0, 3, 6].into_iter(), &mut seen)

@@ -1,8 +1,8 @@
 //! What an aggregate over sites is: rows enter a state, states merge, a state becomes a value.
 //!
-//! [`Statistic`] is all that a function has to say; [`One`](super::one::One) and [`Groups`](super::groups::Groups) turn it
-//! into DataFusion's accumulators. Every state is made of integers, so the order in which rows are added, taken out and
-//! merged never shows in the result.
+//! A function implements [`Statistic`], most of them through [`sums`](super::sums) or [`cells`](super::cells);
+//! [`accumulator`](super::accumulator) makes DataFusion's accumulators of it. Every state is made of integers, so the result does
+//! not depend on the order in which rows are added, removed and merged.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_datafusion_err};
 
 /// One batch of an aggregate's arguments.
-pub(crate) trait Input {
+pub(crate) trait SiteInput {
     /// Number of rows.
     fn len(&self) -> usize;
     /// Whether an argument is NULL at `row`, so that every aggregate skips it.
@@ -22,7 +22,7 @@ pub(crate) trait Input {
 }
 
 /// What one group holds.
-pub(crate) trait State: Debug + Default + Send + Sync + 'static {
+pub(crate) trait GroupState: Debug + Default + Send + Sync + 'static {
     /// Bytes on the heap.
     fn heap_size(&self) -> usize {
         0
@@ -32,9 +32,9 @@ pub(crate) trait State: Debug + Default + Send + Sync + 'static {
 /// A statistic over sites.
 pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     /// What one group holds.
-    type State: State;
+    type State: GroupState;
     /// A batch of arguments, viewed.
-    type Input<'a>: Input;
+    type Input<'a>: SiteInput;
     /// A batch of saved states, viewed.
     type Saved<'a>;
 
@@ -94,7 +94,12 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Bytes on the heap, of the tables kept.
+    /// Bytes of the value of one group, where values may be much larger than states; 0 for numbers.
+    fn value_size(&self) -> usize {
+        0
+    }
+
+    /// Bytes on the heap of tables that are kept from one evaluation to the next.
     fn heap_size(&self) -> usize {
         0
     }

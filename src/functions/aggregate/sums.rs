@@ -11,7 +11,7 @@ use datafusion::common::{Result, internal_err};
 
 use super::block_sums;
 use super::sites::{Sites, Visit};
-use super::statistic::{Input, State, Statistic, column};
+use super::statistic::{GroupState, SiteInput, Statistic, column};
 use crate::counts::Level;
 use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::blocks::{Counts, SITES, Terms};
@@ -32,7 +32,7 @@ impl<const F: usize, const C: usize> Default for Sums<F, C> {
     }
 }
 
-impl<const F: usize, const C: usize> State for Sums<F, C> {}
+impl<const F: usize, const C: usize> GroupState for Sums<F, C> {}
 
 impl<const F: usize, const C: usize> Sums<F, C> {
     #[inline]

@@ -12,10 +12,9 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::{Form, coerce, constant, form};
 use super::definition::{Call, Copies, Definition};
-use super::groups::Groups;
-use super::one::One;
 use super::statistic::Statistic;
 
 /// The aggregate that a [`Definition`] defines.
@@ -135,7 +134,7 @@ impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One::new(Self::statistic(&args)?)))
+        Ok(Box::new(StatisticAccumulator::new(Self::statistic(&args)?)))
     }
 
     fn groups_accumulator_supported(&self, _args: AccumulatorArgs) -> bool {
@@ -146,7 +145,9 @@ impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
         &self,
         args: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Groups::new(Self::statistic(&args)?)))
+        Ok(Box::new(StatisticGroupsAccumulator::new(Self::statistic(
+            &args,
+        )?)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {

@@ -7,7 +7,7 @@ use crate::scan::{GenotypeFunction, GenotypeUdf};
 /// Counts the calls of allele 0, 1, … in a population, as a fixed-size list of K integers (K is the width of variant_allele). Calls that are missing count nowhere.
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
-        DocSection { include: true, label: "Genotype Functions", description: None },
+        DocSection { include: true, label: "Population Genetics Functions", description: None },
         "Counts the calls of allele 0, 1, … in a population, as a fixed-size list of K integers (K is the width of variant_allele). Calls that are missing count nowhere.",
         "allele_counts(call_genotype [, population])",
     )

@@ -7,7 +7,7 @@ use crate::scan::{GenotypeFunction, GenotypeUdf};
 /// Counts individuals by genotype: a struct of hom_ref, het, hom_alt, haploid and missing. The copies of a call are its codes other than -2; all called and equal is hom_ref or hom_alt, all called and different is het (1/2 too), one called copy is haploid, anything else is missing.
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
-        DocSection { include: true, label: "Genotype Functions", description: None },
+        DocSection { include: true, label: "Population Genetics Functions", description: None },
         "Counts individuals by genotype: a struct of hom_ref, het, hom_alt, haploid and missing. The copies of a call are its codes other than -2; all called and equal is hom_ref or hom_alt, all called and different is het (1/2 too), one called copy is haploid, anything else is missing.",
         "genotype_counts(call_genotype [, population])",
     )

@@ -7,7 +7,7 @@ use crate::scan::{GenotypeFunction, GenotypeUdf};
 /// Counts the alleles of every named population at once: a list of structs (population, copies, ac), for UNNEST and GROUP BY population.
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
-        DocSection { include: true, label: "Genotype Functions", description: None },
+        DocSection { include: true, label: "Population Genetics Functions", description: None },
         "Counts the alleles of every named population at once: a list of structs (population, copies, ac), for UNNEST and GROUP BY population.",
         "population_counts(call_genotype)",
     )

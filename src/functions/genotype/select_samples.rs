@@ -7,7 +7,7 @@ use crate::scan::{GenotypeFunction, GenotypeUdf};
 /// The genotypes of some samples only, in store order.
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
-        DocSection { include: true, label: "Genotype Functions", description: None },
+        DocSection { include: true, label: "Population Genetics Functions", description: None },
         "The genotypes of some samples only, in store order.",
         "select_samples(call_genotype, population)",
     )

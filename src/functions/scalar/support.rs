@@ -13,11 +13,10 @@ use arrow::array::{
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
-use datafusion::logical_expr::{
-    ColumnarValue, DocSection, Documentation, ReturnFieldArgs, ScalarFunctionArgs,
-};
+use datafusion::logical_expr::{ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs};
 
 use crate::functions::counts_arg::{CountsView, expect_counts};
+use crate::functions::documentation;
 
 /// Defines the struct of a strict, immutable function that checks its own argument types.
 macro_rules! function_struct {
@@ -77,13 +76,7 @@ pub(super) fn document(
     example: &str,
     arguments: &[(&str, &str)],
 ) -> Documentation {
-    let section = DocSection {
-        include: true,
-        label: "Population Genetics Functions",
-        description: None,
-    };
-    let mut builder = Documentation::builder(section, description, syntax)
-        .with_sql_example(format!("```sql\n{example}\n```"));
+    let mut builder = documentation::document(description, syntax, example);
     for (name, description) in arguments {
         builder = builder.with_argument(*name, *description);
     }

@@ -14,7 +14,7 @@ use datafusion::physical_expr_common::physical_expr::{
 
 use crate::scan::dataset::Dataset;
 use crate::scan::plan::zones::Zones;
-use crate::scan::progress::ScanProgress;
+use crate::scan::progress::{ProgressTracker, ScanProgress};
 
 /// The rows that are left of a partition.
 pub struct Segments {
@@ -25,13 +25,17 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// All rows of `ranges`, which are ascending and disjoint.
-    pub fn new(ranges: &[Range<u64>], boundary: u64) -> Self {
+    /// All rows of `ranges`, which are ascending and disjoint; reported to `tracker`.
+    pub fn new(
+        ranges: &[Range<u64>],
+        boundary: u64,
+        tracker: Option<Arc<ProgressTracker>>,
+    ) -> Self {
         let rows = ranges.iter().map(|range| range.end - range.start).sum();
         Self {
             ranges: ranges.iter().cloned().collect(),
             boundary,
-            progress: ScanProgress::start(rows),
+            progress: ScanProgress::start(tracker, rows),
         }
     }
 
@@ -142,37 +146,37 @@ mod tests {
 
     #[test]
     fn segments_end_at_boundaries_and_ranges() {
-        let segments = Segments::new(&[5..25, 30..31, 31..31, 40..50], 10);
+        let segments = Segments::new(&[5..25, 30..31, 31..31, 40..50], 10, None);
         assert_eq!(
             all(segments, 100, |_| None),
             [5..10, 10..20, 20..25, 30..31, 40..50]
         );
-        let segments = Segments::new(&[5..25], 10);
+        let segments = Segments::new(&[5..25], 10, None);
         assert_eq!(all(segments, 4, |_| None)[..3], [5..9, 9..10, 10..14]);
         // There is always something to read.
         assert_eq!(
-            all(Segments::new(&[3..5, 5..5], 10), 0, |_| None),
+            all(Segments::new(&[3..5, 5..5], 10, None), 0, |_| None),
             [3..4, 4..5]
         );
-        assert!(all(Segments::new(&[], 10), 1, |_| None).is_empty());
+        assert!(all(Segments::new(&[], 10, None), 1, |_| None).is_empty());
     }
 
     #[test]
     fn rows_that_are_ruled_out_are_left_out() {
         let ruled_out = |row: u64| (12..40).contains(&row).then_some(40);
-        let segments = Segments::new(&[10..20, 25..30, 35..60], 100);
+        let segments = Segments::new(&[10..20, 25..30, 35..60], 100, None);
         // A segment that has begun is not cut short: what is in it is filtered afterwards.
         assert_eq!(all(segments, 100, ruled_out), [10..20, 40..60]);
-        let segments = Segments::new(&[12..20, 25..30], 100);
+        let segments = Segments::new(&[12..20, 25..30], 100, None);
         assert!(all(segments, 100, ruled_out).is_empty());
-        let mut segments = Segments::new(&[0..10], 100);
+        let mut segments = Segments::new(&[0..10], 100, None);
         segments.clear();
         assert!(all(segments, 100, |_| None).is_empty());
     }
 
     #[test]
     fn progress_counts_rows_that_are_left_out() {
-        let mut segments = Segments::new(&[0..10, 20..30], 5);
+        let mut segments = Segments::new(&[0..10, 20..30], 5, None);
         let skip = |row: u64| Ok((row < 10).then_some(10));
         assert_eq!(segments.next(3, skip).unwrap(), Some(20..23));
         assert_eq!(segments.progress.left(), 7);

@@ -26,6 +26,7 @@ use crate::scan::chunks::open::ReadContext;
 use crate::scan::chunks::prefetch::Ahead;
 use crate::scan::plan::backend::ExecutionBackend;
 use crate::scan::plan::source::{Input, VczSource};
+use crate::scan::progress::ProgressTracker;
 
 impl VczSource {
     /// Opens one partition; nothing is read yet.
@@ -47,6 +48,7 @@ impl VczSource {
         let Ok(backend) = shared.downcast::<ExecutionBackend>() else {
             return exec_err!("the state shared by the partitions of a scan is another operator's");
         };
+        let tracker = ProgressTracker::of(&context);
         let metrics = ScanMetrics::new(&self.metrics, partition);
         let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
         let batch_size = context.session_config().batch_size();
@@ -55,8 +57,15 @@ impl VczSource {
         // Nothing is read, and no backend chosen, before somebody wants the first batch.
         let batches = async move {
             let device = backend.device(&source).await?;
-            let batches =
-                Batches::try_new(source.clone(), &ranges, batch_size, memory, metrics, device)?;
+            let batches = Batches::try_new(
+                source.clone(),
+                &ranges,
+                batch_size,
+                memory,
+                metrics,
+                tracker,
+                device,
+            )?;
             Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
                 let batch = batches.next().await?;
                 Ok(batch.map(|batch| (batch, batches)))
@@ -95,6 +104,7 @@ impl Batches {
         batch_size: usize,
         memory: ScanMemory,
         metrics: ScanMetrics,
+        tracker: Option<Arc<ProgressTracker>>,
         device: Option<&Device>,
     ) -> Result<Self> {
         let table = Arc::clone(&source.table);
@@ -173,7 +183,7 @@ impl Batches {
             false => None,
         };
         Ok(Self {
-            segments: Segments::new(ranges, source.heavy_chunk_rows()),
+            segments: Segments::new(ranges, source.heavy_chunk_rows(), tracker),
             batch_rows: batch_size.min(by_bytes).max(1),
             pending: vec![vec![]; source.inputs.len()],
             pending_rows: 0,

@@ -1,27 +1,108 @@
-//! The accumulator of many groups, for GROUP BY.
+//! DataFusion's accumulators for a [`Statistic`]: [`StatisticAccumulator`] for one group (no GROUP BY, and frames of OVER) and
+//! [`StatisticGroupsAccumulator`] for many (GROUP BY).
 //!
-//! Rows of genome windows come in runs of one group; a run is handed to the statistic in one call, which keeps its state
+//! Rows of genome windows come in runs of one group; a run is passed to the statistic in one call, which keeps its state
 //! in registers.
+//!
+//! `size` includes the values that `evaluate` will build, because DataFusion reserves no memory of its own for them: a dense
+//! spectrum can be much larger than the sparse state that it is made from.
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
-use datafusion::common::{Result, internal_err};
-use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-use super::statistic::{Input, State, Statistic};
+use super::statistic::{GroupState, SiteInput, Statistic};
 
-/// All groups of a [`Statistic`].
+/// The accumulator of one group. It always supports retraction, so it serves sliding frames too.
 #[derive(Debug)]
-pub(crate) struct Groups<S: Statistic> {
+pub(crate) struct StatisticAccumulator<S: Statistic> {
+    statistic: S,
+    state: S::State,
+    /// Whether states were merged: then this accumulator will be evaluated. One that has only seen rows may be the partial
+    /// half of an aggregation, which never builds a value; `session::memory_rule` plans spectra without GROUP BY so that the
+    /// evaluated half always merges.
+    merged: bool,
+}
+
+impl<S: Statistic> StatisticAccumulator<S> {
+    pub(crate) fn new(statistic: S) -> Self {
+        Self {
+            statistic,
+            state: S::State::default(),
+            merged: false,
+        }
+    }
+}
+
+/// The only row of each of `columns`.
+fn scalars(columns: &[ArrayRef]) -> Result<Vec<ScalarValue>> {
+    columns
+        .iter()
+        .map(|column| ScalarValue::try_from_array(column, 0))
+        .collect()
+}
+
+impl<S: Statistic> Accumulator for StatisticAccumulator<S> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let input = S::input(values)?;
+        if !input.has_nulls() {
+            return self
+                .statistic
+                .add_run(&mut self.state, &input, 0..input.len());
+        }
+        let rows = (0..input.len()).filter(|&row| !input.is_null(row));
+        self.statistic.add(&mut self.state, &input, rows)
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let input = S::input(values)?;
+        let rows = (0..input.len()).filter(|&row| !input.is_null(row));
+        self.statistic.remove(&mut self.state, &input, rows)
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.merged = true;
+        let saved = S::saved(states)?;
+        let rows = states.first().map_or(0, |column| column.len());
+        (0..rows).try_for_each(|row| self.statistic.merge(&mut self.state, &saved, row))
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        scalars(&self.statistic.save(std::slice::from_ref(&self.state))?)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let value = self.statistic.evaluate(std::slice::from_ref(&self.state))?;
+        ScalarValue::try_from_array(&value, 0)
+    }
+
+    fn size(&self) -> usize {
+        let value = if self.merged {
+            self.statistic.value_size()
+        } else {
+            0
+        };
+        size_of_val(self) + self.state.heap_size() + self.statistic.heap_size() + value
+    }
+}
+
+/// The accumulator of many groups.
+#[derive(Debug)]
+pub(crate) struct StatisticGroupsAccumulator<S: Statistic> {
     statistic: S,
     states: Vec<S::State>,
     /// Σ of the states' heap sizes, kept up to date because `size` is asked for after every batch.
     heap: usize,
 }
 
-/// Rows that are compared at a time.
-const SOME_ROWS: usize = 32;
+/// Rows whose groups are compared at a time.
+const COMPARED_ROWS: usize = 32;
 
-impl<S: Statistic> Groups<S> {
+impl<S: Statistic> StatisticGroupsAccumulator<S> {
     pub(crate) fn new(statistic: S) -> Self {
         Self {
             statistic,
@@ -37,7 +118,7 @@ impl<S: Statistic> Groups<S> {
             self.states.resize_with(groups, S::State::default);
             self.heap += self.states[before..]
                 .iter()
-                .map(State::heap_size)
+                .map(GroupState::heap_size)
                 .sum::<usize>();
         }
         Ok(())
@@ -45,7 +126,7 @@ impl<S: Statistic> Groups<S> {
 
     fn take(&mut self, emit_to: EmitTo) -> Vec<S::State> {
         let states = emit_to.take_needed(&mut self.states);
-        self.heap = self.states.iter().map(State::heap_size).sum();
+        self.heap = self.states.iter().map(GroupState::heap_size).sum();
         states
     }
 }
@@ -65,16 +146,16 @@ fn run_len(groups: &[usize]) -> usize {
         return 1;
     }
     // Runs are long: many rows are compared at a time.
-    let whole = groups.chunks_exact(SOME_ROWS).take_while(|some| {
+    let whole = groups.chunks_exact(COMPARED_ROWS).take_while(|some| {
         let differing = some.iter().fold(0, |any, group| any | (group ^ first));
         differing == 0
     });
-    let len = whole.count() * SOME_ROWS;
+    let len = whole.count() * COMPARED_ROWS;
     let rest = groups[len..].iter().take_while(|group| *group == first);
     len + rest.count()
 }
 
-impl<S: Statistic> GroupsAccumulator for Groups<S> {
+impl<S: Statistic> GroupsAccumulator for StatisticGroupsAccumulator<S> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -100,13 +181,13 @@ impl<S: Statistic> GroupsAccumulator for Groups<S> {
                 return internal_err!("group {group} is not below {total_num_groups}");
             };
             let before = state.heap_size();
-            let there = |row: &usize| !input.is_null(*row);
+            let not_null = |row: &usize| !input.is_null(*row);
             match opt_filter {
                 // The usual case, in a loop of its own.
                 None if !has_nulls => self.statistic.add_run(state, &input, rows)?,
-                None => self.statistic.add(state, &input, rows.filter(there))?,
+                None => self.statistic.add(state, &input, rows.filter(not_null))?,
                 Some(filter) => {
-                    let rows = rows.filter(there).filter(|&row| passes(filter, row));
+                    let rows = rows.filter(not_null).filter(|&row| passes(filter, row));
                     self.statistic.add(state, &input, rows)?;
                 }
             }
@@ -166,6 +247,10 @@ impl<S: Statistic> GroupsAccumulator for Groups<S> {
         size_of_val(self)
             + self.states.capacity() * size_of::<S::State>()
             + self.heap
+            + self
+                .statistic
+                .value_size()
+                .saturating_mul(self.states.len())
             + self.statistic.heap_size()
     }
 }

@@ -1,0 +1,30 @@
+//! How much memory the value of one group takes, asked while planning.
+
+use arrow::array::new_empty_array;
+use datafusion::common::Result;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+
+use super::sugar_arity;
+
+/// Bytes of the value of one group of `call`, if it is one of this crate's aggregates whose values may be large (spectra); else 0.
+///
+/// # Errors
+/// If the call's accumulator does not take its own state.
+pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
+    if sugar_arity(call.fun().name()).is_none() {
+        return Ok(0);
+    }
+    // An accumulator that cannot be made says why when the plan is run.
+    let Ok(mut accumulator) = call.create_accumulator() else {
+        return Ok(0);
+    };
+    let states = call.state_fields()?;
+    let states: Vec<_> = states
+        .iter()
+        .map(|field| new_empty_array(field.data_type()))
+        .collect();
+    // From the first state that it merges on, an accumulator counts the value that it will build.
+    let without = accumulator.size();
+    accumulator.merge_batch(&states)?;
+    Ok(accumulator.size().saturating_sub(without))
+}

@@ -1,0 +1,115 @@
+//! The physical rule that has the memory of spectra reserved where DataFusion does not do so.
+//!
+//! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator.
+//! * Aggregates without GROUP BY in one step: DataFusion reserves what an accumulator holds after each batch, but an accumulator
+//!   does not know whether it will be asked for a state or for a value, and a spectrum's value can be much larger. In two steps,
+//!   only the accumulator of the second, which merges states, builds a value, and says so in its size.
+//!
+//! GROUP BY needs no rule: groups report the size of their values while they accumulate, and DataFusion spills them or fails.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::window::{
+    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, WindowExpr,
+};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
+
+use super::runs_rule::split;
+use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
+use crate::functions::value_size;
+
+/// The rule.
+#[derive(Debug)]
+pub struct ReserveSpectra;
+
+impl PhysicalOptimizerRule for ReserveSpectra {
+    fn name(&self) -> &str {
+        "vcz_reserve_spectra"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let reserved = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+                around_window(&node, window.window_expr())?
+            } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
+                around_window(&node, window.window_expr())?
+            } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+                in_two_steps(aggregate)?
+            } else {
+                None
+            };
+            Ok(match reserved {
+                Some(reserved) => Transformed::yes(reserved),
+                None => Transformed::no(node),
+            })
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// The window operator with both nodes around it; `None` if it computes no spectra.
+fn around_window(
+    window: &Arc<dyn ExecutionPlan>,
+    calls: &[Arc<dyn WindowExpr>],
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let mut row_bytes = 0usize;
+    for call in calls {
+        if let Some(call) = aggregate_of(call.as_ref()) {
+            row_bytes = row_bytes.saturating_add(value_size(call)?);
+        }
+    }
+    if row_bytes == 0 {
+        return Ok(None);
+    }
+    let inputs = window.children().into_iter().map(|input| {
+        let input = WindowMemoryInputExec::new(Arc::clone(input), row_bytes);
+        Arc::new(input) as Arc<dyn ExecutionPlan>
+    });
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+    let window = Arc::clone(window).replace_children(inputs.collect(), options)?;
+    Ok(Some(Arc::new(ReserveWindowMemoryExec::new(
+        window, row_bytes,
+    ))))
+}
+
+fn aggregate_of(call: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {
+    let call = call.as_any();
+    let plain = call.downcast_ref::<PlainAggregateWindowExpr>();
+    let sliding = call.downcast_ref::<SlidingAggregateWindowExpr>();
+    plain
+        .map(PlainAggregateWindowExpr::get_aggregate_expr)
+        .or(sliding.map(SlidingAggregateWindowExpr::get_aggregate_expr))
+}
+
+/// An aggregate without GROUP BY in two steps; `None` if it has no spectra, or two steps already.
+fn in_two_steps(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let one_step = matches!(
+        aggregate.mode(),
+        AggregateMode::Single | AggregateMode::SinglePartitioned
+    );
+    if !one_step || !aggregate.group_expr().is_true_no_grouping() {
+        return Ok(None);
+    }
+    for call in aggregate.aggr_expr() {
+        if value_size(call)? > 0 {
+            let steps = split(aggregate, |first| Ok(Arc::new(first)))?;
+            return Ok(Some(Arc::new(steps)));
+        }
+    }
+    Ok(None)
+}

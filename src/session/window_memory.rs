@@ -1,0 +1,225 @@
+//! Memory of spectra in OVER. A window operator of DataFusion reserves no memory for its results, which for a spectrum is one list
+//! of up to N + 1 numbers for every row. The two nodes here reserve it, one on either side of the operator:
+//!
+//! ```text
+//! ReserveWindowMemoryExec       releases memory for rows that the operator has returned
+//!   BoundedWindowAggExec
+//!     WindowMemoryInputExec     reserves memory for every row that the operator takes, in small batches
+//! ```
+//!
+//! The memory of one full batch for each partition of the session is not released, because filters and repartitioning above may
+//! collect that many rows, which DataFusion does not account either.
+//!
+//! [`memory_rule`](super::memory_rule) adds them. The upper node creates the reservation and passes it to the lower one in the
+//! [`TaskContext`], so that plans hold no state and can be run more than once.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
+};
+use futures::{TryStreamExt, future, stream};
+
+use crate::scan::VczSettings;
+
+/// While a column of results is built or copied, its rows are in memory twice.
+const COPIES_OF_RESULTS: usize = 2;
+
+/// The memory of the rows that are inside of one window operator, of one partition.
+struct WindowMemory(MemoryReservation);
+
+/// Reserves the memory that a window operator's results take, until they are returned.
+#[derive(Debug)]
+pub struct ReserveWindowMemoryExec {
+    input: Arc<dyn ExecutionPlan>,
+    row_bytes: usize,
+}
+
+impl ReserveWindowMemoryExec {
+    /// Above the window operator `input`, whose results have `row_bytes` bytes a row.
+    pub fn new(input: Arc<dyn ExecutionPlan>, row_bytes: usize) -> Self {
+        Self { input, row_bytes }
+    }
+}
+
+/// Reserves the memory of results for each row that a window operator takes.
+#[derive(Debug)]
+pub struct WindowMemoryInputExec {
+    input: Arc<dyn ExecutionPlan>,
+    row_bytes: usize,
+}
+
+impl WindowMemoryInputExec {
+    /// Below a window operator whose results have `row_bytes` bytes a row.
+    pub fn new(input: Arc<dyn ExecutionPlan>, row_bytes: usize) -> Self {
+        Self { input, row_bytes }
+    }
+}
+
+/// Everything of a node that passes rows on as they are, except its `execute`.
+macro_rules! passes_rows_on {
+    () => {
+        fn name(&self) -> &str {
+            Self::static_name()
+        }
+
+        fn properties(&self) -> &Arc<PlanProperties> {
+            self.input.properties()
+        }
+
+        fn maintains_input_order(&self) -> Vec<bool> {
+            vec![true]
+        }
+
+        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+            vec![false]
+        }
+
+        fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+            vec![&self.input]
+        }
+
+        fn apply_expressions(
+            &self,
+            _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        ) -> Result<TreeNodeRecursion> {
+            Ok(TreeNodeRecursion::Continue)
+        }
+
+        fn with_new_children(
+            self: Arc<Self>,
+            mut children: Vec<Arc<dyn ExecutionPlan>>,
+        ) -> Result<Arc<dyn ExecutionPlan>> {
+            match (children.pop(), children.is_empty()) {
+                (Some(child), true) => Ok(Arc::new(Self::new(child, self.row_bytes))),
+                _ => internal_err!("{} has one input", self.name()),
+            }
+        }
+    };
+}
+
+impl DisplayAs for ReserveWindowMemoryExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        fmt_as(self.name(), self.row_bytes, format, f)
+    }
+}
+
+impl DisplayAs for WindowMemoryInputExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        fmt_as(self.name(), self.row_bytes, format, f)
+    }
+}
+
+fn fmt_as(
+    name: &str,
+    row_bytes: usize,
+    format: DisplayFormatType,
+    f: &mut fmt::Formatter,
+) -> fmt::Result {
+    match format {
+        DisplayFormatType::TreeRender => write!(f, "row_bytes={row_bytes}"),
+        _ => write!(f, "{name}: row_bytes={row_bytes}"),
+    }
+}
+
+impl ExecutionPlan for ReserveWindowMemoryExec {
+    passes_rows_on!();
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let memory = MemoryConsumer::new(format!("WindowSpectra[{partition}]"))
+            .register(context.memory_pool());
+        let memory = Arc::new(WindowMemory(memory));
+        let config = context.session_config().clone();
+        let context = TaskContext::new(
+            context.task_id(),
+            context.session_id(),
+            config.with_extension(Arc::clone(&memory)),
+            context.scalar_functions().clone(),
+            context.higher_order_functions().clone(),
+            context.aggregate_functions().clone(),
+            context.window_functions().clone(),
+            context.runtime_env(),
+        );
+        let config = context.session_config();
+        let mut kept_rows = config.batch_size() * config.target_partitions();
+        let row_bytes = self.row_bytes.saturating_mul(COPIES_OF_RESULTS);
+        let batches = self.input.execute(partition, Arc::new(context))?;
+        let batches = batches.inspect_ok(move |batch| {
+            let WindowMemory(reservation) = memory.as_ref();
+            let released = batch.num_rows().saturating_sub(kept_rows);
+            kept_rows -= batch.num_rows() - released;
+            reservation.shrink(row_bytes.saturating_mul(released).min(reservation.size()));
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+}
+
+impl ExecutionPlan for WindowMemoryInputExec {
+    passes_rows_on!();
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let Some(memory) = context.session_config().get_extension::<WindowMemory>() else {
+            return internal_err!(
+                "{} needs {} above it",
+                self.name(),
+                ReserveWindowMemoryExec::static_name()
+            );
+        };
+        let result_bytes = self.row_bytes;
+        let row_bytes = result_bytes.saturating_mul(COPIES_OF_RESULTS);
+        // Small batches, so that an operator that returns rows as it takes them needs little memory however large a spectrum is.
+        let settings = VczSettings::of(context.session_config().options());
+        let most = (settings.batch_bytes / row_bytes.max(1)).max(1);
+        let batches = self.input.execute(partition, context)?;
+        let batches = batches
+            .map_ok(move |batch| {
+                let starts = (0..batch.num_rows()).step_by(most);
+                let slices = starts
+                    .map(move |start| Ok(batch.slice(start, most.min(batch.num_rows() - start))));
+                stream::iter(slices)
+            })
+            .try_flatten()
+            .and_then(move |batch| {
+                let WindowMemory(reservation) = memory.as_ref();
+                let reserved = reservation
+                    .try_grow(row_bytes.saturating_mul(batch.num_rows()))
+                    .map(|()| batch)
+                    .map_err(|error| too_large(result_bytes, error));
+                future::ready(reserved)
+            });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+}
+
+/// The pool's error, with what can be done about it.
+fn too_large(row_bytes: usize, error: DataFusionError) -> DataFusionError {
+    match error {
+        DataFusionError::ResourcesExhausted(reason) => {
+            DataFusionError::ResourcesExhausted(format!(
+                "spectra in OVER take {row_bytes} bytes for each row: project to fewer copies (project_sfs), compute one spectrum \
+                 for each window with GROUP BY, lower datafusion.execution.batch_size, or raise the memory limit. {reason}"
+            ))
+        }
+        other => other,
+    }
+}
