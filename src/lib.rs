@@ -1,7 +1,7 @@
 //! SQL for population genetics: VCF Zarr (VCZ) stores as Apache DataFusion tables, with site frequency spectra, joint spectra
 //! and windowed diversity as aggregates.
 //!
-//! Two entry points: [`session::register`] adds everything to a `SessionContext` that is there, [`session::context`] makes one.
+//! There are two entry points: [`session::register`] adds everything to an existing `SessionContext`, [`session::context`] makes one.
 //!
 //! ```
 //! use datafusion::common::Result;
@@ -24,20 +24,47 @@
 //! # }
 //! ```
 //!
-//! # Layers
+//! # Architecture
 //!
-//! Each imports only those above it in this list; a test holds it.
+//! Nearly every statistic here is a function of the allele counts of each site in each population. So there is one heavy
+//! operator, the scan, which turns compressed chunks of genotypes into counts, and many light ones, which are SQL functions of
+//! these counts. `allele_counts(call_genotype, 'p')` is a scalar function that DataFusion's pushdown of expressions moves into
+//! the scan; the genotypes themselves are only decoded into columns if a query selects them.
 //!
-//! * [`store`]: a store's metadata and the encoded bytes of its chunks.
-//! * [`codec`]: codec chains as data, decoding on the host.
-//! * [`counts`]: genotypes to allele and genotype counts, on bit-planes where the layout allows.
+//! ```text
+//!   SELECT diversity(call_genotype, 'first') FROM t GROUP BY genome_bin(variant_position, 10000)
+//!
+//!   vcz sql ─ cli      vcz serve ─ flight      your program
+//!        └──────────────────┼───────────────────────┘
+//!                        session      rewrites to diversity(allele_counts(call_genotype, 'first')); plans windows;
+//!                           │         reads masks and subqueries that name samples while planning
+//!                       functions     aggregates and scalar functions of counts, windows, masks
+//!                           │ counts, positions: record batches
+//!                         scan        TableProvider and DataSource: pruning, prefetching, batches
+//!                           │ chunks
+//!              ┌────────────┴───────────┐
+//!            counts                    gpu        encoded chunks to counts: on the host with bit-planes and vector
+//!              │                        │         instructions, or in batches on NVIDIA GPUs
+//!              └────────── codec ───────┘         chains of codecs; Blosc, zstd, sharding, …
+//!                            │ encoded chunks
+//!                          store                  Zarr metadata, chunk grids, the region index; files, zip, object stores
+//! ```
+//!
+//! Each layer imports only the layers below it, which a test checks:
+//!
+//! * [`store`]: a store's metadata and the encoded bytes of its chunks. No Arrow, no DataFusion.
+//! * [`codec`]: codec chains, decoding on the host.
+//! * [`counts`]: genotypes to allele and genotype counts.
 //! * `gpu`: decoding and counting on NVIDIA GPUs (feature `gpu`).
-//! * [`scan`]: the table: columns, pruning, and the calls on genotypes that a scan computes.
+//! * [`scan`]: the table: columns, pruning, and the functions of genotypes that a scan computes.
 //! * [`functions`]: the SQL functions, one file each.
-//! * [`session`]: everything registered on a `SessionContext`, and the planning rules.
+//! * [`session`]: everything that is registered on a `SessionContext`, and the planning rules.
 //! * [`flight`]: Arrow Flight SQL over registered tables (feature `flight`).
 //! * [`cli`]: the program `vcz` (feature `cli`).
+//!
+//! `CONTRIBUTING.md` in the repository shows how to add a statistic, a function of genotypes, or a codec.
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -5,6 +5,7 @@ mod backends;
 mod bad_input;
 mod circles;
 mod common;
+mod conventions;
 mod golden;
 #[cfg(feature = "gpu")]
 mod gpu;
