@@ -1,5 +1,5 @@
-//! The session behind the commands: memory, disk, object stores and settings from the arguments and the environment, the
-//! DataFusion CLI's catalog and functions, and everything of ours. Wired as `datafusion-cli` wires its own.
+//! The session of the commands: memory, disk, object stores and settings from arguments and environment variables, the DataFusion CLI's
+//! catalog and functions, and this crate's. Set up as `datafusion-cli` sets up its own session.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub struct SessionArgs {
 }
 
 impl SessionArgs {
-    /// What holds if nothing is said.
+    /// The defaults.
     pub fn defaults() -> Self {
         Self {
             data_path: None,
@@ -77,7 +77,7 @@ impl SessionArgs {
 
 /// A session, and the object stores that it uses.
 pub struct Environment {
-    /// The session, with everything of ours.
+    /// The session, with this crate registered.
     pub ctx: SessionContext,
     /// The object stores, which may count their requests.
     pub stores: Arc<InstrumentedObjectStoreRegistry>,
@@ -109,7 +109,7 @@ impl Environment {
         }
         let ctx = session::context(config(args, stdin_is_sql)?, runtime.build_arc()?)?;
         ctx.refresh_catalogs().await?;
-        // Makes object stores on demand; above our own catalog, which opens stores by their location.
+        // Creates object stores on demand. It wraps our catalog, which opens stores by their location.
         ctx.register_catalog_list(Arc::new(DynamicObjectStoreCatalog::new(
             Arc::clone(ctx.state().catalog_list()),
             ctx.state_weak_ref(),

@@ -1,5 +1,4 @@
-//! `vcz inspect`: what a store holds, as tables for people or JSON for programs. The facts come from
-//! [`scan::report`](crate::scan::report).
+//! `vcz inspect`: the contents of a store, as tables or JSON, from [`scan::report`](crate::scan::report).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -72,7 +71,7 @@ pub async fn run(args: InspectArgs) -> Result<(), String> {
         Format::Table => tables(&report).map_err(|error| error.to_string())?,
     };
     match writeln!(io::stdout(), "{}", text.trim_end()) {
-        // A pager that was closed has seen enough.
+        // The reader, such as a pager, was closed.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(format!("cannot print: {error}"))
         }

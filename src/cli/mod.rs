@@ -1,8 +1,7 @@
-//! The command line: `vcz sql` is the DataFusion CLI with everything of ours registered, `vcz inspect` shows what a store
-//! holds, `vcz serve` answers Arrow Flight SQL. The top layer: it reads arguments, builds a session, prints; nothing depends on it.
+//! The command line: `vcz sql` is the DataFusion CLI with this crate registered, `vcz inspect` shows the contents of a store, `vcz serve`
+//! starts the Arrow Flight SQL server. The top layer: it reads arguments, builds a session, and prints.
 //!
-//! Results go to standard output, messages and the progress bar to standard error; the exit code is 0 only if everything
-//! that was asked for was done.
+//! Results go to standard output, messages and the progress bar to standard error. The exit code is 0 only if everything succeeded.
 
 #[cfg(feature = "flight")]
 mod durations;
@@ -45,16 +44,16 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
 }
 
-/// Stack of a thread, in bytes: plans are trees, which are walked and dropped by recursion.
+/// Stack of a thread, in bytes: plans are trees, which are visited and dropped by recursion.
 const STACK: usize = 32 << 20;
 
-/// Runs `vcz` with the arguments of this process. The runtime is made here, so that the program itself is a few lines and
-/// nothing asynchronous is compiled twice.
+/// Runs `vcz` with the arguments of this process. The runtime is built here and not in `main.rs`, so that asynchronous code is compiled
+/// in the library only.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match &cli.command {
         Command::Sql(_) => start_log("error,datafusion_vcz=warn", false),
-        // It prints the store's warnings itself.
+        // `inspect` prints the store's warnings as part of its output.
         Command::Inspect(_) => start_log("error", false),
         #[cfg(feature = "flight")]
         Command::Serve(_) => start_log("error,datafusion_vcz=info", true),
@@ -87,8 +86,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Messages go to standard error: those of `default`, which include what is odd about a store, unless `RUST_LOG` says
-/// otherwise. A server says `when`.
+/// Sends log messages to standard error, filtered by `RUST_LOG` or else by `default`; with time stamps if `when`.
 fn start_log(default: &str, when: bool) {
     let filter = env_logger::Env::default().default_filter_or(default);
     let precision = when.then_some(env_logger::TimestampPrecision::Millis);
@@ -98,7 +96,7 @@ fn start_log(default: &str, when: bool) {
         .init();
 }
 
-/// An error as people read it: ours without DataFusion's wrapping, its own without a backtrace.
+/// The message of an error: errors of this crate without DataFusion's wrapping, others without a backtrace.
 fn describe(error: &DataFusionError) -> String {
     match error.find_root() {
         DataFusionError::External(root) if root.is::<VczError>() => root.to_string(),

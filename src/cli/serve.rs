@@ -1,4 +1,4 @@
-//! `vcz serve`: reads its arguments, opens the stores, and starts the [server](crate::flight).
+//! `vcz serve`: reads its arguments, opens the stores, and runs the [server](crate::flight).
 
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -121,7 +121,7 @@ pub async fn run(args: ServeArgs) -> Result<(), String> {
         log::info!(address:% = address; "http://{address}/healthz and /metrics");
     }
     let served = server.run(asked_to_stop()?).await;
-    // Queries that did not end in time still hold theirs.
+    // Queries that did not end in time still have spill files.
     signals::remove_spill_files(&environment.ctx.runtime_env().disk_manager);
     served.map_err(|error| error.to_string())
 }
@@ -189,7 +189,7 @@ fn config(args: &ServeArgs) -> ServerConfig {
     }
 }
 
-/// Ends when the process is asked to stop: by Ctrl-C, or by SIGTERM.
+/// Completes on SIGINT (Ctrl-C) or SIGTERM.
 #[cfg(unix)]
 fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -204,11 +204,11 @@ fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> 
     })
 }
 
-/// Ends when the process is asked to stop, by Ctrl-C.
+/// Completes on Ctrl-C.
 #[cfg(not(unix))]
 fn asked_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, String> {
     Ok(async {
-        // Where that cannot be listened to, the process is stopped from outside.
+        // Without Ctrl-C, the process has to be killed.
         let _ = tokio::signal::ctrl_c().await;
     })
 }

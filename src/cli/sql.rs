@@ -1,5 +1,5 @@
-//! `vcz sql`: the DataFusion CLI over stores given on the command line. Statements, printing, the prompt and its history come
-//! from the `datafusion-cli` crate.
+//! `vcz sql`: the DataFusion CLI over stores given on the command line. The `datafusion-cli` crate runs statements, prints, and provides
+//! the prompt.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -72,14 +72,14 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         );
     }
     let names = stores::table_names(&args.stores)?;
-    // Before the folder changes: these are relative to where the command was typed.
+    // Read before the folder changes, because their paths are relative to the current one.
     let mut scripts: Vec<(String, String)> = args
         .file
         .iter()
         .map(|path| script(path))
         .collect::<Result<_, _>>()?;
     let interactive = args.command.is_empty() && args.file.is_empty();
-    // The prompt of the CLI crate reads on after errors and ends well; SQL that is piped in is a script like any other.
+    // The CLI crate's prompt continues after errors and exits with 0. SQL from a pipe is a script, which must not.
     let piped = interactive && !std::io::stdin().is_terminal();
     if piped {
         let text = std::io::read_to_string(std::io::stdin())
@@ -131,7 +131,7 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
             .await
             .map_err(|error| error.to_string());
     }
-    // `exec_from_files` goes on after an error and ends well; a script is run as one command, which stops and fails.
+    // `exec_from_files` continues after an error and exits with 0. A script is run as one command, which stops at an error.
     for (path, sql) in scripts
         .into_iter()
         .filter(|(_, sql)| !sql.trim().is_empty())
@@ -146,8 +146,8 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         .map_err(|error| describe(&error))
 }
 
-/// The limit is for people at a table. In the other formats it would silently cut what another program reads: the CLI crate
-/// collects little more than that many rows whatever the format.
+/// The limit on rows applies to tables for people only. The CLI crate would apply it to any format, and silently truncate what another
+/// program reads.
 fn max_rows(format: PrintFormat, asked: MaxRows) -> MaxRows {
     match format {
         PrintFormat::Table | PrintFormat::Automatic => asked,

@@ -1,4 +1,4 @@
-//! Stores on the command line become tables: the table's name from the store's, and its registration.
+//! Registers the stores of the command line as tables, named after the stores.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use super::describe;
 use super::environment::Environment;
 
-/// Endings that are no part of a table's name, the longest first.
+/// Suffixes that are left out of a table's name, the longest first.
 const ENDINGS: [&str; 3] = [".vcz.zip", ".vcz", ".zip"];
 
 /// The table that a store becomes: the last part of its location without `.vcz.zip`, `.vcz` or `.zip`.
@@ -95,7 +95,7 @@ pub async fn register(
             return Err(format!("there is no {what} '{place}'"));
         }
     }
-    // Through the CLI's own CREATE EXTERNAL TABLE, which makes object stores for URLs.
+    // By the CLI's CREATE EXTERNAL TABLE, which creates object stores for URLs.
     let mut sql = format!(
         "CREATE EXTERNAL TABLE {} STORED AS VCZ LOCATION {}",
         quoted(name),
@@ -116,7 +116,7 @@ pub async fn register(
         .map_err(|error| describe(&error))
 }
 
-/// An identifier as SQL takes it whatever is in it.
+/// A quoted SQL identifier.
 pub fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }

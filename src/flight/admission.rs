@@ -1,4 +1,4 @@
-//! How many queries run at a time. The others wait for their turn, in order, for a bounded time and in bounded number.
+//! Limits how many queries run at a time. Others wait in order, for a limited time and in limited number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tonic::Status;
 
 use super::config::MAX_WAITING;
 
-/// The places for running queries.
+/// The permits of running queries.
 pub struct Admission {
     places: Arc<Semaphore>,
     max_queries: usize,
@@ -17,8 +17,8 @@ pub struct Admission {
     waiting: AtomicUsize,
 }
 
-/// The place of one query; given back when dropped.
-pub struct Place {
+/// The permit of one query, released when dropped.
+pub struct QueryPermit {
     _permit: OwnedSemaphorePermit,
 }
 
@@ -31,7 +31,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Admission {
-    /// `max_queries` places; others wait for at most `wait`.
+    /// `max_queries` permits; other queries wait for at most `wait`.
     pub fn new(max_queries: usize, wait: Duration) -> Self {
         Self {
             places: Arc::new(Semaphore::new(max_queries)),
@@ -41,13 +41,13 @@ impl Admission {
         }
     }
 
-    /// Waits for a place.
+    /// Waits for a permit.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED, if there is none in time, or too many wait.
-    pub async fn enter(&self) -> Result<Place, Status> {
+    pub async fn enter(&self) -> Result<QueryPermit, Status> {
         if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-            return Ok(Place { _permit: permit });
+            return Ok(QueryPermit { _permit: permit });
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
@@ -55,24 +55,24 @@ impl Admission {
             return Err(self.full("too many are waiting"));
         }
         match tokio::time::timeout(self.wait, Arc::clone(&self.places).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Place { _permit: permit }),
+            Ok(Ok(permit)) => Ok(QueryPermit { _permit: permit }),
             Ok(Err(_)) => Err(Status::unavailable("the server is stopping")),
             Err(_) => Err(self.full(&format!("none ended within {:?}", self.wait))),
         }
     }
 
-    /// Lets nobody in any more.
+    /// Gives no more permits.
     pub fn close(&self) {
         self.places.close();
     }
 
-    /// How many run.
+    /// Number of running queries.
     pub fn running(&self) -> usize {
         self.max_queries
             .saturating_sub(self.places.available_permits())
     }
 
-    /// How many wait.
+    /// Number of waiting queries.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(admission.running(), 0);
         assert!(admission.enter().await.is_ok());
         let place = admission.enter().await.unwrap();
-        // Whoever gives up waiting is no longer counted.
+        // A query that stopped waiting is no longer counted.
         let given_up = tokio::time::timeout(Duration::from_millis(1), admission.enter()).await;
         assert!(given_up.is_err() && admission.waiting() == 0);
         admission.close();

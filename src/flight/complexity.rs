@@ -1,5 +1,5 @@
-//! How deep a statement may nest. Parsed expressions and plans are trees that are walked, compared and dropped by recursion, so a
-//! short text (`1+1+1+…`) could overflow a stack, which ends the process. Counted on the text, before it is parsed.
+//! Limits the nesting of statements. Expressions and plans are trees that are visited, compared and dropped by recursion, so a short
+//! text (`1+1+1+…`) could overflow a stack, which ends the process. Tokens are counted before the text is parsed.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! What a server is told: where it listens, whom it trusts, and its limits.
+//! The configuration of a server: addresses, TLS, users and limits.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// The longest SQL text that is planned, in bytes.
 pub const MAX_SQL_BYTES: usize = 1 << 20;
-/// The largest message that a client may send, in bytes. Larger than [`MAX_SQL_BYTES`], so that a statement that is too long is
-/// told so, and parameters have room.
+/// The largest message that a client may send, in bytes. Larger than [`MAX_SQL_BYTES`], so that a statement that is too long gets its
+/// own error, and parameters have room.
 pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// The most bytes of a batch of a scan, unless a client sets `vcz.batch_bytes`: batches are cut to messages that are smaller.
 pub const BATCH_BYTES: usize = 4 << 20;
 /// Stack of a thread, in bytes: statements are walked by recursion, as deep as `complexity` lets them be.
 pub const QUERY_STACK: usize = 128 << 20;
-/// Queries that may wait for their turn; more are refused at once.
+/// Queries that may wait; more are refused at once.
 pub const MAX_WAITING: usize = 1024;
 /// How long a planned query waits to be fetched.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(300);

@@ -1,5 +1,5 @@
-//! Views and tables in memory that clients make where the operator allows it. They are seen by all users; what the operator
-//! published is never replaced or dropped; rows that are kept stay accounted to the server's memory.
+//! Views and tables in memory that clients create, if the operator allows it. All users see them. Tables that the operator published are
+//! never replaced or dropped. The rows of a table stay accounted to the server's memory.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
 
-use super::engine::Engine;
+use super::engine::QueryEngine;
 
-/// A table in memory; its memory is given back when it is dropped.
+/// A table in memory; its memory is released when it is dropped.
 #[derive(Debug)]
 struct Kept {
     table: MemTable,
@@ -45,8 +45,8 @@ impl TableProvider for Kept {
     }
 }
 
-impl Engine {
-    /// Runs a CREATE or DROP that the policy let pass.
+impl QueryEngine {
+    /// Runs a CREATE or DROP that the policy allowed.
     pub async fn run_ddl(&self, state: SessionState, plan: LogicalPlan) -> Result<()> {
         let LogicalPlan::Ddl(ddl) = &plan else {
             return plan_err!("only CREATE and DROP change tables");

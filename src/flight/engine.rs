@@ -17,13 +17,13 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::Status;
 
-use super::admission::{Admission, Place};
+use super::admission::{Admission, QueryPermit};
 use super::config::{BATCH_BYTES, IDLE_LIFETIME, Limits, ServerConfig, TICKET_LIFETIME};
 use super::guards::Guards;
 use super::handles::{Handles, WhenFull};
 use super::metrics::Metrics;
 use super::parameters::Prepared;
-use super::planning::{Planned, Source};
+use super::planned::{Planned, StatementSource};
 use super::pool::QueryPool;
 use super::running::Running;
 use super::sessions::ClientSession;
@@ -33,7 +33,7 @@ use crate::scan::VczSettings;
 use crate::session;
 
 /// What all requests share.
-pub struct Engine {
+pub struct QueryEngine {
     template: SessionState,
     /// The settings of a client that has set nothing.
     pub defaults: SessionConfig,
@@ -45,7 +45,7 @@ pub struct Engine {
     pub limits: Limits,
     /// The memory of all queries.
     pub memory: Arc<dyn MemoryPool>,
-    /// The places for running queries.
+    /// The permits of running queries.
     pub admission: Admission,
     /// Queries that were planned and wait to be fetched.
     pub tickets: Handles<Planned>,
@@ -60,7 +60,7 @@ pub struct Engine {
     next_query: AtomicU64,
 }
 
-impl Engine {
+impl QueryEngine {
     /// An engine over the tables of `ctx`, with its settings as defaults, that runs queries on `threads`.
     ///
     /// # Errors
@@ -136,19 +136,19 @@ impl Engine {
         &self.template
     }
 
-    /// A number that tells queries apart in the log.
+    /// A number that identifies a query in the log.
     pub fn next_query(&self) -> u64 {
         self.next_query.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Plans a statement in a place of its own, on the query threads and within the time limit.
+    /// Plans a statement with a permit of its own, on the query threads and within the time limit.
     ///
     /// # Errors
     /// The status that tells the client what is wrong.
-    pub async fn plan_in_place(
+    pub async fn plan_with_permit(
         self: &Arc<Self>,
         session: &Arc<ClientSession>,
-        source: Source,
+        source: StatementSource,
     ) -> Result<Planned, Status> {
         let place = self.admission.enter().await?;
         let (engine, session, user) = (
@@ -165,13 +165,13 @@ impl Engine {
         })
     }
 
-    /// Runs `work` on the query threads, in its place. It stops when this future is dropped, or time is over.
+    /// Runs `work` on the query threads, with its permit. It stops when this future is dropped, or at the time limit.
     ///
     /// # Errors
     /// That of the work, or DEADLINE_EXCEEDED.
     pub async fn on_threads<T: Send + 'static>(
         &self,
-        place: Place,
+        place: QueryPermit,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T, Status> {
         let mut task = StopOnDrop(self.threads.spawn(async move {
@@ -200,7 +200,7 @@ impl Engine {
     }
 }
 
-/// A task that is stopped when nobody waits for it.
+/// A task that is aborted when its result is no longer awaited.
 struct StopOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for StopOnDrop<T> {

@@ -1,4 +1,4 @@
-//! `FlightService` as clients call it: [`Service`], which Flight SQL's trait makes one, and the method that it leaves out.
+//! `FlightService` as clients call it: [`Service`], with the method `GetSchema` that Flight SQL's trait leaves unimplemented.
 
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;

@@ -1,5 +1,5 @@
-//! Functions that a server leaves out: those that make a value as large as a number says, in one step that no memory limit
-//! sees. The table functions `generate_series` and `range` stream, and stay.
+//! Functions that a server removes: those whose result can have any size that an argument asks for, built in one step and not accounted
+//! to any memory limit. The table functions `generate_series` and `range` stream, so they stay.
 
 use datafusion::common::Result;
 use datafusion::execution::context::SessionState;
@@ -19,7 +19,7 @@ const LEFT_OUT: [&str; 10] = [
     "list_resize",
 ];
 
-/// Takes them out of a session.
+/// Removes them from a session.
 ///
 /// # Errors
 /// If the session does not allow it.

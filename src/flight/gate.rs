@@ -1,5 +1,5 @@
-//! The gate before the service: every request but the login must show who sends it. What passes carries its
-//! [`ClientSession`] as an extension; what does not is answered here, whatever method it is for.
+//! Authentication of every request but the login, before the service. An accepted request gets its [`ClientSession`] as an
+//! extension; any other is refused here, whatever its method.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,16 +16,16 @@ use super::login::Logins;
 use super::sessions::{ClientKey, ClientSession, Sessions};
 use super::tokens::Tokens;
 
-/// The one method that is answered to everyone.
+/// The only method that needs no authentication.
 const LOGIN: &str = "/arrow.flight.protocol.FlightService/Handshake";
-/// The user's name where nobody has to log in.
+/// The user's name on a server without users.
 const ANONYMOUS: &str = "anonymous";
 
-/// Tells who sends a request.
+/// Identifies the client of a request.
 pub struct Identity {
     /// How users log in; `None` lets everyone in.
     pub logins: Option<Logins>,
-    /// The tokens of those who did.
+    /// The tokens of users who logged in.
     pub tokens: Tokens,
     /// Their settings.
     pub sessions: Sessions,
@@ -79,7 +79,7 @@ impl Identity {
     }
 }
 
-/// A service behind the gate.
+/// A service that authenticates requests first.
 #[derive(Clone)]
 pub struct Gate<S> {
     inner: S,
@@ -87,7 +87,7 @@ pub struct Gate<S> {
 }
 
 impl<S> Gate<S> {
-    /// Puts `inner` behind the gate.
+    /// Authenticates requests to `inner`.
     pub fn new(inner: S, identity: Arc<Identity>) -> Self {
         Self { inner, identity }
     }

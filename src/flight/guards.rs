@@ -1,9 +1,9 @@
-//! What a server adds to physical plans, so that limits hold for every operator.
+//! Nodes that a server adds to physical plans, so that its limits hold for every operator.
 //!
-//! * Window functions over whole partitions hold all their input at once, and DataFusion does not account that to the memory pool.
-//!   A node below each of them does: rows that pass it stay reserved until the window function is done.
-//! * Joins and UNNEST may make many batches of one, without ever giving the thread back. A node above each of them lets others run,
-//!   so that a cancelled query stops soon.
+//! * Window functions over whole partitions hold all their input, and DataFusion does not account that to the memory pool. A node below
+//!   each of them reserves memory for its rows until the window function is done.
+//! * Joins and UNNEST may make many batches from one without yielding. A node above each of them yields, so that a cancelled query stops
+//!   soon.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 
-/// A window function holds its input batch by batch, then in one piece, then its output.
+/// A window function holds its input as batches, the input concatenated, and its output.
 const TIMES_HELD: usize = 3;
 
-/// The rule that adds both.
+/// The rule that adds these nodes.
 #[derive(Debug)]
 pub struct Guards;
 

@@ -1,5 +1,5 @@
-//! Things that a server keeps for a user under an unguessable handle: planned queries and prepared statements. Only the user
-//! who made one finds it; they are bounded in number, for a user and for all, and forgotten after a time.
+//! Planned queries and prepared statements, which a server keeps for a user under an unguessable handle. Only that user can use them;
+//! their number is limited, for a user and for all, and they expire.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tonic::Status;
 use super::config::{MAX_HANDLES, MAX_HANDLES_PER_USER};
 use super::random;
 
-/// 256 random bits: nobody guesses one, so finding them by lookup gives nothing away.
+/// 256 random bits, which nobody can guess, so the time of a lookup reveals nothing.
 pub type Handle = [u8; 32];
 
 struct Entry<T> {
@@ -23,13 +23,13 @@ struct Entry<T> {
 /// What to do for a user who has too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Forget the one that was not used for longest: nobody says that a planned query will not be fetched.
+    /// Remove the one that was not used for the longest time: clients do not close planned queries.
     ForgetOldest,
     /// Refuse: clients close prepared statements.
     Refuse,
 }
 
-/// Things under handles.
+/// Values under handles.
 pub struct Handles<T> {
     what: &'static str,
     lifetime: Duration,
@@ -117,12 +117,12 @@ impl<T> Handles<T> {
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.entries.lock().len()
     }
 
-    /// Forgets what has expired.
+    /// Removes expired values.
     pub fn sweep(&self) {
         let now = Instant::now();
         self.entries

@@ -1,5 +1,5 @@
-//! Numbers of a server, in Prometheus' text format. Counters and times are kept here; what is true at the moment is asked of the
-//! engine when the numbers are read.
+//! Numbers of a server, in Prometheus' text format. Counters and times are kept here; numbers of the moment are given by
+//! [`ops`](super::ops) when the text is read.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,6 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tonic::Code;
-
-use super::engine::Engine;
-use super::gate::Identity;
 
 /// How a query ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +31,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// As it is called in logs and metrics.
+    /// Its name in logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -44,6 +41,16 @@ impl Outcome {
             Self::Cancelled => "cancelled",
             Self::ClientLeft => "client_left",
             Self::Stopped => "stopped",
+        }
+    }
+
+    /// The outcome of a query that failed with `code`.
+    pub fn of(code: Code) -> Self {
+        match code {
+            Code::Cancelled => Self::Cancelled,
+            Code::DeadlineExceeded => Self::TimedOut,
+            Code::ResourceExhausted => Self::OutOfMemory,
+            _ => Self::Failed,
         }
     }
 }
@@ -107,8 +114,8 @@ impl Metrics {
         self.logins.get_or_create(&labels).inc();
     }
 
-    /// Everything as text.
-    pub fn text(&self, engine: &Engine, identity: &Identity) -> String {
+    /// All numbers as text, with those of `now`: name, help and value of what is true at the moment.
+    pub fn text(&self, now: &[(&str, &str, usize)]) -> String {
         let mut all = Registry::with_prefix("vcz");
         all.register("queries", "Queries that ended", self.queries.clone());
         all.register(
@@ -129,61 +136,7 @@ impl Metrics {
             "Bytes decoded by scans",
             self.bytes_decoded.clone(),
         );
-        let threads = engine.threads.metrics();
-        let now = [
-            (
-                "queries_running",
-                "Places of queries that are taken",
-                engine.admission.running(),
-            ),
-            (
-                "queries_waiting",
-                "Queries that wait for a place",
-                engine.admission.waiting(),
-            ),
-            (
-                "queries_sending",
-                "Queries with a client that fetches them",
-                engine.running.len(),
-            ),
-            (
-                "tickets",
-                "Planned queries that wait to be fetched",
-                engine.tickets.len(),
-            ),
-            (
-                "prepared_statements",
-                "Prepared statements",
-                engine.statements.len(),
-            ),
-            (
-                "clients",
-                "Clients whose settings are kept",
-                identity.sessions.len(),
-            ),
-            ("tokens", "Bearer tokens of logins", identity.tokens.len()),
-            (
-                "memory_reserved_bytes",
-                "Memory that queries have reserved",
-                engine.memory.reserved(),
-            ),
-            (
-                "memory_limit_bytes",
-                "Memory that queries may reserve",
-                engine.limits.memory,
-            ),
-            (
-                "query_tasks",
-                "Tasks on the query threads",
-                threads.num_alive_tasks(),
-            ),
-            (
-                "resident_memory_bytes",
-                "Memory of the process",
-                resident_bytes(),
-            ),
-        ];
-        for (name, help, value) in now {
+        for &(name, help, value) in now {
             let gauge: Gauge = Gauge::default();
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
             all.register(name, help, gauge);
@@ -198,7 +151,7 @@ impl Metrics {
 }
 
 /// Resident memory of this process; 0 where the system does not say.
-fn resident_bytes() -> usize {
+pub fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());

@@ -1,19 +1,24 @@
-//! `vcz serve`: Arrow Flight SQL over registered tables, for clients that are not trusted. Above `session`, beside the command
-//! line, which reads the arguments and calls [`Server::start`].
+//! `vcz serve`: Arrow Flight SQL over registered tables, for clients that are not trusted. Above `session`, below the command line,
+//! which reads the arguments and calls [`Server::start`].
 //!
 //! A request passes, in this order:
 //!
-//! * `server`: TLS, the listener, shutdown; `linger`: connections that end without losing anything; `gate`: who is it? Nothing but the login is answered before that is known, by
-//!   `auth` (the file of users), `login` (passwords, throttled), `tokens` and `sessions` (settings that persist).
-//! * `front`, `service`: the protocol, `reply` its messages; `statements`: what is done with a statement; `metadata` and `info` answer what needs no query.
-//! * `complexity`: how deep a statement may be; `policy`: which plans are run, deny by default; `settings`: which settings may be set; `functions`: which are left out.
-//! * `planning`: SQL to a physical plan, once; `parameters`: prepared statements; `handles`: unguessable, bounded, bound to a user.
-//! * `admission`, `pool` and `guards`: how many queries, how much memory; `running`: execution, timeouts, cancellation.
+//! * `server`: TLS, the listener, shutdown. `linger`: connections are closed without losing data.
+//! * `gate`: authentication of every request but the login, with `auth` (the file of users), `login` (passwords, throttled), `tokens` and
+//!   `sessions` (settings that persist).
+//! * `front`, `service`: the protocol. `reply`: its messages. `statements`: what is done with a statement. `metadata` and `info` answer requests
+//!   that need no query.
+//! * `complexity`: limits the depth of statements. `policy`: the plans that are run; all others are refused. `settings`: the settings that clients
+//!   may change. `functions`: the functions that are removed.
+//! * `planning`: SQL to a physical plan (`planned`), once. `parameters`: prepared statements. `handles`: unguessable, limited in number, valid for
+//!   one user.
+//! * `engine`: what all requests share. `admission`, `pool` and `guards`: limits on queries and memory. `execution` and `running`: execution, timeouts,
+//!   cancellation.
 //! * `wire`: batches as clients can read them, cut to size.
 //! * `metrics` and `ops`: numbers, `/healthz`, `/metrics`, a line of log for each query.
 //!
-//! Invariants: results are streamed, never collected; whatever is kept for a client is bounded in number and time; a query runs
-//! on the query threads, so that the network threads always answer.
+//! Invariants: results are streamed, never collected; everything that is kept for a client is limited in number and time; queries
+//! run on threads of their own, so that the network threads always answer.
 
 mod admission;
 mod auth;
@@ -22,6 +27,7 @@ mod config;
 mod ddl;
 mod engine;
 mod error;
+mod execution;
 mod front;
 mod functions;
 mod gate;
@@ -34,6 +40,7 @@ mod metadata;
 mod metrics;
 mod ops;
 mod parameters;
+mod planned;
 mod planning;
 mod policy;
 mod pool;

@@ -12,18 +12,80 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 
-use super::engine::Engine;
+use super::engine::QueryEngine;
 use super::gate::Identity;
+use super::metrics::resident_bytes;
 
 /// What the port shows.
 #[derive(Clone)]
 pub struct Ops {
     /// The engine.
-    pub engine: Arc<Engine>,
+    pub engine: Arc<QueryEngine>,
     /// Who is logged in: only how many.
     pub identity: Arc<Identity>,
     /// Whether the server is stopping.
     pub stopping: Arc<AtomicBool>,
+}
+
+impl Ops {
+    /// The numbers of the moment: name, help and value.
+    fn now(&self) -> [(&'static str, &'static str, usize); 11] {
+        let (engine, identity) = (&self.engine, &self.identity);
+        let threads = engine.threads.metrics();
+        [
+            (
+                "queries_running",
+                "Places of queries that are taken",
+                engine.admission.running(),
+            ),
+            (
+                "queries_waiting",
+                "Queries that wait for a place",
+                engine.admission.waiting(),
+            ),
+            (
+                "queries_sending",
+                "Queries with a client that fetches them",
+                engine.running.len(),
+            ),
+            (
+                "tickets",
+                "Planned queries that wait to be fetched",
+                engine.tickets.len(),
+            ),
+            (
+                "prepared_statements",
+                "Prepared statements",
+                engine.statements.len(),
+            ),
+            (
+                "clients",
+                "Clients whose settings are kept",
+                identity.sessions.len(),
+            ),
+            ("tokens", "Bearer tokens of logins", identity.tokens.len()),
+            (
+                "memory_reserved_bytes",
+                "Memory that queries have reserved",
+                engine.memory.reserved(),
+            ),
+            (
+                "memory_limit_bytes",
+                "Memory that queries may reserve",
+                engine.limits.memory,
+            ),
+            (
+                "query_tasks",
+                "Tasks on the query threads",
+                threads.num_alive_tasks(),
+            ),
+            (
+                "resident_memory_bytes",
+                "Memory of the process",
+                resident_bytes(),
+            ),
+        ]
+    }
 }
 
 /// Answers on `listener` until `stop`.
@@ -53,7 +115,7 @@ async fn health(State(ops): State<Ops>) -> impl IntoResponse {
 }
 
 async fn metrics(State(ops): State<Ops>) -> impl IntoResponse {
-    let text = ops.engine.metrics.text(&ops.engine, &ops.identity);
+    let text = ops.engine.metrics.text(&ops.now());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_flight::decode::FlightRecordBatchStream;
 use datafusion::common::{ParamValues, Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
@@ -15,7 +16,9 @@ use datafusion::sql::parser::Statement as Parsed;
 use datafusion::sql::sqlparser::ast::{Array, Expr, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use futures::TryStreamExt;
 use parking_lot::Mutex;
+use tonic::Status;
 
 use super::complexity;
 
@@ -280,6 +283,21 @@ fn literal(value: &ScalarValue) -> Result<Expr> {
             "a parameter here must be a string, number, truth value or list, found {data_type}"
         ),
     }
+}
+
+/// The batches of a stream up to its second row. One row is bound, so a stream of more is refused without reading all of it.
+pub async fn rows_to_bind(mut values: FlightRecordBatchStream) -> Result<Vec<RecordBatch>, Status> {
+    let (mut batches, mut rows) = (Vec::new(), 0);
+    while let Some(batch) = values.try_next().await.map_err(Status::from)? {
+        rows += batch.num_rows();
+        if batch.num_rows() > 0 {
+            batches.push(batch);
+        }
+        if rows > 1 {
+            break;
+        }
+    }
+    Ok(batches)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! From SQL to something that can be fetched: planned once, checked by the policy on the way, and executed later as it was
-//! planned. What a plan reads while it is made (populations, masks) is read under the query's own limits.
+//! Planning of statements: each is planned once, checked by the policy, and executed later as it was planned. Populations and masks
+//! that are read while planning are read under the query's own limits.
 
 use std::sync::Arc;
 
@@ -8,59 +8,31 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DescribeTable, LogicalPlan};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 
 use super::complexity;
-use super::engine::Engine;
-use super::parameters::Prepared;
+use super::engine::QueryEngine;
+use super::planned::{Planned, Rows, StatementSource};
 use super::policy::{self, Allowed};
 use super::sessions::ClientSession;
 use super::settings::{self, FlightSettings};
 use super::wire;
 use crate::scan::VczSettings;
 
-/// What a client may fetch, once.
-pub struct Planned {
-    /// The schema of the rows as the client sees them.
-    pub schema: SchemaRef,
-    /// The rows.
-    pub rows: Rows,
-    /// How they are sent.
-    pub settings: FlightSettings,
-}
-
-/// Rows that are there, or will be.
-pub enum Rows {
-    /// To be executed.
-    Plan(Arc<dyn ExecutionPlan>, Arc<TaskContext>),
-    /// Already known.
-    Batch(RecordBatch),
-}
-
-/// What a client sent.
-pub enum Source {
-    /// A statement.
-    Sql(String),
-    /// A prepared statement, with what is bound to it.
-    Prepared(Arc<Prepared>),
-}
-
-impl Engine {
+impl QueryEngine {
     /// Plans a statement for a client; runs it, if it is a SET, RESET or DDL.
-    pub async fn plan(&self, session: &ClientSession, source: Source) -> Result<Planned> {
+    pub async fn plan(&self, session: &ClientSession, source: StatementSource) -> Result<Planned> {
         let config = session.config();
         let settings = FlightSettings::of(config.options());
         let state = self.state(config);
         let plan = match source {
-            Source::Sql(sql) => {
+            StatementSource::Sql(sql) => {
                 let statement = complexity::parse(&state, &sql)?;
                 state.statement_to_plan(statement).await?
             }
-            Source::Prepared(prepared) => prepared.filled(&state).await?,
+            StatementSource::Prepared(prepared) => prepared.filled(&state).await?,
         };
         let batch = match policy::check(&plan, self.allow_ddl)? {
             Allowed::Query => return self.plan_query(state, plan, settings).await,

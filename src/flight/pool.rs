@@ -1,4 +1,4 @@
-//! The memory of one query: a limit of its own inside what all queries share. A query that goes over either fails alone.
+//! The memory of one query: its own limit within the memory that all queries share. A query that exceeds either fails alone.
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,19 +4,20 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::encode::FlightDataEncoderBuilder;
-use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::Any;
-use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket};
+use arrow_flight::{
+    FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket,
+};
 use bytes::Bytes;
+use futures::stream::BoxStream;
 use futures::{TryStreamExt, stream};
 use prost::Message;
 use tonic::{Response, Status};
 
 use super::error::arrow_status;
-use super::service::Service;
 
 /// Rows, as a stream of messages.
-pub type Reply = <Service as FlightService>::DoGetStream;
+pub type Reply = BoxStream<'static, Result<FlightData, Status>>;
 
 /// How to fetch `command`, whose rows have `schema`.
 pub fn fetch_with(

@@ -1,4 +1,4 @@
-//! The server as a process sees it: it checks what it was told, listens, serves, and stops without cutting off running queries.
+//! The server: it checks its configuration, listens, serves, and lets running queries end when it stops.
 
 use std::future::Future;
 use std::io;
@@ -18,7 +18,7 @@ use tonic::transport::{Identity as TlsIdentity, ServerTlsConfig};
 
 use super::auth::Users;
 use super::config::{MAX_MESSAGE_BYTES, QUERY_STACK, ServerConfig, TlsFiles};
-use super::engine::Engine;
+use super::engine::QueryEngine;
 use super::error::ServeError;
 use super::front::Front;
 use super::gate::{Gate, Identity};
@@ -29,9 +29,9 @@ use super::service::Service;
 use super::sessions::Sessions;
 use super::tokens::Tokens;
 
-/// How often what has expired is forgotten.
+/// How often expired values are removed.
 const SWEEP: Duration = Duration::from_secs(10);
-/// A connection is asked whether it is still there after this long, and given up after that.
+/// An idle connection is probed after this time, and closed if it does not answer within the timeout.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Requests at a time on one connection.
@@ -41,10 +41,10 @@ const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest headers of a request, in bytes.
 const MAX_HEADERS: u32 = 16 << 10;
 
-/// A server that listens but does not answer yet.
+/// A server that listens but does not accept requests yet.
 pub struct Server {
     config: ServerConfig,
-    engine: Arc<Engine>,
+    engine: Arc<QueryEngine>,
     identity: Arc<Identity>,
     service: Service,
     tls: Option<ServerTlsConfig>,
@@ -57,8 +57,7 @@ impl Server {
     /// Checks the configuration, publishes the tables of `ctx` and listens.
     ///
     /// # Errors
-    /// Whatever an operator has to know: an address in use, a bad certificate, a bad line in the file of users, a configuration
-    /// that is not safe.
+    /// An address in use, an invalid certificate, an invalid line in the file of users, or an unsafe configuration.
     pub async fn start(config: ServerConfig, ctx: &SessionContext) -> Result<Self, ServeError> {
         check_exposure(&config)?;
         let logins = match &config.auth_file {
@@ -77,7 +76,7 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|error| ServeError::Stopped(format!("cannot start threads: {error}")))?;
-        let engine = match Engine::new(ctx, &config, threads.handle().clone()).await {
+        let engine = match QueryEngine::new(ctx, &config, threads.handle().clone()).await {
             Ok(engine) => Arc::new(engine),
             Err(error) => {
                 threads.shutdown_background();
@@ -122,7 +121,7 @@ impl Server {
             .transpose()
     }
 
-    /// Serves until `stop`; then lets running queries end, for as long as the configuration says.
+    /// Serves until `stop`; then waits for running queries, as long as the configuration says.
     ///
     /// # Errors
     /// If serving fails.
@@ -181,7 +180,7 @@ impl Server {
                         log::warn!(running = self.engine.admission.running(); "queries that did not end are cancelled");
                         self.engine.admission.close();
                         self.engine.running.cancel_all();
-                        // They still tell their clients.
+                        // Cancelled queries still report that to their clients.
                         let _ = tokio::time::timeout(Duration::from_secs(2), &mut serving).await;
                         Ok(())
                     }
@@ -191,7 +190,7 @@ impl Server {
         sweeper.abort();
         let _ = ended_sender.send(true);
         if let Some(operators) = operators {
-            // Whoever holds a connection to the second port open does not hold the server up.
+            // An open connection to the second port does not delay the end.
             let _ = tokio::time::timeout(Duration::from_secs(1), operators).await;
         }
         self.threads.shutdown_background();
@@ -199,7 +198,7 @@ impl Server {
     }
 }
 
-/// Refuses what would show data or passwords to a network that was not meant to see them.
+/// Refuses configurations that would expose data or passwords to a network.
 fn check_exposure(config: &ServerConfig) -> Result<(), ServeError> {
     if config.bind.ip().is_loopback() || config.insecure {
         return Ok(());
@@ -235,7 +234,7 @@ fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
     let config = ServerTlsConfig::new()
         .identity(TlsIdentity::from_pem(cert, key))
         .timeout(TLS_TIMEOUT);
-    // Parsed when it is used, which is too late to say whose fault it is.
+    // Checked now, because an error when it is used would not name the files.
     match tonic::transport::Server::builder().tls_config(config.clone()) {
         Ok(_) => Ok(config),
         Err(error) => Err(ServeError::Certificate {
@@ -266,7 +265,7 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn sweep(engine: Arc<Engine>, identity: Arc<Identity>) {
+async fn sweep(engine: Arc<QueryEngine>, identity: Arc<Identity>) {
     let mut interval = tokio::time::interval(SWEEP);
     loop {
         interval.tick().await;

@@ -29,14 +29,14 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::engine::Engine;
+use super::engine::QueryEngine;
 use super::error::status;
 use super::gate::{Identity, peer};
 use super::info;
 use super::metadata;
-use super::planning::Source;
+use super::parameters::rows_to_bind;
+use super::planned::StatementSource;
 use super::reply::{Reply, encoded, fetch_with, send};
-use super::statements::few_rows;
 
 /// The action that newer clients cancel with.
 const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
@@ -49,7 +49,7 @@ const BIND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The service.
 #[derive(Clone)]
 pub struct Service {
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Arc<QueryEngine>,
     identity: Arc<Identity>,
     sql_info: Arc<SqlInfoData>,
 }
@@ -59,7 +59,7 @@ impl Service {
     ///
     /// # Errors
     /// INTERNAL, if the facts about the server cannot be built.
-    pub fn new(engine: Arc<Engine>, identity: Arc<Identity>) -> Result<Self, Status> {
+    pub fn new(engine: Arc<QueryEngine>, identity: Arc<Identity>) -> Result<Self, Status> {
         let sql_info = info::sql_info(engine.allow_ddl)
             .map_err(|error| Status::internal(error.to_string()))?;
         Ok(Self {
@@ -123,7 +123,7 @@ impl FlightSqlService for Service {
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
         let descriptor = request.get_ref().clone();
-        self.planned(Source::Sql(query.query), &request, descriptor)
+        self.planned(StatementSource::Sql(query.query), &request, descriptor)
             .await
     }
 
@@ -138,7 +138,7 @@ impl FlightSqlService for Service {
             .statements
             .get(&client.user, &query.prepared_statement_handle)?;
         let descriptor = request.get_ref().clone();
-        self.planned(Source::Prepared(prepared), &request, descriptor)
+        self.planned(StatementSource::Prepared(prepared), &request, descriptor)
             .await
     }
 
@@ -157,7 +157,8 @@ impl FlightSqlService for Service {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
         let client = self.client(&request)?;
-        self.update(Source::Sql(command.query), &client).await
+        self.update(StatementSource::Sql(command.query), &client)
+            .await
     }
 
     async fn do_action_create_prepared_statement(
@@ -202,7 +203,7 @@ impl FlightSqlService for Service {
         let values = FlightRecordBatchStream::new_from_flight_data(
             request.into_inner().map_err(FlightError::from),
         );
-        let batches = tokio::time::timeout(BIND_TIMEOUT, few_rows(values))
+        let batches = tokio::time::timeout(BIND_TIMEOUT, rows_to_bind(values))
             .await
             .map_err(|_| Status::deadline_exceeded("the parameters took too long to come"))??;
         prepared.bind(&batches).map_err(|error| status(&error))?;
@@ -221,7 +222,8 @@ impl FlightSqlService for Service {
             .engine
             .statements
             .get(&client.user, &command.prepared_statement_handle)?;
-        self.update(Source::Prepared(prepared), &client).await
+        self.update(StatementSource::Prepared(prepared), &client)
+            .await
     }
 
     async fn do_action_cancel_query(

@@ -1,28 +1,25 @@
-//! What the [`service`](super::service) does with statements: plans and keeps them, runs, cancels, and tells their schemas.
+//! Statements of the [`service`](super::service): planned and kept, executed, cancelled, and described by their schemas.
 //!
-//! Between the protocol and `planning`, `handles` and `running`. Invariant: whatever is planned for a client is kept for that client's
-//! user alone.
+//! Between the protocol and `planning`, `handles` and `running`. Invariant: a planned statement can be used by its
+//! client's user only.
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::sql::{
     Any, CommandPreparedStatementQuery, CommandStatementQuery, ProstMessageExt,
     TicketStatementQuery,
 };
 use arrow_flight::{FlightDescriptor, FlightInfo};
 use bytes::Bytes;
-use futures::TryStreamExt;
 use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::error::status;
+use super::execution;
 use super::parameters::Prepared;
-use super::planning::{Planned, Rows, Source};
+use super::planned::{Planned, Rows, StatementSource};
 use super::reply::{Reply, fetch_with};
-use super::running;
 use super::service::Service;
 use super::sessions::ClientSession;
 
@@ -30,7 +27,7 @@ use super::sessions::ClientSession;
 const COMPRESSION_HEADER: &str = "x-vcz-compression";
 
 impl Service {
-    /// The client that sent a request. The gate lets none through without.
+    /// The client that sent a request; the gate has added it.
     pub(super) fn client<T>(&self, request: &Request<T>) -> Result<Arc<ClientSession>, Status> {
         request
             .extensions()
@@ -39,15 +36,15 @@ impl Service {
             .ok_or_else(|| Status::unauthenticated("log in first"))
     }
 
-    /// Plans a statement, keeps it, and tells how to fetch it.
+    /// Plans a statement, keeps it, and returns how to fetch it.
     pub(super) async fn planned<T>(
         &self,
-        source: Source,
+        source: StatementSource,
         request: &Request<T>,
         descriptor: FlightDescriptor,
     ) -> Result<Response<FlightInfo>, Status> {
         let client = self.client(request)?;
-        let mut planned = self.engine.plan_in_place(&client, source).await?;
+        let mut planned = self.engine.plan_with_permit(&client, source).await?;
         if let Some(compression) = request.metadata().get(COMPRESSION_HEADER) {
             let asked = compression.to_str().unwrap_or_default();
             planned.settings.compression = asked.parse().map_err(|error| status(&error))?;
@@ -66,22 +63,22 @@ impl Service {
         user: &Arc<str>,
         handle: &[u8],
     ) -> Result<Response<Reply>, Status> {
-        // The ticket is looked at first: a forged one must not wait for a place, nor a real one be lost while waiting.
+        // The ticket is checked first: a forged one must not wait for a permit, and a valid one must not expire while it waits.
         self.engine.tickets.touch(user, handle)?;
         let place = self.engine.admission.enter().await?;
         let planned = self.engine.tickets.take(user, handle)?;
         let handle = handle.try_into().map_err(|_| Status::internal("handle"))?;
-        let rows = running::start(&self.engine, user, handle, planned, place);
+        let rows = execution::start(&self.engine, user, handle, planned, place);
         Ok(Response::new(rows))
     }
 
     /// Runs a statement that gives no rows.
     pub(super) async fn update(
         &self,
-        source: Source,
+        source: StatementSource,
         client: &Arc<ClientSession>,
     ) -> Result<i64, Status> {
-        let planned: Planned = self.engine.plan_in_place(client, source).await?;
+        let planned: Planned = self.engine.plan_with_permit(client, source).await?;
         match planned.rows {
             Rows::Batch(_) => Ok(0),
             Rows::Plan(..) => Err(Status::invalid_argument(
@@ -161,21 +158,4 @@ impl Service {
             _ => Err(unknown()),
         }
     }
-}
-
-/// The batches of a client up to its second row: one is bound, and whoever sends more is told so before all of them are here.
-pub(super) async fn few_rows(
-    mut values: FlightRecordBatchStream,
-) -> Result<Vec<RecordBatch>, Status> {
-    let (mut batches, mut rows) = (Vec::new(), 0);
-    while let Some(batch) = values.try_next().await.map_err(Status::from)? {
-        rows += batch.num_rows();
-        if batch.num_rows() > 0 {
-            batches.push(batch);
-        }
-        if rows > 1 {
-            break;
-        }
-    }
-    Ok(batches)
 }

@@ -1,5 +1,5 @@
-//! A session for queries of strangers: everything of ours but the ways to files. No tables by URL, no `CREATE EXTERNAL TABLE`,
-//! no file formats, and masks and table functions take registered tables only.
+//! A session for untrusted queries, without access to files: no tables by URL, no `CREATE EXTERNAL TABLE`, no file formats; masks and
+//! table functions take registered tables only.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::with_vcz;
 use crate::functions;
 use crate::scan::RegisteredOnly;
 
-/// Table functions of DataFusion's own that such a session keeps: they make rows from numbers.
+/// DataFusion's table functions that such a session keeps: they read nothing.
 const STOCK_TABLE_FUNCTIONS: [&str; 2] = ["generate_series", "range"];
 
 /// A session over the tables of `catalogs`, with identifiers taken as they are written, that opens nothing by its location.

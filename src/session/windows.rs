@@ -1,5 +1,5 @@
-//! Overlapping windows in two steps: aggregates over `unnest(genome_bins(position, size, step))` become aggregates over bins of
-//! one step and merges of these, so that a site is aggregated once, not once for each window that holds it.
+//! Overlapping windows in two steps: an aggregate over `unnest(genome_bins(position, size, step))` becomes an aggregate over bins of
+//! one step and a merge of the bins' states, so that a site is aggregated once and not once for each of its windows.
 //!
 //! ```text
 //! Aggregate: contig, w; diversity(x)                   Aggregate: contig, w; diversity_merge(s)
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Holds where `size` is a multiple of `step`: then the windows that hold a position are those that hold the start of its bin.
-//! A plan that does not have this form to the letter, or with an aggregate whose states are not exact, stays as it is.
+//! A plan of any other form, or with an aggregate whose states are not exact, is not changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -17,16 +17,16 @@ use super::statistic::{SiteInput, Statistic, column};
 
 /// A statistic that is a function of the number of sites in each cell.
 pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
-    /// What tells cells apart.
+    /// Identifies a cell.
     type Key: Key;
 
-    /// The cell of a site with these counts in each population; `None` where the site has no place.
+    /// The cell of a site with these counts in each population; `None` for a site that does not count.
     fn cell(&self, counts: [&[i32]; P]) -> Result<Option<Self::Key>>;
-    /// Number of cells that there can be; 0 where that is not known.
+    /// Number of possible cells; 0 where that is not known.
     fn domain(&self) -> usize {
         0
     }
-    /// Whether a cell from a saved state can be.
+    /// Whether a cell of a saved state is possible.
     fn is_valid(&self, cell: Self::Key) -> bool;
     /// The values of groups, one row each.
     fn evaluate(&mut self, groups: &[Histogram<Self::Key>]) -> Result<ArrayRef>;
@@ -34,8 +34,10 @@ pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
     fn check_groups(&self, _groups: usize) -> Result<()> {
         Ok(())
     }
-    /// Number of cells of a group's value.
-    fn value_cells(&self) -> usize;
+    /// Number of cells of a group's value where it is a list; 0 where it is a number.
+    fn value_cells(&self) -> usize {
+        0
+    }
     /// Bytes on the heap of tables that are kept from one evaluation to the next.
     fn heap_size(&self) -> usize {
         0

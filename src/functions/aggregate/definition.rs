@@ -1,4 +1,4 @@
-//! What a function's own file says about it; [`CountsAggregate`](super::udaf::CountsAggregate) makes the rest of it.
+//! What defines an aggregate over counts; [`CountsAggregate`](super::udaf::CountsAggregate) makes a DataFusion function of it.
 
 use std::fmt::Debug;
 
@@ -43,19 +43,19 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     fn documentation() -> Documentation;
 }
 
-/// What a counts argument says about its population's number of copies N.
+/// The number of copies N of a counts argument's population, as its metadata gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copies {
-    /// Nothing.
+    /// Not given.
     Unknown,
-    /// That planning has still to find it.
+    /// Not known before planning has run a subquery.
     Deferred,
     /// N.
     Known(u64),
 }
 
 impl Copies {
-    /// What `field` says.
+    /// As the metadata of `field` gives it.
     pub(crate) fn of(field: &Field) -> Result<Self> {
         Ok(match copies_of(field)? {
             None => Self::Unknown,

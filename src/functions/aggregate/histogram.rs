@@ -13,7 +13,7 @@ use hashbrown::hash_map::Entry;
 
 use super::statistic::GroupState;
 
-/// What tells cells apart. The order of keys is the order in which cells are evaluated.
+/// Identifies a cell. The order of keys is the order in which cells are evaluated.
 pub(crate) trait Key:
     Copy + Debug + Default + Eq + Hash + Ord + Send + Sync + 'static
 {

@@ -9,7 +9,7 @@ use datafusion::common::{Result, internal_err};
 use super::statistic::{SiteInput, column};
 use crate::functions::counts_arg::CountsView;
 
-/// What is done with the sites of a loop. A trait and not a closure, so that it can be said to be inlined.
+/// What is done with each site of a loop. A trait and not a closure, so that implementations can be `#[inline(always)]`.
 pub(crate) trait Visit<const P: usize> {
     /// Takes the counts of a site in each population; implementations are `#[inline(always)]`.
     fn visit(&mut self, counts: [&[i32]; P]) -> Result<()>;
@@ -45,8 +45,8 @@ impl<'a, const P: usize> Sites<'a, P> {
         rows: impl Iterator<Item = usize>,
         visitor: &mut impl Visit<P>,
     ) -> Result<()> {
-        // Sites of two, three and four alleles in loops of their own: with the lengths of rows known, what is done with them is
-        // compiled without loops and checks.
+        // Separate loops for two, three and four alleles: with a known number of alleles, a visit is compiled without inner loops and
+        // bounds checks.
         if let Some(counts) = self.of_width::<2>() {
             visit_all(counts, rows, visitor)
         } else if let Some(counts) = self.of_width::<3>() {

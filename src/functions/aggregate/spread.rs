@@ -1,21 +1,21 @@
-//! Spreads lines over the rows of a grid, each row with a weight of its own: the outer step of projecting a joint spectrum.
+//! Adds a line to rows of a grid, times a weight for each row: the outer step of projecting a joint spectrum.
 //!
 //! Under [`project_joint_sfs`](super::project_joint_sfs). Lines are collected and added many at a time, so that a cell
-//! stays in a register for several of them. Every cell is the sum of its lines in the order in which they came, whatever the
+//! stays in a register for several of them. Every cell is the sum of its lines in the order of their arrival, with any
 //! instructions, so the bits are those of adding line by line.
 
 use std::ops::Range;
 
 use crate::counts::{Job, Lanes, Level};
 
-/// Lines that wait, at most.
+/// The most pending lines.
 const LINES: usize = 64;
 /// Lines that are added to a row in one go.
 const TOGETHER: usize = 8;
-/// Numbers that may wait: lines of a very large grid are added sooner.
+/// The most pending numbers: lines of a very large grid are added sooner.
 const MOST: usize = 1 << 20;
 
-/// Lines that wait to be added to a grid.
+/// Lines that are pending to be added to a grid.
 #[derive(Debug)]
 pub(super) struct Spread {
     level: Level,
@@ -59,7 +59,7 @@ impl Spread {
         }
     }
 
-    /// Adds the lines that wait.
+    /// Adds the pending lines.
     pub(super) fn finish(&mut self, grid: &mut [f64]) {
         let first = self.rows.iter().map(|(first, _)| *first).min();
         let end = self.rows.iter().map(|(first, at)| first + at.len()).max();

@@ -95,8 +95,8 @@ pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
 
     /// What a site with these counts in each population adds, if anything.
     fn site(counts: [&[i32]; P]) -> Option<Site<F, C>>;
-    /// What the sites of a block add: the very terms of [`site`](Self::site), and 0 where there is none. `None` if they have to be
-    /// taken one by one. Implementations are `#[inline(always)]`.
+    /// What the sites of a block add: the same terms as [`site`](Self::site), and 0 where it returns `None`. `None` if the sites have
+    /// to be added one by one. Implementations are `#[inline(always)]`.
     fn block<const K: usize>(counts: [&Counts<K>; P]) -> Option<Block<F, C>>;
 
     /// The result; `None` is NULL.
@@ -112,7 +112,7 @@ pub(crate) struct SumsOf<T, const P: usize, const F: usize, const C: usize> {
 }
 
 impl<T, const P: usize, const F: usize, const C: usize> SumsOf<T, P, F, C> {
-    /// With the best instructions there are.
+    /// With the best instructions of this machine.
     pub(crate) fn new(of: T) -> Self {
         let level = Level::detect();
         Self { of, level }

@@ -73,7 +73,7 @@ impl<D: Definition> CountsAggregate<D> {
 }
 
 impl<D: Definition> PartialEq for CountsAggregate<D> {
-    /// The type says it all.
+    /// Functions of the same type are equal.
     fn eq(&self, _other: &Self) -> bool {
         true
     }

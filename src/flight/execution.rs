@@ -1,0 +1,294 @@
+//! Execution of planned queries: rows are computed and encoded on the query threads, a few messages ahead of the client and no more. A
+//! client that disconnects, a cancellation or the time limit stops the query, which releases its place and its memory.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use arrow_flight::FlightData;
+use arrow_flight::encode::FlightDataEncoderBuilder;
+use arrow_flight::error::FlightError;
+use datafusion::common::Result;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use tonic::Status;
+
+use super::admission::QueryPermit;
+use super::engine::QueryEngine;
+use super::handles::Handle;
+use super::metrics::Outcome;
+use super::planned::{Planned, Rows};
+use super::{error, wire};
+
+/// Messages that are ready before the client takes them.
+const AHEAD: usize = 2;
+
+/// The entry of a query among those that run; removed when dropped.
+struct Entry {
+    engine: Arc<QueryEngine>,
+    handle: Handle,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.engine.running.remove(&self.handle);
+    }
+}
+
+/// Starts a planned query; its messages are the stream. The stream ends well only if the query did.
+pub fn start(
+    engine: &Arc<QueryEngine>,
+    user: &Arc<str>,
+    handle: Handle,
+    planned: Planned,
+    place: QueryPermit,
+) -> BoxStream<'static, Result<FlightData, Status>> {
+    let cancelled = engine.running.insert(user, handle);
+    let entry = Entry {
+        engine: Arc::clone(engine),
+        handle,
+    };
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let end = Arc::new(Mutex::new(None));
+    let mut report = Report {
+        engine: Arc::clone(engine),
+        query: engine.next_query(),
+        user: Arc::clone(user),
+        started: Instant::now(),
+        rows: Arc::default(),
+        bytes_sent: 0,
+        plan: match &planned.rows {
+            Rows::Plan(plan, _) => Some(Arc::clone(plan)),
+            Rows::Batch(_) => None,
+        },
+        outcome: Outcome::Stopped,
+    };
+    let task = {
+        let (engine, end) = (Arc::clone(engine), Arc::clone(&end));
+        async move {
+            let result = drive(&engine, planned, &sender, cancelled, &mut report).await;
+            report.outcome = match &result {
+                Ok(()) => Outcome::Done,
+                Err(Ended::ClientLeft) => Outcome::ClientLeft,
+                Err(Ended::Failed(status)) => Outcome::of(status.code()),
+            };
+            if let Err(Ended::Failed(status)) = &result {
+                log::info!(query = report.query, code:? = status.code(); "not finished: {:?}", status.message());
+            }
+            // All is given back before the client learns that the query has ended.
+            drop((entry, place, report));
+            *end.lock() = match result {
+                Ok(()) => Some(Ok(())),
+                Err(Ended::Failed(status)) => Some(Err(status)),
+                Err(Ended::ClientLeft) => None,
+            };
+            drop(sender);
+        }
+    };
+    engine.threads.spawn(task);
+    Box::pin(Messages {
+        receiver,
+        end,
+        done: false,
+    })
+}
+
+/// Why a query ended early.
+enum Ended {
+    ClientLeft,
+    Failed(Status),
+}
+
+/// Computes the messages and hands them over.
+async fn drive(
+    engine: &QueryEngine,
+    planned: Planned,
+    sender: &mpsc::Sender<FlightData>,
+    mut cancelled: watch::Receiver<bool>,
+    report: &mut Report,
+) -> Result<(), Ended> {
+    let failed = |error| Ended::Failed(error::status(&error));
+    let options = planned
+        .settings
+        .compression
+        .write_options()
+        .map_err(failed)?;
+    let batches = match planned.rows {
+        Rows::Plan(plan, context) => execute_stream(plan, context).map_err(failed)?.boxed(),
+        Rows::Batch(batch) => stream::iter([Ok(batch)]).boxed(),
+    };
+    let (schema, bytes) = (Arc::clone(&planned.schema), planned.settings.message_bytes);
+    let rows = Arc::clone(&report.rows);
+    let pieces = batches.flat_map(move |batch| {
+        let pieces = batch
+            .map_err(|error| error::status(&error))
+            .and_then(|batch| {
+                rows.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+                wire::pieces(&batch, &schema, bytes).map_err(error::arrow_status)
+            });
+        stream::iter(match pieces {
+            Ok(pieces) => pieces.into_iter().map(Ok).collect(),
+            Err(status) => vec![Err(FlightError::Tonic(Box::new(status)))],
+        })
+    });
+    let mut messages = FlightDataEncoderBuilder::new()
+        .with_schema(planned.schema)
+        .with_options(options)
+        // Batches are cut already, and by what they really hold.
+        .with_max_flight_data_size(usize::MAX)
+        .build(pieces);
+    let mut stop = std::pin::pin!(async {
+        tokio::select! {
+            // The sender is kept while the query runs, so this ends by a cancellation only.
+            _ = cancelled.wait_for(|cancelled| *cancelled) => Ended::Failed(Status::cancelled("the query was cancelled")),
+            () = tokio::time::sleep(engine.limits.query_timeout) => Ended::Failed(engine.too_late()),
+            () = sender.closed() => Ended::ClientLeft,
+        }
+    });
+    loop {
+        let message = tokio::select! {
+            biased;
+            ended = &mut stop => return Err(ended),
+            message = messages.next() => message,
+        };
+        let message = match message {
+            None => return Ok(()),
+            Some(Ok(message)) => message,
+            Some(Err(FlightError::Tonic(status))) => return Err(Ended::Failed(*status)),
+            Some(Err(error)) => return Err(Ended::Failed(Status::internal(error.to_string()))),
+        };
+        let size = message.data_header.len() + message.data_body.len();
+        tokio::select! {
+            biased;
+            ended = &mut stop => return Err(ended),
+            sent = sender.send(message) => sent.map_err(|_| Ended::ClientLeft)?,
+        }
+        report.bytes_sent += size as u64;
+    }
+}
+
+/// How a query ended, once it is known.
+type End = Arc<Mutex<Option<Result<(), Status>>>>;
+
+/// The messages of a query, then its error if it has one.
+struct Messages {
+    receiver: mpsc::Receiver<FlightData>,
+    end: End,
+    done: bool,
+}
+
+impl Stream for Messages {
+    type Item = Result<FlightData, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        match self.receiver.poll_recv(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(message))),
+            Poll::Ready(None) => {
+                self.done = true;
+                let end = self.end.lock().take();
+                Poll::Ready(match end {
+                    Some(Ok(())) => None,
+                    Some(Err(status)) => Some(Err(status)),
+                    // It panicked, or the server stops: what was sent is not all.
+                    None => Some(Err(Status::aborted("the query was stopped by the server"))),
+                })
+            }
+        }
+    }
+}
+
+/// What operators learn of a query when it has ended, however it did.
+struct Report {
+    engine: Arc<QueryEngine>,
+    query: u64,
+    user: Arc<str>,
+    started: Instant,
+    rows: Arc<AtomicU64>,
+    bytes_sent: u64,
+    plan: Option<Arc<dyn ExecutionPlan>>,
+    outcome: Outcome,
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let rows = self.rows.load(Ordering::Relaxed);
+        let scans = Scans::of(self.plan.as_ref());
+        self.engine.metrics.ended(
+            self.outcome,
+            seconds,
+            rows,
+            self.bytes_sent,
+            scans.bytes_decoded,
+        );
+        log::info!(
+            query = self.query,
+            user = &*self.user,
+            outcome = self.outcome.name(),
+            milliseconds = (seconds * 1000.0) as u64,
+            rows = rows,
+            bytes_sent = self.bytes_sent,
+            bytes_decoded = scans.bytes_decoded,
+            backend = scans.backend.as_str();
+            "query"
+        );
+    }
+}
+
+/// What the scans of a plan did.
+struct Scans {
+    bytes_decoded: u64,
+    backend: String,
+}
+
+impl Scans {
+    fn of(plan: Option<&Arc<dyn ExecutionPlan>>) -> Self {
+        let mut scans = Self {
+            bytes_decoded: 0,
+            backend: String::new(),
+        };
+        if let Some(plan) = plan {
+            scans.add(plan.as_ref());
+        }
+        if scans.backend.is_empty() {
+            scans.backend.push_str("none");
+        }
+        scans
+    }
+
+    fn add(&mut self, plan: &dyn ExecutionPlan) {
+        if let Some(decoded) = plan
+            .metrics()
+            .and_then(|all| all.sum_by_name("bytes_decoded"))
+        {
+            self.bytes_decoded += decoded.as_usize() as u64;
+        }
+        if plan.children().is_empty() {
+            // The scan's own words, as in EXPLAIN: `backend=host (why)`.
+            let line = datafusion::physical_plan::displayable(plan)
+                .one_line()
+                .to_string();
+            let backend = line
+                .split_once("backend=")
+                .and_then(|(_, rest)| rest.split([' ', ',', '\n']).next());
+            if let Some(backend) = backend.filter(|backend| !self.backend.contains(backend)) {
+                if !self.backend.is_empty() {
+                    self.backend.push('+');
+                }
+                self.backend.push_str(backend);
+            }
+        }
+        for child in plan.children() {
+            self.add(child.as_ref());
+        }
+    }
+}
