@@ -7,9 +7,6 @@ use std::fs;
 
 use crate::layers::{code_only, sources};
 
-/// Folders whose circles are still to be removed. Nothing is added here.
-const FOLDERS_LEFT: [&str; 2] = ["flight/", "functions/aggregate/"];
-
 /// A module as the names that lead to it from the crate's root.
 type Module = Vec<String>;
 
@@ -245,14 +242,8 @@ fn no_circles_between_files() {
         n_imports > 300,
         "the checker has found only {n_imports} imports, so it does not look where they are"
     );
-    let is_left = |circle: &Vec<String>| {
-        FOLDERS_LEFT
-            .iter()
-            .any(|folder| circle.iter().all(|file| file.starts_with(folder)))
-    };
     let found: Vec<String> = circles(&modules)
         .into_iter()
-        .filter(|circle| !is_left(circle))
         .map(|circle| circle.join(", "))
         .collect();
     assert!(

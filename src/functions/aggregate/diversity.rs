@@ -5,7 +5,8 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
-use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums};
+use super::sums_of::SumsOf;
 use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::site::site_diversity;
 

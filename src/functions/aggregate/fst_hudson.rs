@@ -5,7 +5,8 @@ use datafusion::common::Result;
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_two};
-use super::sums::{Block, Site, SiteSums, Sums, SumsOf};
+use super::sums::{Block, Site, SiteSums, Sums};
+use super::sums_of::SumsOf;
 use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::site::fst_hudson_terms;

@@ -42,6 +42,7 @@ mod stages;
 mod state_of;
 mod statistic;
 mod sums;
+mod sums_of;
 mod udaf;
 mod value_size;
 
