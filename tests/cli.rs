@@ -637,11 +637,11 @@ fn signals_remove_spill_files() {
             files.len()
         };
         let mut child = vcz()
-            .args(["sql", "-q", "-m", "40M"])
+            .args(["sql", "-q", "-m", "200M", "--mem-pool-type", "fair"])
+            .args(["-c", "SET datafusion.execution.target_partitions = 1"])
             .args([
                 "-c",
-                "SELECT count(*) FROM (SELECT value, row_number() OVER (ORDER BY (value * 7919) % 1000003, value) AS n \
-                 FROM generate_series(1, 400000000)) WHERE n = value",
+                "SELECT value FROM generate_series(1, 400000000) ORDER BY (value * 7919) % 1000003",
             ])
             .env("TMPDIR", folder.path())
             .stdout(Stdio::null())
