@@ -127,7 +127,7 @@ impl Dataset {
     /// Sizes of the chunks of column `index` on a GPU, where their frames are `cut` (for counts) or not.
     #[cfg_attr(
         not(feature = "gpu"),
-        expect(dead_code, reason = "only a GPU's batches follow them")
+        allow(dead_code, reason = "only a GPU's batches follow them")
     )]
     pub fn chunk_sizes(&self, index: usize, cut: bool) -> &Arc<ChunkSizes> {
         &self.chunk_sizes[index][usize::from(cut)]

@@ -89,8 +89,8 @@ pub struct VczSettings {
     pub backend: Backend,
     /// A batch holds at most this many bytes (or one row, where a single row is wider).
     pub batch_bytes: usize,
-    /// How many reads of each array are in flight ahead of the chunk being decoded; 0 turns it off. A read is a chunk, or
-    /// several small ones of a local store.
+    /// How many reads of each array are in flight ahead of the chunk being decoded; 0 turns reading ahead off, on the host and on a GPU.
+    /// A read is a chunk, or several small ones of a local store. A GPU is given as many more as its results have room for.
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,

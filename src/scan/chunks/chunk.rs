@@ -10,7 +10,7 @@ use crate::store::ArrayMeta;
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(
     not(feature = "gpu"),
-    expect(dead_code, reason = "only a GPU decodes before the consumer does")
+    allow(dead_code, reason = "only a GPU decodes before the consumer does")
 )]
 pub enum Chunk {
     /// Not stored: all its elements are the fill value.

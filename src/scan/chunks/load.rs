@@ -6,7 +6,7 @@ use crate::scan::schema::ColumnSpec;
 /// The work of a scan on one array over samples.
 #[cfg_attr(
     not(feature = "gpu"),
-    expect(dead_code, reason = "there is nothing to choose from")
+    allow(dead_code, reason = "there is nothing to choose from")
 )]
 pub struct ArrayLoad<'a> {
     /// The array.

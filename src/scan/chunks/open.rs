@@ -17,7 +17,7 @@ use crate::store::ArrayMeta;
 
 /// What is wanted of an array's chunks.
 #[derive(Clone, Copy)]
-pub enum Wanted<'a> {
+pub enum ChunkPurpose<'a> {
     /// All elements.
     Elements,
     /// What calls on genotypes are computed from.
@@ -37,7 +37,7 @@ pub struct ChunkRequest<'a> {
     /// The array, as a column of the table.
     pub column: usize,
     /// What is wanted of them.
-    pub wanted: Wanted<'a>,
+    pub purpose: ChunkPurpose<'a>,
     /// The rows that are wanted, ascending.
     pub ranges: &'a [Range<u64>],
 }
@@ -63,9 +63,9 @@ impl ChunkRequest<'_> {
 
     /// The chunks of a variant chunk that are wanted: their indices along the axes after variants.
     pub fn parts(&self) -> Vec<Vec<u64>> {
-        match self.wanted {
-            Wanted::Elements => trailing_chunks(self.array()),
-            Wanted::Genotypes { selected, .. } => (0..selected.len())
+        match self.purpose {
+            ChunkPurpose::Elements => trailing_chunks(self.array()),
+            ChunkPurpose::Genotypes { selected, .. } => (0..selected.len())
                 .filter(|chunk| self.counts(*chunk) || self.selects(*chunk))
                 .map(|chunk| vec![chunk as u64, 0])
                 .collect(),
@@ -74,9 +74,9 @@ impl ChunkRequest<'_> {
 
     /// Whether genotypes of a sample chunk are counted.
     pub fn counts(&self, sample_chunk: usize) -> bool {
-        match self.wanted {
-            Wanted::Elements => false,
-            Wanted::Genotypes { counter, .. } => counter
+        match self.purpose {
+            ChunkPurpose::Elements => false,
+            ChunkPurpose::Genotypes { counter, .. } => counter
                 .wanted_sample_chunks()
                 .binary_search(&sample_chunk)
                 .is_ok(),
@@ -85,9 +85,9 @@ impl ChunkRequest<'_> {
 
     /// Whether elements of a sample chunk are wanted.
     pub fn selects(&self, sample_chunk: usize) -> bool {
-        match self.wanted {
-            Wanted::Elements => true,
-            Wanted::Genotypes { selected, .. } => selected
+        match self.purpose {
+            ChunkPurpose::Elements => true,
+            ChunkPurpose::Genotypes { selected, .. } => selected
                 .get(sample_chunk)
                 .is_some_and(|samples| !samples.is_empty()),
         }

@@ -124,7 +124,7 @@ impl Prefetch {
     /// Keeps `guard` until the first reads are under way, and `memory` for as long as the window is there.
     #[cfg_attr(
         not(feature = "gpu"),
-        expect(dead_code, reason = "the host's window holds neither")
+        allow(dead_code, reason = "the host's window holds neither")
     )]
     pub fn holding(self, guard: impl Send + 'static, memory: Option<Taken>) -> Self {
         Self {

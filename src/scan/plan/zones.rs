@@ -319,3 +319,7 @@ impl PruningStatistics for ZoneStatistics<'_> {
         Some(BooleanArray::from_iter(matches))
     }
 }
+
+#[cfg(test)]
+#[path = "zones_tests.rs"]
+mod tests;

@@ -13,7 +13,7 @@ use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::codec::Scratch;
 use crate::scan::chunks::chunk::first_index;
-use crate::scan::chunks::open::{ChunkRequest, ReadContext, Wanted};
+use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnKind;
@@ -47,7 +47,7 @@ impl ColumnReader {
         let request = ChunkRequest {
             dataset,
             column,
-            wanted: Wanted::Elements,
+            purpose: ChunkPurpose::Elements,
             ranges,
         };
         Ok(Self {

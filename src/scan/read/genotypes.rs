@@ -4,25 +4,23 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray};
-use arrow::buffer::{Buffer, MutableBuffer};
-use arrow::datatypes::{DataType, Field};
+use arrow::array::ArrayRef;
 use datafusion::common::{Result, exec_err};
 
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
+use super::select::{KeptGenotypes, Selection};
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
 use crate::scan::calls::call::{
-    GENOTYPE_CLASSES, GenotypeCall, allele_counts_array, genotype_counts_array, list_size,
+    GENOTYPE_CLASSES, GenotypeCall, allele_counts_array, genotype_counts_array,
     population_counts_array,
 };
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index, first_index};
-use crate::scan::chunks::open::{ChunkRequest, ReadContext, Wanted};
+use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
-use crate::store::ArrayMeta;
 
 /// Computes a query's calls on the genotypes of one column.
 pub struct GenotypeReader {
@@ -47,16 +45,8 @@ pub struct GenotypeReader {
 struct Current {
     chunk: u64,
     /// Genotypes by sample chunk, for `select_samples`.
-    selected: Vec<Option<Kept>>,
+    selected: Vec<Option<KeptGenotypes>>,
     _memory: Taken,
-}
-
-/// Genotypes of one chunk.
-enum Kept {
-    /// Of all its samples, as stored.
-    All(Buffer),
-    /// Of the selected ones.
-    Selected(Buffer),
 }
 
 impl GenotypeReader {
@@ -116,7 +106,7 @@ impl GenotypeReader {
         let request = ChunkRequest {
             dataset,
             column,
-            wanted: Wanted::Genotypes {
+            purpose: ChunkPurpose::Genotypes {
                 counter: &counter,
                 selected: &by_chunk,
             },
@@ -199,7 +189,7 @@ impl GenotypeReader {
         self.counts
             .reset(self.counter.request(), rows)
             .map_err(|reason| dataset.chunk_error(array, &chunk_index(chunk, &[0, 0]), reason))?;
-        let mut selected: Vec<Option<Kept>> = vec![];
+        let mut selected: Vec<Option<KeptGenotypes>> = vec![];
         selected.resize_with(array.grid_shape()[1] as usize, || None);
         for part in parts {
             let Part {
@@ -246,7 +236,7 @@ impl GenotypeReader {
                     Chunk::Computed {
                         selected: Some(buffer),
                         ..
-                    } => Kept::Selected(buffer),
+                    } => KeptGenotypes::Selected(buffer),
                     data => {
                         let data = data
                             .decode(chain, &mut self.decode_scratch)
@@ -257,7 +247,7 @@ impl GenotypeReader {
                                 array.name
                             );
                         };
-                        Kept::All(buffer)
+                        KeptGenotypes::All(buffer)
                     }
                 };
                 selected[sample_chunk] = Some(kept);
@@ -291,187 +281,17 @@ impl GenotypeReader {
                     None,
                 )
             }
-            GenotypeCall::SelectSamples(samples) => self.selected(samples, rows),
-        }
-    }
-
-    /// Where the copies of a run of samples are, in pieces that are next to each other.
-    fn sources<'a>(
-        &'a self,
-        run: &Run,
-        kept: &'a Kept,
-        array: &ArrayMeta,
-        width: usize,
-        element: usize,
-    ) -> Result<Vec<RowBytes<'a>>> {
-        match kept {
-            Kept::All(bytes) => {
-                let sample = array.chunks[2] as usize * element;
-                let stride = array.chunks[1] as usize * sample;
-                let piece = |at: usize, len: usize| RowBytes {
-                    bytes,
-                    at: at * sample,
-                    len,
-                    stride,
+            GenotypeCall::SelectSamples(samples) => {
+                let Some(current) = &self.current else {
+                    return exec_err!("select_samples: no chunk is loaded");
                 };
-                Ok(if sample == width {
-                    vec![piece(run.first, run.len * width)]
-                } else {
-                    // Calls are padded.
-                    let samples = run.first..run.first + run.len;
-                    samples.map(|at| piece(at, width)).collect()
-                })
-            }
-            Kept::Selected(bytes) => {
-                let list = &self.selected[run.chunk];
-                match list.binary_search(&(run.first as u32)) {
-                    // The list holds every sample of every call, so those of a run follow each other.
-                    Ok(at) => Ok(vec![RowBytes {
-                        bytes,
-                        at: at * width,
-                        len: run.len * width,
-                        stride: list.len() * width,
-                    }]),
-                    Err(_) => exec_err!("select_samples: sample {} was not read", run.first),
-                }
+                let selection = Selection {
+                    spec: &self.dataset.columns()[self.column],
+                    kept: &current.selected,
+                    samples: &self.selected,
+                };
+                selection.gather(samples, rows)
             }
         }
     }
-
-    /// Gathers the copies of `samples` from the decoded sample chunks.
-    fn selected(&self, samples: &SampleSet, rows: Range<usize>) -> Result<ArrayRef> {
-        let spec = &self.dataset.columns()[self.column];
-        let DataType::FixedSizeList(call, _) = &spec.data_type else {
-            return exec_err!("expected genotypes, found {}", spec.data_type);
-        };
-        let DataType::FixedSizeList(code, ploidy) = call.data_type() else {
-            return exec_err!("expected genotypes, found {}", spec.data_type);
-        };
-        let element = spec.array.element.size().unwrap_or(1);
-        let width = *ploidy as usize * element;
-        let total = rows
-            .len()
-            .checked_mul(samples.len())
-            .and_then(|n| n.checked_mul(width));
-        let Some(total) = total else {
-            return exec_err!(
-                "select_samples: {} rows of {} samples do not fit in memory",
-                rows.len(),
-                samples.len()
-            );
-        };
-        let Some(current) = &self.current else {
-            return exec_err!("select_samples: no chunk is loaded");
-        };
-        let runs = runs(samples, spec.array.chunks[1] as usize);
-        let mut sources = Vec::with_capacity(runs.len());
-        for run in &runs {
-            let Some(Some(kept)) = current.selected.get(run.chunk) else {
-                return exec_err!("select_samples: sample chunk {} was not read", run.chunk);
-            };
-            sources.extend(self.sources(run, kept, &spec.array, width, element)?);
-        }
-        let sources = merged(sources);
-        let out = match sources.as_slice() {
-            // Whole rows as they are.
-            [one] if one.stride == one.len => one
-                .bytes
-                .slice_with_length(one.at + rows.start * one.stride, rows.len() * one.stride),
-            _ => {
-                let mut out = MutableBuffer::with_capacity(total);
-                for row in rows.clone() {
-                    for source in &sources {
-                        let at = source.at + row * source.stride;
-                        let Some(copies) = source.bytes.get(at..at + source.len) else {
-                            return exec_err!("select_samples: row {row} was not read");
-                        };
-                        out.extend_from_slice(copies);
-                    }
-                }
-                out.into()
-            }
-        };
-        if out.len() != total {
-            return exec_err!(
-                "select_samples: expected {total} bytes, found {}",
-                out.len()
-            );
-        }
-        let copies = total / element;
-        let codes = arrow::array::make_array(
-            arrow::array::ArrayData::builder(code.data_type().clone())
-                .len(copies)
-                .add_buffer(out)
-                .build()?,
-        );
-        let n_calls = rows.len() * samples.len();
-        let calls = FixedSizeListArray::try_new_with_length(
-            std::sync::Arc::clone(code),
-            *ploidy,
-            codes,
-            None,
-            n_calls,
-        )?;
-        let item = Arc::new(Field::new_list_field(call.data_type().clone(), false));
-        let size = list_size(samples.len())?;
-        Ok(Arc::new(FixedSizeListArray::try_new_with_length(
-            item,
-            size,
-            Arc::new(calls),
-            None,
-            rows.len(),
-        )?))
-    }
-}
-
-/// Consecutive samples of one sample chunk.
-struct Run {
-    chunk: usize,
-    /// The first, counted from the chunk's first.
-    first: usize,
-    len: usize,
-}
-
-/// The samples as runs, in their order.
-fn runs(samples: &SampleSet, chunk_samples: usize) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
-    for sample in samples.iter() {
-        let (chunk, within) = (
-            sample as usize / chunk_samples,
-            sample as usize % chunk_samples,
-        );
-        match runs.last_mut() {
-            Some(run) if run.chunk == chunk && run.first + run.len == within => run.len += 1,
-            _ => runs.push(Run {
-                chunk,
-                first: within,
-                len: 1,
-            }),
-        }
-    }
-    runs
-}
-
-/// Bytes that are next to each other in every row: where they are in row 0, how many, and from one row to the next.
-struct RowBytes<'a> {
-    bytes: &'a Buffer,
-    at: usize,
-    len: usize,
-    stride: usize,
-}
-
-/// Pieces of the same bytes that follow each other, as one.
-fn merged(sources: Vec<RowBytes<'_>>) -> Vec<RowBytes<'_>> {
-    let mut merged: Vec<RowBytes<'_>> = Vec::with_capacity(sources.len());
-    for source in sources {
-        match merged.last_mut() {
-            Some(last)
-                if std::ptr::eq(last.bytes, source.bytes) && last.at + last.len == source.at =>
-            {
-                last.len += source.len;
-            }
-            _ => merged.push(source),
-        }
-    }
-    merged
 }

@@ -3,7 +3,7 @@
 //! * `stream`: the batches of a partition; `segments`: its rows, cut up for reading; `site_filter`: predicates evaluated before
 //!   anything else is read.
 //! * `columns`: an array as a column; `dense`: its chunks put together; `arrow_column`: as an Arrow array.
-//! * `genotypes`: calls on genotypes.
+//! * `genotypes`: calls on genotypes; `select`: the genotypes of selected samples.
 //! * `memory`, `metrics`: what is accounted and measured.
 
 pub mod arrow_column;
@@ -13,5 +13,6 @@ pub mod genotypes;
 pub mod memory;
 pub mod metrics;
 mod segments;
+mod select;
 mod site_filter;
 pub mod stream;

@@ -1,7 +1,7 @@
-//! [`GpuReader`]: what GPUs have to do with the chunks of one array, and the window over them. Many chunks are on their way at the
-//! same time, because a GPU is fast only with thousands of frames.
+//! [`GpuReader`]: what GPUs compute from the chunks of one array, and the read-ahead window over them. The window is long, because a GPU
+//! is fast only with thousands of frames at the same time.
 //!
-//! Chunks that a GPU is working on when the window is dropped are thrown away when they are done.
+//! If the window is dropped, the results of chunks that a GPU is working on are dropped when they arrive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use futures::future::{BoxFuture, FutureExt};
 use super::device::Device;
 use crate::error::VczError;
 use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, Work, WorkOutput};
-use crate::scan::chunks::open::{ChunkRequest, ReadContext, Wanted};
+use crate::scan::chunks::chunk::first_index;
+use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::{Arrivals, Arriving, ChunkReader, Prefetch, Window, chunks_of};
 use crate::scan::dataset::Dataset;
 use crate::scan::read::memory::{ScanMemory, Taken};
@@ -82,14 +83,14 @@ pub fn open(
         dataset: Arc::clone(request.dataset),
         array: Arc::clone(array),
         engine: Arc::clone(&device.engine),
-        is_whole: matches!(request.wanted, Wanted::Elements),
+        is_whole: matches!(request.purpose, ChunkPurpose::Elements),
         leaves_files: device.reads_files && parts.iter().all(is_plain),
         in_groups: store.is_local() && context.ahead.few.is_none(),
         metrics: context.metrics.clone(),
         parts,
     };
     let (window, memory) = reader.window(context);
-    // A batch that others are in waits for this array's chunks, until the first are on their way.
+    // Batches wait for this array's chunks until the first of them have been submitted.
     let announced = device.engine.queue().register_producer();
     let upcoming = chunks_of(request.ranges, array.chunks[0]);
     let prefetch = Prefetch::new(Arc::new(reader), upcoming, window, context.metrics.clone());
@@ -103,11 +104,11 @@ fn part_requests(device: &Device, request: &ChunkRequest<'_>) -> Result<Vec<Part
     } = request;
     let spec = &dataset.columns()[*column];
     let array = &spec.array;
-    let only_calls = matches!(request.wanted, Wanted::Genotypes { .. });
+    let only_calls = matches!(request.purpose, ChunkPurpose::Genotypes { .. });
     let chain = dataset.chain(*column).map_err(|error| error.to_string())?;
     let planner = device.planner(spec, chain, only_calls)?;
-    let (counts, elements) = match request.wanted {
-        Wanted::Elements => {
+    let (counts, elements) = match request.purpose {
+        ChunkPurpose::Elements => {
             // Below the bytes of a chunk, which the planner has checked.
             let samples = array.chunks.get(1).copied().unwrap_or(1) as u32;
             let inner: u64 = array.chunks.iter().skip(2).product();
@@ -120,7 +121,7 @@ fn part_requests(device: &Device, request: &ChunkRequest<'_>) -> Result<Vec<Part
             };
             (None, elements)
         }
-        Wanted::Genotypes { counter, selected } => {
+        ChunkPurpose::Genotypes { counter, selected } => {
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
             let counts = CountsOutput::try_new(counter.request().clone(), samples, copies)?;
             let elements = ElementsOutput {
@@ -215,15 +216,15 @@ impl GpuReader {
         let rows = if self.is_whole {
             self.array.chunks[0]
         } else {
-            let first = crate::scan::chunks::chunk::first_index(chunk, &self.array);
+            let first = first_index(chunk, &self.array);
             self.array.chunk_extent(&first)[0]
         };
         rows as usize
     }
 }
 
-/// Takes memory for the results of `most` variant chunks, or of fewer where there is not that much; with nothing left, that of one chunk
-/// at a time is taken when it arrives.
+/// Reserves memory for the results of `most` variant chunks, or of fewer if the pool has less. If it has none left, memory is reserved
+/// for one chunk at a time, when it arrives.
 fn take(memory: &ScanMemory, bytes: usize, mut most: usize) -> (usize, Option<Taken>) {
     loop {
         match memory.take(bytes.saturating_mul(most)) {
