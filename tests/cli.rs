@@ -445,6 +445,55 @@ fn copies_of_counts_survive_parquet() {
     assert!(out.contains("[2,1703]"), "{out}");
 }
 
+/// Genotypes of one store in Parquet, read by another process in which another store was registered first.
+#[test]
+fn genotypes_in_parquet_meet_no_other_stores_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("genotypes.parquet");
+    let table = |name: &str| {
+        let (store, populations) = (
+            fixture(&format!("{name}.vcz.zip")),
+            fixture(&format!("{name}.populations.tsv")),
+        );
+        [
+            store.display().to_string(),
+            "--populations".to_string(),
+            populations.display().to_string(),
+        ]
+    };
+    let vcz = |store: &str, sql: &str| {
+        let mut arguments = vec!["sql".to_string()];
+        arguments.extend(table(store));
+        arguments.extend(["-q", "--format", "json", "-c", sql].map(String::from));
+        run(arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let export = format!(
+        "COPY (SELECT variant_idx, call_genotype FROM (SELECT row_number() OVER () AS variant_idx, call_genotype FROM sim)) TO '{}'",
+        file.display()
+    );
+    ok(vcz("sim", &export));
+    let from_file = |call: &str| format!("SELECT {call} AS s FROM '{}'", file.display());
+    let expected = ok(vcz("sim", "SELECT sfs(call_genotype) AS s FROM sim"));
+    for other in ["chunks7", "haploid", "tetraploid"] {
+        assert_eq!(
+            ok(vcz(other, &from_file("sfs(call_genotype)"))),
+            expected,
+            "{other}"
+        );
+        for call in [
+            "sfs(call_genotype, 'first')",
+            "allele_counts(call_genotype, 'first')",
+            "select_samples(call_genotype, 'first')",
+        ] {
+            let message = fails(vcz(other, &from_file(call)));
+            assert!(
+                message.contains("Count in the query that reads the VCZ table"),
+                "{other}: {message}"
+            );
+        }
+    }
+}
+
 #[test]
 fn metadata_functions() {
     let samples = csv(

@@ -4,6 +4,7 @@
 //! exactly those two columns. A sample may be in several populations; the order of names is that of the file.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::near_names::near_names;
@@ -15,6 +16,20 @@ use crate::error::{Result, VczError};
 pub struct Populations {
     sets: Vec<(String, Arc<SampleSet>)>,
     by_name: HashMap<String, usize>,
+}
+
+impl PartialEq for Populations {
+    fn eq(&self, other: &Self) -> bool {
+        self.sets == other.sets
+    }
+}
+
+impl Eq for Populations {}
+
+impl Hash for Populations {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.sets.hash(state);
+    }
 }
 
 impl Populations {
@@ -174,6 +189,17 @@ impl Populations {
             }
         }
         selected
+    }
+
+    /// The same names, each with the set that `change` makes of its own.
+    pub fn map(&self, change: impl Fn(&SampleSet) -> Arc<SampleSet>) -> Self {
+        let sets = self.sets.iter();
+        Self {
+            sets: sets
+                .map(|(name, samples)| (name.clone(), change(samples)))
+                .collect(),
+            by_name: self.by_name.clone(),
+        }
     }
 
     /// Number of populations.

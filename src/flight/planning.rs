@@ -95,7 +95,15 @@ impl QueryEngine {
     /// before it is run.
     pub fn logical_schema(&self, plan: &LogicalPlan) -> Result<SchemaRef> {
         Ok(match policy::check(plan, self.allow_ddl)? {
-            Allowed::Query => wire::wire_schema(plan.schema().as_arrow()),
+            // Analysis finds how many samples a named population has; a statement with parameters cannot be analysed yet.
+            Allowed::Query => {
+                let state = self.state(self.defaults.clone());
+                let options = state.config_options();
+                let analyzed =
+                    (state.analyzer()).execute_and_check(plan.clone(), options, |_, _| {});
+                let plan = analyzed.as_ref().unwrap_or(plan);
+                wire::wire_schema(plan.schema().as_arrow())
+            }
             Allowed::Describe(describe) => describe_rows(&describe)?.schema(),
             Allowed::Set(_) | Allowed::Reset(_) | Allowed::Ddl => Arc::new(Schema::empty()),
         })

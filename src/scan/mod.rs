@@ -32,11 +32,15 @@ use calls::context;
 use plan::{ranges, source, zones};
 use read::{arrow_column, dense};
 
-pub use calls::context::{GENOTYPES_KEY, GenotypeContext, PopulationArg};
-pub use calls::copies;
-pub use calls::genotype_udf::{
-    GenotypeFunction, GenotypeUdf, is_genotype_type, is_population_type, population_of,
+pub use calls::bound::BoundCall;
+pub use calls::context::{
+    ALLELES_KEY, GENOTYPE_KEYS, GenotypeContext, PopulationArg, SAMPLES_DEFERRED, SAMPLES_KEY,
+    genotype_shape,
 };
+pub use calls::copies;
+pub use calls::function::GenotypeFunction;
+pub use calls::genotype_udf::{GenotypeUdf, is_genotype_type, is_population_type, population_of};
+pub use calls::unlabelled::unlabelled;
 pub use dataset::Dataset;
 pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
 pub use options::{Backend, RegionIndexMode, TableOptions, VczSettings, parse_bytes};

@@ -58,7 +58,7 @@ impl VczTable {
         let n_samples = find("call_genotype")
             .and_then(|column| column.array.shape.get(1))
             .map_or(dataset.sample_ids().len(), |&n| n as usize);
-        let context = GenotypeContext::register(
+        let context = GenotypeContext::new(
             dataset.store().location().to_string(),
             dataset.sample_ids().to_vec(),
             n_samples,

@@ -4,16 +4,22 @@
 //! * `closed`: a session for strangers, which reads registered tables only.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
+//! * `bind`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
+//!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
+//!   `leaf_pushdown`: DataFusion's own pushdown kept from crossing UNION.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
+mod bind;
 mod carry;
 mod closed;
 mod factory;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
+mod inserts;
+mod leaf_pushdown;
 mod list_literal;
 mod memory_rule;
 mod planner;
@@ -21,6 +27,8 @@ mod runs;
 mod runs_rule;
 mod runs_table;
 mod sugar;
+mod union_calls;
+mod unions;
 mod url_table;
 mod window_memory;
 mod windows;
@@ -31,6 +39,7 @@ use datafusion::common::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::optimizer::Optimizer;
 use datafusion::prelude::SessionConfig;
 
 use crate::functions;
@@ -59,10 +68,13 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     factories.insert(FILE_TYPE.to_string(), Arc::new(VczTableFactory));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(list_literal::ListLiteralPlanner));
+    let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
+    leaf_pushdown::LeafPushdown::replace_in(&mut optimizer.rules);
     let inner = builder.query_planner().take();
     builder
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
         .with_analyzer_rule(Arc::new(sugar::SugarRule::default()))
+        .with_analyzer_rule(Arc::new(bind::BindCalls))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))

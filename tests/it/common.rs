@@ -108,3 +108,24 @@ pub fn work_dir() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     FOLDER.get_or_init(|| tempfile::tempdir().unwrap()).path()
 }
+
+/// The fixture `zip` as a directory store `name` whose samples have other ids.
+pub fn renamed_samples(zip: &str, name: &str) -> PathBuf {
+    let store = unpack(&fixtures().join(zip), &work_dir().join(name));
+    let samples = store.join("sample_id");
+    let document = std::fs::read_to_string(samples.join(".zarray")).unwrap();
+    let mut document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let n = document["shape"][0].as_u64().unwrap() as u32;
+    document["compressor"] = serde_json::Value::Null;
+    document["chunks"] = serde_json::json!([n]);
+    std::fs::write(samples.join(".zarray"), document.to_string()).unwrap();
+    let mut chunk = n.to_le_bytes().to_vec();
+    for sample in 0..n {
+        let id = format!("other{sample}");
+        chunk.extend((id.len() as u32).to_le_bytes());
+        chunk.extend(id.as_bytes());
+    }
+    std::fs::write(samples.join("0"), chunk).unwrap();
+    let _ = std::fs::remove_file(store.join(".zmetadata"));
+    store
+}

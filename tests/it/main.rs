@@ -3,6 +3,7 @@
 #[cfg(feature = "gpu")]
 mod backends;
 mod bad_input;
+mod binding;
 mod circles;
 mod common;
 mod conventions;
@@ -15,6 +16,7 @@ mod memory;
 mod missing_data;
 mod partitions;
 mod queries;
+mod random_plans;
 #[cfg(feature = "gpu")]
 mod random_store;
 mod runs;

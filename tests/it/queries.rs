@@ -123,7 +123,7 @@ async fn unions_of_tables_with_different_samples() {
     assert!(
         fails(&ctx, above)
             .await
-            .contains("in each branch of the UNION")
+            .contains("in each branch of a UNION of different stores")
     );
     let both = row(
         &ctx,

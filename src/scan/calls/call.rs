@@ -13,18 +13,18 @@ use datafusion::common::{Result, exec_err};
 
 use super::context::GenotypeContext;
 use super::copies::with_copies;
-use crate::counts::SampleSet;
+use crate::counts::{Populations, SampleSet};
 
 /// The classes of individuals that `genotype_counts` tells apart, in the order of its struct.
 pub const GENOTYPE_CLASSES: [&str; 5] = ["hom_ref", "het", "hom_alt", "haploid", "missing"];
 
-/// A call on genotypes with its population resolved.
+/// A call on genotypes with its samples resolved to columns of the genotype array.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum GenotypeCall {
     /// `allele_counts(call_genotype [, population])`
     AlleleCounts(Arc<SampleSet>),
     /// `population_counts(call_genotype)`
-    PopulationCounts,
+    PopulationCounts(Arc<Populations>),
     /// `genotype_counts(call_genotype [, population])`
     GenotypeCounts(Arc<SampleSet>),
     /// `select_samples(call_genotype, population)`
@@ -32,7 +32,7 @@ pub enum GenotypeCall {
 }
 
 impl GenotypeCall {
-    /// The field this call gives over `genotypes`, the field of a genotype column of `context`.
+    /// The type of this call's result over `genotypes`, the field of a genotype column of `context`, and N where it is counts.
     pub fn field(&self, name: &str, genotypes: &Field, context: &GenotypeContext) -> Result<Field> {
         let nullable = genotypes.is_nullable();
         Ok(match self {
@@ -40,7 +40,7 @@ impl GenotypeCall {
                 Field::new(name, allele_counts_type(context.n_alleles()?)?, nullable),
                 Some(context.copies(samples)),
             ),
-            Self::PopulationCounts => Field::new(
+            Self::PopulationCounts(_) => Field::new(
                 name,
                 population_counts_type(context.n_alleles()?)?,
                 nullable,
@@ -48,32 +48,44 @@ impl GenotypeCall {
             Self::GenotypeCounts(_) => {
                 Field::new(name, DataType::Struct(genotype_counts_fields()), nullable)
             }
-            Self::SelectSamples(samples) => {
-                let DataType::FixedSizeList(copies, _) = genotypes.data_type() else {
-                    return exec_err!(
-                        "select_samples: expected genotypes, found {}",
-                        genotypes.data_type()
-                    );
-                };
-                let data_type =
-                    DataType::FixedSizeList(Arc::clone(copies), list_size(samples.len())?);
-                context
-                    .subset(samples)
-                    .mark(Field::new(name, data_type, nullable))
-            }
+            Self::SelectSamples(samples) => Field::new(
+                name,
+                selected_type(genotypes.data_type(), samples.len())?,
+                nullable,
+            ),
         })
     }
 
     /// The sample sets whose alleles this call counts, in the order in which it uses them.
-    pub fn allele_sets(&self, context: &GenotypeContext) -> Vec<Arc<SampleSet>> {
+    pub fn allele_sets(&self) -> Vec<Arc<SampleSet>> {
         match self {
             Self::AlleleCounts(samples) => vec![Arc::clone(samples)],
-            Self::PopulationCounts => context
-                .populations()
+            Self::PopulationCounts(populations) => populations
                 .iter()
                 .map(|(_, samples)| Arc::clone(samples))
                 .collect(),
             Self::GenotypeCounts(_) | Self::SelectSamples(_) => vec![],
+        }
+    }
+
+    /// This call, whose samples are numbered within `selected`, with its samples numbered as `selected` numbers them: a call on
+    /// `select_samples(g, …)` as a call on `g`.
+    pub fn of_selected(&self, selected: &SampleSet) -> Self {
+        let within = selected.indices();
+        let original = |samples: &SampleSet| {
+            let samples = samples
+                .iter()
+                .filter_map(|at| within.get(at as usize).copied())
+                .collect();
+            Arc::new(SampleSet::new(samples))
+        };
+        match self {
+            Self::AlleleCounts(samples) => Self::AlleleCounts(original(samples)),
+            Self::GenotypeCounts(samples) => Self::GenotypeCounts(original(samples)),
+            Self::SelectSamples(samples) => Self::SelectSamples(original(samples)),
+            Self::PopulationCounts(populations) => {
+                Self::PopulationCounts(Arc::new(populations.map(original)))
+            }
         }
     }
 }
@@ -84,17 +96,12 @@ pub struct DisplayCall<'a>(pub &'a GenotypeCall, pub &'a GenotypeContext);
 impl fmt::Display for DisplayCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, samples) = match self.0 {
-            GenotypeCall::AlleleCounts(samples) => ("allele_counts", Some(samples)),
-            GenotypeCall::PopulationCounts => ("population_counts", None),
-            GenotypeCall::GenotypeCounts(samples) => ("genotype_counts", Some(samples)),
-            GenotypeCall::SelectSamples(samples) => ("select_samples", Some(samples)),
-        };
-        let Some(samples) = samples else {
-            return write!(
-                f,
-                "{name}({} populations)",
-                self.1.populations().iter().count()
-            );
+            GenotypeCall::AlleleCounts(samples) => ("allele_counts", samples),
+            GenotypeCall::GenotypeCounts(samples) => ("genotype_counts", samples),
+            GenotypeCall::SelectSamples(samples) => ("select_samples", samples),
+            GenotypeCall::PopulationCounts(populations) => {
+                return write!(f, "population_counts({} populations)", populations.len());
+            }
         };
         if samples.len() == self.1.n_samples() {
             return write!(f, "{name}(all)");
@@ -124,6 +131,17 @@ fn count_item() -> FieldRef {
 /// `FixedSizeList(Int32, K)`.
 pub fn allele_counts_type(n_alleles: usize) -> Result<DataType> {
     Ok(DataType::FixedSizeList(count_item(), list_size(n_alleles)?))
+}
+
+/// Genotypes like `genotypes`, of `samples` samples.
+pub fn selected_type(genotypes: &DataType, samples: usize) -> Result<DataType> {
+    let DataType::FixedSizeList(copies, _) = genotypes else {
+        return exec_err!("select_samples: expected genotypes, found {genotypes}");
+    };
+    Ok(DataType::FixedSizeList(
+        Arc::clone(copies),
+        list_size(samples)?,
+    ))
 }
 
 /// The fields of `genotype_counts`' struct.
@@ -185,6 +203,7 @@ pub fn genotype_counts_array(counts: &[i32], nulls: Option<NullBuffer>) -> Resul
 pub fn population_counts_array(
     counts: &[&[i32]],
     rows: usize,
+    populations: &Populations,
     context: &GenotypeContext,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
@@ -200,7 +219,7 @@ pub fn population_counts_array(
         Vec::with_capacity(counts.len()),
         Vec::with_capacity(counts.len()),
     );
-    for (name, samples) in context.populations().iter() {
+    for (name, samples) in populations.iter() {
         names.push(name);
         copies.push(context.copies(samples) as i64);
     }

@@ -1,24 +1,31 @@
-//! What a genotype column means: its samples, populations, ploidy and number of alleles, found from the column's
-//! field by a short key, so that field metadata stays small and functions know their column wherever it travels.
+//! [`GenotypeContext`]: the samples, populations and shape of a genotype column, and the field metadata that names them.
 //!
-//! Contexts belong to tables and to `select_samples` results; the registry here only points to them weakly.
+//! A column's field carries short keys that mean the same in every process: the store's location (for messages), the number
+//! and a digest of its sample ids, a digest of its populations, and K. A call on genotypes is bound to a context while
+//! planning (`crate::session`), by comparing these keys with those of the tables in the query. Equal digests mean the same
+//! samples in the same order, so a column is never read with another store's samples.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
-use arrow::datatypes::Field;
-use parking_lot::{Mutex, RwLock};
+use arrow::datatypes::{DataType, Field};
 
 use crate::counts::{Populations, SampleSet, near_names};
 use crate::error::{Result, VczError};
 
-/// Field-metadata key under which a genotype column carries its context's id.
-pub const GENOTYPES_KEY: &str = "vcz.genotypes";
-
-static REGISTRY: LazyLock<RwLock<HashMap<String, Weak<GenotypeContext>>>> =
-    LazyLock::new(Default::default);
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+/// Field-metadata key of a genotype column: the location of its store, for messages only.
+pub const STORE_KEY: &str = "vcz.store";
+/// Field-metadata key of a genotype column: number and digest of its sample ids, in column order.
+pub const SAMPLES_KEY: &str = "vcz.samples";
+/// Field-metadata key of a genotype column: digest of its named populations; absent where there are none.
+pub const POPULATIONS_KEY: &str = "vcz.populations";
+/// Field-metadata key of a genotype column: K, the number of alleles to count.
+pub const ALLELES_KEY: &str = "vcz.alleles";
+/// Value of [`SAMPLES_KEY`] while it is not known which samples a population selects.
+pub const SAMPLES_DEFERRED: &str = "deferred";
+/// All field-metadata keys of a genotype column.
+pub const GENOTYPE_KEYS: [&str; 4] = [STORE_KEY, SAMPLES_KEY, POPULATIONS_KEY, ALLELES_KEY];
 
 /// Which samples a call is about, as written in SQL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,23 +41,53 @@ pub enum PopulationArg {
 /// Samples, populations and shape of one genotype column.
 #[derive(Debug)]
 pub struct GenotypeContext {
-    id: String,
-    store: String,
-    sample_ids: Vec<String>,
-    /// `None` for an id that occurs twice, which names no single sample.
-    sample_index: HashMap<String, Option<u32>>,
-    populations: Populations,
+    /// Location of the store, for messages; `None` where the column does not say.
+    store: Option<String>,
+    /// `None` for a column whose store is not in the query: how many samples there are is known, who they are is not.
+    known: Option<Arc<KnownSamples>>,
+    /// Value of [`SAMPLES_KEY`], `None` where the column does not say.
+    samples_key: Option<String>,
+    /// Value of [`POPULATIONS_KEY`].
+    populations_key: Option<String>,
+    populations: Arc<Populations>,
     n_alleles: Option<usize>,
     ploidy: usize,
     everyone: Arc<SampleSet>,
-    subsets: Mutex<HashMap<Arc<SampleSet>, Arc<GenotypeContext>>>,
+}
+
+/// The sample ids of a column.
+#[derive(Debug)]
+struct KnownSamples {
+    ids: Vec<String>,
+    /// `None` for an id that occurs twice, which names no single sample.
+    index: HashMap<String, Option<u32>>,
+}
+
+/// Contexts are equal where their columns have the same samples, populations and shape, whichever table they come from.
+impl PartialEq for GenotypeContext {
+    fn eq(&self, other: &Self) -> bool {
+        self.samples_key == other.samples_key
+            && self.populations_key == other.populations_key
+            && self.n_samples() == other.n_samples()
+            && self.n_alleles == other.n_alleles
+            && self.ploidy == other.ploidy
+    }
+}
+
+impl Eq for GenotypeContext {}
+
+impl Hash for GenotypeContext {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.samples_key.hash(state);
+        self.populations_key.hash(state);
+    }
 }
 
 impl GenotypeContext {
-    /// Makes and registers a context.
+    /// The context of a store's genotype column.
     ///
     /// `n_alleles` is the width of `variant_allele` (K), `None` where the store has no such array.
-    pub fn register(
+    pub fn new(
         store: String,
         sample_ids: Vec<String>,
         n_samples: usize,
@@ -58,43 +95,104 @@ impl GenotypeContext {
         n_alleles: Option<usize>,
         ploidy: usize,
     ) -> Arc<Self> {
-        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed).to_string();
-        let mut sample_index = HashMap::with_capacity(sample_ids.len());
+        let mut index = HashMap::with_capacity(sample_ids.len());
         for (name, at) in sample_ids.iter().zip(0u32..) {
-            sample_index
+            index
                 .entry(name.clone())
                 .and_modify(|known| *known = None)
                 .or_insert(Some(at));
         }
-        let everyone = Arc::new(SampleSet::all(u32::try_from(n_samples).unwrap_or(u32::MAX)));
-        let context = Arc::new(Self {
-            id: id.clone(),
-            store,
-            sample_ids,
-            sample_index,
-            populations,
+        let samples_key = format!("{n_samples}:{}", digest_of(sample_ids.iter()));
+        let populations_key = (!populations.is_empty()).then(|| populations_digest(&populations));
+        Arc::new(Self {
+            store: Some(store),
+            known: Some(Arc::new(KnownSamples {
+                ids: sample_ids,
+                index,
+            })),
+            samples_key: Some(samples_key),
+            populations_key,
+            populations: Arc::new(populations),
             n_alleles,
             ploidy,
-            everyone,
-            subsets: Mutex::default(),
-        });
-        let mut registry = REGISTRY.write();
-        registry.retain(|_, known| known.strong_count() > 0);
-        registry.insert(id, Arc::downgrade(&context));
-        context
+            everyone: everyone(n_samples),
+        })
     }
 
-    /// The context of a genotype column, if its table is still there.
-    pub fn of(field: &Field) -> Option<Arc<Self>> {
-        let id = field.metadata().get(GENOTYPES_KEY)?;
-        REGISTRY.read().get(id)?.upgrade()
+    /// The context of a genotype column whose store is not in the query: its width and what its field says. `None` where
+    /// `field` is not of genotypes.
+    pub fn detached(field: &Field) -> Option<Arc<Self>> {
+        let (n_samples, ploidy) = genotype_shape(field.data_type())?;
+        let text = |key: &str| field.metadata().get(key).cloned();
+        Some(Arc::new(Self {
+            store: text(STORE_KEY),
+            known: None,
+            samples_key: text(SAMPLES_KEY),
+            populations_key: text(POPULATIONS_KEY),
+            populations: Arc::default(),
+            n_alleles: text(ALLELES_KEY).and_then(|k| k.parse().ok()),
+            ploidy,
+            everyone: everyone(n_samples),
+        }))
     }
 
-    /// `field` marked as a genotype column of this context.
+    /// `field` with what names this context in its metadata.
     pub fn mark(&self, field: Field) -> Field {
         let mut metadata = field.metadata().clone();
-        metadata.insert(GENOTYPES_KEY.to_string(), self.id.clone());
+        let values = [
+            self.store.clone(),
+            self.samples_key.clone(),
+            self.populations_key.clone(),
+            self.n_alleles.map(|k| k.to_string()),
+        ];
+        for (key, value) in GENOTYPE_KEYS.into_iter().zip(values) {
+            match value {
+                Some(value) => metadata.insert(key.to_string(), value),
+                None => metadata.remove(key),
+            };
+        }
         field.with_metadata(metadata)
+    }
+
+    /// Whether `field` is a column of exactly these samples: their number and the digest of their ids agree.
+    pub fn has_samples_of(&self, field: &Field) -> bool {
+        self.samples_key.is_some()
+            && self.samples_key.as_ref() == field.metadata().get(SAMPLES_KEY)
+            && genotype_shape(field.data_type()) == Some((self.n_samples(), self.ploidy))
+    }
+
+    /// Whether `field` has these populations, too.
+    pub fn has_populations_of(&self, field: &Field) -> bool {
+        self.populations_key.as_ref() == field.metadata().get(POPULATIONS_KEY)
+    }
+
+    /// Whether these are the samples of `other`: their number and the digest of their ids agree.
+    pub fn has_samples_like(&self, other: &Self) -> bool {
+        self.samples_key.is_some()
+            && self.samples_key == other.samples_key
+            && self.n_samples() == other.n_samples()
+            && self.ploidy == other.ploidy
+    }
+
+    /// This context with K as `field` has it: stores of the same samples may differ in their number of alleles.
+    pub fn with_alleles_of(self: &Arc<Self>, field: &Field) -> Arc<Self> {
+        let k = field
+            .metadata()
+            .get(ALLELES_KEY)
+            .and_then(|k| k.parse().ok());
+        if k == self.n_alleles {
+            return Arc::clone(self);
+        }
+        Arc::new(Self {
+            store: self.store.clone(),
+            known: self.known.clone(),
+            samples_key: self.samples_key.clone(),
+            populations_key: self.populations_key.clone(),
+            populations: Arc::clone(&self.populations),
+            n_alleles: k,
+            ploidy: self.ploidy,
+            everyone: Arc::clone(&self.everyone),
+        })
     }
 
     /// Number of samples: the second axis of `call_genotype`, also where the store does not name them.
@@ -102,22 +200,28 @@ impl GenotypeContext {
         self.everyone.len()
     }
 
-    /// Sample ids in column order; empty where the store has no `sample_id`.
+    /// Sample ids in column order; empty where they are not known.
     pub fn sample_ids(&self) -> &[String] {
-        &self.sample_ids
+        self.known.as_ref().map_or(&[], |known| &known.ids)
     }
 
     /// The named populations.
-    pub fn populations(&self) -> &Populations {
+    pub fn populations(&self) -> &Arc<Populations> {
         &self.populations
     }
 
-    /// K, the width of `variant_allele`.
+    /// K, the number of alleles to count: the width of `variant_allele`.
     pub fn n_alleles(&self) -> Result<usize> {
-        self.n_alleles.ok_or_else(|| VczError::Metadata {
-            store: self.store.clone(),
-            what: "array 'variant_allele'".to_string(),
-            reason: "the store has none, so the number of alleles to count is unknown".to_string(),
+        self.n_alleles.ok_or_else(|| match (&self.store, &self.known) {
+            (Some(store), Some(_)) => VczError::Metadata {
+                store: store.clone(),
+                what: "array 'variant_allele'".to_string(),
+                reason: "the store has none, so the number of alleles to count is unknown".to_string(),
+            },
+            _ => VczError::Invalid(format!(
+                "the number of alleles of these genotypes is unknown: their field has no metadata '{ALLELES_KEY}'. Count in the \
+                 query that reads the VCZ table, or write the column to Parquet with its metadata"
+            )),
         })
     }
 
@@ -133,73 +237,280 @@ impl GenotypeContext {
 
     /// The samples that `population` stands for. Unknown names, unknown sample ids and empty lists are errors.
     pub fn resolve(&self, population: &PopulationArg) -> Result<Arc<SampleSet>> {
+        let named = match population {
+            PopulationArg::Everyone => return Ok(Arc::clone(&self.everyone)),
+            PopulationArg::Named(name) => format!("population '{name}'"),
+            PopulationArg::Samples(ids) if ids.is_empty() => {
+                return Err(VczError::Invalid(
+                    "the list of samples is empty; give at least one sample id, or no population for every sample"
+                        .to_string(),
+                ));
+            }
+            PopulationArg::Samples(ids) => format!("sample '{}'", ids[0]),
+        };
+        let Some(known) = &self.known else {
+            return Err(VczError::Invalid(self.unknown_samples(&named)));
+        };
         match population {
-            PopulationArg::Everyone => Ok(Arc::clone(&self.everyone)),
             PopulationArg::Named(name) => match self.populations.resolve(name) {
                 Ok(samples) => Ok(Arc::clone(samples)),
-                Err(_) if self.sample_index.contains_key(name) => Err(VczError::Invalid(format!(
+                Err(_) if known.index.contains_key(name) => Err(VczError::Invalid(format!(
                     "store '{}' has no population '{name}', but a sample of that name: write ['{name}'] for one sample",
-                    self.store
+                    self.store_name()
                 ))),
                 Err(error) => Err(VczError::Invalid(format!(
                     "store '{}': {error}",
-                    self.store
+                    self.store_name()
                 ))),
             },
             PopulationArg::Samples(ids) => {
-                if ids.is_empty() {
-                    return Err(VczError::Invalid(
-                        "the list of samples is empty; give at least one sample id, or no population for every sample"
-                            .to_string(),
-                    ));
-                }
-                let indices: Result<Vec<u32>> = ids.iter().map(|id| self.sample(id)).collect();
+                let indices: Result<Vec<u32>> =
+                    ids.iter().map(|id| self.sample(known, id)).collect();
                 Ok(Arc::new(SampleSet::new(indices?)))
             }
+            PopulationArg::Everyone => Ok(Arc::clone(&self.everyone)),
         }
     }
 
-    fn sample(&self, id: &str) -> Result<u32> {
-        match self.sample_index.get(id) {
+    /// Why a name cannot be looked up in a column whose store is not in the query, and what to do.
+    fn unknown_samples(&self, named: &str) -> String {
+        let column = match &self.store {
+            Some(store) => format!("this genotype column was read from store '{store}'"),
+            None => "the store of this genotype column is unknown".to_string(),
+        };
+        let n = self.n_samples();
+        format!(
+            "{named} cannot be looked up: {column}, and no table of the query has the same samples and populations. Count in the \
+             query that reads the VCZ table (and in each branch of a UNION of different stores) and keep the counts, or leave the \
+             population out for all {n} samples"
+        )
+    }
+
+    /// The store's location, for messages.
+    pub fn store_name(&self) -> &str {
+        self.store.as_deref().unwrap_or("unknown")
+    }
+
+    fn sample(&self, known: &KnownSamples, id: &str) -> Result<u32> {
+        match known.index.get(id) {
             Some(Some(at)) => Ok(*at),
             Some(None) => Err(VczError::Invalid(format!(
                 "sample '{id}' occurs more than once in sample_id of store '{}', so it names no single sample",
-                self.store
+                self.store_name()
             ))),
             None => Err(VczError::Invalid(format!(
                 "store '{}' has no sample '{id}'{}",
-                self.store,
-                near_names(id, self.sample_ids.iter().map(String::as_str))
+                self.store_name(),
+                near_names(id, known.ids.iter().map(String::as_str))
             ))),
         }
     }
 
-    /// The context of `select_samples(call_genotype, …)`: the same table, seen through `samples` only.
-    pub fn subset(&self, samples: &Arc<SampleSet>) -> Arc<Self> {
-        if **samples == *self.everyone
-            && let Some(whole) = REGISTRY.read().get(&self.id).and_then(Weak::upgrade)
-        {
-            return whole;
+    /// The context of `select_samples(call_genotype, …)`: the same column with `samples` only.
+    pub fn subset(self: &Arc<Self>, samples: &SampleSet) -> Arc<Self> {
+        if *samples == *self.everyone {
+            return Arc::clone(self);
         }
-        let mut subsets = self.subsets.lock();
-        if let Some(known) = subsets.get(samples) {
-            return Arc::clone(known);
-        }
+        let Some(known) = &self.known else {
+            return self.deferred_subset(samples.len());
+        };
         let position: HashMap<u32, u32> = samples.iter().zip(0u32..).collect();
         let sample_ids = samples
             .iter()
-            .filter_map(|at| self.sample_ids.get(at as usize).cloned())
+            .filter_map(|at| known.ids.get(at as usize).cloned())
             .collect();
-        let populations = self.populations.select(&position);
-        let subset = Self::register(
-            self.store.clone(),
+        Self::new(
+            self.store_name().to_string(),
             sample_ids,
             samples.len(),
-            populations,
+            self.populations.select(&position),
             self.n_alleles,
             self.ploidy,
+        )
+    }
+
+    /// Whether it is still to be found which samples these are: planning has a population to look up or a subquery to run.
+    pub fn is_deferred(&self) -> bool {
+        self.samples_key.as_deref() == Some(SAMPLES_DEFERRED)
+    }
+
+    /// A column of `n_samples` of these samples, while it is not known which.
+    pub fn deferred_subset(&self, n_samples: usize) -> Arc<Self> {
+        Arc::new(Self {
+            store: self.store.clone(),
+            known: None,
+            samples_key: Some(SAMPLES_DEFERRED.to_string()),
+            populations_key: None,
+            populations: Arc::default(),
+            n_alleles: self.n_alleles,
+            ploidy: self.ploidy,
+            everyone: everyone(n_samples),
+        })
+    }
+
+    /// The named populations, for all of them at once.
+    ///
+    /// # Errors
+    /// Where the column's store is not in the query.
+    pub fn known_populations(&self) -> Result<&Arc<Populations>> {
+        match &self.known {
+            Some(_) => Ok(&self.populations),
+            None => Err(VczError::Invalid(
+                self.unknown_samples("the named populations"),
+            )),
+        }
+    }
+}
+
+/// Number of samples and ploidy of genotypes of this type; `None` for another type.
+pub fn genotype_shape(data_type: &DataType) -> Option<(usize, usize)> {
+    let DataType::FixedSizeList(copies, samples) = data_type else {
+        return None;
+    };
+    match copies.data_type() {
+        DataType::FixedSizeList(code, ploidy) if code.data_type().is_integer() => Some((
+            usize::try_from(*samples).ok()?,
+            usize::try_from(*ploidy).ok()?,
+        )),
+        _ => None,
+    }
+}
+
+fn everyone(n_samples: usize) -> Arc<SampleSet> {
+    Arc::new(SampleSet::all(u32::try_from(n_samples).unwrap_or(u32::MAX)))
+}
+
+/// The first 128 bits of BLAKE3 over texts, each after its length.
+fn digest_of<'a>(texts: impl Iterator<Item = &'a String>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for text in texts {
+        hasher.update(&(text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    short_hex(&hasher)
+}
+
+/// A digest of names and members of populations.
+fn populations_digest(populations: &Populations) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (name, samples) in populations.iter() {
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+        hasher.update(&(samples.len() as u64).to_le_bytes());
+        for sample in samples.iter() {
+            hasher.update(&sample.to_le_bytes());
+        }
+    }
+    short_hex(&hasher)
+}
+
+fn short_hex(hasher: &blake3::Hasher) -> String {
+    hasher.finalize().to_hex()[..32].to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    fn context(names: &[&str], file: &str) -> Arc<GenotypeContext> {
+        let populations = match file {
+            "" => Populations::default(),
+            file => Populations::parse("p.tsv", file.as_bytes(), &ids(names)).unwrap(),
+        };
+        GenotypeContext::new(
+            "x.vcz".into(),
+            ids(names),
+            names.len(),
+            populations,
+            Some(4),
+            2,
+        )
+    }
+
+    fn field(samples: i32, ploidy: i32) -> Field {
+        let code = Arc::new(Field::new_list_field(DataType::Int8, false));
+        let copies = DataType::FixedSizeList(code, ploidy);
+        let copies = Arc::new(Field::new_list_field(copies, false));
+        Field::new("g", DataType::FixedSizeList(copies, samples), false)
+    }
+
+    #[test]
+    fn the_same_samples_in_another_store_are_the_same_column() {
+        let (a, b) = (context(&["s1", "s2"], ""), context(&["s1", "s2"], ""));
+        assert!(a.has_samples_of(&b.mark(field(2, 2))));
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn other_samples_another_order_or_another_shape_are_another_column() {
+        let a = context(&["s1", "s2"], "");
+        for other in [
+            context(&["s2", "s1"], ""),
+            context(&["s1s", "2"], ""),
+            context(&["s1"], ""),
+        ] {
+            let (n, p) = (other.n_samples() as i32, 2);
+            assert!(!a.has_samples_of(&other.mark(field(n, p))));
+            assert_ne!(a, other);
+        }
+        assert!(!a.has_samples_of(&a.mark(field(3, 2))));
+        assert!(!a.has_samples_of(&a.mark(field(2, 1))));
+        assert!(!a.has_samples_of(&field(2, 2)));
+    }
+
+    #[test]
+    fn populations_have_a_digest_of_their_own() {
+        let a = context(&["s1", "s2"], "s1\tp\ns2\tq\n");
+        let b = context(&["s1", "s2"], "s1\tq\ns2\tp\n");
+        let marked = b.mark(field(2, 2));
+        assert!(a.has_samples_of(&marked) && !a.has_populations_of(&marked));
+        assert!(a.has_populations_of(&a.mark(field(2, 2))));
+        assert!(
+            !marked
+                .metadata()
+                .contains_key(&context(&["s1"], "").samples_key.clone().unwrap())
         );
-        subsets.insert(Arc::clone(samples), Arc::clone(&subset));
-        subset
+    }
+
+    #[test]
+    fn a_detached_column_knows_how_many_and_not_who() {
+        let marked = context(&["s1", "s2"], "s1\tp\n").mark(field(2, 2));
+        let detached = GenotypeContext::detached(&marked).unwrap();
+        assert_eq!(detached.resolve(&PopulationArg::Everyone).unwrap().len(), 2);
+        assert_eq!(detached.n_alleles().unwrap(), 4);
+        for population in [
+            PopulationArg::Named("p".into()),
+            PopulationArg::Samples(vec!["s1".into()]),
+        ] {
+            let error = detached.resolve(&population).unwrap_err().to_string();
+            assert!(
+                error.contains("'x.vcz'") && error.contains("all 2 samples"),
+                "{error}"
+            );
+        }
+        let bare = GenotypeContext::detached(&field(2, 2)).unwrap();
+        assert!(
+            bare.n_alleles()
+                .unwrap_err()
+                .to_string()
+                .contains(ALLELES_KEY)
+        );
+        assert!(GenotypeContext::detached(&Field::new("x", DataType::Int8, false)).is_none());
+    }
+
+    #[test]
+    fn a_subset_is_a_column_of_its_own() {
+        let a = context(&["s1", "s2", "s3"], "s1\tp\ns3\tp\ns2\tq\n");
+        let subset = a.subset(&SampleSet::new(vec![0, 2]));
+        assert_eq!(subset.sample_ids(), ["s1", "s3"]);
+        assert_eq!(subset, a.subset(&SampleSet::new(vec![2, 0])));
+        assert_ne!(subset, a);
+        let p = subset.resolve(&PopulationArg::Named("p".into())).unwrap();
+        assert_eq!(p.indices(), [0, 1]);
+        assert_eq!(*a.subset(&SampleSet::all(3)), *a);
     }
 }

@@ -1,103 +1,66 @@
 //! [`GenotypeUdf`]: the scalar functions over `call_genotype`, as DataFusion sees them. The scan recognises and computes
-//! them; where one is evaluated outside a scan, it counts on the genotype column it is given, with the same result.
+//! them; where one is evaluated outside a scan, it counts on the genotype column that it is given, with the same result.
+//!
+//! SQL names the unbound function; planning replaces it by one that is bound to the samples of its column.
 
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Int8Type, Int16Type, Int32Type, Int64Type};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::call::{
-    GenotypeCall, allele_counts_array, genotype_counts_array, population_counts_array,
-};
+use super::bound::BoundCall;
+use super::call::{GenotypeCall, selected_type};
 use super::context::{GenotypeContext, PopulationArg};
 use super::copies::with_copies;
-use crate::counts::{ChunkCounts, CountRequest, Counter, SampleSet};
-use crate::error::VczError;
-use crate::store::ElementType;
+use super::function::GenotypeFunction;
 
-/// Which function over genotypes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum GenotypeFunction {
-    /// `allele_counts(call_genotype [, population])`
-    AlleleCounts,
-    /// `population_counts(call_genotype)`
-    PopulationCounts,
-    /// `genotype_counts(call_genotype [, population])`
-    GenotypeCounts,
-    /// `select_samples(call_genotype, population)`
-    SelectSamples,
-}
-
-impl GenotypeFunction {
-    /// The function's SQL name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AlleleCounts => "allele_counts",
-            Self::PopulationCounts => "population_counts",
-            Self::GenotypeCounts => "genotype_counts",
-            Self::SelectSamples => "select_samples",
-        }
-    }
-
-    fn max_arguments(self) -> usize {
-        if self == Self::PopulationCounts { 1 } else { 2 }
-    }
-
-    fn min_arguments(self) -> usize {
-        if self == Self::SelectSamples { 2 } else { 1 }
-    }
-
-    /// The call on `context`'s genotypes for `population`.
-    pub fn call(
-        self,
-        population: &PopulationArg,
-        context: &GenotypeContext,
-    ) -> Result<GenotypeCall> {
-        let samples = context.resolve(population)?;
-        Ok(match self {
-            Self::AlleleCounts => GenotypeCall::AlleleCounts(samples),
-            Self::PopulationCounts => GenotypeCall::PopulationCounts,
-            Self::GenotypeCounts => GenotypeCall::GenotypeCounts(samples),
-            Self::SelectSamples => GenotypeCall::SelectSamples(samples),
-        })
-    }
-}
-
-/// A scalar function over a genotype column.
+/// A scalar function over a genotype column: as SQL names it, or bound to the samples of one column.
 #[derive(Debug)]
 pub struct GenotypeUdf {
     function: GenotypeFunction,
+    bound: Option<Arc<BoundCall>>,
     signature: Signature,
-    documentation: Documentation,
+    documentation: Arc<Documentation>,
 }
 
 impl PartialEq for GenotypeUdf {
     fn eq(&self, other: &Self) -> bool {
-        self.function == other.function
+        self.function == other.function && self.bound == other.bound
     }
 }
 impl Eq for GenotypeUdf {}
 impl Hash for GenotypeUdf {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.function.hash(state);
+        self.bound.hash(state);
     }
 }
 
 impl GenotypeUdf {
     /// The function with its documentation.
     pub fn udf(function: GenotypeFunction, documentation: Documentation) -> ScalarUDF {
-        let signature = Signature::user_defined(Volatility::Immutable);
         ScalarUDF::new_from_impl(Self {
             function,
-            signature,
-            documentation,
+            bound: None,
+            signature: Signature::user_defined(Volatility::Immutable),
+            documentation: Arc::new(documentation),
+        })
+    }
+
+    /// This function as `call`.
+    pub fn bind(&self, call: Arc<BoundCall>) -> ScalarUDF {
+        ScalarUDF::new_from_impl(Self {
+            function: self.function,
+            bound: Some(call),
+            signature: self.signature.clone(),
+            documentation: Arc::clone(&self.documentation),
         })
     }
 
@@ -105,6 +68,59 @@ impl GenotypeUdf {
     pub fn function(&self) -> GenotypeFunction {
         self.function
     }
+
+    /// The call it is bound to.
+    pub fn bound(&self) -> Option<&Arc<BoundCall>> {
+        self.bound.as_ref()
+    }
+
+    /// The field while the call is not bound: what can be told from `genotypes` alone. Planning replaces what is
+    /// provisional: N of a population, and the number of samples that a population selects.
+    fn unbound_field(&self, genotypes: &Field, population: Population) -> Result<Field> {
+        let name = self.name();
+        let context = detached(name, genotypes)?;
+        let everyone = context.resolve(&PopulationArg::Everyone)?;
+        match (self.function, population) {
+            (
+                GenotypeFunction::SelectSamples,
+                Population::Constant(PopulationArg::Samples(ids)),
+            ) => {
+                let distinct: HashSet<&String> = ids.iter().collect();
+                let data_type = selected_type(genotypes.data_type(), distinct.len())?;
+                let field = Field::new(name, data_type, genotypes.is_nullable());
+                Ok(context.deferred_subset(distinct.len()).mark(field))
+            }
+            (GenotypeFunction::SelectSamples, _) => {
+                let field =
+                    Field::new(name, genotypes.data_type().clone(), genotypes.is_nullable());
+                Ok(context.deferred_subset(everyone.len()).mark(field))
+            }
+            (GenotypeFunction::AlleleCounts, Population::Everyone) if !context.is_deferred() => {
+                GenotypeCall::AlleleCounts(everyone).field(name, genotypes, &context)
+            }
+            (GenotypeFunction::AlleleCounts, _) => {
+                let field =
+                    GenotypeCall::AlleleCounts(everyone).field(name, genotypes, &context)?;
+                Ok(with_copies(field, None))
+            }
+            (GenotypeFunction::GenotypeCounts, _) => {
+                GenotypeCall::GenotypeCounts(everyone).field(name, genotypes, &context)
+            }
+            (GenotypeFunction::PopulationCounts, _) => {
+                GenotypeCall::PopulationCounts(Arc::default()).field(name, genotypes, &context)
+            }
+        }
+    }
+}
+
+/// The population argument of a call while planning.
+enum Population {
+    /// There is none.
+    Everyone,
+    /// A constant.
+    Constant(PopulationArg),
+    /// Not a constant yet: a subquery or a parameter.
+    Pending,
 }
 
 /// Whether `data_type` is that of genotypes: a fixed-size list (samples) of fixed-size lists (copies) of integers.
@@ -167,13 +183,14 @@ pub fn population_of(function: &str, value: &ScalarValue) -> Result<PopulationAr
     ))
 }
 
-fn context_of(function: &str, field: &Field) -> Result<Arc<GenotypeContext>> {
-    match GenotypeContext::of(field) {
+/// The context of a genotype column whose table is not looked for.
+fn detached(function: &str, field: &Field) -> Result<Arc<GenotypeContext>> {
+    match GenotypeContext::detached(field) {
         Some(context) => Ok(context),
         None => plan_err!(
-            "{function}: '{}' is not (or no longer) the call_genotype column of a VCZ table, so its samples are unknown; \
-             call {function} on call_genotype in the query that reads the table",
-            field.name()
+            "{function}: expected genotypes such as call_genotype, found '{}' of type {}",
+            field.name(),
+            field.data_type()
         ),
     }
 }
@@ -220,44 +237,41 @@ impl ScalarUDFImpl for GenotypeUdf {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let name = self.name();
         let genotypes = &args.arg_fields[0];
-        let context = context_of(name, genotypes)?;
-        let population = match args.scalar_arguments.get(1) {
-            None => PopulationArg::Everyone,
-            Some(Some(value)) => population_of(name, value)?,
-            // Not a constant (yet): a subquery that planning runs later. Only `select_samples` has a type that depends on it.
-            Some(None) => {
-                let call = self.function.call(&PopulationArg::Everyone, &context)?;
-                let field = call.field(name, genotypes, &context)?;
-                let deferred = matches!(call, GenotypeCall::AlleleCounts(_));
-                return Ok(Arc::new(if deferred {
-                    with_copies(field, None)
-                } else {
-                    field
-                }));
+        let field = match &self.bound {
+            Some(call) => call.field(self.name(), genotypes)?,
+            None => {
+                let population = match args.scalar_arguments.get(1) {
+                    None => Population::Everyone,
+                    Some(Some(value)) => Population::Constant(population_of(self.name(), value)?),
+                    Some(None) => Population::Pending,
+                };
+                self.unbound_field(genotypes, population)?
             }
         };
-        let call = self.function.call(&population, &context)?;
-        Ok(Arc::new(call.field(name, genotypes, &context)?))
+        Ok(Arc::new(field))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let name = self.name();
-        let genotypes = &args.arg_fields[0];
-        let context = context_of(name, genotypes)?;
-        let population = match args.args.get(1) {
-            None => PopulationArg::Everyone,
-            Some(ColumnarValue::Scalar(value)) => population_of(name, value)?,
-            Some(ColumnarValue::Array(_)) => {
-                return exec_err!(
-                    "{name}: the population must be constant: a name, a list of sample ids, or an uncorrelated scalar subquery"
-                );
+        let genotypes = args.args[0].to_array(args.number_rows)?;
+        if let Some(call) = &self.bound {
+            return Ok(ColumnarValue::Array(call.evaluate(&genotypes)?));
+        }
+        match args.args.get(1) {
+            None => {
+                let context = detached(name, &args.arg_fields[0])?;
+                let call = BoundCall::try_new(self.function, &PopulationArg::Everyone, context)?;
+                Ok(ColumnarValue::Array(call.evaluate(&genotypes)?))
             }
-        };
-        let call = self.function.call(&population, &context)?;
-        let array = args.args[0].to_array(args.number_rows)?;
-        Ok(ColumnarValue::Array(evaluate(&call, &array, &context)?))
+            Some(ColumnarValue::Scalar(_)) => exec_err!(
+                "{name}: the population was not looked up while planning, as the sessions of this crate do \
+                 (datafusion_vcz::session::register)"
+            ),
+            Some(ColumnarValue::Array(_)) => exec_err!(
+                "{name}: the population must be constant: a name, a list of sample ids, or an uncorrelated scalar subquery"
+            ),
+        }
     }
 
     fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
@@ -277,108 +291,6 @@ impl ScalarUDFImpl for GenotypeUdf {
     }
 
     fn documentation(&self) -> Option<&Documentation> {
-        Some(&self.documentation)
+        Some(self.documentation.as_ref())
     }
-}
-
-/// Evaluates a call on a materialised genotype column. NULL rows (from outer joins) give NULL.
-pub fn evaluate(
-    call: &GenotypeCall,
-    genotypes: &ArrayRef,
-    context: &GenotypeContext,
-) -> Result<ArrayRef> {
-    let Some(calls) = genotypes.as_fixed_size_list_opt() else {
-        return exec_err!("expected genotypes, found {}", genotypes.data_type());
-    };
-    let Some(copies) = calls.values().as_fixed_size_list_opt() else {
-        return exec_err!("expected genotypes, found {}", genotypes.data_type());
-    };
-    let rows = genotypes.len();
-    let nulls = genotypes.nulls().cloned();
-    if let GenotypeCall::SelectSamples(samples) = call {
-        return select_samples(
-            calls.value_length() as usize,
-            calls.values(),
-            samples,
-            rows,
-            nulls,
-        );
-    }
-    let (element, codes) = codes_of(copies.values())?;
-    let genotype_sets = match call {
-        GenotypeCall::GenotypeCounts(samples) => vec![Arc::clone(samples)],
-        _ => vec![],
-    };
-    let n_alleles = match call {
-        GenotypeCall::GenotypeCounts(_) => context.n_alleles().unwrap_or(usize::from(u8::MAX)),
-        _ => context.n_alleles()?,
-    };
-    let request = CountRequest {
-        alleles: call.allele_sets(context),
-        genotypes: genotype_sets,
-        n_alleles,
-        n_samples: calls.value_length() as usize,
-        ploidy: copies.value_length() as usize,
-    };
-    let failed = |reason: String| VczError::Invalid(format!("call_genotype: {reason}"));
-    let n_samples = request.n_samples;
-    let counter = Counter::try_new(request, n_samples.max(1)).map_err(failed)?;
-    let mut counts = ChunkCounts::default();
-    counts.reset(counter.request(), rows).map_err(failed)?;
-    counter
-        .add_dense(codes, element, rows, &mut counts)
-        .map_err(failed)?;
-    match call {
-        GenotypeCall::AlleleCounts(_) => allele_counts_array(&counts.alleles[0], n_alleles, nulls),
-        GenotypeCall::GenotypeCounts(_) => genotype_counts_array(&counts.genotypes[0], nulls),
-        _ => {
-            let all: Vec<&[i32]> = counts.alleles.iter().map(Vec::as_slice).collect();
-            population_counts_array(&all, rows, context, nulls)
-        }
-    }
-}
-
-fn codes_of(codes: &ArrayRef) -> Result<(ElementType, &[u8])> {
-    Ok(match codes.data_type() {
-        DataType::Int8 => (
-            ElementType::Int8,
-            bytemuck::cast_slice(codes.as_primitive::<Int8Type>().values()),
-        ),
-        DataType::Int16 => (
-            ElementType::Int16,
-            bytemuck::cast_slice(codes.as_primitive::<Int16Type>().values()),
-        ),
-        DataType::Int32 => (
-            ElementType::Int32,
-            bytemuck::cast_slice(codes.as_primitive::<Int32Type>().values()),
-        ),
-        DataType::Int64 => (
-            ElementType::Int64,
-            bytemuck::cast_slice(codes.as_primitive::<Int64Type>().values()),
-        ),
-        other => return exec_err!("genotype codes must be signed integers, found {other}"),
-    })
-}
-
-fn select_samples(
-    width: usize,
-    calls: &ArrayRef,
-    samples: &SampleSet,
-    rows: usize,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef> {
-    let indices: Vec<u64> = (0..rows as u64)
-        .flat_map(|row| {
-            samples
-                .iter()
-                .map(move |sample| row * width as u64 + u64::from(sample))
-        })
-        .collect();
-    let indices = arrow::array::UInt64Array::from(indices);
-    let values = arrow::compute::take(calls, &indices, None)?;
-    let item = Arc::new(Field::new_list_field(values.data_type().clone(), false));
-    let size = super::call::list_size(samples.len())?;
-    Ok(Arc::new(arrow::array::FixedSizeListArray::try_new(
-        item, size, values, nulls,
-    )?))
 }

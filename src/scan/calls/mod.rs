@@ -1,11 +1,16 @@
 //! Functions on `call_genotype`: what they mean for a store, and how they are evaluated.
 //!
-//! * `call`: a call with its samples resolved, and its results as Arrow arrays.
-//! * `context`: the samples, populations and alleles that calls refer to.
-//! * `genotype_udf`: the SQL functions.
-//! * `copies`: the number of copies N that counts carry in field metadata.
+//! * `function`: which functions there are; `genotype_udf`: the SQL functions, as DataFusion sees them.
+//! * `context`: the samples, populations and alleles that calls refer to, and the field metadata that names them.
+//! * `call`: a call with its samples resolved, and its results as Arrow arrays; `bound`: a call with its context.
+//! * `evaluate`: a call on genotypes that are a column of a batch.
+//! * `copies`: the number of copies N that counts carry in field metadata; `unlabelled`: columns without such metadata.
 
+pub mod bound;
 pub mod call;
 pub mod context;
 pub mod copies;
+pub mod evaluate;
+pub mod function;
 pub mod genotype_udf;
+pub mod unlabelled;

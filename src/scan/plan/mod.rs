@@ -12,6 +12,3 @@ mod properties;
 pub mod ranges;
 pub mod source;
 pub mod zones;
-
-use super::calls::{call, context, genotype_udf};
-use super::{dataset, options, schema};

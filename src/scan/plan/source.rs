@@ -14,10 +14,10 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, Statistics, plan_err};
 use datafusion::datasource::source::{DataSource, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Literal};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{
@@ -28,16 +28,16 @@ use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
-use super::call::{DisplayCall, GenotypeCall};
 use super::choice::LatestChoice;
-use super::context::{GenotypeContext, PopulationArg};
-use super::dataset::Dataset;
-use super::genotype_udf::{GenotypeUdf, population_of};
-use super::options::VczSettings;
 use super::ranges::{rows_in, split};
-use super::schema::ColumnKind;
 use super::zones::Zones;
-use crate::counts::SampleSet;
+use crate::scan::calls::bound::BoundCall;
+use crate::scan::calls::call::{DisplayCall, GenotypeCall};
+use crate::scan::calls::context::GenotypeContext;
+use crate::scan::calls::genotype_udf::GenotypeUdf;
+use crate::scan::dataset::Dataset;
+use crate::scan::options::VczSettings;
+use crate::scan::schema::ColumnKind;
 
 /// What a scan computes for one of its inputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -195,8 +195,8 @@ impl VczSource {
         let bytes = |input: &Input| match input {
             Input::Array(column) => columns[*column].row_bytes(),
             Input::Call(GenotypeCall::AlleleCounts(_)) => n_alleles * size_of::<i32>(),
-            Input::Call(GenotypeCall::PopulationCounts) => {
-                context.populations().iter().count() * (n_alleles * size_of::<i32>() + 32)
+            Input::Call(GenotypeCall::PopulationCounts(populations)) => {
+                populations.len() * (n_alleles * size_of::<i32>() + 32)
             }
             Input::Call(GenotypeCall::GenotypeCounts(_)) => 5 * size_of::<i32>(),
             Input::Call(GenotypeCall::SelectSamples(samples)) => {
@@ -206,52 +206,52 @@ impl VczSource {
         self.inputs.iter().map(bytes).sum::<usize>().max(1)
     }
 
-    /// The input of a pushed call, if `expr` is one: a genotype function of an input column and constants.
-    fn pushed_call(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Input> {
-        let function = expr.downcast_ref::<ScalarFunctionExpr>()?;
-        let udf = function.fun().inner().downcast_ref::<GenotypeUdf>()?;
-        let population = match function.args().get(1) {
-            None => PopulationArg::Everyone,
-            Some(argument) => {
-                population_of(function.name(), argument.downcast_ref::<Literal>()?.value()).ok()?
-            }
+    /// The input of a pushed call, if `expr` is one: a bound genotype function of an input column.
+    ///
+    /// # Errors
+    /// Where the call is bound to other samples than this table's.
+    fn pushed_call(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Input>> {
+        let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
+            return Ok(None);
         };
-        let context = &self.table.context;
-        let column = |expr: &Arc<dyn PhysicalExpr>| {
-            let column = expr.downcast_ref::<Column>()?;
+        let udf = function.fun().inner().downcast_ref::<GenotypeUdf>();
+        let (Some(bound), Some(genotypes)) =
+            (udf.and_then(|udf| udf.bound()), function.args().first())
+        else {
+            return Ok(None);
+        };
+        if let Some(column) = genotypes.downcast_ref::<Column>() {
             let Some(Input::Array(at)) = self.inputs.get(column.index()) else {
-                return None;
+                return Ok(None);
             };
-            (self.table.dataset.columns()[*at].kind == ColumnKind::Genotype).then_some(())
-        };
-        if column(&function.args()[0]).is_some() {
-            return Some(Input::Call(udf.function().call(&population, context).ok()?));
+            if self.table.dataset.columns()[*at].kind != ColumnKind::Genotype {
+                return Ok(None);
+            }
+            self.check_samples(function.name(), bound)?;
+            return Ok(Some(Input::Call(bound.call().clone())));
         }
         // Counts of selected samples are counts of those samples: `select_samples` itself need not be computed.
-        let inner = self.pushed_call(&function.args()[0])?;
-        let Input::Call(GenotypeCall::SelectSamples(selected)) = inner else {
-            return None;
+        let Some(Input::Call(GenotypeCall::SelectSamples(selected))) =
+            self.pushed_call(genotypes)?
+        else {
+            return Ok(None);
         };
-        let subset = context.subset(&selected);
-        let indices: Vec<u32> = selected.iter().collect();
-        let back = |samples: &SampleSet| {
-            let samples = samples
-                .iter()
-                .filter_map(|at| indices.get(at as usize).copied())
-                .collect();
-            Arc::new(SampleSet::new(samples))
-        };
-        Some(Input::Call(
-            match udf.function().call(&population, &subset).ok()? {
-                GenotypeCall::AlleleCounts(samples) => GenotypeCall::AlleleCounts(back(&samples)),
-                GenotypeCall::GenotypeCounts(samples) => {
-                    GenotypeCall::GenotypeCounts(back(&samples))
-                }
-                GenotypeCall::SelectSamples(samples) => GenotypeCall::SelectSamples(back(&samples)),
-                // The populations of a subset are others than the table's; leave it to evaluation.
-                GenotypeCall::PopulationCounts => return None,
-            },
-        ))
+        Ok(Some(Input::Call(bound.call().of_selected(&selected))))
+    }
+
+    /// Refuses a call that was bound to the samples of another store.
+    fn check_samples(&self, function: &str, bound: &BoundCall) -> Result<()> {
+        let context = &self.table.context;
+        if bound.genotypes().has_samples_like(context) {
+            return Ok(());
+        }
+        plan_err!(
+            "{function} was planned for {} samples of store '{}', but would be computed on {} samples of store '{}'",
+            bound.genotypes().n_samples(),
+            bound.genotypes().store_name(),
+            context.n_samples(),
+            context.store_name()
+        )
     }
 
     /// `projection` over the current output as inputs and a projection over them: each array and call once, nothing unused.
@@ -262,7 +262,7 @@ impl VczSource {
         let mut exprs: Vec<ProjectionExpr> = Vec::new();
         for ProjectionExpr { expr, alias } in merged.iter() {
             let rewritten = Arc::clone(expr).transform_down(|expr| {
-                let call = self.pushed_call(&expr);
+                let call = self.pushed_call(&expr)?;
                 let input = match (&call, expr.downcast_ref::<Column>()) {
                     (Some(call), _) => call,
                     (None, Some(column)) => &self.inputs[column.index()],

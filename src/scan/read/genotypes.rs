@@ -82,7 +82,7 @@ impl GenotypeReader {
                 GenotypeCall::GenotypeCounts(_) => request.genotypes.len(),
                 _ => request.alleles.len(),
             });
-            request.alleles.extend(call.allele_sets(context));
+            request.alleles.extend(call.allele_sets());
             match call {
                 GenotypeCall::GenotypeCounts(samples) => {
                     request.genotypes.push(Arc::clone(samples))
@@ -269,10 +269,10 @@ impl GenotypeReader {
             |set: usize| &self.counts.alleles[set][rows.start * n_alleles..rows.end * n_alleles];
         match &self.calls[call] {
             GenotypeCall::AlleleCounts(_) => allele_counts_array(alleles(first), n_alleles, None),
-            GenotypeCall::PopulationCounts => {
-                let sets = self.calls[call].allele_sets(&self.context).len();
+            GenotypeCall::PopulationCounts(populations) => {
+                let sets = populations.len();
                 let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
-                population_counts_array(&counts, rows.len(), &self.context, None)
+                population_counts_array(&counts, rows.len(), populations, &self.context, None)
             }
             GenotypeCall::GenotypeCounts(_) => {
                 let width = GENOTYPE_CLASSES.len();

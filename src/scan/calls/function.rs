@@ -1,0 +1,36 @@
+//! The scalar functions over genotypes, by name and number of arguments.
+
+/// Which function over genotypes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum GenotypeFunction {
+    /// `allele_counts(call_genotype [, population])`
+    AlleleCounts,
+    /// `population_counts(call_genotype)`
+    PopulationCounts,
+    /// `genotype_counts(call_genotype [, population])`
+    GenotypeCounts,
+    /// `select_samples(call_genotype, population)`
+    SelectSamples,
+}
+
+impl GenotypeFunction {
+    /// The function's SQL name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AlleleCounts => "allele_counts",
+            Self::PopulationCounts => "population_counts",
+            Self::GenotypeCounts => "genotype_counts",
+            Self::SelectSamples => "select_samples",
+        }
+    }
+
+    /// The most arguments that it takes.
+    pub fn max_arguments(self) -> usize {
+        if self == Self::PopulationCounts { 1 } else { 2 }
+    }
+
+    /// The fewest arguments that it takes.
+    pub fn min_arguments(self) -> usize {
+        if self == Self::SelectSamples { 2 } else { 1 }
+    }
+}

@@ -1,0 +1,302 @@
+//! Moves calls on genotypes below UNION ALL, into each branch, where they are bound to the branch's own table.
+//!
+//! ```text
+//! Projection: allele_counts(g, 'p')            Projection: __vcz_call_1
+//!   Filter: random() < 0.5                       Filter: random() < 0.5
+//!     Union                               ->       Union
+//!       TableScan: x                                 Projection: g, …, allele_counts(g, 'p') AS __vcz_call_1
+//!       TableScan: y                                   TableScan: x
+//!                                                    Projection: g, …, allele_counts(g, 'p') AS __vcz_call_1
+//!                                                      TableScan: y
+//! ```
+//! Only calls that have a UNION between them and their table move; DataFusion's own leaf pushdown takes the others to the scan.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::expr::intersect_metadata_for_union;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
+
+use super::bind::{Binder, genotype_call};
+use super::unions::is_null;
+
+/// Prefix of the columns that calls become.
+const ALIAS: &str = "__vcz_call_";
+
+/// Names of new columns, each used once in a plan.
+#[derive(Debug)]
+pub struct Aliases {
+    next: usize,
+}
+
+impl Aliases {
+    /// Names that `plan` does not use: it may have been through the rule before.
+    pub fn unused_in(plan: &LogicalPlan) -> Result<Self> {
+        let mut next = 1;
+        plan.apply_with_subqueries(|node| {
+            for field in node.schema().fields() {
+                let number = field.name().strip_prefix(ALIAS);
+                if let Some(number) = number.and_then(|number| number.parse::<usize>().ok()) {
+                    next = next.max(number.saturating_add(1));
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(Self { next })
+    }
+
+    fn take(&mut self) -> String {
+        let alias = format!("{ALIAS}{}", self.next);
+        self.next += 1;
+        alias
+    }
+}
+
+/// `node` with those of its calls replaced by columns that have a UNION below them.
+pub fn push(
+    node: LogicalPlan,
+    binder: &mut Binder,
+    aliases: &mut Aliases,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut inputs: Vec<LogicalPlan> = node.inputs().into_iter().cloned().collect();
+    let mut pushed: HashMap<Expr, Column> = HashMap::new();
+    let names = NamePreserver::new(&node);
+    let mut exprs = Vec::new();
+    for expr in node.expressions() {
+        let name = names.save(&expr);
+        let replaced = expr.transform_down(|expr| {
+            let Some(column) = genotypes_of(&expr) else {
+                return Ok(Transformed::no(expr));
+            };
+            if let Some(known) = pushed.get(&expr) {
+                let known = Expr::Column(known.clone());
+                return Ok(Transformed::new(known, true, TreeNodeRecursion::Jump));
+            }
+            for input in &mut inputs {
+                if !input.schema().has_column(&column) {
+                    continue;
+                }
+                let alias = aliases.take();
+                let mut push = Push {
+                    binder: &mut *binder,
+                    alias: &alias,
+                };
+                if let Some(below) = push.below(input, &expr, &column)? {
+                    let found = push.column(&below)?;
+                    *input = below;
+                    pushed.insert(expr, found.clone());
+                    let found = Expr::Column(found);
+                    return Ok(Transformed::new(found, true, TreeNodeRecursion::Jump));
+                }
+            }
+            Ok(Transformed::no(expr))
+        })?;
+        exprs.push(name.restore(replaced.data));
+    }
+    if pushed.is_empty() {
+        return Ok(Transformed::no(node));
+    }
+    let original = Arc::clone(node.schema());
+    let rewritten = node.with_new_exprs(exprs, inputs)?;
+    // Nodes that hand their input on would show the new columns.
+    let columns: Vec<Expr> = original.iter().map(Expr::from).collect();
+    Ok(Transformed::yes(
+        if rewritten.schema().fields().len() == original.fields().len() {
+            rewritten
+        } else {
+            LogicalPlanBuilder::from(rewritten)
+                .project(columns)?
+                .build()?
+        },
+    ))
+}
+
+/// The genotype column of a call that depends on nothing else.
+fn genotypes_of(expr: &Expr) -> Option<Column> {
+    let (_, call) = genotype_call(expr)?;
+    let column = match call.args.first()? {
+        Expr::Column(column) => column.clone(),
+        inner => genotypes_of(inner)?,
+    };
+    let constant = call.args[1..]
+        .iter()
+        .all(|argument| argument.column_refs().is_empty() && !argument.contains_outer());
+    constant.then_some(column)
+}
+
+/// One call on its way down.
+struct Push<'a> {
+    binder: &'a mut Binder,
+    /// The name of its column.
+    alias: &'a str,
+}
+
+impl Push<'_> {
+    /// `plan` with one more column, `call` on its column `genotypes`, computed below a UNION; `None` if there is no UNION on the way.
+    fn below(
+        &mut self,
+        plan: &LogicalPlan,
+        call: &Expr,
+        genotypes: &Column,
+    ) -> Result<Option<LogicalPlan>> {
+        let at = plan.schema().index_of_column(genotypes)?;
+        match plan {
+            LogicalPlan::Union(union) => self.in_branches(union, call, at).map(Some),
+            LogicalPlan::Projection(projection) => {
+                let Expr::Column(inner) = projection.expr[at].clone().unalias() else {
+                    return Ok(None);
+                };
+                let call = over(call, &inner)?;
+                let Some(input) = self.below(&projection.input, &call, &inner)? else {
+                    return Ok(None);
+                };
+                let mut exprs = projection.expr.clone();
+                exprs.push(Expr::Column(self.column(&input)?));
+                let projection = Projection::try_new(exprs, Arc::new(input))?;
+                Ok(Some(LogicalPlan::Projection(projection)))
+            }
+            LogicalPlan::SubqueryAlias(alias) => {
+                let inner = Column::from(alias.input.schema().qualified_field(at));
+                let call = over(call, &inner)?;
+                let Some(input) = self.below(&alias.input, &call, &inner)? else {
+                    return Ok(None);
+                };
+                let builder = LogicalPlanBuilder::from(input).alias(alias.alias.clone())?;
+                Ok(Some(builder.build()?))
+            }
+            LogicalPlan::Unnest(unnest) if !unnest.exec_columns.contains(genotypes) => {
+                if !unnest.input.schema().has_column(genotypes) {
+                    return Ok(None);
+                }
+                let Some(input) = self.below(&unnest.input, call, genotypes)? else {
+                    return Ok(None);
+                };
+                let (columns, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+                let builder = LogicalPlanBuilder::from(input);
+                let builder = builder.unnest_columns_with_options(columns, options)?;
+                Ok(Some(builder.build()?))
+            }
+            LogicalPlan::Filter(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Join(_) => {
+                let mut inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
+                let mut owners = inputs
+                    .iter_mut()
+                    .filter(|input| input.schema().has_column(genotypes));
+                let (Some(input), None) = (owners.next(), owners.next()) else {
+                    return Ok(None);
+                };
+                let Some(below) = self.below(input, call, genotypes)? else {
+                    return Ok(None);
+                };
+                *input = below;
+                Ok(Some(plan.with_new_exprs(plan.expressions(), inputs)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The UNION with the call in each branch.
+    fn in_branches(&mut self, union: &Union, call: &Expr, at: usize) -> Result<LogicalPlan> {
+        let mut inputs: Vec<Option<LogicalPlan>> = Vec::with_capacity(union.inputs.len());
+        let mut result: Option<DataType> = None;
+        for input in &union.inputs {
+            // A branch without the column (BY NAME) has no genotypes to count: its calls are NULL.
+            if is_null(input, at) {
+                inputs.push(None);
+                continue;
+            }
+            let genotypes = Column::from(input.schema().qualified_field(at));
+            let branch_call = over(call, &genotypes)?;
+            let input = match self.below(input, &branch_call, &genotypes)? {
+                // The column of the call must be the last one.
+                Some(below) => {
+                    let last = Expr::Column(self.column(&below)?);
+                    with_column(&Arc::new(below), input.schema(), last)?
+                }
+                None => {
+                    let bound = self.binder.bind(branch_call, input.schema())?.data;
+                    with_column(input, input.schema(), bound.alias(self.alias))?
+                }
+            };
+            let last = input.schema().fields().len() - 1;
+            let found = input.schema().field(last).data_type().clone();
+            match &result {
+                Some(expected) if *expected != found => {
+                    return plan_err!(
+                        "{call} in a UNION of stores of different shapes: {expected} in one branch, {found} in another; \
+                         aggregate in each branch of the UNION"
+                    );
+                }
+                _ => result = Some(found),
+            }
+            inputs.push(Some(input));
+        }
+        let Some(result) = result else {
+            return plan_err!("{call}: no branch of the UNION has genotypes");
+        };
+        let inputs = inputs.into_iter().zip(&union.inputs);
+        let inputs: Vec<Arc<LogicalPlan>> = inputs
+            .map(|(input, original)| match input {
+                Some(input) => Ok(Arc::new(input)),
+                None => {
+                    let null = Expr::Literal(ScalarValue::try_from(&result)?, None);
+                    let null = null.alias(self.alias);
+                    with_column(original, original.schema(), null).map(Arc::new)
+                }
+            })
+            .collect::<Result<_>>()?;
+        let fields = inputs.iter().map(|input| {
+            let schema = input.schema();
+            schema.field(schema.fields().len() - 1)
+        });
+        let metadata = intersect_metadata_for_union(fields.clone().map(|field| field.metadata()));
+        let nullable = fields.clone().any(|field| field.is_nullable());
+        let field = Field::new(self.alias, result, nullable).with_metadata(metadata);
+        let mut columns: Vec<_> = union
+            .schema
+            .iter()
+            .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
+            .collect();
+        columns.push((None, Arc::new(field)));
+        let schema = DFSchema::new_with_metadata(columns, union.schema.metadata().clone())?;
+        Ok(LogicalPlan::Union(Union {
+            inputs,
+            schema: Arc::new(schema),
+        }))
+    }
+
+    /// The column of the call in `plan`.
+    fn column(&self, plan: &LogicalPlan) -> Result<Column> {
+        let schema = plan.schema();
+        match schema.iter().find(|(_, field)| field.name() == self.alias) {
+            Some(found) => Ok(Column::from(found)),
+            None => plan_err!("column '{}' was lost in {}", self.alias, plan.display()),
+        }
+    }
+}
+
+/// A projection of the columns of `schema` and of `last`.
+fn with_column(input: &Arc<LogicalPlan>, schema: &DFSchema, last: Expr) -> Result<LogicalPlan> {
+    let mut exprs: Vec<Expr> = schema.iter().map(Expr::from).collect();
+    exprs.push(last);
+    let projection = Projection::try_new(exprs, Arc::clone(input))?;
+    Ok(LogicalPlan::Projection(projection))
+}
+
+/// `call` on the column `genotypes` instead of its own.
+fn over(call: &Expr, genotypes: &Column) -> Result<Expr> {
+    let column = |expr| {
+        Ok(match expr {
+            Expr::Column(_) => Transformed::yes(Expr::Column(genotypes.clone())),
+            other => Transformed::no(other),
+        })
+    };
+    Ok(call.clone().transform(column)?.data)
+}

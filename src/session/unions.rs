@@ -1,0 +1,128 @@
+//! The columns of a UNION: what their branches agree on, and what is dropped where they disagree.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::logical_expr::expr::intersect_metadata_for_union;
+use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
+
+use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY};
+use crate::scan::{SAMPLES_DEFERRED, SAMPLES_KEY, is_genotype_type, unlabelled};
+
+/// The UNION with its schema worked out from its branches (DataFusion leaves it as it was), and with columns that disagree on
+/// their samples or copies unlabelled in every branch.
+pub fn reconcile(union: Union) -> Result<LogicalPlan> {
+    let inputs = union.inputs.into_iter().map(qualified);
+    let mut inputs: Vec<Arc<LogicalPlan>> = inputs.collect::<Result<_>>()?;
+    let n_columns = union.schema.fields().len();
+    let differing: Vec<bool> = (0..n_columns).map(|at| differs(&inputs, at)).collect();
+    if differing.contains(&true) {
+        for input in &mut inputs {
+            *input = Arc::new(without_labels(input, &differing)?);
+        }
+    }
+    let columns = union.schema.iter().enumerate();
+    let columns = columns
+        .map(|(at, (qualifier, field))| {
+            let fields = inputs.iter().map(|input| input.schema().field(at));
+            let metadata =
+                intersect_metadata_for_union(fields.clone().map(|field| field.metadata()));
+            let data_type = inputs[0].schema().field(at).data_type().clone();
+            let nullable = fields.clone().any(|field| field.is_nullable());
+            let field = Field::new(field.name(), data_type, nullable).with_metadata(metadata);
+            (qualifier.cloned(), Arc::new(field))
+        })
+        .collect();
+    let schema = DFSchema::new_with_metadata(columns, union.schema.metadata().clone())?;
+    Ok(LogicalPlan::Union(Union {
+        inputs,
+        schema: Arc::new(schema),
+    }))
+}
+
+/// A branch whose projection gives plain columns under their own names, with their table. UNION BY NAME and casts rename them, and
+/// DataFusion's pushdown then finds the same column under two names. The columns of a UNION are matched by position, so their
+/// names in a branch are free.
+fn qualified(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
+    let LogicalPlan::Projection(projection) = input.as_ref() else {
+        return Ok(input);
+    };
+    let schema = projection.input.schema();
+    let exprs = projection
+        .expr
+        .iter()
+        .map(|expr| match expr.clone().unalias() {
+            Expr::Column(column) => {
+                let found = schema.qualified_field_from_column(&column)?;
+                Ok(Expr::Column(Column::from(found)))
+            }
+            _ => Ok(expr.clone()),
+        });
+    let exprs: Vec<Expr> = exprs.collect::<Result<_>>()?;
+    if exprs == projection.expr {
+        return Ok(input);
+    }
+    // Fails where a column is there twice under two names.
+    match Projection::try_new(exprs, Arc::clone(&projection.input)) {
+        Ok(renamed) => Ok(Arc::new(LogicalPlan::Projection(renamed))),
+        Err(_) => Ok(input),
+    }
+}
+
+/// Whether column `at` is of different samples, or of different numbers of copies, in the branches of a UNION.
+pub fn differs<P: AsRef<LogicalPlan>>(inputs: &[P], at: usize) -> bool {
+    let inputs = inputs.iter().map(AsRef::as_ref);
+    let fields: Vec<&Field> = inputs
+        .filter(|input| !is_null(input, at))
+        .map(|input| input.schema().field(at).as_ref())
+        .collect();
+    let values = |key: &str| {
+        let values = fields.iter().map(|field| field.metadata().get(key));
+        values.map(|value| value.map(String::as_str)).collect()
+    };
+    let disagree = |values: Vec<Option<&str>>, deferred: &str| {
+        !values.contains(&Some(deferred)) && values.windows(2).any(|pair| pair[0] != pair[1])
+    };
+    let genotypes = fields
+        .iter()
+        .any(|field| is_genotype_type(field.data_type()));
+    disagree(values(COPIES_KEY), COPIES_DEFERRED)
+        || (genotypes && disagree(values(SAMPLES_KEY), SAMPLES_DEFERRED))
+}
+
+fn without_labels(input: &Arc<LogicalPlan>, differing: &[bool]) -> Result<LogicalPlan> {
+    let columns = input.schema().iter().zip(differing);
+    let exprs = columns.map(|((qualifier, field), differs)| {
+        let column = Expr::from((qualifier, field));
+        match differs {
+            true => unlabelled(column).alias_qualified(qualifier.cloned(), field.name()),
+            false => column,
+        }
+    });
+    let projection = Projection::try_new(exprs.collect(), Arc::clone(input))?;
+    Ok(LogicalPlan::Projection(projection))
+}
+
+/// Whether column `at` of `plan` is the constant NULL.
+pub fn is_null(plan: &LogicalPlan, at: usize) -> bool {
+    let LogicalPlan::Projection(projection) = plan else {
+        return false;
+    };
+    let mut expr = &projection.expr[at];
+    loop {
+        expr = match expr {
+            Expr::Alias(alias) => &alias.expr,
+            Expr::Cast(cast) => &cast.expr,
+            Expr::Literal(value, _) => return value.is_null(),
+            Expr::Column(column) => {
+                let input = &projection.input;
+                return match input.schema().index_of_column(column) {
+                    Ok(at) => is_null(input, at),
+                    Err(_) => false,
+                };
+            }
+            _ => return false,
+        };
+    }
+}

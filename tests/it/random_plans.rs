@@ -1,0 +1,271 @@
+//! Random statements over UNION, CTE, filters, LIMIT, joins and subqueries: the answer with DataFusion's leaf pushdown, without it, and
+//! over tables that hold the counts already, so that no call on genotypes is planned at all.
+//!
+//! `VCZ_PLANS_SECONDS=600 cargo test --test it random_plans` runs for ten minutes instead of a fixed number of statements;
+//! `VCZ_PLANS_SEED=n` begins with another statement.
+
+use std::time::{Duration, Instant};
+
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::prelude::SessionContext;
+
+use crate::common::{create, fixtures, run, session, work_dir};
+
+/// Statements without a time given.
+const STATEMENTS: u64 = 120;
+
+/// SplitMix64: small, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// Filters that the scan takes, and others that it does not.
+const FILTERS: [&str; 9] = [
+    "variant_position > 60000",
+    "variant_contig = 'chr2'",
+    "variant_position BETWEEN 10000 AND 250000 AND variant_contig <> 'chrX'",
+    "random() < 2",
+    "(SELECT true)",
+    "k < 2",
+    "false",
+    "variant_position IN (SELECT variant_position FROM {y} WHERE variant_position % 3 = 0)",
+    "is_segregating({first})",
+];
+
+/// Aggregates of a column's own samples, of its other columns, and of both.
+const AGGREGATES: [&str; 11] = [
+    "count(*) AS a0",
+    "sum(variant_position) AS a1",
+    "sum(k) AS a2",
+    "sfs({first}) AS a3",
+    "segregating_sites({two}) AS a4",
+    "sum({het}['het']) AS a5",
+    "sum(list_sum({all})) AS a6",
+    "diversity({second}) AS a7",
+    "sum(variant_position) FILTER (WHERE is_segregating({second})) AS a8",
+    "max(derived_count({first}) + k) AS a9",
+    "fst_hudson({first}, {second}) AS a10",
+];
+
+/// A statement in which `{x}` and `{y}` are tables and `{first}`, `{second}`, `{two}`, `{all}`, `{het}` counts.
+fn statement(random: &mut Random) -> String {
+    let relation = relation(random, 3);
+    let mut aggregates: Vec<&str> = (0..1 + random.below(4))
+        .map(|_| random.pick(&AGGREGATES))
+        .collect();
+    aggregates.sort_unstable();
+    aggregates.dedup();
+    let filter = match random.below(3) {
+        0 => format!(" WHERE {}", random.pick(&FILTERS)),
+        _ => String::new(),
+    };
+    let aggregates = aggregates.join(", ");
+    match random.below(3) {
+        0 => format!("SELECT {aggregates} FROM ({relation}) AS r{filter}"),
+        1 => format!(
+            "SELECT variant_contig, {aggregates} FROM ({relation}) AS r{filter} GROUP BY variant_contig ORDER BY variant_contig"
+        ),
+        _ => format!("SELECT k, {aggregates} FROM ({relation}) AS r{filter} GROUP BY k ORDER BY k"),
+    }
+}
+
+/// A query with the columns variant_contig, variant_position, k and genotypes or counts, in some order.
+fn relation(random: &mut Random, depth: u64) -> String {
+    if depth == 0 || random.below(5) == 0 {
+        let (table, k) = (random.pick(&["{x}", "{y}"]), random.below(3) + 1);
+        return format!("SELECT {{columns}}, {k} AS k FROM {table}");
+    }
+    let below = depth - 1;
+    match random.below(9) {
+        0 | 1 => format!(
+            "({}) UNION ALL ({})",
+            relation(random, below),
+            relation(random, below)
+        ),
+        2 => format!(
+            "SELECT * FROM ({}) AS r WHERE {}",
+            relation(random, below),
+            random.pick(&FILTERS)
+        ),
+        3 => format!(
+            "SELECT * FROM ({}) AS r LIMIT {}",
+            relation(random, below),
+            random.pick(&["0", "1000000"])
+        ),
+        4 => format!(
+            "SELECT * FROM ({}) AS r ORDER BY variant_position, variant_contig, k, {{all}} LIMIT {}",
+            relation(random, below),
+            random.below(4000)
+        ),
+        5 => format!(
+            "WITH c AS ({}) SELECT * FROM c UNION ALL SELECT * FROM c WHERE {}",
+            relation(random, below),
+            random.pick(&FILTERS)
+        ),
+        6 => format!(
+            "SELECT r.* FROM ({}) AS r JOIN (VALUES (1), (2)) AS n(m) ON r.k = n.m",
+            relation(random, below)
+        ),
+        7 => format!(
+            "SELECT k, variant_position, {{columns_last}}, variant_contig FROM ({}) AS r",
+            relation(random, below)
+        ),
+        _ => format!(
+            "({}) UNION ALL BY NAME ({})",
+            relation(random, below),
+            relation(random, below)
+        ),
+    }
+}
+
+/// The statement over the stores.
+fn over_stores(statement: &str) -> String {
+    let values = [
+        ("{x}", "x"),
+        ("{y}", "y"),
+        (
+            "{columns}",
+            "variant_contig, variant_position, call_genotype",
+        ),
+        ("{columns_last}", "call_genotype"),
+        ("{first}", "allele_counts(call_genotype, 'first')"),
+        ("{second}", "allele_counts(call_genotype, 'second')"),
+        ("{two}", "allele_counts(call_genotype, ['s01', 's07'])"),
+        ("{all}", "allele_counts(call_genotype)"),
+        ("{het}", "genotype_counts(call_genotype, 'second')"),
+    ];
+    values
+        .iter()
+        .fold(statement.to_string(), |text, (name, value)| {
+            text.replace(name, value)
+        })
+}
+
+/// The statement over tables of counts.
+fn over_counts(statement: &str) -> String {
+    let values = [
+        ("{x}", "counts_x"),
+        ("{y}", "counts_y"),
+        (
+            "{columns}",
+            "variant_contig, variant_position, ac_first, ac_second, ac_two, ac_all, het",
+        ),
+        ("{columns_last}", "ac_first, ac_second, ac_two, ac_all, het"),
+        ("{first}", "ac_first"),
+        ("{second}", "ac_second"),
+        ("{two}", "ac_two"),
+        ("{all}", "ac_all"),
+        ("{het}", "het"),
+    ];
+    values
+        .iter()
+        .fold(statement.to_string(), |text, (name, value)| {
+            text.replace(name, value)
+        })
+}
+
+/// The rows, or the first words of the error: a spectrum of counts with different numbers of copies is refused, however it is planned.
+async fn answer(ctx: &SessionContext, sql: &str) -> Result<String, String> {
+    let rows = async { ctx.sql(sql).await?.collect().await };
+    match rows.await {
+        Ok(batches) => Ok(pretty_format_batches(&batches).unwrap().to_string()),
+        Err(error) => {
+            let error = error.to_string();
+            match error.contains("needs the number of copies N") {
+                true => Err("needs the number of copies N".to_string()),
+                false => panic!("{sql}\n{error}"),
+            }
+        }
+    }
+}
+
+async fn context(partitions: usize, pushdown: bool) -> SessionContext {
+    let ctx = session(partitions, 1000);
+    let set = format!("SET datafusion.optimizer.enable_leaf_expression_pushdown = {pushdown}");
+    run(&ctx, &set).await;
+    let sim = fixtures().join("sim.vcz.zip");
+    let populations = fixtures().join("sim.populations.tsv");
+    create(&ctx, "x", &sim, Some(&populations)).await;
+    // The same samples with the populations' names exchanged.
+    let exchanged = work_dir().join("exchanged.tsv");
+    let text = std::fs::read_to_string(&populations).unwrap();
+    let text = text
+        .replace("first", "other")
+        .replace("second", "first")
+        .replace("other", "second");
+    std::fs::write(&exchanged, text).unwrap();
+    create(&ctx, "y", &sim, Some(&exchanged)).await;
+    ctx
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_plans_agree() {
+    let setting = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    let seconds = setting("VCZ_PLANS_SECONDS");
+    let seed = setting("VCZ_PLANS_SEED").unwrap_or(0);
+    let pushed = context(3, true).await;
+    let kept = context(1, false).await;
+    for table in ["x", "y"] {
+        let columns = over_stores(
+            "variant_contig, variant_position, {first} AS ac_first, {second} AS ac_second, {two} AS ac_two, {all} AS ac_all, \
+             {het} AS het",
+        );
+        run(
+            &pushed,
+            &format!("CREATE TABLE counts_{table} AS SELECT {columns} FROM {table}"),
+        )
+        .await;
+    }
+    let begun = Instant::now();
+    let (mut statements, mut refused) = (0, 0);
+    loop {
+        let done = match seconds {
+            Some(seconds) => begun.elapsed() > Duration::from_secs(seconds),
+            None => statements == STATEMENTS,
+        };
+        if done {
+            break;
+        }
+        let number = seed + statements;
+        let statement = statement(&mut Random(number));
+        let sql = over_stores(&statement);
+        let expected = answer(&pushed, &over_counts(&statement)).await;
+        assert_eq!(
+            answer(&pushed, &sql).await,
+            expected,
+            "statement {number}: {sql}"
+        );
+        assert_eq!(
+            answer(&kept, &sql).await,
+            expected,
+            "statement {number}, without leaf pushdown: {sql}"
+        );
+        statements += 1;
+        refused += u64::from(expected.is_err());
+    }
+    println!("{statements} statements from {seed} on, {refused} of them refused");
+    assert!(
+        refused < statements / 4,
+        "too few statements have an answer"
+    );
+}
