@@ -17,12 +17,11 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
-use datafusion::logical_expr::expr::intersect_metadata_for_union;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
 
 use super::bind::{Binder, genotype_call};
-use super::unions::is_null;
+use super::unions::{self, is_null};
 
 /// Prefix of the columns that calls become.
 const ALIAS: &str = "__vcz_call_";
@@ -256,9 +255,8 @@ impl Push<'_> {
             let schema = input.schema();
             schema.field(schema.fields().len() - 1)
         });
-        let metadata = intersect_metadata_for_union(fields.clone().map(|field| field.metadata()));
-        let nullable = fields.clone().any(|field| field.is_nullable());
-        let field = Field::new(self.alias, result, nullable).with_metadata(metadata);
+        let nullable = fields.into_iter().any(|field| field.is_nullable());
+        let field = Field::new(self.alias, result, nullable);
         let mut columns: Vec<_> = union
             .schema
             .iter()
@@ -266,10 +264,10 @@ impl Push<'_> {
             .collect();
         columns.push((None, Arc::new(field)));
         let schema = DFSchema::new_with_metadata(columns, union.schema.metadata().clone())?;
-        Ok(LogicalPlan::Union(Union {
+        unions::reconcile(Union {
             inputs,
             schema: Arc::new(schema),
-        }))
+        })
     }
 
     /// The column of the call in `plan`.

@@ -49,16 +49,15 @@ fn qualified(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
         return Ok(input);
     };
     let schema = projection.input.schema();
-    let exprs = projection
-        .expr
-        .iter()
-        .map(|expr| match expr.clone().unalias() {
-            Expr::Column(column) => {
-                let found = schema.qualified_field_from_column(&column)?;
-                Ok(Expr::Column(Column::from(found)))
-            }
-            _ => Ok(expr.clone()),
-        });
+    let fields = projection.schema.fields();
+    let exprs = projection.expr.iter().zip(fields);
+    let exprs = exprs.map(|(expr, field)| match expr.clone().unalias() {
+        Expr::Column(column) if column.name() == field.name() => {
+            let found = schema.qualified_field_from_column(&column)?;
+            Ok(Expr::Column(Column::from(found)))
+        }
+        _ => Ok(expr.clone()),
+    });
     let exprs: Vec<Expr> = exprs.collect::<Result<_>>()?;
     if exprs == projection.expr {
         return Ok(input);

@@ -65,7 +65,7 @@ const AGGREGATES: [&str; 11] = [
 
 /// A statement in which `{x}` and `{y}` are tables and `{first}`, `{second}`, `{two}`, `{all}`, `{het}` counts.
 fn statement(random: &mut Random) -> String {
-    let relation = relation(random, 3);
+    let relation = relation(random, 3, false);
     let mut aggregates: Vec<&str> = (0..1 + random.below(4))
         .map(|_| random.pick(&AGGREGATES))
         .collect();
@@ -85,8 +85,9 @@ fn statement(random: &mut Random) -> String {
     }
 }
 
-/// A query with the columns variant_contig, variant_position, k and genotypes or counts, in some order.
-fn relation(random: &mut Random, depth: u64) -> String {
+/// A query with the columns variant_contig, variant_position, genotypes or counts, and k; in this order if `ordered`, as the branches of
+/// UNION need it.
+fn relation(random: &mut Random, depth: u64, ordered: bool) -> String {
     if depth == 0 || random.below(5) == 0 {
         let (table, k) = (random.pick(&["{x}", "{y}"]), random.below(3) + 1);
         return format!("SELECT {{columns}}, {k} AS k FROM {table}");
@@ -95,41 +96,41 @@ fn relation(random: &mut Random, depth: u64) -> String {
     match random.below(9) {
         0 | 1 => format!(
             "({}) UNION ALL ({})",
-            relation(random, below),
-            relation(random, below)
+            relation(random, below, true),
+            relation(random, below, true)
         ),
         2 => format!(
             "SELECT * FROM ({}) AS r WHERE {}",
-            relation(random, below),
+            relation(random, below, ordered),
             random.pick(&FILTERS)
         ),
         3 => format!(
             "SELECT * FROM ({}) AS r LIMIT {}",
-            relation(random, below),
+            relation(random, below, ordered),
             random.pick(&["0", "1000000"])
         ),
         4 => format!(
             "SELECT * FROM ({}) AS r ORDER BY variant_position, variant_contig, k, {{all}} LIMIT {}",
-            relation(random, below),
+            relation(random, below, ordered),
             random.below(4000)
         ),
         5 => format!(
             "WITH c AS ({}) SELECT * FROM c UNION ALL SELECT * FROM c WHERE {}",
-            relation(random, below),
+            relation(random, below, ordered),
             random.pick(&FILTERS)
         ),
         6 => format!(
             "SELECT r.* FROM ({}) AS r JOIN (VALUES (1), (2)) AS n(m) ON r.k = n.m",
-            relation(random, below)
+            relation(random, below, ordered)
         ),
-        7 => format!(
+        7 if !ordered => format!(
             "SELECT k, variant_position, {{columns_last}}, variant_contig FROM ({}) AS r",
-            relation(random, below)
+            relation(random, below, ordered)
         ),
         _ => format!(
             "({}) UNION ALL BY NAME ({})",
-            relation(random, below),
-            relation(random, below)
+            relation(random, below, ordered),
+            relation(random, below, ordered)
         ),
     }
 }
@@ -250,18 +251,19 @@ async fn random_plans_agree() {
         let statement = statement(&mut Random(number));
         let sql = over_stores(&statement);
         let expected = answer(&pushed, &over_counts(&statement)).await;
+        statements += 1;
+        // Stored counts with different numbers of copies have no spectrum, also where all but one branch of a UNION turn out empty.
+        if expected.is_err() {
+            refused += 1;
+            continue;
+        }
+        let found = answer(&pushed, &sql).await;
+        assert_eq!(found, expected, "statement {number}: {sql}");
+        let found = answer(&kept, &sql).await;
         assert_eq!(
-            answer(&pushed, &sql).await,
-            expected,
-            "statement {number}: {sql}"
-        );
-        assert_eq!(
-            answer(&kept, &sql).await,
-            expected,
+            found, expected,
             "statement {number}, without leaf pushdown: {sql}"
         );
-        statements += 1;
-        refused += u64::from(expected.is_err());
     }
     println!("{statements} statements from {seed} on, {refused} of them refused");
     assert!(
