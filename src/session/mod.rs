@@ -4,7 +4,7 @@
 //! * `closed`: a session for strangers, which reads registered tables only.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
-//! * `bind`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
+//! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
 //!   `leaf_pushdown`: DataFusion's own pushdown kept from crossing UNION.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
@@ -13,6 +13,7 @@
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod bind;
+mod binder;
 mod carry;
 mod closed;
 mod factory;

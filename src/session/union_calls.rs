@@ -20,7 +20,7 @@ use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
 
-use super::bind::{Binder, genotype_call};
+use super::binder::{Binder, genotype_call};
 use super::unions::{self, is_null};
 
 /// Prefix of the columns that calls become.

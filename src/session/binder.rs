@@ -1,0 +1,139 @@
+//! [`Binder`]: finds the samples that a call on genotypes is about, and binds the call to them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+
+use super::unions;
+use crate::scan::{
+    BoundCall, GenotypeContext, GenotypeUdf, PopulationArg, VczTable, population_of,
+};
+
+/// The function and its arguments, where `expr` is a call on genotypes.
+pub fn genotype_call(expr: &Expr) -> Option<(&GenotypeUdf, &ScalarFunction)> {
+    let Expr::ScalarFunction(call) = expr else {
+        return None;
+    };
+    let udf = call.func.inner().downcast_ref::<GenotypeUdf>()?;
+    Some((udf, call))
+}
+
+/// The contexts of all VCZ tables in `plan`.
+fn tables_of(plan: &LogicalPlan) -> Result<Vec<Arc<GenotypeContext>>> {
+    let mut contexts: Vec<Arc<GenotypeContext>> = vec![];
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+            && let Some(table) = provider.downcast_ref::<VczTable>()
+            && !contexts.contains(table.context())
+        {
+            contexts.push(Arc::clone(table.context()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(contexts)
+}
+
+/// Binds calls to one of the contexts of a query.
+#[derive(Debug)]
+pub struct Binder {
+    /// Of the query's tables, and of what `select_samples` gives.
+    contexts: Vec<Arc<GenotypeContext>>,
+}
+
+impl Binder {
+    /// Binds to the VCZ tables of `plan`.
+    pub fn of(plan: &LogicalPlan) -> Result<Self> {
+        Ok(Self {
+            contexts: tables_of(plan)?,
+        })
+    }
+
+    /// `node` with its calls bound and its schema worked out again.
+    pub fn bind_node(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = &node {
+            schema.merge(&DFSchema::try_from_qualified_schema(
+                scan.table_name.clone(),
+                &scan.source.schema(),
+            )?);
+        }
+        let names = NamePreserver::new(&node);
+        let bound = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let bound = self.bind(expr, &schema)?;
+            Ok(bound.update_data(|expr| name.restore(expr)))
+        })?;
+        // Also where only an input changed: what N is, and how many samples are selected, is known only now.
+        bound.map_data(|node| match node {
+            LogicalPlan::Union(union) => unions::reconcile(union),
+            other => other.recompute_schema(),
+        })
+    }
+
+    /// `expr` over `schema` with its calls bound.
+    pub fn bind(&mut self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        expr.transform_up(|expr| {
+            let Some((udf, call)) = genotype_call(&expr) else {
+                return Ok(Transformed::no(expr));
+            };
+            if let Some(selected) = udf.bound().and_then(|bound| bound.selected()) {
+                self.contexts.push(Arc::clone(selected));
+            }
+            let population = match call.args.get(1) {
+                None => PopulationArg::Everyone,
+                Some(Expr::Literal(value, _)) => population_of(udf.function().name(), value)?,
+                // A subquery or a parameter.
+                Some(_) => return Ok(Transformed::no(expr)),
+            };
+            let (Some(genotypes), None) = (call.args.first(), udf.bound()) else {
+                return Ok(Transformed::no(expr));
+            };
+            let field = genotypes.to_field(schema)?.1;
+            let context = match self.context_of(&field, &population) {
+                Some(context) if !context.is_deferred() => context,
+                _ => return Ok(Transformed::no(expr)),
+            };
+            let bound = BoundCall::try_new(udf.function(), &population, context)?;
+            if let Some(selected) = bound.selected() {
+                self.contexts.push(Arc::clone(selected));
+            }
+            let func = Arc::new(udf.bind(Arc::new(bound)));
+            let args = call.args.clone();
+            Ok(Transformed::yes(Expr::ScalarFunction(
+                ScalarFunction::new_udf(func, args),
+            )))
+        })
+    }
+
+    /// What the genotype column `field` means: the context with its samples, and with its populations where a population is
+    /// named. Else what the field itself says, which is enough for calls over all samples. `None` if it is not of genotypes.
+    fn context_of(
+        &self,
+        field: &Field,
+        population: &PopulationArg,
+    ) -> Option<Arc<GenotypeContext>> {
+        let named = !matches!(
+            population,
+            PopulationArg::Samples(_) | PopulationArg::Everyone
+        );
+        let same_samples = || {
+            let contexts = self.contexts.iter();
+            contexts.filter(|context| context.has_samples_of(field))
+        };
+        let found = same_samples()
+            .find(|context| context.has_populations_of(field))
+            .or_else(|| same_samples().next().filter(|_| !named));
+        match found {
+            Some(context) => Some(context.with_alleles_of(field)),
+            None => GenotypeContext::detached(field),
+        }
+    }
+}
