@@ -9,13 +9,13 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use tokio::sync::OnceCell;
 
-use super::arrow_column::{Names, integers};
 use super::chunks::chunk::{Chunk, Part, chunk_index, first_index, trailing_chunks};
 use super::chunks::sizes::ChunkSizes;
-use super::dense::{Dense, assemble};
 use super::options::RegionIndexMode;
+use super::plan::zones::Zones;
+use super::read::arrow_column::{Names, integers};
+use super::read::dense::{Dense, assemble};
 use super::schema::{ColumnKind, ColumnSpec, columns};
-use super::zones::Zones;
 use crate::codec::{CodecChain, Scratch};
 use crate::error::{Result, VczError};
 use crate::store::{ArrayMeta, RegionIndex, Store};

@@ -28,10 +28,6 @@ mod schema;
 mod sites;
 mod table;
 
-use calls::context;
-use plan::{ranges, source, zones};
-use read::{arrow_column, dense};
-
 pub use calls::bound::BoundCall;
 pub use calls::context::{
     ALLELES_KEY, GENOTYPE_KEYS, GenotypeContext, PopulationArg, SAMPLES_DEFERRED, SAMPLES_KEY,

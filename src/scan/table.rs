@@ -13,12 +13,12 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::utils::{collect_columns, conjunction};
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::context::GenotypeContext;
+use super::calls::context::GenotypeContext;
 use super::dataset::Dataset;
 use super::options::{RegionIndexMode, VczSettings};
-use super::ranges::merge;
+use super::plan::ranges::merge;
+use super::plan::source::{PartitionGoal, ScanTable, VczSource};
 use super::schema::ColumnKind;
-use super::source::{PartitionGoal, ScanTable, VczSource};
 use crate::counts::Populations;
 use crate::error;
 use crate::store::Store;
