@@ -129,6 +129,10 @@ impl DynamicPruning {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "a list of one range is meant"
+)]
 mod tests {
     use super::*;
 
