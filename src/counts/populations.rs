@@ -4,7 +4,6 @@
 //! exactly those two columns. A sample may be in several populations; the order of names is that of the file.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::near_names::near_names;
@@ -25,12 +24,6 @@ impl PartialEq for Populations {
 }
 
 impl Eq for Populations {}
-
-impl Hash for Populations {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.sets.hash(state);
-    }
-}
 
 impl Populations {
     /// No populations: the table was created without a file.

@@ -2,6 +2,7 @@
 //! Arrow arrays. Used by the scan (pushed down) and by [`super::genotype_udf`] (evaluated on a genotype column).
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{
@@ -19,7 +20,7 @@ use crate::counts::{Populations, SampleSet};
 pub const GENOTYPE_CLASSES: [&str; 5] = ["hom_ref", "het", "hom_alt", "haploid", "missing"];
 
 /// A call on genotypes with its samples resolved to columns of the genotype array.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GenotypeCall {
     /// `allele_counts(call_genotype [, population])`
     AlleleCounts(Arc<SampleSet>),
@@ -29,6 +30,19 @@ pub enum GenotypeCall {
     GenotypeCounts(Arc<SampleSet>),
     /// `select_samples(call_genotype, population)`
     SelectSamples(Arc<SampleSet>),
+}
+
+/// By function and number of samples: the optimizer hashes expressions often, and lists of samples are long.
+impl Hash for GenotypeCall {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::AlleleCounts(samples)
+            | Self::GenotypeCounts(samples)
+            | Self::SelectSamples(samples) => samples.len().hash(state),
+            Self::PopulationCounts(populations) => populations.len().hash(state),
+        }
+    }
 }
 
 impl GenotypeCall {
