@@ -13,7 +13,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
 use super::unions;
 use crate::scan::{
-    BoundCall, GenotypeContext, GenotypeUdf, PopulationArg, VczTable, population_of,
+    BoundCall, GenotypeContext, GenotypeFunction, GenotypeUdf, PopulationArg, VczTable,
+    population_of,
 };
 
 /// The function and its arguments, where `expr` is a call on genotypes.
@@ -97,7 +98,7 @@ impl Binder {
                 return Ok(Transformed::no(expr));
             };
             let field = genotypes.to_field(schema)?.1;
-            let context = match self.context_of(&field, &population) {
+            let context = match self.context_of(&field, udf.function(), &population) {
                 Some(context) if !context.is_deferred() => context,
                 _ => return Ok(Transformed::no(expr)),
             };
@@ -113,17 +114,21 @@ impl Binder {
         })
     }
 
-    /// What the genotype column `field` means: the context with its samples, and with its populations where a population is
-    /// named. Else what the field itself says, which is enough for calls over all samples. `None` if it is not of genotypes.
+    /// What the genotype column `field` means to `function`: the context with its samples, and with its populations where the
+    /// result depends on them. Else what the field itself says, which is enough for calls over all samples. `None` if it is not
+    /// of genotypes.
     fn context_of(
         &self,
         field: &Field,
+        function: GenotypeFunction,
         population: &PopulationArg,
     ) -> Option<Arc<GenotypeContext>> {
-        let named = !matches!(
-            population,
-            PopulationArg::Samples(_) | PopulationArg::Everyone
-        );
+        // `select_samples` hands the populations on with the genotypes.
+        let named = matches!(population, PopulationArg::Named(_))
+            || matches!(
+                function,
+                GenotypeFunction::PopulationCounts | GenotypeFunction::SelectSamples
+            );
         let same_samples = || {
             let contexts = self.contexts.iter();
             contexts.filter(|context| context.has_samples_of(field))

@@ -399,3 +399,21 @@ async fn calls_above_nested_unions_are_each_branchs_own() {
                segregating_sites(call_genotype, 'first') FILTER (WHERE w.t = 'y') FROM w JOIN names ON w.t = names.t";
     assert_eq!(row(&ctx, sql).await, expected);
 }
+
+/// The same samples under another populations file: what depends on the names is not answered with the other file's.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_populations_file_is_not_taken_for_the_columns_own() {
+    let ctx = plain_session();
+    register(&ctx, "x", "sim").await;
+    let file = copy(&ctx, "SELECT call_genotype FROM x", "own.parquet").await;
+    let other = plain_session();
+    create(&other, "y", &fixtures().join("sim.vcz.zip"), None).await;
+    let from = format!("FROM '{file}' WHERE (SELECT count(*) FROM y) > 0");
+    for call in [
+        "population_counts(call_genotype)",
+        "allele_counts(call_genotype, 'first')",
+        "select_samples(call_genotype, ['s00'])",
+    ] {
+        says_what_to_do(&fails(&other, &format!("SELECT {call} {from}")).await);
+    }
+}
