@@ -9,9 +9,9 @@ use tonic::Status;
 
 use super::config::MAX_WAITING;
 
-/// The permits of running queries.
+/// Gives each query a permit to run.
 pub struct Admission {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     max_queries: usize,
     wait: Duration,
     waiting: AtomicUsize,
@@ -34,7 +34,7 @@ impl Admission {
     /// `max_queries` permits; other queries wait for at most `wait`.
     pub fn new(max_queries: usize, wait: Duration) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(max_queries)),
+            permits: Arc::new(Semaphore::new(max_queries)),
             max_queries,
             wait,
             waiting: AtomicUsize::new(0),
@@ -44,9 +44,9 @@ impl Admission {
     /// Waits for a permit.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED, if there is none in time, or too many wait.
+    /// RESOURCE_EXHAUSTED if no permit is free in time, or too many queries wait; UNAVAILABLE if the server is stopping.
     pub async fn enter(&self) -> Result<QueryPermit, Status> {
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(QueryPermit { _permit: permit });
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -54,22 +54,22 @@ impl Admission {
         if waiting >= MAX_WAITING {
             return Err(self.full("too many are waiting"));
         }
-        match tokio::time::timeout(self.wait, Arc::clone(&self.places).acquire_owned()).await {
+        match tokio::time::timeout(self.wait, Arc::clone(&self.permits).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(QueryPermit { _permit: permit }),
             Ok(Err(_)) => Err(Status::unavailable("the server is stopping")),
             Err(_) => Err(self.full(&format!("none ended within {:?}", self.wait))),
         }
     }
 
-    /// Gives no more permits.
+    /// Refuses queries from now on, those that wait too.
     pub fn close(&self) {
-        self.places.close();
+        self.permits.close();
     }
 
     /// Number of running queries.
     pub fn running(&self) -> usize {
         self.max_queries
-            .saturating_sub(self.places.available_permits())
+            .saturating_sub(self.permits.available_permits())
     }
 
     /// Number of waiting queries.
@@ -92,22 +92,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn places_are_given_back() {
+    async fn permits_are_released() {
         let admission = Admission::new(1, Duration::from_millis(20));
-        let place = admission.enter().await.unwrap();
+        let permit = admission.enter().await.unwrap();
         assert_eq!((admission.running(), admission.waiting()), (1, 0));
         let refused = admission.enter().await.map(drop).unwrap_err();
         assert_eq!(refused.code(), Code::ResourceExhausted);
         assert_eq!(admission.waiting(), 0);
-        drop(place);
+        drop(permit);
         assert_eq!(admission.running(), 0);
         assert!(admission.enter().await.is_ok());
-        let place = admission.enter().await.unwrap();
+        let permit = admission.enter().await.unwrap();
         // A query that stopped waiting is no longer counted.
         let given_up = tokio::time::timeout(Duration::from_millis(1), admission.enter()).await;
         assert!(given_up.is_err() && admission.waiting() == 0);
         admission.close();
-        drop(place);
+        drop(permit);
         assert_eq!(
             admission.enter().await.map(drop).unwrap_err().code(),
             Code::Unavailable

@@ -17,20 +17,20 @@ use subtle::{Choice, ConstantTimeEq};
 use super::error::ServeError;
 use super::random;
 
-/// Shortest static token.
+/// Fewest characters of a static token.
 const MIN_TOKEN: usize = 32;
-/// Longest name of a user, and longest password that is looked at.
+/// Most characters of a user's name, and most bytes of a password.
 const MAX_NAME: usize = 64;
 const MAX_PASSWORD: usize = 1024;
-/// Most memory that a hash in the file may ask for, in KiB: it is what an unknown client makes the server take.
+/// Most memory that a hash in the file may need, in KiB: any client can make the server verify one.
 const MAX_HASH_MEMORY: u32 = 256 << 10;
 
-/// Who may log in.
+/// The users who may log in.
 #[derive(Debug)]
 pub struct Users {
     passwords: HashMap<Arc<str>, String>,
     tokens: Vec<(Arc<str>, Vec<u8>)>,
-    /// A hash of no password, verified for unknown names, so that they take as long as known ones.
+    /// A hash that is verified for unknown names, so that they take as long as known ones.
     decoy: String,
 }
 
@@ -127,7 +127,7 @@ impl Users {
         Ok(users)
     }
 
-    /// The user whose name and password these are. Takes as long for unknown names; runs for tens of milliseconds.
+    /// The user with this name and password. Takes tens of milliseconds, as long for unknown names as for known ones.
     pub fn verify(&self, name: &str, password: &str) -> Option<Arc<str>> {
         if password.len() > MAX_PASSWORD {
             return None;
@@ -143,7 +143,7 @@ impl Users {
         known.filter(|_| matches).map(Arc::clone)
     }
 
-    /// The user of a static token. Compares with every one of them, each in constant time.
+    /// The user of a static token. Compares with all of them, each in constant time, so that timing reveals nothing.
     pub fn token(&self, token: &str) -> Option<Arc<str>> {
         let mut found: Option<&Arc<str>> = None;
         for (name, known) in &self.tokens {

@@ -1,5 +1,5 @@
-//! Limits the nesting of statements. Expressions and plans are trees that are visited, compared and dropped by recursion, so a short
-//! text (`1+1+1+…`) could overflow a stack, which ends the process. Tokens are counted before the text is parsed.
+//! Limits the depth of statements. Expressions and plans are trees that DataFusion visits, compares and drops by recursion, so a short
+//! text (`1+1+1+…`) could overflow the stack, which aborts the process. Tokens are counted before the text is parsed.
 
 use std::ops::ControlFlow;
 
@@ -13,23 +13,23 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use super::config::MAX_SQL_BYTES;
 
-/// The most operators and clauses of a statement: each may make its tree one level deeper, and planning takes time that grows with
-/// the square of that.
+/// Most operators and clauses of a statement: each may make its tree one level deeper, and planning time grows with the square of
+/// the depth.
 const MAX_OPERATORS: usize = 1000;
-/// The most tables that a statement may name: they are joined one after the other.
+/// Most tables that a statement may name: each join makes the plan deeper.
 const MAX_TABLES: usize = 200;
 
-/// Parses a statement that is neither too long nor too deep.
+/// Parses a statement.
 ///
 /// # Errors
-/// If it is, or it is no statement.
+/// If it is too long or too deep, or not a valid statement.
 pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
     check(sql)?;
     let dialect = state.config_options().sql_parser.dialect;
     let statement = state.sql_to_statement(sql, &dialect)?;
     let mut tables = 0;
     if let Statement::Statement(parsed) = innermost(&statement) {
-        // Always goes on, so there is nothing in the result.
+        // The closure never breaks, so the result is empty.
         let _ = visit_relations(parsed, |_| {
             tables += 1;
             ControlFlow::<()>::Continue(())
@@ -43,7 +43,7 @@ pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
     Ok(statement)
 }
 
-/// What is explained, at the end of EXPLAIN.
+/// The statement inside any EXPLAINs.
 fn innermost(statement: &Statement) -> &Statement {
     let mut statement = statement;
     while let Statement::Explain(explain) = statement {
@@ -66,13 +66,13 @@ fn check(sql: &str) -> Result<()> {
     if operators > MAX_OPERATORS {
         return plan_err!(
             "the statement has {operators} operators and clauses, more than the {MAX_OPERATORS} allowed; \
-             many values are given as IN (…), VALUES or a table"
+             write many values as IN (…), VALUES or a table"
         );
     }
     Ok(())
 }
 
-/// Whether a token may make a tree deeper. Lists, and what is in them, do not; nor do parentheses, which the parser limits.
+/// Whether a token may make a tree deeper. Lists and their items do not; the parser itself limits parentheses.
 fn deepens(token: &Token) -> bool {
     match token {
         Token::EOF

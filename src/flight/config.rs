@@ -9,13 +9,13 @@ pub const MAX_SQL_BYTES: usize = 1 << 20;
 /// The largest message that a client may send, in bytes. Larger than [`MAX_SQL_BYTES`], so that a statement that is too long gets its
 /// own error, and parameters have room.
 pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
-/// The most bytes of a batch of a scan, unless a client sets `vcz.batch_bytes`: batches are cut to messages that are smaller.
+/// Default of `vcz.batch_bytes` on a server: batches are split into smaller messages, so larger ones only take memory.
 pub const BATCH_BYTES: usize = 4 << 20;
-/// Stack of a thread, in bytes: statements are walked by recursion, as deep as `complexity` lets them be.
+/// Stack of a query thread, in bytes: enough to recurse over a statement as deep as `complexity` allows.
 pub const QUERY_STACK: usize = 128 << 20;
-/// Queries that may wait; more are refused at once.
+/// Queries that may wait for a permit; more are refused at once.
 pub const MAX_WAITING: usize = 1024;
-/// How long a planned query waits to be fetched.
+/// How long a planned query is kept for the client to fetch.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(300);
 /// How long a prepared statement, or the settings of a client, are kept without being used.
 pub const IDLE_LIFETIME: Duration = Duration::from_secs(3600);
@@ -25,7 +25,7 @@ pub const MAX_HANDLES_PER_USER: usize = 256;
 pub const MAX_HANDLES: usize = 2048;
 /// Clients whose settings are kept.
 pub const MAX_SESSIONS: usize = 4096;
-/// Bearer tokens that one user may have, and all users.
+/// Bearer tokens that one user may have.
 pub const MAX_TOKENS_PER_USER: usize = 1024;
 /// Bearer tokens of all users.
 pub const MAX_TOKENS: usize = 16384;
@@ -35,13 +35,13 @@ pub const MAX_TOKENS: usize = 16384;
 pub struct ServerConfig {
     /// Where Flight SQL listens; port 0 takes a free one.
     pub bind: SocketAddr,
-    /// Where `/healthz` and `/metrics` are answered, over plain HTTP.
+    /// Where `/healthz` and `/metrics` are served, over plain HTTP.
     pub metrics_bind: Option<SocketAddr>,
-    /// The certificate; plain text without.
+    /// The certificate; without one, connections are not encrypted.
     pub tls: Option<TlsFiles>,
-    /// The file of users and tokens; everyone is let in without.
+    /// The file of users and tokens; without one, no login is needed.
     pub auth_file: Option<PathBuf>,
-    /// Allow plain text, and no file of users, on addresses that other machines reach.
+    /// Allow connections without encryption or login on addresses that other machines reach.
     pub insecure: bool,
     /// Allow CREATE and DROP of views and of tables in memory.
     pub allow_ddl: bool,
@@ -52,13 +52,13 @@ pub struct ServerConfig {
 /// A certificate and its key, as PEM files.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The certificate, followed by those that sign it.
+    /// The certificate, followed by its chain.
     pub cert: PathBuf,
     /// The private key.
     pub key: PathBuf,
 }
 
-/// Limits of a server. Each query is held to them on its own.
+/// Limits of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Queries that run at the same time.
@@ -69,9 +69,9 @@ pub struct Limits {
     pub query_memory: usize,
     /// Time of one query, from its start until its last row is sent.
     pub query_timeout: Duration,
-    /// Time that a query waits for others to end.
+    /// Time that a query waits for a permit.
     pub queue_timeout: Duration,
-    /// Time that running queries have to end after the server was asked to stop.
+    /// Time that running queries have to finish when the server stops.
     pub shutdown_timeout: Duration,
     /// How long a bearer token is valid after login.
     pub token_lifetime: Duration,

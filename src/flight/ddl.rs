@@ -1,5 +1,5 @@
-//! Views and tables in memory that clients create, if the operator allows it. All users see them. Tables that the operator published are
-//! never replaced or dropped. The rows of a table stay accounted to the server's memory.
+//! CREATE and DROP of views and of tables in memory, if the operator allows them. All users see these tables. Tables that the operator
+//! published are never replaced or dropped. The rows of a table stay reserved in the server's memory pool.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use futures::StreamExt;
 
 use super::engine::QueryEngine;
 
-/// A table in memory; its memory is released when it is dropped.
+/// A table in memory with its reservation, which is freed when the table is dropped.
 #[derive(Debug)]
 struct Kept {
     table: MemTable,
@@ -80,7 +80,7 @@ impl QueryEngine {
         if !create.constraints.is_empty() || !create.column_defaults.is_empty() || create.temporary
         {
             return plan_err!(
-                "a table here is CREATE TABLE name AS SELECT …, without constraints, defaults or TEMPORARY"
+                "this server supports CREATE TABLE name AS SELECT …, without constraints, defaults or TEMPORARY"
             );
         }
         let schemas = state.schema_for_ref(create.name.clone())?;
@@ -91,13 +91,13 @@ impl QueryEngine {
             create.or_replace,
         ) {
             (true, true, false) => return Ok(()),
-            (true, false, false) => return plan_err!("there is a table '{}' already", create.name),
-            (_, true, true) => return plan_err!("IF NOT EXISTS and OR REPLACE exclude each other"),
+            (true, false, false) => return plan_err!("the table '{}' already exists", create.name),
+            (_, true, true) => return plan_err!("IF NOT EXISTS and OR REPLACE cannot be combined"),
             _ => {}
         }
         let input = state.create_physical_plan(&create.input).await?;
         let schema = input.schema();
-        // Taken from what all queries share, since the rows outlive this one; the query's own limit holds while it runs.
+        // Reserved from the memory of all queries, since the rows outlive this one; while it runs, its own limit holds too.
         let kept = MemoryConsumer::new(format!("table '{}'", create.name)).register(&self.memory);
         let mut stream = execute_stream(input, state.task_ctx())?;
         let mut batches: Vec<RecordBatch> = Vec::new();

@@ -1,5 +1,5 @@
-//! What all requests share: the session that every statement starts from, the tables, the limits, and what is kept for
-//! clients. Queries run on threads of their own.
+//! The state that all requests share: the session that every statement starts from, the tables, the limits, planned queries and
+//! prepared statements. Queries run on threads of their own.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -32,28 +32,28 @@ use super::{error, functions, tables};
 use crate::scan::VczSettings;
 use crate::session;
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct QueryEngine {
     template: SessionState,
-    /// The settings of a client that has set nothing.
+    /// The settings that a new client starts with.
     pub defaults: SessionConfig,
-    /// The tables of the operator.
+    /// The tables that the operator published.
     pub published: HashSet<TableReference>,
-    /// Whether clients may make views and tables.
+    /// Whether clients may create views and tables.
     pub allow_ddl: bool,
     /// The limits.
     pub limits: Limits,
-    /// The memory of all queries.
+    /// The memory pool of all queries.
     pub memory: Arc<dyn MemoryPool>,
     /// The permits of running queries.
     pub admission: Admission,
-    /// Queries that were planned and wait to be fetched.
+    /// Planned queries that were not fetched yet.
     pub tickets: Handles<Planned>,
     /// Prepared statements.
     pub statements: Handles<Arc<Prepared>>,
-    /// Queries that run.
+    /// Running queries.
     pub running: Running,
-    /// Numbers for operators.
+    /// Metrics for operators.
     pub metrics: Metrics,
     /// The threads that queries run on.
     pub threads: Handle,
@@ -85,7 +85,7 @@ impl QueryEngine {
         let partitions = defaults.target_partitions().min(limits.max_partitions);
         defaults = defaults.with_target_partitions(partitions);
         let options = defaults.options_mut();
-        // The command line draws trees, for people at a terminal.
+        // The command line shows plans as drawn trees, which are for terminals.
         options.explain.format = ExplainFormat::Indent;
         options.extensions.insert(FlightSettings::default());
         let mut vcz = VczSettings::of(options);
@@ -109,7 +109,7 @@ impl QueryEngine {
             memory,
             admission: Admission::new(limits.max_queries, limits.queue_timeout),
             limits,
-            tickets: Handles::new("planned query", TICKET_LIFETIME, WhenFull::ForgetOldest),
+            tickets: Handles::new("planned query", TICKET_LIFETIME, WhenFull::RemoveOldest),
             statements: Handles::new("prepared statement", IDLE_LIFETIME, WhenFull::Refuse),
             running: Running::default(),
             metrics: Metrics::default(),
@@ -118,7 +118,7 @@ impl QueryEngine {
         })
     }
 
-    /// The state for one statement: the client's settings, and memory of its own.
+    /// The session state of one statement: the client's settings, and a memory pool with the query's limit.
     pub fn state(&self, config: SessionConfig) -> SessionState {
         let pool = QueryPool::new(Arc::clone(&self.memory), self.limits.query_memory);
         let runtime = RuntimeEnv {
@@ -131,7 +131,7 @@ impl QueryEngine {
             .build()
     }
 
-    /// The session that statements start from.
+    /// The session state that statements start from.
     pub fn template(&self) -> &SessionState {
         &self.template
     }
@@ -144,20 +144,20 @@ impl QueryEngine {
     /// Plans a statement with a permit of its own, on the query threads and within the time limit.
     ///
     /// # Errors
-    /// The status that tells the client what is wrong.
+    /// The status to send to the client.
     pub async fn plan_with_permit(
         self: &Arc<Self>,
         session: &Arc<ClientSession>,
         source: StatementSource,
     ) -> Result<Planned, Status> {
-        let place = self.admission.enter().await?;
+        let permit = self.admission.enter().await?;
         let (engine, session, user) = (
             Arc::clone(self),
             Arc::clone(session),
             Arc::clone(&session.user),
         );
         let planned = self
-            .on_threads(place, async move { engine.plan(&session, source).await })
+            .on_threads(permit, async move { engine.plan(&session, source).await })
             .await;
         planned.inspect_err(|status| {
             self.metrics.refused(status.code());
@@ -165,18 +165,18 @@ impl QueryEngine {
         })
     }
 
-    /// Runs `work` on the query threads, with its permit. It stops when this future is dropped, or at the time limit.
+    /// Runs `work` on the query threads and holds `permit` until it ends. It stops when this future is dropped, or at the time limit.
     ///
     /// # Errors
-    /// That of the work, or DEADLINE_EXCEEDED.
+    /// The error of `work`, or DEADLINE_EXCEEDED.
     pub async fn on_threads<T: Send + 'static>(
         &self,
-        place: QueryPermit,
+        permit: QueryPermit,
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T, Status> {
         let mut task = StopOnDrop(self.threads.spawn(async move {
             let result = work.await;
-            drop(place);
+            drop(permit);
             result
         }));
         match tokio::time::timeout(self.limits.query_timeout, &mut task.0).await {
@@ -191,10 +191,10 @@ impl QueryEngine {
         }
     }
 
-    /// The status of a query that took too long.
+    /// The status of a query that exceeded the time limit.
     pub fn too_late(&self) -> Status {
         Status::deadline_exceeded(format!(
-            "the query took longer than {:?}, the time that this server gives one",
+            "the query took longer than {:?}, the time limit of this server",
             self.limits.query_timeout
         ))
     }

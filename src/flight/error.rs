@@ -1,4 +1,4 @@
-//! Errors: [`ServeError`] of starting a server, and the gRPC status of an error of a query.
+//! Errors: [`ServeError`] for a server that does not start, and the gRPC status of a query's error.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use tonic::{Code, Status};
 
 use crate::error::VczError;
 
-/// Longest message of a status: it travels in an HTTP header, and clients refuse long ones.
+/// Longest message of a status, in bytes: it is sent in an HTTP header, whose size clients limit.
 const MAX_MESSAGE: usize = 2000;
 
 /// Why a server did not start or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {source}{}", hint(source))]
     Listen {
         /// The address.
@@ -47,7 +47,7 @@ pub enum ServeError {
         /// Why.
         reason: String,
     },
-    /// A line of the file of users is malformed. Secrets are not shown.
+    /// A line of the file of users is malformed. The message holds no secrets.
     #[error("'{}', line {line}: {reason}", path.display())]
     AuthFile {
         /// The file.
@@ -63,7 +63,7 @@ pub enum ServeError {
     /// The tables could not be published.
     #[error("cannot publish the tables: {0}")]
     Tables(#[from] DataFusionError),
-    /// The server stopped for a reason of its own.
+    /// The server failed while running.
     #[error("the server stopped: {0}")]
     Stopped(String),
 }
@@ -79,7 +79,7 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// The status that tells a client of `error`.
+/// The status that reports `error` to a client.
 pub fn status(error: &DataFusionError) -> Status {
     let root = error.find_root();
     let code = match root {
@@ -112,7 +112,7 @@ pub fn status(error: &DataFusionError) -> Status {
     Status::new(code, shortened(message))
 }
 
-/// The status that tells a client of an Arrow error of ours.
+/// The status that reports an Arrow error to a client.
 pub fn arrow_status(error: ArrowError) -> Status {
     status(&DataFusionError::from(error))
 }

@@ -1,5 +1,5 @@
 //! Execution of planned queries: rows are computed and encoded on the query threads, a few messages ahead of the client and no more. A
-//! client that disconnects, a cancellation or the time limit stops the query, which releases its place and its memory.
+//! client that disconnects, a cancellation or the time limit stops the query, which releases its permit and its memory.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use super::metrics::Outcome;
 use super::planned::{Planned, Rows};
 use super::{error, wire};
 
-/// Messages that are ready before the client takes them.
+/// Most messages that are computed before the client takes them.
 const AHEAD: usize = 2;
 
-/// The entry of a query among those that run; removed when dropped.
+/// The entry of a query in [`running`](super::running), removed when dropped.
 struct Entry {
     engine: Arc<QueryEngine>,
     handle: Handle,
@@ -40,13 +40,13 @@ impl Drop for Entry {
     }
 }
 
-/// Starts a planned query; its messages are the stream. The stream ends well only if the query did.
+/// Starts a planned query and returns its messages. The stream ends without an error only if the query did.
 pub fn start(
     engine: &Arc<QueryEngine>,
     user: &Arc<str>,
     handle: Handle,
     planned: Planned,
-    place: QueryPermit,
+    permit: QueryPermit,
 ) -> BoxStream<'static, Result<FlightData, Status>> {
     let cancelled = engine.running.insert(user, handle);
     let entry = Entry {
@@ -80,8 +80,8 @@ pub fn start(
             if let Err(Ended::Failed(status)) = &result {
                 log::info!(query = report.query, code:? = status.code(); "not finished: {:?}", status.message());
             }
-            // All is given back before the client learns that the query has ended.
-            drop((entry, place, report));
+            // Everything is released before the client learns that the query has ended.
+            drop((entry, permit, report));
             *end.lock() = match result {
                 Ok(()) => Some(Ok(())),
                 Err(Ended::Failed(status)) => Some(Err(status)),
@@ -104,7 +104,7 @@ enum Ended {
     Failed(Status),
 }
 
-/// Computes the messages and hands them over.
+/// Computes the messages and sends them to the network task.
 async fn drive(
     engine: &QueryEngine,
     planned: Planned,
@@ -139,12 +139,12 @@ async fn drive(
     let mut messages = FlightDataEncoderBuilder::new()
         .with_schema(planned.schema)
         .with_options(options)
-        // Batches are cut already, and by what they really hold.
+        // `wire` has cut the batches already, by the bytes that their rows take.
         .with_max_flight_data_size(usize::MAX)
         .build(pieces);
     let mut stop = std::pin::pin!(async {
         tokio::select! {
-            // The sender is kept while the query runs, so this ends by a cancellation only.
+            // The sender lives as long as the query, so this completes by cancellation only.
             _ = cancelled.wait_for(|cancelled| *cancelled) => Ended::Failed(Status::cancelled("the query was cancelled")),
             () = tokio::time::sleep(engine.limits.query_timeout) => Ended::Failed(engine.too_late()),
             () = sender.closed() => Ended::ClientLeft,
@@ -172,7 +172,7 @@ async fn drive(
     }
 }
 
-/// How a query ended, once it is known.
+/// How a query ended; `None` while it runs.
 type End = Arc<Mutex<Option<Result<(), Status>>>>;
 
 /// The messages of a query, then its error if it has one.
@@ -198,7 +198,7 @@ impl Stream for Messages {
                 Poll::Ready(match end {
                     Some(Ok(())) => None,
                     Some(Err(status)) => Some(Err(status)),
-                    // It panicked, or the server stops: what was sent is not all.
+                    // The task panicked or the server stops, so rows are missing.
                     None => Some(Err(Status::aborted("the query was stopped by the server"))),
                 })
             }
@@ -206,7 +206,7 @@ impl Stream for Messages {
     }
 }
 
-/// What operators learn of a query when it has ended, however it did.
+/// What is logged and counted when a query ends, however it ends.
 struct Report {
     engine: Arc<QueryEngine>,
     query: u64,
@@ -273,7 +273,7 @@ impl Scans {
             self.bytes_decoded += decoded.as_usize() as u64;
         }
         if plan.children().is_empty() {
-            // The scan's own words, as in EXPLAIN: `backend=host (why)`.
+            // EXPLAIN shows `backend=host (why)`.
             let line = datafusion::physical_plan::displayable(plan)
                 .one_line()
                 .to_string();

@@ -1,4 +1,4 @@
-//! `FlightService` as clients call it: [`Service`], with the method `GetSchema` that Flight SQL's trait leaves unimplemented.
+//! `FlightService` as clients call it: [`Service`] and the method `GetSchema`, which the Flight SQL trait leaves unimplemented.
 
 use arrow::ipc::writer::IpcWriteOptions;
 use arrow_flight::flight_service_server::FlightService;

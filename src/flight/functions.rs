@@ -1,11 +1,10 @@
-//! Functions that a server removes: those whose result can have any size that an argument asks for, built in one step and not accounted
-//! to any memory limit. The table functions `generate_series` and `range` stream, so they stay.
+//! Functions that a server removes: those that build a value of any size given by an argument, without reserving memory. The table functions `generate_series` and `range` stream, so they stay.
 
 use datafusion::common::Result;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::registry::FunctionRegistry;
 
-/// Scalar functions whose result is as large as an argument says.
+/// Scalar functions whose result is as large as an argument says, in SQL's names.
 const LEFT_OUT: [&str; 10] = [
     "repeat",
     "lpad",

@@ -1,4 +1,4 @@
-//! Authentication of every request but the login, before the service. An accepted request gets its [`ClientSession`] as an
+//! Authentication of every request but the login, before the service. An authenticated request gets its [`ClientSession`] as an
 //! extension; any other is refused here, whatever its method.
 
 use std::convert::Infallible;
@@ -18,22 +18,22 @@ use super::tokens::Tokens;
 
 /// The only method that needs no authentication.
 const LOGIN: &str = "/arrow.flight.protocol.FlightService/Handshake";
-/// The user's name on a server without users.
+/// The name of every user on a server without a file of users.
 const ANONYMOUS: &str = "anonymous";
 
 /// Identifies the client of a request.
 pub struct Identity {
-    /// How users log in; `None` lets everyone in.
+    /// The logins; `None` accepts every client.
     pub logins: Option<Logins>,
     /// The tokens of users who logged in.
     pub tokens: Tokens,
-    /// Their settings.
+    /// The clients' settings.
     pub sessions: Sessions,
     anonymous: Arc<str>,
 }
 
 impl Identity {
-    /// Users of `logins`, or everyone.
+    /// Authenticates the users of `logins`; without it every client is accepted.
     pub fn new(logins: Option<Logins>, tokens: Tokens, sessions: Sessions) -> Self {
         Self {
             logins,
@@ -73,7 +73,7 @@ impl Identity {
                 Ok(self.sessions.get(key, &user))
             }
             None => Err(Status::unauthenticated(
-                "the token is not valid, or no longer; log in again",
+                "the token is invalid or has expired; log in again",
             )),
         }
     }
@@ -130,7 +130,7 @@ where
     }
 }
 
-/// The address at the other end of the connection.
+/// The client's address.
 pub fn peer(extensions: &http::Extensions) -> Option<SocketAddr> {
     let plain = extensions.get::<TcpConnectInfo>();
     let tls = extensions

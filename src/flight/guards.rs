@@ -1,9 +1,9 @@
-//! Nodes that a server adds to physical plans, so that its limits hold for every operator.
+//! Operators that a server adds to physical plans, so that its limits hold for every operator.
 //!
-//! * Window functions over whole partitions hold all their input, and DataFusion does not account that to the memory pool. A node below
-//!   each of them reserves memory for its rows until the window function is done.
-//! * Joins and UNNEST may make many batches from one without yielding. A node above each of them yields, so that a cancelled query stops
-//!   soon.
+//! * Window functions over whole partitions buffer all their input, for which DataFusion does not reserve memory. An operator below each
+//!   of them reserves memory for its rows until the window function is done.
+//! * Joins and UNNEST may produce many batches from one without yielding. An operator above each of them yields, so that a cancelled query
+//!   stops soon.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::StreamExt;
 
-/// A window function holds its input as batches, the input concatenated, and its output.
-const TIMES_HELD: usize = 3;
+/// A window function holds its input batches, their concatenation, and its output.
+const COPIES_HELD: usize = 3;
 
-/// The rule that adds these nodes.
+/// The optimizer rule that adds these operators.
 #[derive(Debug)]
 pub struct Guards;
 
@@ -127,9 +127,9 @@ impl ExecutionPlan for Held {
         let schema = input.schema();
         let rows = input.map(move |batch| {
             let batch = batch?;
-            // A column of results at least, where no columns come in.
+            // At least the column of results, where the input has no columns.
             let bytes = batch.get_array_memory_size() + batch.num_rows() * size_of::<i64>();
-            held.try_grow(bytes.saturating_mul(TIMES_HELD))?;
+            held.try_grow(bytes.saturating_mul(COPIES_HELD))?;
             Ok(batch)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
@@ -154,7 +154,7 @@ mod tests {
             .build();
         let ctx = SessionContext::new_with_state(state);
         let rows = ctx.sql(sql).await?.collect().await;
-        // After an error, tasks of other partitions are still being dropped.
+        // After an error, tasks of other partitions may still hold memory for a moment.
         for _ in 0..500 {
             if runtime.memory_pool.reserved() == 0 {
                 break;
@@ -189,7 +189,7 @@ mod tests {
             .with_physical_optimizer_rule(Arc::new(Guards))
             .build();
         let ctx = SessionContext::new_with_state(state);
-        // Every batch of one side meets 100,000 rows of the other.
+        // Each batch of one side is joined with 100,000 rows of the other.
         let sql = "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b WHERE a.value % 1 = b.value % 1";
         let query = async { ctx.sql(sql).await.unwrap().collect().await };
         let started = std::time::Instant::now();

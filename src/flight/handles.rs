@@ -1,5 +1,5 @@
-//! Planned queries and prepared statements, which a server keeps for a user under an unguessable handle. Only that user can use them;
-//! their number is limited, for a user and for all, and they expire.
+//! Planned queries and prepared statements, which a server keeps for a user under an unguessable handle. Only that user can use them.
+//! Their number is limited, per user and in total, and they expire.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tonic::Status;
 use super::config::{MAX_HANDLES, MAX_HANDLES_PER_USER};
 use super::random;
 
-/// 256 random bits, which nobody can guess, so the time of a lookup reveals nothing.
+/// 256 random bits. They cannot be guessed, so the timing of a lookup reveals nothing.
 pub type Handle = [u8; 32];
 
 struct Entry<T> {
@@ -20,16 +20,16 @@ struct Entry<T> {
     used: Instant,
 }
 
-/// What to do for a user who has too many.
+/// What to do when a user has too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Remove the one that was not used for the longest time: clients do not close planned queries.
-    ForgetOldest,
+    /// Remove the least recently used: clients do not close planned queries.
+    RemoveOldest,
     /// Refuse: clients close prepared statements.
     Refuse,
 }
 
-/// Values under handles.
+/// Values by handle.
 pub struct Handles<T> {
     what: &'static str,
     lifetime: Duration,
@@ -38,7 +38,7 @@ pub struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// None yet. Errors call one of them `what`; they live for `lifetime` after their last use.
+    /// No values. Errors call one of them `what`; each expires `lifetime` after its last use.
     pub fn new(what: &'static str, lifetime: Duration, when_full: WhenFull) -> Self {
         Self {
             what,
@@ -51,7 +51,7 @@ impl<T> Handles<T> {
     /// Keeps `value` for `user`.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED, if there are too many.
+    /// RESOURCE_EXHAUSTED if there are too many.
     pub fn insert(&self, user: &Arc<str>, value: T) -> Result<Handle, Status> {
         let handle: Handle = random::bytes()?;
         let now = Instant::now();
@@ -65,7 +65,7 @@ impl<T> Handles<T> {
                 .min_by_key(|(_, entry)| entry.used)
                 .map(|(handle, _)| *handle);
             match (self.when_full, oldest) {
-                (WhenFull::ForgetOldest, Some(oldest)) => {
+                (WhenFull::RemoveOldest, Some(oldest)) => {
                     entries.remove(&oldest);
                 }
                 _ => {
@@ -91,10 +91,10 @@ impl<T> Handles<T> {
         Ok(handle)
     }
 
-    /// Takes out what `user` keeps under `handle`.
+    /// Removes and returns the value of `user` under `handle`.
     ///
     /// # Errors
-    /// NOT_FOUND, if there is none, it is another user's, or it has expired: all the same to who asks.
+    /// NOT_FOUND if there is none, it is another user's, or it has expired; the message does not tell these apart.
     pub fn take(&self, user: &str, handle: &[u8]) -> Result<T, Status> {
         let mut entries = self.entries.lock();
         let handle = self.find(&entries, user, handle)?;
@@ -104,7 +104,7 @@ impl<T> Handles<T> {
         }
     }
 
-    /// Says that what `user` keeps under `handle` is about to be taken, so that it does not expire before.
+    /// Renews the value of `user` under `handle`, so that it does not expire before it is taken.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -147,14 +147,14 @@ impl<T> Handles<T> {
 
     fn missing(&self) -> Status {
         Status::not_found(format!(
-            "there is no such {}: it was never made, is used up, closed or expired, or belongs to another user",
+            "there is no such {}: it does not exist, was used already, was closed, has expired, or belongs to another user",
             self.what
         ))
     }
 }
 
 impl<T: Clone> Handles<T> {
-    /// What `user` keeps under `handle`, which stays there.
+    /// A copy of the value of `user` under `handle`.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -214,7 +214,7 @@ mod tests {
         assert!(refusing.insert(&Arc::from("eve"), 0).is_ok());
         assert!(refusing.get("ada", &first).is_ok());
 
-        let (ada, forgetting) = handles(60, WhenFull::ForgetOldest);
+        let (ada, forgetting) = handles(60, WhenFull::RemoveOldest);
         let first = forgetting.insert(&ada, 0).unwrap();
         for value in 0..MAX_HANDLES_PER_USER {
             forgetting.insert(&ada, value).unwrap();

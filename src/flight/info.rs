@@ -1,4 +1,4 @@
-//! What the server says of itself and of its types: SqlInfo and XdbcTypeInfo.
+//! The server's description of itself and of its types: SqlInfo and XdbcTypeInfo.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use arrow_flight::sql::{
 
 use super::config::MAX_SQL_BYTES;
 
-/// The facts about a server, which differ in whether clients may make tables.
+/// The SqlInfo of a server; `allow_ddl` says whether clients may create tables.
 pub fn sql_info(allow_ddl: bool) -> Result<SqlInfoData> {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "datafusion-vcz");
@@ -33,7 +33,7 @@ pub fn sql_info(allow_ddl: bool) -> Result<SqlInfoData> {
     info.append(SqlInfo::SqlDdlSchema, false);
     info.append(SqlInfo::SqlDdlTable, allow_ddl);
     let sensitive = SqlSupportedCaseSensitivity::SqlCaseSensitivityCaseInsensitive as i32;
-    // Names are taken as they are written, with quotes or without.
+    // Identifiers are case-sensitive, quoted or not.
     info.append(SqlInfo::SqlIdentifierCase, sensitive);
     info.append(SqlInfo::SqlQuotedIdentifierCase, sensitive);
     info.append(SqlInfo::SqlIdentifierQuoteChar, "\"");

@@ -1,9 +1,9 @@
-//! Connections that end without losing what is still on its way to the client.
+//! TCP connections that are closed only when the client has received everything.
 //!
-//! Under the [`server`](super::server), which listens; TLS and HTTP/2 are above. Who closes a socket on which something has come that was
-//! not read (an HTTP/2 client tells again and again how much it has taken) has the system drop what it has not sent yet, and a client that
-//! is slower than the server loses the end of its rows. So a connection that is over says so, and then waits until the client has said so
-//! too. Invariant: it waits for no client for long, neither for one that says nothing nor for one that never stops.
+//! Between the [`server`](super::server), which accepts connections, and TLS and HTTP/2. If a socket is closed while received bytes are
+//! unread (HTTP/2 clients keep sending WINDOW_UPDATE frames), the operating system resets the connection and drops what it has not sent
+//! yet, so a client slower than the server would lose its last rows. Therefore a connection first shuts down its sending side, and then
+//! reads and discards until the client closes its side. Invariant: that wait is bounded in time and in bytes.
 
 use std::future::Future;
 use std::io;
@@ -17,21 +17,21 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-/// How long is waited for a client.
+/// Limits of the wait for a client to close its side.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
-    /// While it says nothing.
-    silence: Duration,
-    /// In all.
-    at_most: Duration,
-    /// And while it says no more than this, in bytes.
+struct CloseLimits {
+    /// Time without a byte from the client.
+    idle: Duration,
+    /// Time in total.
+    total: Duration,
+    /// Bytes from the client.
     bytes: usize,
 }
 
-const PATIENCE: Patience = Patience {
-    silence: Duration::from_secs(2),
-    at_most: Duration::from_secs(20),
-    // What clients say of what they have taken is some kilobytes.
+const CLOSE_LIMITS: CloseLimits = CloseLimits {
+    idle: Duration::from_secs(2),
+    total: Duration::from_secs(20),
+    // The WINDOW_UPDATE frames of a client take some kilobytes.
     bytes: 1 << 20,
 };
 
@@ -39,31 +39,31 @@ const PATIENCE: Patience = Patience {
 #[derive(Debug)]
 pub struct Lingering {
     stream: TcpStream,
-    patience: Patience,
-    end: End,
+    limits: CloseLimits,
+    state: State,
 }
 
-/// How far its end is.
+/// The state of a connection.
 #[derive(Debug)]
-enum End {
-    /// It goes on.
+enum State {
     Open,
-    /// Nothing more is sent; until the first of these times, or the client's end, of which so many bytes have come.
-    Waiting {
-        silence: Pin<Box<Sleep>>,
-        last: Instant,
+    /// The sending side is shut down.
+    Closing {
+        idle: Pin<Box<Sleep>>,
+        deadline: Instant,
+        /// Bytes discarded so far.
         bytes: usize,
     },
-    Over,
+    Closed,
 }
 
 impl Lingering {
-    /// A connection that waits at its end.
+    /// A connection over `stream`.
     pub fn new(stream: TcpStream) -> Self {
         Self {
             stream,
-            patience: PATIENCE,
-            end: End::Open,
+            limits: CLOSE_LIMITS,
+            state: State::Open,
         }
     }
 }
@@ -114,23 +114,23 @@ impl AsyncWrite for Lingering {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self {
             stream,
-            patience,
-            end,
+            limits,
+            state,
         } = &mut *self;
-        if matches!(end, End::Open) {
+        if matches!(state, State::Open) {
             ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
             let now = Instant::now();
-            *end = End::Waiting {
-                silence: Box::pin(sleep_until(now + patience.silence)),
-                last: now + patience.at_most,
+            *state = State::Closing {
+                idle: Box::pin(sleep_until(now + limits.idle)),
+                deadline: now + limits.total,
                 bytes: 0,
             };
         }
-        let End::Waiting {
-            silence,
-            last,
+        let State::Closing {
+            idle,
+            deadline,
             bytes,
-        } = end
+        } = state
         else {
             return Poll::Ready(Ok(()));
         };
@@ -140,22 +140,21 @@ impl AsyncWrite for Lingering {
             match Pin::new(&mut *stream).poll_read(cx, &mut unread) {
                 Poll::Ready(Ok(())) if !unread.filled().is_empty() => {
                     *bytes += unread.filled().len();
-                    if *bytes > patience.bytes || Instant::now() >= *last {
+                    if *bytes > limits.bytes || Instant::now() >= *deadline {
                         break;
                     }
-                    silence
-                        .as_mut()
-                        .reset((Instant::now() + patience.silence).min(*last));
+                    idle.as_mut()
+                        .reset((Instant::now() + limits.idle).min(*deadline));
                 }
-                // Its end, or it is gone.
+                // The client closed its side, or the connection failed.
                 Poll::Ready(_) => break,
                 Poll::Pending => {
-                    ready!(silence.as_mut().poll(cx));
+                    ready!(idle.as_mut().poll(cx));
                     break;
                 }
             }
         }
-        *end = End::Over;
+        *state = State::Closed;
         Poll::Ready(Ok(()))
     }
 }
@@ -176,15 +175,15 @@ mod tests {
         (Lingering::new(accepted.unwrap().0), client.unwrap())
     }
 
-    /// A client that is behind, and says so meanwhile, gets everything.
+    /// A client that is slower than the server, and sends meanwhile, receives everything.
     #[tokio::test]
-    async fn what_is_on_its_way_arrives() {
+    async fn a_slow_client_receives_everything() {
         let (mut server, mut client) = pair().await;
         client.write_all(b"never read").await.unwrap();
         let serving = tokio::spawn(async move {
             server.write_all(&vec![7; SENT]).await.unwrap();
             server.shutdown().await.unwrap();
-            // A second time does no harm.
+            // May be called again.
             server.shutdown().await.unwrap();
         });
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -198,28 +197,24 @@ mod tests {
             client.write_all(b"taken").await.unwrap();
         }
         assert_eq!(got, SENT);
-        assert!(!serving.is_finished(), "it waits for the client's end");
+        assert!(!serving.is_finished(), "it waits until the client closes");
         drop(client);
         serving.await.unwrap();
     }
 
-    /// Nobody waits for a client that says nothing, or for ever for one that never stops.
+    /// The wait ends for a client that sends nothing, and for one that never stops sending.
     #[tokio::test]
-    async fn it_does_not_wait_for_long() {
+    async fn the_wait_is_bounded() {
         let (short, long) = (Duration::from_millis(300), Duration::from_secs(60));
-        let patience = |silence, at_most, bytes| Patience {
-            silence,
-            at_most,
-            bytes,
-        };
+        let limits = |idle, total, bytes| CloseLimits { idle, total, bytes };
         let (mut server, _client) = pair().await;
-        server.patience = patience(short, long, 1 << 20);
+        server.limits = limits(short, long, 1 << 20);
         let begun = Instant::now();
         server.shutdown().await.unwrap();
         assert!(begun.elapsed() >= short);
-        for (at_most, bytes) in [(short, 1 << 20), (long, 1000)] {
+        for (total, bytes) in [(short, 1 << 20), (long, 1000)] {
             let (mut server, mut client) = pair().await;
-            server.patience = patience(long, at_most, bytes);
+            server.limits = limits(long, total, bytes);
             let talking = tokio::spawn(async move {
                 while client.write_all(b"and so on").await.is_ok() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -228,7 +223,7 @@ mod tests {
             let begun = Instant::now();
             server.shutdown().await.unwrap();
             let took = begun.elapsed();
-            assert!(took < long / 2 && (took >= at_most || at_most == long));
+            assert!(took < long / 2 && (took >= total || total == long));
             assert!(!talking.is_finished());
             drop(server);
             talking.await.unwrap();

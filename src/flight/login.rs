@@ -1,5 +1,5 @@
-//! Logging in: a name and a password become a bearer token. Failures are answered late, and after several of them an address
-//! has to wait, so that passwords cannot be tried quickly; few hashes are computed at a time, since each takes memory.
+//! Logging in: a name and a password become a bearer token. A failure is answered after a delay, and after several an
+//! address is refused for a minute, so that passwords cannot be guessed quickly. Few hashes are computed at a time, since each takes memory.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use super::tokens::Tokens;
 
 /// A failed login is answered after this long.
 const FAILURE_DELAY: Duration = Duration::from_millis(500);
-/// Failures of one address within [`WINDOW`] after which it has to wait.
+/// Failures of one address within [`WINDOW`] after which it is refused.
 const MAX_FAILURES: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses whose failures are remembered.
 const MAX_ADDRESSES: usize = 10_000;
-/// Hashes computed at a time.
+/// Hashes computed at the same time.
 const CONCURRENT_HASHES: usize = 2;
-/// Logins that wait for them.
+/// Logins that may wait for a hash; more are refused.
 const MAX_WAITING: usize = 256;
 
 /// Logs users in.
@@ -35,7 +35,7 @@ pub struct Logins {
 }
 
 impl Logins {
-    /// Logs in these users.
+    /// Logins of `users`.
     pub fn new(users: Arc<Users>) -> Self {
         Self {
             users,
@@ -65,7 +65,7 @@ impl Logins {
                 "log in with a user name and a password (authorization: Basic …)",
             ));
         };
-        let _place = self.waiting.try_acquire().map_err(|_| {
+        let _waiting = self.waiting.try_acquire().map_err(|_| {
             Status::resource_exhausted("too many logins at a time; try again later")
         })?;
         self.check_failures(address)?;

@@ -1,4 +1,4 @@
-//! What clients may know without a query: catalogs, schemas, tables with their columns, and keys, of which there are none.
+//! Metadata that clients get without a query: catalogs, schemas, tables with their columns, and keys, of which there are none.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::error::{arrow_status, status};
 use super::tables::{self, each_catalog};
 use super::wire::wire_schema;
 
-/// The kinds of tables, as SQL calls them.
+/// The table types by their names in SQL.
 const TABLE_TYPES: [(TableType, &str); 3] = [
     (TableType::Base, "BASE TABLE"),
     (TableType::View, "VIEW"),
@@ -61,7 +61,7 @@ pub fn schemas(
     builder.build().map_err(flight_status)
 }
 
-/// The tables, with their columns as clients see them where the command asks for that.
+/// The tables, with their schemas as clients see them if the command asks for those.
 pub async fn tables(
     command: CommandGetTables,
     list: &dyn CatalogProviderList,
@@ -72,7 +72,7 @@ pub async fn tables(
             .catalog(&found.catalog)
             .and_then(|catalog| catalog.schema(&found.schema));
         let Some(schema) = schema else { continue };
-        // A table may be dropped meanwhile.
+        // The table may have been dropped since it was listed.
         let table = schema
             .table(&found.table)
             .await
@@ -91,12 +91,12 @@ pub async fn tables(
     builder.build().map_err(flight_status)
 }
 
-/// The schema of [`tables`] without asking any table.
+/// The schema of the result of [`tables`].
 pub fn tables_schema(command: CommandGetTables) -> Arc<Schema> {
     command.into_builder().schema()
 }
 
-/// The kinds of tables.
+/// The table types.
 pub fn table_types(command: CommandGetTableTypes) -> Result<RecordBatch, Status> {
     let mut builder = command.into_builder();
     for (_, name) in TABLE_TYPES {
@@ -117,7 +117,7 @@ pub fn primary_keys() -> RecordBatch {
     ])))
 }
 
-/// The foreign keys, in whichever direction: none.
+/// The foreign keys, imported or exported: none.
 pub fn foreign_keys() -> RecordBatch {
     RecordBatch::new_empty(Arc::new(Schema::new(vec![
         text("pk_catalog_name", true),

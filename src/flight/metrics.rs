@@ -1,5 +1,5 @@
-//! Numbers of a server, in Prometheus' text format. Counters and times are kept here; numbers of the moment are given by
-//! [`ops`](super::ops) when the text is read.
+//! Metrics of a server in the OpenMetrics text format. Counters and histograms are kept here; gauges are given by
+//! [`ops`](super::ops) when the metrics are read.
 
 use std::fmt::Write as _;
 
@@ -18,13 +18,13 @@ pub enum Outcome {
     Done,
     /// An error of the statement or the data.
     Failed,
-    /// It went over its memory.
+    /// It exceeded its memory limit.
     OutOfMemory,
-    /// It went over its time.
+    /// It exceeded its time limit.
     TimedOut,
     /// Its client cancelled it.
     Cancelled,
-    /// Its client went away.
+    /// Its client disconnected.
     ClientLeft,
     /// It panicked, or the server stopped.
     Stopped,
@@ -57,7 +57,7 @@ impl Outcome {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What is counted.
+/// The counters and histograms.
 pub struct Metrics {
     queries: Family<Labels, Counter>,
     refused: Family<Labels, Counter>,
@@ -84,7 +84,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A query has ended.
+    /// Counts a query that has ended.
     pub fn ended(
         &self,
         outcome: Outcome,
@@ -101,20 +101,20 @@ impl Metrics {
         self.bytes_decoded.inc_by(bytes_decoded);
     }
 
-    /// A statement was not planned.
+    /// Counts a statement that was not planned.
     pub fn refused(&self, code: Code) {
         let labels = vec![("code", format!("{code:?}"))];
         self.refused.get_or_create(&labels).inc();
     }
 
-    /// Somebody tried to log in.
+    /// Counts an attempt to log in.
     pub fn login(&self, succeeded: bool) {
         let result = if succeeded { "accepted" } else { "refused" };
         let labels = vec![("result", result.to_string())];
         self.logins.get_or_create(&labels).inc();
     }
 
-    /// All numbers as text, with those of `now`: name, help and value of what is true at the moment.
+    /// All metrics as text, with the gauges `now`: name, help and value.
     pub fn text(&self, now: &[(&str, &str, usize)]) -> String {
         let mut all = Registry::with_prefix("vcz");
         all.register("queries", "Queries that ended", self.queries.clone());

@@ -3,19 +3,19 @@
 //!
 //! A request passes, in this order:
 //!
-//! * `server`: TLS, the listener, shutdown. `linger`: connections are closed without losing data.
+//! * `server`: TLS, the listener, shutdown. `linger`: closing connections without losing data.
 //! * `gate`: authentication of every request but the login, with `auth` (the file of users), `login` (passwords, throttled), `tokens` and
 //!   `sessions` (settings that persist).
-//! * `front`, `service`: the protocol. `reply`: its messages. `statements`: what is done with a statement. `metadata` and `info` answer requests
-//!   that need no query.
+//! * `front`, `service`: the protocol. `reply`: its messages. `statements`: planning and execution of a statement. `metadata` and `info`
+//!   answer requests that need no query.
 //! * `complexity`: limits the depth of statements. `policy`: the plans that are run; all others are refused. `settings`: the settings that clients
 //!   may change. `functions`: the functions that are removed.
 //! * `planning`: SQL to a physical plan (`planned`), once. `parameters`: prepared statements. `handles`: unguessable, limited in number, valid for
 //!   one user.
-//! * `engine`: what all requests share. `admission`, `pool` and `guards`: limits on queries and memory. `execution` and `running`: execution, timeouts,
+//! * `engine`: the state that all requests share. `admission`, `pool` and `guards`: limits on queries and memory. `execution` and `running`: execution, timeouts,
 //!   cancellation.
-//! * `wire`: batches as clients can read them, cut to size.
-//! * `metrics` and `ops`: numbers, `/healthz`, `/metrics`, a line of log for each query.
+//! * `wire`: batches in types that clients can read, split to size.
+//! * `metrics` and `ops`: metrics, `/healthz`, `/metrics`, a log line for each query.
 //!
 //! Invariants: results are streamed, never collected; everything that is kept for a client is limited in number and time; queries
 //! run on threads of their own, so that the network threads always answer.

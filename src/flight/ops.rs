@@ -1,5 +1,5 @@
-//! The second port, for operators: `/healthz` says whether queries are answered, `/metrics` gives numbers. Plain HTTP without a
-//! login; it shows neither statements nor users.
+//! The port for operators: `/healthz` says whether queries are answered, `/metrics` gives metrics. Plain HTTP without a login;
+//! it shows neither statements nor users.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use super::engine::QueryEngine;
 use super::gate::Identity;
 use super::metrics::resident_bytes;
 
-/// What the port shows.
+/// The state behind the port.
 #[derive(Clone)]
 pub struct Ops {
     /// The engine.
     pub engine: Arc<QueryEngine>,
-    /// Who is logged in: only how many.
+    /// The logins, of which only the number is shown.
     pub identity: Arc<Identity>,
     /// Whether the server is stopping.
     pub stopping: Arc<AtomicBool>,
 }
 
 impl Ops {
-    /// The numbers of the moment: name, help and value.
+    /// The gauges: name, help and current value.
     fn now(&self) -> [(&'static str, &'static str, usize); 11] {
         let (engine, identity) = (&self.engine, &self.identity);
         let threads = engine.threads.metrics();
         [
             (
                 "queries_running",
-                "Places of queries that are taken",
+                "Queries that are planned or run",
                 engine.admission.running(),
             ),
             (
                 "queries_waiting",
-                "Queries that wait for a place",
+                "Queries that wait for others to end",
                 engine.admission.waiting(),
             ),
             (
                 "queries_sending",
-                "Queries with a client that fetches them",
+                "Queries whose rows are being sent",
                 engine.running.len(),
             ),
             (
@@ -63,7 +63,11 @@ impl Ops {
                 "Clients whose settings are kept",
                 identity.sessions.len(),
             ),
-            ("tokens", "Bearer tokens of logins", identity.tokens.len()),
+            (
+                "tokens",
+                "Valid bearer tokens of logins",
+                identity.tokens.len(),
+            ),
             (
                 "memory_reserved_bytes",
                 "Memory that queries have reserved",

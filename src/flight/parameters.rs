@@ -1,7 +1,8 @@
-//! Prepared statements: their parameters, `$1` or `?`, what is known of their types, and the values that a client binds.
+//! Prepared statements: their parameters (`$1` or `?`), the types of these where they are known, and the values that a client binds.
 //!
 //! A statement is planned when it is prepared, and its plan is filled with values when it runs. Where a plan needs the value (the
-//! arguments of a table function), values are put into the parsed statement instead: as literals of the syntax tree, never as text.
+//! arguments of a table function), values become literals in the syntax tree instead, and the statement is planned again. Values are never
+//! put into the text.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,18 +23,18 @@ use tonic::Status;
 
 use super::complexity;
 
-/// The most parameters of a statement.
+/// Most parameters of a statement.
 const MAX_PARAMETERS: usize = 1000;
-/// The most bytes of their values: they are kept with the statement.
+/// Most bytes of the values, which are kept with the statement.
 const MAX_BOUND_BYTES: usize = 1 << 20;
 
 /// A prepared statement.
 #[derive(Debug)]
 pub struct Prepared {
     sql: String,
-    /// The plan with its placeholders; `None` where it cannot be made without values.
+    /// The plan with its placeholders; `None` where planning needs the values.
     plan: Option<LogicalPlan>,
-    /// The type of each parameter, where it follows from the statement.
+    /// The type of each parameter, where the statement determines it.
     types: Vec<Option<DataType>>,
     bound: Mutex<Option<Vec<ScalarValue>>>,
 }
@@ -48,7 +49,7 @@ impl Prepared {
         let parsed = complexity::parse(state, &sql)?;
         let plan = match state.statement_to_plan(parsed).await {
             Ok(plan) => Some(plan),
-            // It may need the values. If something else is wrong, running it will say so.
+            // Planning may need the values. Any other error is reported when the statement runs.
             Err(_) if count > 0 => None,
             Err(error) => return Err(error),
         };
@@ -67,7 +68,7 @@ impl Prepared {
         })
     }
 
-    /// The plan with placeholders, where there is one.
+    /// The plan with placeholders, unless planning needs the values.
     pub fn plan(&self) -> Option<&LogicalPlan> {
         self.plan.as_ref()
     }
@@ -82,7 +83,7 @@ impl Prepared {
         super::wire::wire_schema(&Schema::new(fields))
     }
 
-    /// Binds the values of one row for the runs that follow.
+    /// Binds one row of values for the executions that follow.
     ///
     /// # Errors
     /// If there is not one row with a value for every parameter, or a value is not of the parameter's type.
@@ -208,14 +209,12 @@ fn numbered(sql: &str) -> Result<(String, usize)> {
         }
     }
     if number != marks.len() {
-        return plan_err!(
-            "the parameters of this statement cannot be told apart; write them $1, $2, …"
-        );
+        return plan_err!("cannot number the ? of this statement; write its parameters $1, $2, …");
     }
     Ok((text, number))
 }
 
-/// Puts literals in the place of the placeholders of a parsed statement.
+/// Replaces the placeholders of a parsed statement with literals.
 fn substitute(parsed: &mut Parsed, values: &[ScalarValue]) -> Result<()> {
     let statement = match parsed {
         Parsed::Statement(statement) => statement,
@@ -285,7 +284,7 @@ fn literal(value: &ScalarValue) -> Result<Expr> {
     }
 }
 
-/// The batches of a stream up to its second row. One row is bound, so a stream of more is refused without reading all of it.
+/// The batches of a stream up to its second row. Only one row can be bound, so a longer stream is refused without reading all of it.
 pub async fn rows_to_bind(mut values: FlightRecordBatchStream) -> Result<Vec<RecordBatch>, Status> {
     let (mut batches, mut rows) = (Vec::new(), 0);
     while let Some(batch) = values.try_next().await.map_err(Status::from)? {
@@ -376,7 +375,7 @@ mod tests {
         let number = |number| -> ArrayRef { Arc::new(Int64Array::from(vec![number])) };
         prepared.bind(&[row(vec![text("y"), number(5)])]).unwrap();
         assert!(answer(&ctx, &prepared).await.unwrap().contains("| 2 |"));
-        // A number may come as a string; not as nonsense.
+        // A string that is a number is accepted, any other string is not.
         prepared.bind(&[row(vec![text("x"), text("5")])]).unwrap();
         assert!(answer(&ctx, &prepared).await.unwrap().contains("| 1 |"));
         assert!(

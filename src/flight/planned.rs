@@ -1,4 +1,4 @@
-//! A statement before and after it is planned.
+//! The types of a statement before and after planning.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ pub struct Planned {
     pub schema: SchemaRef,
     /// The rows.
     pub rows: Rows,
-    /// How they are sent.
+    /// The settings by which they are sent.
     pub settings: FlightSettings,
 }
 
 /// The rows of a planned statement.
 pub enum Rows {
-    /// Of a query, which is executed when they are fetched.
+    /// The plan of a query, which is executed when the client fetches.
     Plan(Arc<dyn ExecutionPlan>, Arc<TaskContext>),
-    /// Of a statement that has run while it was planned.
+    /// The result of a statement that ran when it was planned.
     Batch(RecordBatch),
 }
 

@@ -1,5 +1,5 @@
 //! Planning of statements: each is planned once, checked by the policy, and executed later as it was planned. Populations and masks
-//! that are read while planning are read under the query's own limits.
+//! are read while planning, under the query's own limits.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::wire;
 use crate::scan::VczSettings;
 
 impl QueryEngine {
-    /// Plans a statement for a client; runs it, if it is a SET, RESET or DDL.
+    /// Plans a statement for a client. SET, RESET and DDL are run at once.
     pub async fn plan(&self, session: &ClientSession, source: StatementSource) -> Result<Planned> {
         let config = session.config();
         let settings = FlightSettings::of(config.options());
@@ -61,7 +61,7 @@ impl QueryEngine {
         settings: FlightSettings,
     ) -> Result<Planned> {
         let optimized = state.optimize(&plan)?;
-        // Operators of DataFusion gather `batch_size` rows, however wide they are.
+        // DataFusion's operators build batches of `batch_size` rows, however wide these are.
         let rows = VczSettings::of(state.config_options()).batch_bytes / widest(&optimized)?.max(1);
         if rows < state.config().batch_size() {
             let config = state.config().clone().with_batch_size(rows.max(1));
@@ -91,11 +91,10 @@ impl QueryEngine {
         one_row(&[("name", name), ("value", value.unwrap_or("default"))])
     }
 
-    /// The schema that a statement would have, without running it or reading anything; empty for one that gives no rows
-    /// before it is run.
+    /// The schema of a statement's rows, without running it or reading data; empty for a statement without a result.
     pub fn logical_schema(&self, plan: &LogicalPlan) -> Result<SchemaRef> {
         Ok(match policy::check(plan, self.allow_ddl)? {
-            // Analysis finds how many samples a named population has; a statement with parameters cannot be analysed yet.
+            // Analysis determines types that depend on a population's size. A statement with parameters cannot be analysed yet.
             Allowed::Query => {
                 let state = self.state(self.defaults.clone());
                 let options = state.config_options();
@@ -110,8 +109,8 @@ impl QueryEngine {
     }
 }
 
-/// The width in bytes of the widest rows that an operator of `plan` may gather. Scans are left out unless they are all there
-/// is: they bound their batches themselves, and the genotypes that they read are mostly counted on the way out.
+/// The width in bytes of the widest rows that an operator of `plan` may buffer. Scans are left out: they bound their batches by
+/// bytes themselves, and most genotypes that they list are only counted.
 fn widest(plan: &LogicalPlan) -> Result<usize> {
     let mut widest = 0;
     plan.apply_with_subqueries(|node| {
@@ -126,7 +125,7 @@ fn widest(plan: &LogicalPlan) -> Result<usize> {
     Ok(widest)
 }
 
-/// Bytes of a value whose type says so; 0 where it does not.
+/// Bytes of a value of a fixed-width type; 0 for other types.
 fn width_of(data_type: &DataType) -> usize {
     match data_type {
         DataType::FixedSizeList(item, size) => {

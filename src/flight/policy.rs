@@ -1,5 +1,5 @@
-//! What is run for a client, decided on the logical plan before anything of it is optimised or executed. Deny by default: a
-//! plan passes only if every node of it, in subqueries and below EXPLAIN too, is of a kind that is listed here.
+//! Which statements run for a client, decided on the logical plan before it is optimised or executed. Deny by default: a plan is
+//! allowed only if each of its nodes, in subqueries and below EXPLAIN too, is of a kind that is listed here.
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, plan_err};
@@ -10,11 +10,11 @@ use datafusion::logical_expr::{
 /// A statement that may run.
 #[derive(Debug)]
 pub enum Allowed {
-    /// Gives rows, changes nothing.
+    /// A query, which changes nothing.
     Query,
     /// DESCRIBE.
     Describe(DescribeTable),
-    /// SET; which setting and value is looked at when it runs.
+    /// SET; the setting and the value are checked when it runs.
     Set(SetVariable),
     /// RESET.
     Reset(ResetVariable),
@@ -22,10 +22,10 @@ pub enum Allowed {
     Ddl,
 }
 
-/// Whether `plan` may run.
+/// What kind of statement `plan` is, if it may run.
 ///
 /// # Errors
-/// A planning error that says what is refused.
+/// A planning error that names what is refused.
 pub fn check(plan: &LogicalPlan, allow_ddl: bool) -> Result<Allowed> {
     match plan {
         LogicalPlan::DescribeTable(describe) => Ok(Allowed::Describe(describe.clone())),
@@ -45,7 +45,7 @@ pub fn check(plan: &LogicalPlan, allow_ddl: bool) -> Result<Allowed> {
     }
 }
 
-/// Whether every node of `plan` only reads.
+/// Checks that every node of `plan` only reads.
 fn check_query(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| match node {
         LogicalPlan::Projection(_)
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// A session with everything DataFusion has, so that what is refused is refused by the policy.
+    /// A session with all of DataFusion, so that refusals come from the policy.
     async fn plan(sql: &str) -> LogicalPlan {
         let config = SessionConfig::new().with_information_schema(true);
         let ctx = SessionContext::new_with_config(config);

@@ -1,4 +1,4 @@
-//! The memory of one query: its own limit within the memory that all queries share. A query that exceeds either fails alone.
+//! The memory pool of one query: its own limit within the pool that all queries share. A query that exceeds either fails alone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
-/// A pool of `limit` bytes that also takes every byte from `shared`.
+/// A pool of `limit` bytes that also reserves every byte in `shared`.
 #[derive(Debug)]
 pub struct QueryPool {
     shared: Arc<dyn MemoryPool>,

@@ -1,4 +1,4 @@
-//! Answers of the [`service`](super::service) in the protocol's messages: how to fetch rows, rows themselves, schemas.
+//! Messages that the [`service`](super::service) replies with: flight infos, rows, schemas.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -19,7 +19,7 @@ use super::error::arrow_status;
 /// Rows, as a stream of messages.
 pub type Reply = BoxStream<'static, Result<FlightData, Status>>;
 
-/// How to fetch `command`, whose rows have `schema`.
+/// The flight info to fetch the rows of `command`, which have `schema`.
 pub fn fetch_with(
     command: Any,
     schema: &Schema,
@@ -46,7 +46,7 @@ pub fn send(batch: RecordBatch) -> Result<Response<Reply>, Status> {
     Ok(Response::new(Box::pin(messages)))
 }
 
-/// A schema as it stands in messages; empty for no columns, which tells clients that there will be no rows.
+/// A schema in its IPC encoding; empty for no columns, which tells clients that there are no rows.
 pub fn encoded(schema: &Schema) -> Result<Bytes, Status> {
     if schema.fields().is_empty() {
         return Ok(Bytes::new());

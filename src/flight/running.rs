@@ -1,4 +1,4 @@
-//! The queries that run, so that they can be cancelled.
+//! The running queries, so that they can be cancelled.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::handles::Handle;
 /// The user of a query, and how to cancel it.
 type RunningQuery = (Arc<str>, watch::Sender<bool>);
 
-/// The queries that run, by the handle of their ticket.
+/// The running queries by the handle of their ticket.
 #[derive(Default)]
 pub struct Running {
     queries: Mutex<HashMap<Handle, RunningQuery>>,
@@ -37,12 +37,12 @@ impl Running {
         }
     }
 
-    /// How many there are.
+    /// Number of running queries.
     pub fn len(&self) -> usize {
         self.queries.lock().len()
     }
 
-    /// Adds the query of `user` under `handle`; the receiver learns when it is cancelled.
+    /// Adds the query of `user` under `handle`; the receiver is told when it is cancelled.
     pub fn insert(&self, user: &Arc<str>, handle: Handle) -> watch::Receiver<bool> {
         let (cancel, cancelled) = watch::channel(false);
         let query = (Arc::clone(user), cancel);

@@ -1,4 +1,4 @@
-//! The server: it checks its configuration, listens, serves, and lets running queries end when it stops.
+//! The server: it checks its configuration, listens, serves, and waits for running queries when it stops.
 
 use std::future::Future;
 use std::io;
@@ -34,9 +34,9 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// An idle connection is probed after this time, and closed if it does not answer within the timeout.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Requests at a time on one connection.
+/// Concurrent requests on one connection.
 const MAX_STREAMS: u32 = 256;
-/// Time that a client has for the TLS handshake.
+/// Time limit of the TLS handshake.
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest headers of a request, in bytes.
 const MAX_HEADERS: u32 = 16 << 10;
@@ -102,7 +102,7 @@ impl Server {
         })
     }
 
-    /// Where Flight SQL listens.
+    /// The address that Flight SQL listens on.
     ///
     /// # Errors
     /// What the operating system says.
@@ -110,7 +110,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Where `/healthz` and `/metrics` are answered.
+    /// The address that `/healthz` and `/metrics` are served on.
     ///
     /// # Errors
     /// What the operating system says.
@@ -131,7 +131,7 @@ impl Server {
     ) -> Result<(), ServeError> {
         let (stop_sender, stopped) = watch::channel(false);
         let wait = |mut stopped: watch::Receiver<bool>| async move {
-            // An error says that the sender is gone, so this is the end too.
+            // An error means that the sender was dropped, which stops the server too.
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         let stopping = Arc::new(AtomicBool::new(false));
@@ -172,7 +172,7 @@ impl Server {
                 stopping.store(true, Ordering::Relaxed);
                 let limit = self.config.limits.shutdown_timeout;
                 log::info!(running = self.engine.admission.running(); "stopping; running queries have {limit:?} to end");
-                // The receivers are held above.
+                // Sending cannot fail: the receivers are held above.
                 let _ = stop_sender.send(true);
                 match tokio::time::timeout(limit, &mut serving).await {
                     Ok(result) => result.map_err(|error| ServeError::Stopped(describe(&error))),
@@ -180,7 +180,7 @@ impl Server {
                         log::warn!(running = self.engine.admission.running(); "queries that did not end are cancelled");
                         self.engine.admission.close();
                         self.engine.running.cancel_all();
-                        // Cancelled queries still report that to their clients.
+                        // Cancelled queries still report their error to their clients.
                         let _ = tokio::time::timeout(Duration::from_secs(2), &mut serving).await;
                         Ok(())
                     }
@@ -190,7 +190,7 @@ impl Server {
         sweeper.abort();
         let _ = ended_sender.send(true);
         if let Some(operators) = operators {
-            // An open connection to the second port does not delay the end.
+            // An open connection to the metrics port does not delay shutdown.
             let _ = tokio::time::timeout(Duration::from_secs(1), operators).await;
         }
         self.threads.shutdown_background();
@@ -206,14 +206,14 @@ fn check_exposure(config: &ServerConfig) -> Result<(), ServeError> {
     let address = config.bind;
     if config.tls.is_none() {
         return Err(ServeError::Configuration(format!(
-            "{address} is reached by other machines, and without TLS everyone on the way reads data and passwords: give \
-             --tls-cert and --tls-key, or bind to 127.0.0.1, or say --insecure"
+            "{address} is reached by other machines, and without TLS data and passwords can be read on the network: give \
+             --tls-cert and --tls-key, or bind to 127.0.0.1, or allow it with --insecure"
         )));
     }
     if config.auth_file.is_none() {
         return Err(ServeError::Configuration(format!(
-            "{address} is reached by other machines, and without users everyone who reaches it reads the tables: give \
-             --auth-file, or bind to 127.0.0.1, or say --insecure"
+            "{address} is reached by other machines, and without users anyone can read the tables: give \
+             --auth-file, or bind to 127.0.0.1, or allow it with --insecure"
         )));
     }
     Ok(())
@@ -227,14 +227,14 @@ fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
             source,
         })
     };
-    // More than one is compiled in, so one has to be chosen; an error says that it was.
+    // Several crypto providers are compiled in, so one has to be chosen; an error means that one was chosen already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let cert = read("certificate", &files.cert)?;
     let key = read("private key", &files.key)?;
     let config = ServerTlsConfig::new()
         .identity(TlsIdentity::from_pem(cert, key))
         .timeout(TLS_TIMEOUT);
-    // Checked now, because an error when it is used would not name the files.
+    // Checked here, because the error of a later use would not name the files.
     match tonic::transport::Server::builder().tls_config(config.clone()) {
         Ok(_) => Ok(config),
         Err(error) => Err(ServeError::Certificate {
@@ -251,7 +251,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
         .map_err(|source| ServeError::Listen { address, source })
 }
 
-/// An error with its causes, of which some libraries show only the first.
+/// An error with its causes, which `Display` of some libraries leaves out.
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

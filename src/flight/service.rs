@@ -1,6 +1,6 @@
-//! The protocol: Flight SQL's commands and actions, each handed to what does it. Requests come through the [`gate`](super::gate),
-//! so each carries its client. What is not here (Substrait plans, ingestion, transactions, savepoints) is refused by the trait's
-//! own defaults as UNIMPLEMENTED, without looking at what was sent.
+//! The protocol: dispatches Flight SQL's commands and actions. Requests come through the [`gate`](super::gate), so each carries its
+//! client. Everything else (Substrait plans, ingestion, transactions, savepoints) is refused as UNIMPLEMENTED by the trait's default
+//! methods, without reading the request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
 /// `CANCEL_RESULT_CANCELLED` of `ActionCancelQueryResult`, whose enumeration the crate does not export.
 const CANCELLED: i32 = 1;
 
-/// How long the parameters of a statement may take to come.
+/// How long the parameters of a statement may take to arrive.
 const BIND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The service.
@@ -58,7 +58,7 @@ impl Service {
     /// The service of an engine.
     ///
     /// # Errors
-    /// INTERNAL, if the facts about the server cannot be built.
+    /// INTERNAL if the SqlInfo cannot be built.
     pub fn new(engine: Arc<QueryEngine>, identity: Arc<Identity>) -> Result<Self, Status> {
         let sql_info = info::sql_info(engine.allow_ddl)
             .map_err(|error| Status::internal(error.to_string()))?;
@@ -83,7 +83,7 @@ impl FlightSqlService for Service {
     ) -> Result<Response<HandshakeReply>, Status> {
         let Some(logins) = &self.identity.logins else {
             return Err(Status::unauthenticated(
-                "this server knows no users; connect without a user name",
+                "this server has no users; connect without a user name",
             ));
         };
         let header = request
@@ -205,7 +205,7 @@ impl FlightSqlService for Service {
         );
         let batches = tokio::time::timeout(BIND_TIMEOUT, rows_to_bind(values))
             .await
-            .map_err(|_| Status::deadline_exceeded("the parameters took too long to come"))??;
+            .map_err(|_| Status::deadline_exceeded("the parameters took too long to arrive"))??;
         prepared.bind(&batches).map_err(|error| status(&error))?;
         Ok(DoPutPreparedStatementResult {
             prepared_statement_handle: Some(handle),
@@ -451,6 +451,6 @@ impl FlightSqlService for Service {
     }
 
     async fn register_sql_info(&self, _id: i32, _result: &SqlInfo) {
-        // The facts are known when the server starts: see `info`.
+        // The SqlInfo is built when the server starts, see `info`.
     }
 }

@@ -1,5 +1,5 @@
-//! Clients and their settings, which persist from statement to statement. A client is a bearer token from a login, or else (a
-//! static token, or nobody) a connection; both are bounded in number and forgotten when they are not used.
+//! Clients and their settings, which persist from statement to statement. A client is identified by the bearer token of
+//! its login or, with a static token or without users, by its connection. Clients are limited in number and removed when idle.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use super::config::{IDLE_LIFETIME, MAX_SESSIONS};
 use super::tokens::TokenId;
 
-/// What tells clients apart.
+/// Identifies a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClientKey {
     /// A login.
@@ -21,12 +21,12 @@ pub enum ClientKey {
     Connection(Arc<str>, Option<SocketAddr>),
 }
 
-/// A client: who it is, and its settings.
+/// A client and its settings.
 #[derive(Debug)]
 pub struct ClientSession {
     /// The user.
     pub user: Arc<str>,
-    /// The settings as the next statement sees them.
+    /// The settings of the next statement.
     config: RwLock<SessionConfig>,
 }
 
@@ -42,14 +42,14 @@ impl ClientSession {
     }
 }
 
-/// The clients that are known.
+/// The clients by identity.
 pub struct Sessions {
     defaults: SessionConfig,
     clients: Mutex<HashMap<ClientKey, (Arc<ClientSession>, Instant)>>,
 }
 
 impl Sessions {
-    /// No clients; those to come start with the settings `defaults`.
+    /// No clients; new ones start with the settings `defaults`.
     pub fn new(defaults: SessionConfig) -> Self {
         Self {
             defaults,
@@ -57,7 +57,7 @@ impl Sessions {
         }
     }
 
-    /// The session of a client, made if it is new. When there are too many, the one unused for longest is forgotten.
+    /// The session of a client, created if it is new. When there are too many, the least recently used is removed.
     pub fn get(&self, key: ClientKey, user: &Arc<str>) -> Arc<ClientSession> {
         let mut clients = self.clients.lock();
         if let Some((session, used)) = clients.get_mut(&key) {
@@ -80,12 +80,12 @@ impl Sessions {
         session
     }
 
-    /// How many there are.
+    /// Number of clients.
     pub fn len(&self) -> usize {
         self.clients.lock().len()
     }
 
-    /// Forgets clients that have not been seen for long.
+    /// Removes idle clients.
     pub fn sweep(&self) {
         self.clients
             .lock()

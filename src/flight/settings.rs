@@ -1,5 +1,5 @@
-//! Which settings a client may set, and to what: those that change a query of its own and cannot reach files, other
-//! clients or the server's limits. Everything else is refused. Also the settings of this layer, under the prefix `flight`.
+//! The settings that a client may change, and their allowed values: those that affect only its own queries, and not files, other
+//! clients or the server's limits. Everything else is refused. Also the settings of this layer, with the prefix `flight`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,18 +19,18 @@ const MESSAGE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=64 << 20;
 /// Bounds of `vcz.batch_bytes`, and the most chunks that are fetched ahead.
 const BATCH_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 20;
 const MAX_PREFETCH: usize = 16;
-/// The largest batches in rows.
+/// Bound of `datafusion.execution.batch_size`.
 const MAX_BATCH_SIZE: usize = 65_536;
 
 /// How the bodies of record batches are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// Uncompressed.
     #[default]
     None,
-    /// With LZ4 frames: fast.
+    /// LZ4 frames: fast.
     Lz4,
-    /// With zstd: smaller.
+    /// zstd: smaller.
     Zstd,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Compression {
 }
 
 impl Compression {
-    /// The options that write messages so.
+    /// The IPC options for this compression.
     ///
     /// # Errors
     /// If Arrow was built without that compression.
@@ -77,7 +77,7 @@ impl Compression {
 pub struct FlightSettings {
     /// How the bodies of record batches are compressed.
     pub compression: Compression,
-    /// Messages with record batches are cut to about this many bytes, between rows.
+    /// Record batches are split between rows into messages of about this many bytes.
     pub message_bytes: usize,
 }
 
@@ -85,7 +85,7 @@ impl Default for FlightSettings {
     fn default() -> Self {
         Self {
             compression: Compression::None,
-            // gRPC clients in Java and Go take 4 MiB unless told otherwise.
+            // gRPC clients in Java and Go accept 4 MiB by default.
             message_bytes: 2 << 20,
         }
     }
@@ -151,7 +151,7 @@ impl ExtensionOptions for FlightSettings {
             entry(
                 "message_bytes",
                 self.message_bytes.to_string(),
-                "messages with record batches are cut to about this many bytes, between rows",
+                "record batches are split between rows into messages of about this many bytes",
             ),
         ]
     }
@@ -182,7 +182,7 @@ const SETTABLE: [&str; 14] = [
 /// `config` with a setting set to `value`, or to its value in `defaults`.
 ///
 /// # Errors
-/// A planning error if the setting is not one that clients may set, or the value is not allowed; it lists what is.
+/// A planning error, which lists what is allowed, if clients may not change this setting or the value is not allowed.
 pub fn set(
     config: &SessionConfig,
     defaults: &SessionConfig,
@@ -191,7 +191,7 @@ pub fn set(
     max_partitions: usize,
 ) -> Result<SessionConfig> {
     let name = match name.to_ascii_lowercase().as_str() {
-        // What SET TIME ZONE is called.
+        // The names that SET TIME ZONE is parsed to.
         "timezone" | "time.zone" | "datafusion.execution.time_zone" => {
             "datafusion.execution.time_zone".to_string()
         }
@@ -218,7 +218,7 @@ pub fn set(
     Ok(config)
 }
 
-/// Whether the settings that decide over memory are within bounds.
+/// Checks that the settings that affect memory are within bounds.
 fn check(config: &SessionConfig, max_partitions: usize) -> Result<()> {
     let bounded = |name: &str, value: usize, range: std::ops::RangeInclusive<usize>| {
         if range.contains(&value) {

@@ -1,7 +1,7 @@
-//! Statements of the [`service`](super::service): planned and kept, executed, cancelled, and described by their schemas.
+//! Planning, execution, cancellation and schemas of statements for the [`service`](super::service).
 //!
-//! Between the protocol and `planning`, `handles` and `running`. Invariant: a planned statement can be used by its
-//! client's user only.
+//! Between the protocol and `planning`, `handles` and `running`. Invariant: only the user who planned a statement can
+//! use it.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::sessions::ClientSession;
 const COMPRESSION_HEADER: &str = "x-vcz-compression";
 
 impl Service {
-    /// The client that sent a request; the gate has added it.
+    /// The client that sent a request, which the gate has attached.
     pub(super) fn client<T>(&self, request: &Request<T>) -> Result<Arc<ClientSession>, Status> {
         request
             .extensions()
@@ -36,7 +36,7 @@ impl Service {
             .ok_or_else(|| Status::unauthenticated("log in first"))
     }
 
-    /// Plans a statement, keeps it, and returns how to fetch it.
+    /// Plans a statement, keeps it, and returns the flight info to fetch it.
     pub(super) async fn planned<T>(
         &self,
         source: StatementSource,
@@ -65,14 +65,14 @@ impl Service {
     ) -> Result<Response<Reply>, Status> {
         // The ticket is checked first: a forged one must not wait for a permit, and a valid one must not expire while it waits.
         self.engine.tickets.touch(user, handle)?;
-        let place = self.engine.admission.enter().await?;
+        let permit = self.engine.admission.enter().await?;
         let planned = self.engine.tickets.take(user, handle)?;
         let handle = handle.try_into().map_err(|_| Status::internal("handle"))?;
-        let rows = execution::start(&self.engine, user, handle, planned, place);
+        let rows = execution::start(&self.engine, user, handle, planned, permit);
         Ok(Response::new(rows))
     }
 
-    /// Runs a statement that gives no rows.
+    /// Runs a statement without a result.
     pub(super) async fn update(
         &self,
         source: StatementSource,
@@ -82,7 +82,7 @@ impl Service {
         match planned.rows {
             Rows::Batch(_) => Ok(0),
             Rows::Plan(..) => Err(Status::invalid_argument(
-                "this statement gives rows; execute it as a query",
+                "this statement returns rows; execute it as a query",
             )),
         }
     }
@@ -113,10 +113,10 @@ impl Service {
         client: &Arc<ClientSession>,
         sql: String,
     ) -> Result<(Prepared, SchemaRef), Status> {
-        let place = self.engine.admission.enter().await?;
+        let permit = self.engine.admission.enter().await?;
         let (engine, config) = (Arc::clone(&self.engine), client.config());
         self.engine
-            .on_threads(place, async move {
+            .on_threads(permit, async move {
                 let prepared = Prepared::new(&engine.state(config), &sql).await?;
                 let schema = match prepared.plan() {
                     Some(plan) => engine.logical_schema(plan)?,
@@ -134,9 +134,7 @@ impl Service {
         request: Request<FlightDescriptor>,
     ) -> Result<SchemaRef, Status> {
         let client = self.client(&request)?;
-        let unknown = || {
-            Status::invalid_argument("the schema of a statement was asked for, but this is none")
-        };
+        let unknown = || Status::invalid_argument("the descriptor of GetSchema is not a statement");
         let command = Any::decode(&*request.get_ref().cmd).map_err(|_| unknown())?;
         if let Ok(Some(query)) = command.unpack::<CommandStatementQuery>() {
             return Ok(self.schema_of(&client, query.query).await?.1);

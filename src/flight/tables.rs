@@ -1,4 +1,4 @@
-//! The tables that a server publishes: those of the operator's session, by name, without the ways of that session to open more.
+//! The tables that a server publishes: those of the operator's session by name, without that session's ability to open files.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use datafusion::catalog::{
 use datafusion::common::Result;
 use datafusion::prelude::SessionContext;
 
-/// The schema that is made by DataFusion for every catalog when it is asked for.
+/// The schema that DataFusion adds to every catalog.
 pub const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// Every registered table of `ctx` in catalogs of their own, and how many there are.
+/// New catalogs with every registered table of `ctx`, and the number of tables.
 ///
 /// # Errors
 /// If a catalog or table of `ctx` cannot be read.

@@ -1,6 +1,6 @@
-//! Bearer tokens that a login gives: random, kept in memory, valid for a fixed time, bounded in number.
+//! Bearer tokens that logins return: random, kept in memory, valid for a fixed time, limited in number.
 //!
-//! A token is an id, which finds it, and a secret, which is compared in constant time.
+//! A token is an id, by which it is looked up, and a secret, which is compared in constant time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tonic::Status;
 use super::config::{MAX_TOKENS, MAX_TOKENS_PER_USER};
 use super::random;
 
-/// Finds a token; not secret.
+/// Identifies a token; not secret.
 pub type TokenId = [u8; 16];
 
 struct Entry {
@@ -22,14 +22,14 @@ struct Entry {
     expires: Instant,
 }
 
-/// The tokens that are valid.
+/// The valid tokens.
 pub struct Tokens {
     lifetime: Duration,
     entries: Mutex<HashMap<TokenId, Entry>>,
 }
 
 impl Tokens {
-    /// No tokens; those to come are valid for `lifetime`.
+    /// No tokens; new ones are valid for `lifetime`.
     pub fn new(lifetime: Duration) -> Self {
         Self {
             lifetime,
@@ -37,10 +37,10 @@ impl Tokens {
         }
     }
 
-    /// A new token for `user`. A user with too many loses the oldest.
+    /// A new token for `user`. If the user has too many, the oldest is removed.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED, if all users together have too many.
+    /// RESOURCE_EXHAUSTED if all users together have too many.
     pub fn issue(&self, user: &Arc<str>) -> Result<String, Status> {
         let (id, secret): (TokenId, [u8; 32]) = (random::bytes()?, random::bytes()?);
         let now = Instant::now();
@@ -68,7 +68,7 @@ impl Tokens {
         }
         if entries.len() >= MAX_TOKENS {
             return Err(Status::resource_exhausted(
-                "too many logins are open; try again later",
+                "too many logins are active; try again later",
             ));
         }
         let entry = Entry {
@@ -90,12 +90,12 @@ impl Tokens {
         (same && entry.expires > Instant::now()).then(|| (Arc::clone(&entry.user), id))
     }
 
-    /// How many there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.entries.lock().len()
     }
 
-    /// Forgets those that have expired.
+    /// Removes expired tokens.
     pub fn sweep(&self) {
         let now = Instant::now();
         self.entries.lock().retain(|_, entry| entry.expires > now);

@@ -1,5 +1,5 @@
-//! Batches as clients can read them: without views and dictionaries, which not every client knows, and cut between rows into
-//! messages of bounded size. The schema that a client was told while planning is the schema of every message.
+//! Batches for clients: without views and dictionaries, which not every client supports, and split between rows into messages of
+//! bounded size. Every message has the schema that the client got when the statement was planned.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn wire_field(field: &FieldRef) -> FieldRef {
     Arc::new(plain.with_metadata(field.metadata().clone()))
 }
 
-/// The type that stands for `data_type`: strings and binaries for their views, lists for list views, values for dictionaries.
+/// The type that clients get for `data_type`: strings and binaries for their views, lists for list views, values for dictionaries.
 fn wire_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8View => DataType::Utf8,
@@ -43,7 +43,7 @@ fn wire_type(data_type: &DataType) -> DataType {
     }
 }
 
-/// Cuts `batch` into pieces of at most `bytes` each, or of one row where a row is wider, in the types of `schema`.
+/// Splits `batch` into batches of at most `bytes` each, or of one row where a row is wider, in the types of `schema`.
 ///
 /// # Errors
 /// If a column is not of the type that was planned.
@@ -60,7 +60,7 @@ pub fn pieces(
         .collect()
 }
 
-/// Ranges of rows, as (first, number), of at most `bytes`: as few as the mean row allows, halved where rows are wider than that.
+/// Ranges of rows, as (first, number), of at most `bytes`: as long as the mean row width allows, halved while they are too large.
 fn cut(
     batch: &RecordBatch,
     from: usize,
@@ -94,14 +94,14 @@ fn cut(
     }
 }
 
-/// Bytes that the rows of `array` take in a message, whatever the buffers behind it hold besides.
+/// Bytes that the rows of `array` take in a message, without the unused parts of its buffers.
 fn bytes_of(array: &dyn Array) -> usize {
     let validity = if array.nulls().is_some() {
         array.len().div_ceil(8)
     } else {
         0
     };
-    // View arrays name the length of each value in its lowest 32 bits.
+    // A view holds the length of its value in the lowest 32 bits.
     let viewed =
         |views: &[u128]| -> usize { views.iter().map(|view| *view as u32 as usize + 4).sum() };
     let list = |offsets: (usize, usize), values: &ArrayRef, width: usize| {
@@ -174,7 +174,7 @@ fn to_type(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef, ArrowErr
         return Ok(Arc::clone(column));
     }
     match (column.data_type(), data_type) {
-        // Cast has no way between these that keeps the names and metadata of the fields inside.
+        // Arrow's cast does not keep the names and metadata of these types' fields.
         (DataType::FixedSizeList(..), DataType::FixedSizeList(item, size)) => {
             let list = column.as_fixed_size_list();
             let values = to_type(list.values(), item.data_type())?;
@@ -291,12 +291,12 @@ mod tests {
         let cut = pieces(&batch, &schema, 10_000).unwrap();
         assert_eq!(cut.len(), 10);
         assert!(cut.iter().all(|piece| piece.num_rows() == 10));
-        // A slice of a large buffer counts only for what it shows.
+        // A slice counts only for its own rows.
         assert_eq!(
             pieces(&batch.slice(50, 10), &schema, 10_000).unwrap().len(),
             1
         );
-        // A row that is wider than a message still goes, alone.
+        // A row that is wider than a message is sent alone.
         assert_eq!(pieces(&batch, &schema, 10).unwrap().len(), 100);
         assert!(pieces(&batch.slice(0, 0), &schema, 10).unwrap().is_empty());
     }

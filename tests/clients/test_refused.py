@@ -172,7 +172,7 @@ def test_garbage(server):
             client.do_get(flight.Ticket(ticket)).read_all()
     ticket = client.get_flight_info(query("SELECT 1 AS a")).endpoints[0].ticket
     assert client.do_get(ticket).read_all().num_rows == 1
-    with pytest.raises(pa.ArrowKeyError, match="used up"):
+    with pytest.raises(pa.ArrowKeyError, match="was used already"):
         client.do_get(ticket).read_all()
 
 

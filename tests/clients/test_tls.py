@@ -49,8 +49,8 @@ def refused(*arguments):
 
 def test_plain_text_is_for_this_machine_only(files, tmp_path):
     cert, key = files
-    assert "without TLS everyone on the way reads" in refused(*SIM, "--bind", "0.0.0.0:0")
-    assert "without users everyone who reaches it" in refused(*SIM, "--bind", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key)
+    assert "without TLS data and passwords can be read" in refused(*SIM, "--bind", "0.0.0.0:0")
+    assert "without users anyone can read the tables" in refused(*SIM, "--bind", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key)
     with Server(*SIM, "--bind", "0.0.0.0:0", "--insecure") as server:
         port = server.address.rsplit(":", 1)[1]
         assert read(flight.connect(f"grpc+tcp://127.0.0.1:{port}"), "SELECT 1 AS a")[0].num_rows == 1
