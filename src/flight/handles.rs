@@ -147,7 +147,7 @@ impl<T> Handles<T> {
 
     fn missing(&self) -> Status {
         Status::not_found(format!(
-            "there is no such {}: it does not exist, was used already, was closed, has expired, or belongs to another user",
+            "there is no such {}: it was used already, was closed, has expired, belongs to another user, or never existed",
             self.what
         ))
     }

@@ -1,7 +1,7 @@
 //! Reads BED files as accessibility [masks](super::mask): text, plain or compressed with gzip.
 //!
-//! Under [`mask_source`](super::mask_source), which says which file. BED is 0-based and half-open. Invariant: every row of a file is in the mask,
-//! or the file is refused with the line that is wrong.
+//! Called by [`mask_source`](super::mask_source), which reads the file. BED is 0-based and half-open. Invariant: either every row of a file is
+//! in the mask, or the file is refused with an error that names the line.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -10,11 +10,11 @@ use flate2::read::MultiGzDecoder;
 use super::mask::{Mask, MaskBuilder};
 use crate::error::{Result, VczError};
 
-/// Longest line of a BED file that is read; longer ones are an error, so that a file without line ends is not held whole.
+/// Longest line of a BED file, in bytes; a longer one is an error, so that a file without line breaks is not buffered whole.
 const MAX_LINE: u64 = 1 << 20;
 
 impl Mask {
-    /// Reads BED text, plain or compressed with gzip or bgzip (told by its first bytes). `name` is what errors call it.
+    /// Reads BED text, plain or compressed with gzip or bgzip (recognised by the magic bytes). Errors call the mask `name`.
     ///
     /// Fields are separated by tabs, or by spaces where a line has no tab; the first three are read. Blank lines and lines that
     /// begin with `#`, `track` or `browser` are skipped; rows of length 0 are ignored; rows merge, in any order.

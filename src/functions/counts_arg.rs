@@ -1,5 +1,5 @@
-//! How every function on counts reads its argument: any list of integers, strided over the child buffer without
-//! ever building a per-row array. Sits under all of `functions`.
+//! Reads the argument of every function on counts: any list of integers, as slices of the child buffer, without building an
+//! array per row.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion::common::{Result, exec_err, plan_err};
 
 pub use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY, copies_of, with_copies};
 
-/// Whether `data_type` is a list of integers, which is what every function on counts takes.
+/// Whether `data_type` is a list of integers, the type of allele counts.
 pub fn is_counts_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -50,8 +50,9 @@ pub struct CountsView<'a> {
 }
 
 impl<'a> CountsView<'a> {
-    /// Views `array`, any list of integers. Int32 children (what `allele_counts` gives) are shared; other widths are
-    /// cast once, and only the rows of this array, which may be a small slice of a large one. A value that does not fit Int32, or is NULL or negative, is an error.
+    /// Views `array`, any list of integers. Int32 values (as of `allele_counts`) are shared; others are cast once, and only those
+    /// of this array's rows, since it may be a small slice of a large one. A value that does not fit Int32, or is NULL or
+    /// negative, is an error.
     pub fn try_new(array: &'a ArrayRef) -> Result<Self> {
         let len = array.len();
         let (child, layout) = match array.data_type() {
@@ -121,13 +122,13 @@ impl<'a> CountsView<'a> {
         Ok(view)
     }
 
-    /// Whether any value is negative, of rows that are NULL as well.
+    /// Whether any value is negative, those of NULL rows included.
     fn has_negatives(&self) -> bool {
-        // Without leaving early: that is one sign bit at the end, and many values at once.
+        // No early exit: so the loop is vectorised, and only the sign bit is tested at the end.
         self.values.iter().fold(0, |all, &count| all | count) < 0
     }
 
-    /// The slow half of validation: nulls and negatives matter only inside rows that are not NULL themselves.
+    /// The exact check, row by row: NULL and negative values are errors only in rows that are not NULL.
     fn check_rows(&self, child_nulls: Option<&NullBuffer>) -> Result<()> {
         for row in (0..self.len).filter(|&row| !self.is_null(row)) {
             for at in self.range(row) {
@@ -182,7 +183,7 @@ impl<'a> CountsView<'a> {
         }
     }
 
-    /// All rows, where each holds `K` counts by its type.
+    /// All rows, where the type gives each `K` counts.
     #[inline(always)]
     pub fn of_width<const K: usize>(&self) -> Option<&[[i32; K]]> {
         match self.layout {

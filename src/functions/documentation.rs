@@ -1,4 +1,4 @@
-//! The documentation of SQL functions, as `information_schema.routines` shows it: one section and one form of examples for all.
+//! The documentation of SQL functions, as `information_schema.routines` shows it: all share one section and one form of example.
 
 use datafusion::logical_expr::{DocSection, Documentation, DocumentationBuilder};
 

@@ -1,15 +1,15 @@
-//! Accessibility masks: which bases of each contig were looked at, from a BED file (`bed`) or from the rows of a table.
+//! Accessibility masks: which bases of each contig are accessible, from a BED file (`bed`) or from the rows of a table.
 //!
 //! A mask is built once, while planning, and then shared by `is_accessible`, `accessible_bases` and `genome_windows`.
-//! BED is 0-based and half-open; inside, intervals are 1-based and inclusive like positions. Invariants: the intervals of
-//! a contig ascend, none is empty, and between two of them lies at least one base that is not accessible.
+//! BED is 0-based and half-open; a mask's intervals are 1-based and inclusive, like positions. Invariants: the intervals of
+//! a contig ascend, none is empty, and at least one inaccessible base separates two of them.
 
 use std::collections::HashMap;
 use std::fmt::{Display, Write as _};
 
 use crate::error::{Result, VczError};
 
-/// Most intervals a mask may hold (8 GiB of them): a bound on what a hostile compressed file can expand to.
+/// Most intervals of a mask (8 GiB of them): bounds what a hostile compressed file can expand to.
 const MAX_INTERVALS: usize = 1 << 29;
 
 /// Accessible intervals per contig, merged, with prefix sums.
@@ -69,13 +69,13 @@ impl Mask {
         self.contig(contig).bases(start, stop)
     }
 
-    /// The part of one contig, for many questions about it; it is empty where the mask does not name the contig.
+    /// The intervals of one contig, for many look-ups; empty where the mask does not name the contig.
     pub fn contig(&self, contig: &str) -> ContigMask<'_> {
         let intervals = self.index.get(contig).and_then(|&at| self.contigs.get(at));
         ContigMask { intervals, at: 0 }
     }
 
-    /// Checks that the mask names at least one of a store's contigs; both empty is fine.
+    /// Checks that the mask names at least one of a store's contigs. A mask or a store without contigs passes.
     ///
     /// # Errors
     /// [`VczError::Invalid`], naming some contigs of both.
@@ -113,7 +113,7 @@ fn sample<'a>(names: impl Iterator<Item = &'a str>, total: usize) -> String {
     text
 }
 
-/// Collects the rows of a [`Mask`]; for sources that give them batch by batch.
+/// Collects the rows of a [`Mask`], for sources that read batch by batch.
 #[derive(Debug)]
 pub struct MaskBuilder {
     mask: Mask,
@@ -123,7 +123,7 @@ pub struct MaskBuilder {
 }
 
 impl MaskBuilder {
-    /// An empty mask; `name` is what errors call it.
+    /// An empty mask, which errors call `name`.
     pub fn new(name: &str) -> Self {
         let mask = Mask {
             name: name.to_string(),
@@ -195,7 +195,7 @@ impl MaskBuilder {
         Ok(())
     }
 
-    /// Sorts and merges.
+    /// Sorts and merges the intervals.
     pub fn finish(mut self) -> Mask {
         self.mask.contigs.iter_mut().for_each(Intervals::finish);
         self.mask
@@ -203,7 +203,7 @@ impl MaskBuilder {
 }
 
 impl Intervals {
-    /// Adds an interval, into the last one where it touches it; says whether there is one more now.
+    /// Adds an interval, merged into the last one if they touch. Returns whether the number of intervals grew.
     fn push(&mut self, start: i64, stop: i64) -> bool {
         if let (Some(&first), Some(last)) = (self.starts.last(), self.stops.last_mut())
             && start >= first
@@ -252,11 +252,11 @@ impl Intervals {
     }
 }
 
-/// One contig of a [`Mask`]; remembers where the last question was answered, so that ascending positions are fast.
+/// One contig of a [`Mask`], with a cursor that makes look-ups of ascending positions fast.
 #[derive(Clone, Copy, Debug)]
 pub struct ContigMask<'a> {
     intervals: Option<&'a Intervals>,
-    /// Number of intervals that start at or before the last position asked for.
+    /// The cursor: number of intervals that start at or before the last position.
     at: usize,
 }
 

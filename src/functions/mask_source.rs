@@ -1,5 +1,5 @@
-//! Where masks come from: a BED file, or a registered table with contig, start and end (0-based, half-open). Read while
-//! planning, and bound to the functions that look sites up in them.
+//! Loads masks from a BED file, or from a registered table with contig, start and end (0-based, half-open), while planning,
+//! and binds them to the functions that use them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::mask::Mask;
 use super::scalar::{AccessibleBases, IsAccessible, bound_accessible_bases, bound_is_accessible};
 use crate::scan::read_file;
 
-/// Whether `function` takes a mask that is not bound yet.
+/// Whether `function` has a mask argument that is not bound yet.
 pub fn needs_mask(function: &ScalarUDF) -> bool {
     let inner = function.inner();
     inner
@@ -28,7 +28,7 @@ pub fn needs_mask(function: &ScalarUDF) -> bool {
             .is_some_and(|function| !function.is_bound())
 }
 
-/// The form of `function` that looks sites up in `mask`.
+/// `function` with `mask` bound to it.
 pub fn bind_mask(function: &ScalarUDF, mask: Arc<Mask>) -> ScalarUDF {
     if function.inner().is::<IsAccessible>() {
         bound_is_accessible(mask)
@@ -91,7 +91,7 @@ async fn from_table(session: &dyn Session, name: &str, table: &dyn TableProvider
     let mut rows: Vec<(String, i64, i64)> = Vec::new();
     while let Some(batch) = batches.next().await {
         let batch = batch?;
-        // The rows, and then the mask that is made of them.
+        // Twice, since the rows are still held while the mask is built from them.
         memory.try_grow(batch.num_rows() * 2 * size_of::<(String, i64, i64)>())?;
         read_rows(name, &batch, &mut rows)?;
     }

@@ -1,5 +1,5 @@
-//! What is known of an opened table without reading genotypes: the facts behind the metadata table functions and
-//! `vcz inspect`. Reads metadata only, except for the stored sizes of arrays, which list their chunks.
+//! Descriptions of an opened table, for the metadata table functions and `vcz inspect`. They come from metadata, except for the
+//! stored sizes of arrays, for which chunks are listed.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub struct StoreReport {
     pub zarr_format: u8,
     /// Version of the VCF Zarr specification that the store follows.
     pub vcf_zarr_version: String,
-    /// The program that wrote the store, where it says so.
+    /// The program that wrote the store, where that is recorded.
     pub source: Option<String>,
     /// Number of variants, rows of the table.
     pub variants: u64,
@@ -35,7 +35,7 @@ pub struct StoreReport {
     pub ploidy: Option<usize>,
     /// Width of `variant_allele`, the number of alleles that are counted; `None` where the store has no such array.
     pub alleles: Option<u64>,
-    /// What is odd about the store without keeping it from being read.
+    /// Warnings: what is unusual about the store, but does not prevent reading it.
     pub warnings: Vec<String>,
     /// The contigs in the store's order.
     pub contigs: Vec<ContigReport>,
@@ -54,9 +54,9 @@ pub struct ContigReport {
     pub name: String,
     /// Its index in `contig_id`.
     pub index: usize,
-    /// Length in bases, where the store has it.
+    /// Length in bases, where the store records it.
     pub length: Option<i64>,
-    /// Number of variants, where it is known without reading positions.
+    /// Number of variants, where known without reading positions.
     pub variants: Option<u64>,
 }
 
@@ -73,12 +73,12 @@ pub struct PopulationReport {
     pub sample_ids: Vec<String>,
 }
 
-/// An array. Where its metadata cannot be understood everything but name, backend and reason is unknown.
+/// An array. If its metadata is not supported, only name, backend and reason are known.
 #[derive(Debug, Clone, Serialize)]
 pub struct ArrayReport {
     /// The array's name.
     pub name: String,
-    /// The dimensions' names; `None` where the store gives none.
+    /// The dimensions' names; `None` where the store has none.
     pub dimensions: Option<Vec<String>>,
     /// Elements in each dimension.
     pub shape: Option<Vec<u64>>,
@@ -88,13 +88,13 @@ pub struct ArrayReport {
     pub dtype: Option<String>,
     /// How a chunk is encoded, in order: each codec with its parameters.
     pub codecs: Option<Vec<String>>,
-    /// Bytes of the stored chunks; `None` where the place cannot be listed, or it was not asked for.
+    /// Bytes of the stored chunks; `None` where chunks cannot be listed, or sizes were not requested.
     pub stored_bytes: Option<u64>,
     /// Bytes of the decoded elements; `None` for text of variable length.
     pub decoded_bytes: Option<u64>,
     /// What decodes it: `host`, or `none` if nothing can.
     pub backend: String,
-    /// Why that is so.
+    /// Why this backend decodes it.
     pub reason: String,
 }
 
@@ -152,7 +152,7 @@ pub fn contigs(dataset: &Dataset) -> Vec<ContigReport> {
     let report = |(index, name): (usize, &String)| ContigReport {
         name: name.clone(),
         index,
-        // Writers put 0 or -1 where the header gives no length.
+        // Writers store 0 or -1 where the VCF header has no length.
         length: lengths
             .and_then(|lengths| lengths.get(index).copied())
             .filter(|&length| length > 0),
@@ -179,13 +179,13 @@ pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
     context.populations().iter().map(report).collect()
 }
 
-/// The arrays by name, those whose metadata cannot be understood included. Stored sizes are looked up only if asked for.
+/// The arrays by name, those with unsupported metadata included. Chunks are listed only if `stored_bytes`.
 pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
-    // What decodes an array is known once the devices are.
+    // The backend of an array depends on the devices.
     crate::scan::plan::backend::settled().await;
     let known: Vec<Arc<ArrayMeta>> = store.arrays().cloned().collect();
     let known = futures::stream::iter(known).map(|array| async move {
-        // A size that cannot be had is unknown; it is no reason to hide the rest.
+        // If listing fails, the size is unknown, but the rest is still shown.
         let stored = if stored_bytes {
             store.stored_bytes(&array).await.ok().flatten()
         } else {
@@ -245,7 +245,7 @@ fn describe_parts(name: &str, configuration: &Map<String, Value>) -> String {
         return name.to_string();
     }
     let parameter = |(key, value): (&String, &Value)| match (name, key.as_str(), value.as_i64()) {
-        // v2 numbers what v3 names.
+        // Zarr v2 has numbers where v3 has names.
         ("blosc", "shuffle", Some(0)) => "shuffle=noshuffle".to_string(),
         ("blosc", "shuffle", Some(1)) => "shuffle=shuffle".to_string(),
         ("blosc", "shuffle", Some(2)) => "shuffle=bitshuffle".to_string(),

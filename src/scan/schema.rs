@@ -1,4 +1,4 @@
-//! How VCZ arrays become columns: which arrays are per-variant, their SQL types and their order in the table.
+//! The columns of a table: which VCZ arrays become columns, with which types and in which order.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl ColumnSpec {
             .saturating_mul(self.array.element.size().unwrap_or(16))
     }
 
-    /// Whether the column is per variant only, so cheap to read when a filter needs it.
+    /// Whether the column has no samples axis, so that reading it for a filter is cheap.
     pub fn is_site_level(&self) -> bool {
         !self.array.name.starts_with("call_") && self.kind != ColumnKind::Nested
     }

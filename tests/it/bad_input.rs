@@ -1169,7 +1169,7 @@ async fn sizes_and_steps() {
         ),
         (
             "SELECT interval_bins(1, 9000000000000, 1)",
-            &["interval_bins: 9000000000000 windows", "make them larger"],
+            &["interval_bins: 9000000000000 windows", "use larger windows"],
         ),
         (
             "SELECT site_bin(3, 0)",

@@ -7,10 +7,10 @@ use datafusion::common::{Result, exec_err, plan_err, resources_err};
 use datafusion::logical_expr::Documentation;
 
 use super::cells::{CellsOf, SiteCells};
+use super::checked_counts::complete;
 use super::definition::{Call, Copies, Definition, document_two};
 use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zeros};
 use super::histogram::Histogram;
-use super::places::complete;
 
 /// `joint_sfs`.
 #[derive(Debug)]

@@ -24,6 +24,7 @@ mod accumulator;
 mod arguments;
 mod block_sums;
 mod cells;
+mod checked_counts;
 mod definition;
 mod grid;
 #[cfg(test)]
@@ -32,7 +33,6 @@ mod histogram;
 #[cfg(test)]
 mod laws;
 mod merge_of;
-mod places;
 mod projection;
 #[cfg(test)]
 mod queries;

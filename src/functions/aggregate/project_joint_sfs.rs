@@ -7,10 +7,10 @@ use datafusion::common::{Result, exec_err, resources_err};
 use datafusion::logical_expr::{Documentation, DocumentationBuilder};
 
 use super::cells::{CellsOf, SiteCells};
+use super::checked_counts::{projectable, projection_size};
 use super::definition::{Call, Definition, document_two};
 use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zeros};
 use super::histogram::Histogram;
-use super::places::{projectable, projection_size};
 use super::projection::Projector;
 use super::spread::Spread;
 

@@ -7,10 +7,10 @@ use datafusion::common::{Result, resources_err};
 use datafusion::logical_expr::Documentation;
 
 use super::cells::{CellsOf, SiteCells};
+use super::checked_counts::{projectable, projection_size};
 use super::definition::{Call, Definition, document_one};
 use super::grid::{MAX_SPECTRUM_CELLS, cells_within, fold_spectrum, list_of, spectra, zeros};
 use super::histogram::Histogram;
-use super::places::{projectable, projection_size};
 use super::projection::Projector;
 
 /// `project_sfs`.

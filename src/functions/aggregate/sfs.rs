@@ -6,10 +6,10 @@ use datafusion::common::{Result, exec_err, plan_err, resources_err};
 use datafusion::logical_expr::Documentation;
 
 use super::cells::{CellsOf, SiteCells};
+use super::checked_counts::complete;
 use super::definition::{Call, Copies, Definition, document_one};
 use super::grid::{MAX_SPECTRUM_CELLS, cells_within, list_of, spectra, zeros};
 use super::histogram::Histogram;
-use super::places::complete;
 
 /// `sfs`.
 #[derive(Debug)]

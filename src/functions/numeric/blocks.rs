@@ -1,5 +1,4 @@
-//! Per-site terms of several sites at once: the terms of [`site`](super::site), bit for bit, in loops that compilers turn into
-//! vector instructions.
+//! Per-site terms of a block of sites: bit for bit the terms of [`site`](super::site), in loops that compilers vectorise.
 //!
 //! Sits between the aggregates, which add the terms up, and the definitions in `site`. What has no term there (too few copies)
 //! is 0 here, which adds nothing. A block with a site of more copies than its shortcuts allow is `None`, and is to be taken one
@@ -7,7 +6,7 @@
 
 #![expect(
     clippy::needless_range_loop,
-    reason = "several arrays side by side, all of a length that the compiler knows"
+    reason = "loops over several arrays of one constant length"
 )]
 
 use super::harmonic::inverse_harmonic;
@@ -22,7 +21,7 @@ pub type Counts<const K: usize> = [[i32; K]; SITES];
 /// A term for each site.
 pub type Terms = [f64; SITES];
 
-/// Not negative, see [`Counts`].
+/// The count, which is not negative, see [`Counts`].
 #[inline(always)]
 fn widen(count: i32) -> u64 {
     u64::from(count as u32)
@@ -126,7 +125,7 @@ pub fn segregating<const K: usize>(rows: &Counts<K>) -> [i64; SITES] {
     segregating
 }
 
-/// The terms of [`theta_w`] and [`tajimas_d`] that depend on n, with what they are made of.
+/// The terms that [`theta_w`] and [`tajimas_d`] share, and the sums that they are computed from.
 struct Segregating {
     n: [u64; SITES],
     squares: [u64; SITES],
@@ -145,7 +144,7 @@ fn of_segregating<const K: usize>(rows: &Counts<K>) -> Option<Segregating> {
         others |= n[i] ^ n[0];
     }
     if others == 0 {
-        // Usual: nothing is missing.
+        // The usual case: no calls are missing, so n is the same at all sites.
         let term = inverse_harmonic(n[0]);
         for i in 0..SITES {
             terms[i] = if segregating[i] > 0 { term } else { 0.0 };
@@ -190,7 +189,7 @@ mod tests {
     use super::super::site;
     use super::*;
 
-    /// Sites of every kind: nothing called, one copy, one allele, all alleles, many copies; the copies differ between sites.
+    /// Sites with no copies, one copy, one allele, all alleles, and many copies; n differs between sites.
     fn sites<const K: usize>(seed: i32, most: i32) -> Counts<K> {
         std::array::from_fn(|i| {
             std::array::from_fn(|k| {
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_site_has_the_terms_it_has_alone() {
+    fn blocks_agree_with_single_sites() {
         for most in [1, 2, 7, 2940, 1 << 20, i32::MAX / 4] {
             for seed in 0..7 {
                 agree::<2>(&sites(seed, most), &sites(seed + 3, most));
@@ -246,13 +245,13 @@ mod tests {
                 agree::<4>(&sites(seed, most), &sites(seed + 3, most));
             }
         }
-        // As many copies everywhere.
+        // The same n at all sites.
         let same = std::array::from_fn(|i| [i as i32, 20 - i as i32]);
         agree::<2>(&same, &sites(1, 9));
     }
 
     #[test]
-    fn too_many_copies_are_for_one_by_one() {
+    fn a_block_with_too_many_copies_is_none() {
         let mut large = sites::<2>(1, 9);
         let small = large;
         large[7] = [i32::MAX, 1];

@@ -1,19 +1,19 @@
-//! An exact sum of any doubles (a small superaccumulator), for `exact_sum` and for statistics of one's own.
+//! An exact sum of any doubles (a small superaccumulator), for `exact_sum`.
 //!
-//! The sum is held as one long fixed-point number that covers the whole range of doubles, in limbs of 32 bits that lie in
-//! 64-bit integers so that carries can wait. Additions commute, associate and can be undone; only reading the sum
-//! rounds, once, to nearest even. After Neal 2015 ("Fast exact summation using small and large superaccumulators").
+//! The sum is one long fixed-point number that covers the whole range of doubles. Each of its 32-bit limbs is held in a 64-bit
+//! integer, so that carries are propagated only after many additions. Additions commute, associate and can be undone; only
+//! [`to_f64`](ExactSum::to_f64) rounds, once, to nearest even. After Neal 2015 ("Fast exact summation using small and large superaccumulators").
 
 use crate::error::{Result, VczError};
 
-/// Limbs of 32 bits: 2 098 bits hold any finite double, the other 78 the growth of 2⁶³ additions and the sign.
+/// Number of limbs: 2 098 bits hold any finite double, the other 78 the carries of 2⁶³ additions and the sign.
 const LIMBS: usize = 68;
-/// Additions that limbs can take before carries must be passed on.
+/// Additions after which carries must be propagated.
 const MAX_PENDING: u32 = 1 << 29;
 /// Bytes before the limbs in [`ExactSum::to_bytes`].
 const HEADER: usize = 25;
 
-/// An exact, order-independent sum of doubles. NaN and infinities are counted, so that they too can be taken out again.
+/// An exact, order-independent sum of doubles. NaN and infinities are counted, so that they can be subtracted again.
 #[derive(Clone, Debug)]
 pub struct ExactSum {
     /// Σ limbs\[i\] 2^(32 i − 1074).
@@ -42,7 +42,7 @@ impl ExactSum {
         Self::default()
     }
 
-    /// Bytes that this sum holds on the heap.
+    /// Bytes of a sum on the heap.
     pub const HEAP_SIZE: usize = size_of::<[i64; LIMBS]>();
 
     /// Adds a term.
@@ -51,7 +51,7 @@ impl ExactSum {
         self.add_signed(term, 1);
     }
 
-    /// Takes a term out again that was added before.
+    /// Subtracts a term that was added before.
     #[inline]
     pub fn sub(&mut self, term: f64) {
         self.add_signed(term, -1);
@@ -94,7 +94,7 @@ impl ExactSum {
         *counter = counter.wrapping_add(times);
     }
 
-    /// Passes carries on: all limbs but the last end up in [0, 2³²), and the last holds the sign.
+    /// Propagates carries: all limbs but the last end up in [0, 2³²), and the last holds the sign.
     fn normalise(&mut self) {
         let mut carry = 0;
         for limb in self.limbs.iter_mut() {
@@ -102,7 +102,7 @@ impl ExactSum {
             *limb = value & 0xffff_ffff;
             carry = value >> 32;
         }
-        // The last limb keeps its sign; the range leaves it far below 2³¹ in size.
+        // The last limb is signed; the range keeps it far below 2³¹ in magnitude.
         let last = &mut self.limbs[LIMBS - 1];
         *last = i64::from(*last as u32 as i32);
         self.pending = 0;
@@ -132,8 +132,8 @@ impl ExactSum {
             .wrapping_add(other.negative_infinities);
     }
 
-    /// The sum, rounded once to the nearest double (ties to even); 0 where nothing was added. NaN where a NaN or both
-    /// infinities are in it.
+    /// The sum, rounded once to the nearest double (ties to even); 0 for an empty sum. NaN if it contains a NaN or both
+    /// infinities.
     pub fn to_f64(&self) -> f64 {
         match (
             self.nans > 0,
@@ -171,8 +171,8 @@ impl ExactSum {
         }
         let mut bits = (window >> (lowest % 32)) as u64;
         if lowest > 0 {
-            // Bits of a double count its multiples of 2^-1074 as long as the exponent field is 0 or 1, so only the
-            // exponents above that have to be put in, and a carry out of the mantissa lands in the exponent by itself.
+            // While the exponent field is 0 or 1, the bits of a double are its multiple of 2^-1074. So only larger exponents have
+            // to be added, and a carry out of the mantissa increments the exponent.
             bits += (lowest as u64) << 52;
             let half = bit(lowest - 1);
             let below = (0..(lowest - 1) / 32).any(|i| self.limbs[i] != 0)
@@ -184,8 +184,8 @@ impl ExactSum {
         f64::from_bits(bits.min(f64::INFINITY.to_bits()))
     }
 
-    /// The state, the same for equal sums: empty for an empty sum, else three counters (NaN, +∞, −∞; little-endian 64
-    /// bits), the index of the first limb that is kept, and the limbs kept (little-endian 32 bits, two's complement).
+    /// The state, equal for equal sums: empty for an empty sum, else three counters (NaN, +∞, −∞; little-endian 64 bits), the
+    /// index of the first limb that is not zero, and the limbs from there on (little-endian 32 bits, two's complement).
     pub fn to_bytes(&self) -> Vec<u8> {
         let value = self.normalised();
         let sign = value.limbs[LIMBS - 1] >> 63;
@@ -196,7 +196,7 @@ impl ExactSum {
             return Vec::new();
         }
         let first = first.unwrap_or(LIMBS);
-        // Limbs above this one only repeat the sign; one that shows it is kept.
+        // Limbs above this one only repeat the sign, so one of them is enough.
         let end = limbs
             .iter()
             .rposition(|&limb| limb != sign as u32)
@@ -248,7 +248,7 @@ impl ExactSum {
         if let Some(last) = kept.last().filter(|last| last[3] & 0x80 != 0) {
             let top = first + kept.len() - 1;
             sum.limbs[top] = i64::from(i32::from_le_bytes(*last));
-            // A negative limb below the last one is a borrow that has not been passed on.
+            // Propagates the sign, which is a borrow, into the limbs above.
             sum.normalise();
         }
         Ok(sum)
@@ -265,7 +265,7 @@ mod tests {
         sum
     }
 
-    /// A small generator, so that the test needs no seed from outside.
+    /// Deterministic pseudo-random doubles.
     fn pseudo_random(count: usize, spread: i32) -> Vec<f64> {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;
         let mut next = || {

@@ -1,18 +1,17 @@
-//! Sums of per-site terms in 128-bit fixed point: the same bits in whatever order the terms come, and exact retraction.
+//! Sums of per-site terms in 128-bit fixed point: the same bits in any order of the terms, and exact retraction.
 //!
 //! Used by `diversity`, `divergence`, `theta_w` and `fst_hudson`, whose terms lie in [−1, 1].
 
-/// A sum of terms in [−1, 1], held as a multiple of 2⁻⁹⁰.
+/// A sum of terms in [−1, 1] as a multiple of 2⁻⁹⁰.
 ///
-/// A term is cut (towards zero) to a multiple of 2⁻⁹⁰ when it enters; a term of at least 2⁻³⁷ in size enters exactly.
-/// From there on it is integer addition: commutative, associative, and undone exactly by [`FixedSum::unmerge`]. There is room
-/// for 2³⁷ (137 billion) terms of size 1.
+/// Adding truncates a term (towards zero) to a multiple of 2⁻⁹⁰; terms of magnitude 2⁻³⁷ and more are exact. All else is integer
+/// addition: commutative, associative, and undone exactly by [`FixedSum::unmerge`]. 2³⁷ (137 billion) terms of magnitude 1 fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedSum(pub i128);
 
 /// 2⁹⁰, exactly.
 const SCALE: f64 = (1u128 << 90) as f64;
-/// Terms enter in two halves of this many bits.
+/// Terms are added in two halves of this many bits.
 const HALF_BITS: u32 = 45;
 /// 2⁴⁵, exactly.
 const HALF_SCALE: f64 = (1u64 << HALF_BITS) as f64;
@@ -41,7 +40,7 @@ impl FixedSum {
         self.0 = self.0.wrapping_add(Self::quantise(term));
     }
 
-    /// Adds `times` copies of a term (takes them out where `times` is negative): the bits of as many single additions.
+    /// Adds a term `times` times (subtracts it where `times` is negative), with the same bits as single additions.
     #[inline]
     pub fn add_times(&mut self, term: f64, times: i64) {
         self.0 = self
@@ -55,7 +54,7 @@ impl FixedSum {
         self.0 = self.0.wrapping_add(other.0);
     }
 
-    /// Takes another sum out again that was merged before.
+    /// Subtracts another sum that was merged before.
     #[inline]
     pub fn unmerge(&mut self, other: Self) {
         self.0 = self.0.wrapping_sub(other.0);
@@ -80,18 +79,18 @@ impl FixedSum {
     }
 }
 
-/// `L` sums side by side, which vector instructions add to, for a limited number of terms.
+/// `L` partial sums, one per vector lane, for a limited number of terms.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedSums<const L: usize> {
     high: [i64; L],
     low: [i64; L],
 }
 
-/// 1.5 · 2⁵²: added to a double of at most 2⁵¹ it leaves the nearest whole number in the lowest bits.
+/// 1.5 · 2⁵²: added to a double of at most 2⁵¹, it leaves the nearest integer in the lowest bits.
 const TO_WHOLE: f64 = (3u64 << 51) as f64;
 
-/// A term of a [`FixedSum`] in two halves, `high · 2⁴⁵ + low`: without conversions of doubles to integers, which few
-/// instruction sets have for vectors. A term outside of [−1, 1] gives any halves.
+/// A term of a [`FixedSum`] in two halves, `high · 2⁴⁵ + low`, computed without converting doubles to integers, for which few
+/// instruction sets have vector instructions. The result is unspecified for a term outside of [−1, 1].
 #[inline(always)]
 fn halves(term: f64) -> (i64, i64) {
     debug_assert!(
@@ -101,12 +100,12 @@ fn halves(term: f64) -> (i64, i64) {
     let integer = |whole: f64| whole.to_bits().wrapping_sub(TO_WHOLE.to_bits()) as i64;
     let scaled = term.abs() * HALF_SCALE;
     let high = scaled + TO_WHOLE;
-    // From −½ to ½, exactly, and so is the product.
+    // The difference is in [−½, ½] and exact, and so is the product.
     let rest = (scaled - (high - TO_WHOLE)) * HALF_SCALE;
     let low = rest + TO_WHOLE;
-    // Cut, not rounded.
+    // Truncate, where the addition has rounded up.
     let above = i64::from(low - TO_WHOLE > rest);
-    // All bits set of a negative term, whose halves are negative too.
+    // All bits are set for a negative term, to negate both halves.
     let sign = term.to_bits() as i64 >> 63;
     (
         (integer(high) ^ sign).wrapping_sub(sign),
@@ -121,7 +120,7 @@ impl<const L: usize> FixedSums<L> {
         low: [0; L],
     };
 
-    /// How many times terms may be added: a half is at most 2⁴⁵, and 63 bits are there for the sum of all.
+    /// How many times terms may be added: halves are at most 2⁴⁵, and the total of all sums must fit 63 bits.
     pub const TERMS: usize = (1 << 17) / L;
 
     /// Adds a term to each sum.
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn side_by_side_is_one_by_one() {
+    fn partial_sums_agree_with_single_additions() {
         let mut each = FixedSum::ZERO;
         let mut sums = FixedSums::<4>::ZERO;
         for i in 1..500 {
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once_is_one_by_one() {
+    fn add_times_agrees_with_single_additions() {
         let (mut once, mut each) = (FixedSum::ZERO, FixedSum::ZERO);
         once.add_times(1.0 / 7.0, 1000);
         (0..1000).for_each(|_| each.add(1.0 / 7.0));
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortcut_is_the_definition() {
+    fn halves_agree_with_the_definition() {
         let mut term = 1.0;
         while term > 1e-40 {
             for term in [term, -term, term * 0.7, -term / 3.0] {

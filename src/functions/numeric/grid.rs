@@ -1,7 +1,7 @@
 //! The grid of genome windows: 1-based positions, windows `[start, start + size)` with starts 1, 1 + step, ….
 //!
-//! `genome_bin`, `genome_bins`, `interval_bins` and the table function `genome_windows` all take it from here, so that
-//! their windows join on equality.
+//! `genome_bin`, `genome_bins`, `interval_bins` and the table function `genome_windows` all use it, so that their windows can
+//! be joined on equality.
 
 /// Start of the window of the grid 1, 1 + size, … that holds `position`; `size` must be positive.
 ///
@@ -14,7 +14,7 @@ pub fn bin_start(position: i64, size: i64) -> Option<i64> {
     }
     let offset = position.checked_sub(1)?;
     if offset >= 0 {
-        // A 32-bit division costs a fraction of a 64-bit one, and chromosomes fit.
+        // A 32-bit division is much faster than a 64-bit one, and positions on chromosomes fit.
         let within = match (u32::try_from(offset), u32::try_from(size)) {
             (Ok(offset), Ok(size)) => i64::from(offset % size),
             _ => offset % size,
@@ -24,7 +24,7 @@ pub fn bin_start(position: i64, size: i64) -> Option<i64> {
     position.checked_sub(offset.rem_euclid(size))
 }
 
-/// [`bin_start`] for one position after the other: most are in the window of the one before, which costs no division.
+/// [`bin_start`] for a sequence of positions: one in the same window as the position before needs no division.
 #[derive(Debug)]
 pub struct Bins {
     size: i64,
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What lets aggregates over overlapping windows be computed from bins of one step.
+        /// Aggregates over overlapping windows rely on this, to be computed from bins of one step.
         #[test]
         fn windows_of_whole_steps_hold_whole_bins(
             position in prop_oneof![-50..500i64, 1..3_000_000_000i64, i64::MAX - 10_000..=i64::MAX],
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other() {
+    fn a_sequence_agrees_with_single_positions() {
         for size in [1, 3, 10, i64::MAX] {
             let mut bins = Bins::new(size);
             for position in [
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_agrees_with_a_plain_search() {
+    fn overlapping_agrees_with_linear_search() {
         for (size, step) in [(3, 1), (3, 2), (3, 3), (2, 5), (10, 4), (1, 1)] {
             for position in -3..60 {
                 let expected: Vec<i64> = (0..60)

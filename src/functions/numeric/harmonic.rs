@@ -1,15 +1,15 @@
 //! Harmonic numbers for Watterson's estimator and Tajima's D, from tables that the whole process shares.
 //!
-//! A table is cut into segments that are built when first asked for; a look-up in a built segment is one atomic load and
-//! takes no lock. Sums run in ascending i from the start, so the bits depend on n alone. Above [`TABLE_LIMIT`] an
-//! asymptotic series takes over, so no count, however large, makes the tables grow past 2 × 8 bytes × that limit.
+//! The tables consist of segments that are built on first use; a look-up in a built segment is one atomic load without a lock.
+//! Sums run over ascending i, so the bits depend on n alone. From [`TABLE_LIMIT`] on an asymptotic series is used, which bounds
+//! the tables to 2 × 8 bytes × that limit, however large counts are.
 
 use std::sync::OnceLock;
 
 const SEGMENT_BITS: u32 = 12;
 const SEGMENT: usize = 1 << SEGMENT_BITS;
 const SEGMENTS: usize = 1 << 10;
-/// Sample sizes below this come from summation, others from the asymptotic series.
+/// Values of smaller n are summed, others use the asymptotic series.
 pub const TABLE_LIMIT: u64 = (SEGMENT * SEGMENTS) as u64;
 
 /// Euler's constant.
@@ -29,7 +29,7 @@ fn segment(n: u64) -> Option<(&'static Segment, usize)> {
     Some((slot.get().unwrap_or_else(|| build_up_to(n)), within))
 }
 
-/// Builds the segments up to the one that holds `n`, which the caller has found to be inside the table.
+/// Builds the segments up to the one that holds `n`, which must be below [`TABLE_LIMIT`].
 #[cold]
 fn build_up_to(n: u64) -> &'static Segment {
     let last = (n >> SEGMENT_BITS) as usize;
@@ -90,8 +90,8 @@ fn asymptotic(n: u64) -> f64 {
 
 /// a₂(n) = Σ_{i=1}^{n−1} 1/i²; 0 where n < 2.
 pub fn harmonic_squares(n: u64) -> f64 {
-    // Used once a group, not once a site: no table. The tail beyond m is 1/m − 1/(2m²) + 1/(6m³) − …, which at this
-    // m leaves an error below 10⁻²³; a small sum ends the loop early.
+    // Used per group, not per site, so there is no table. The tail beyond m is 1/m − 1/(2m²) + 1/(6m³) − …, with an error below
+    // 10⁻²³ at this m.
     const DIRECT: u64 = 1 << 12;
     let direct = |n: u64| (1..n).map(|i| 1.0 / (i as f64 * i as f64)).sum::<f64>();
     if n <= DIRECT {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_series_takes_over_smoothly() {
+    fn the_series_agrees_with_the_table() {
         let n = TABLE_LIMIT - 1;
         assert!((harmonic(n) - asymptotic(n)).abs() < 1e-11);
         assert!(harmonic(TABLE_LIMIT) > harmonic(n) - 1e-11);

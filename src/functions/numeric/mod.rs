@@ -1,5 +1,5 @@
-//! The numerics that scalar functions and aggregates share, so that a per-site term has the same bits wherever it is
-//! computed and a sum the same bits in whatever order it is taken. No Arrow, no DataFusion.
+//! The numerics that scalar functions and aggregates share, so that a per-site term has the same bits in every function and a
+//! sum the same bits in every order. No Arrow, no DataFusion.
 pub mod blocks;
 pub mod exact;
 pub mod fixed_sum;

@@ -26,8 +26,8 @@ fn widen(count: i32) -> u64 {
     u64::from(count as u32)
 }
 
-/// Largest n whose square, and whose products with another such n, fit 63 bits: a signed number becomes a double in one
-/// instruction.
+/// Largest n whose square, and whose product with another such n, fit 63 bits, since converting a signed integer to a double is
+/// one instruction.
 pub(super) const SMALL: u64 = i32::MAX as u64;
 
 /// n and Σ a_i², the latter modulo 2⁶⁴ (exact where n is [`SMALL`]).
@@ -37,7 +37,7 @@ fn moments(row: &[i32]) -> (u64, u64) {
         let count = widen(count);
         (n + count, squares.wrapping_add(count * count))
     };
-    // Spelled out for the usual numbers of alleles: a loop over so few is mostly overhead.
+    // Unrolled for the usual numbers of alleles: a loop over so few is mostly overhead.
     match *row {
         [a, b] => add(add((0, 0), a), b),
         [a, b, c] => add(add(add((0, 0), a), b), c),
@@ -54,7 +54,7 @@ fn cross_moments(row1: &[i32], row2: &[i32]) -> (u64, u64, u64) {
         let (a1, a2) = (widen(a1), widen(a2));
         sums = (sums.0 + a1, sums.1 + a2, sums.2.wrapping_add(a1 * a2));
     }
-    // The longer row's other alleles meet zeros.
+    // The longer row's remaining alleles are paired with zeros.
     let rest = |row: &[i32], of: &[i32]| row.get(of.len()..).map_or(0, |rest| moments(rest).0);
     (sums.0 + rest(row1, row2), sums.1 + rest(row2, row1), sums.2)
 }
@@ -62,7 +62,7 @@ fn cross_moments(row1: &[i32], row2: &[i32]) -> (u64, u64, u64) {
 /// `differences / comparisons`, both of 63 bits at most; `None` where nothing is compared.
 #[inline(always)]
 fn ratio(differences: u64, comparisons: u64) -> Option<f64> {
-    // Divided always: whether a site varies cannot be foreseen, and a branch that goes wrong costs more.
+    // No shortcut for 0 differences: a mispredicted branch costs more than the division.
     (comparisons > 0).then(|| differences as i64 as f64 / comparisons as i64 as f64)
 }
 

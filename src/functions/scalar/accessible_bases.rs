@@ -38,7 +38,7 @@ impl AccessibleBases {
         self.mask.is_bound()
     }
 
-    /// The function to register: it plans, but fails when it is run before a mask is bound.
+    /// The function to register. It can be planned, but fails when run without a bound mask.
     pub fn new() -> Self {
         Self {
             signature: Signature::user_defined(Volatility::Immutable),
@@ -47,7 +47,7 @@ impl AccessibleBases {
     }
 }
 
-/// The form that runs: the same name and arguments, of which the last is not looked at, since `mask` is what it named.
+/// The function with `mask` bound: same name and arguments, of which the last is ignored, since it named `mask`.
 pub fn bound(mask: Arc<Mask>) -> ScalarUDF {
     ScalarUDF::new_from_impl(AccessibleBases {
         mask: Bound::new(mask),

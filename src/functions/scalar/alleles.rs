@@ -1,4 +1,4 @@
-//! What kind of allele a string of `variant_allele` is; shared by `is_snp` and `is_biallelic`.
+//! Classifies the strings of `variant_allele`, for `is_snp` and `is_biallelic`.
 
 /// Whether an allele is a plain sequence: not `*` (overlapping deletion), not symbolic (`<DEL>`, breakends such as `G]17:198]`
 /// or `.G`), not missing. Letters only, so that IUPAC codes pass.

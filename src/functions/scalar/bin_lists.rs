@@ -1,4 +1,4 @@
-//! Lists of window starts with a bound on their size, for `genome_bins` and `interval_bins`.
+//! Lists of window starts of bounded size, for `genome_bins` and `interval_bins`.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Int64Type};
@@ -6,9 +6,9 @@ use datafusion::common::{Result, exec_err};
 
 use super::support::Lists;
 
-/// Most windows that one row may name.
+/// Most windows of one row.
 const MAX_ROW: u64 = 1 << 24;
-/// Most windows that the rows of one batch may name together (512 MiB).
+/// Most windows of one batch in total (512 MiB).
 const MAX_BATCH: u64 = 1 << 26;
 
 /// A column of lists of evenly spaced starts.
@@ -34,17 +34,17 @@ impl BinLists {
         self.lists.push_null()
     }
 
-    /// Adds the row `first, first + step, …` of `count` starts, whose last does not overflow.
+    /// Adds the row `first, first + step, …` of `count` starts. The caller makes sure that the last does not overflow.
     pub(super) fn push(&mut self, first: i64, count: u64, step: i64) -> Result<()> {
         if count > MAX_ROW {
             return exec_err!(
-                "{}: {count} windows in one row, more than {MAX_ROW}; make them larger",
+                "{}: {count} windows in one row, more than {MAX_ROW}; use larger windows",
                 self.function
             );
         }
         if self.lists.total() as u64 + count > MAX_BATCH {
             return exec_err!(
-                "{}: more than {MAX_BATCH} windows in one batch; make them larger, \
+                "{}: more than {MAX_BATCH} windows in one batch; use larger windows, \
                  or set datafusion.execution.batch_size to a smaller number",
                 self.function
             );

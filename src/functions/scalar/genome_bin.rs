@@ -37,7 +37,7 @@ fn documentation() -> Documentation {
     )
 }
 
-/// The order of the results of a function that rises with its first argument while the others stay the same.
+/// The ordering of the result of a function that is monotone in its first argument, where the others are constant.
 pub(super) fn rises_with_first(inputs: &[ExprProperties]) -> SortProperties {
     match inputs {
         [first, others @ ..]
@@ -87,7 +87,7 @@ impl ScalarUDFImpl for GenomeBin {
         };
         if let (Some(positions), Some(size)) = (positions.all(), sizes.constant()) {
             let mut bins = grid::Bins::new(size);
-            // Not collected: that would not know how many there are.
+            // `collect` into a Result would not reserve the capacity.
             let mut starts = Vec::with_capacity(positions.len());
             for &position in positions {
                 starts.push(found(bins.start(position), position, size)?);

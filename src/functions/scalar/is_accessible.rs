@@ -37,7 +37,7 @@ impl IsAccessible {
         self.mask.is_bound()
     }
 
-    /// The function to register: it plans, but fails when it is run before a mask is bound.
+    /// The function to register. It can be planned, but fails when run without a bound mask.
     pub fn new() -> Self {
         Self {
             signature: Signature::user_defined(Volatility::Immutable),
@@ -46,7 +46,7 @@ impl IsAccessible {
     }
 }
 
-/// The form that runs: the same name and arguments, of which the last is not looked at, since `mask` is what it named.
+/// The function with `mask` bound: same name and arguments, of which the last is ignored, since it named `mask`.
 pub fn bound(mask: Arc<Mask>) -> ScalarUDF {
     ScalarUDF::new_from_impl(IsAccessible {
         mask: Bound::new(mask),
@@ -88,7 +88,7 @@ impl ScalarUDFImpl for IsAccessible {
         let mask = self.mask.get(self.name())?;
         let inputs = Inputs::new(self.name(), &args)?;
         let (contigs, positions) = (Strings::try_new(&inputs, 0)?, inputs.integers(1)?);
-        // Rows come in runs of one contig with ascending positions: look the contig up where it changes.
+        // Rows are mostly sorted, so the contig is looked up only where it changes.
         let mut last: Option<(&str, ContigMask<'_>)> = None;
         let array = booleans(inputs.rows, |row| {
             let (contig, position) = (contigs.get(row)?, positions.get(row)?);

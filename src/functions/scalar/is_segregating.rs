@@ -17,7 +17,7 @@ function_struct! {
 
 fn documentation() -> Documentation {
     document(
-        "Whether at least two alleles were seen: true also where the reference is not among them.",
+        "Whether at least two alleles have a count above zero, with or without the reference among them.",
         "is_segregating(ac)",
         "SELECT is_segregating([0, 4, 6]); -- true",
         &[COUNTS],

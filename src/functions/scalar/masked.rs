@@ -1,7 +1,7 @@
-//! What `is_accessible` and `accessible_bases` share: a mask that is bound while planning.
+//! The mask of `is_accessible` and `accessible_bases`, which is bound while planning.
 //!
-//! Both are registered without a mask. A planning step reads the mask that the last argument names (a BED path or a
-//! registered table) and puts the bound form, of the same name and arguments, in place of the unbound one.
+//! Both are registered without a mask. While planning, the mask that the last argument names (a BED path or a registered
+//! table) is loaded, and the function is replaced by a bound one of the same name and arguments.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use datafusion::common::{Result, plan_err};
 
 use crate::functions::mask::Mask;
 
-/// What documentation says of the mask argument.
+/// The documentation of the mask argument.
 pub(super) const MASK: (&str, &str) = (
     "mask",
     "Path of a BED file (0-based, half-open; may be compressed with gzip or bgzip), or name of a registered table with \
      the columns contig, start and end in the same convention. A constant.",
 );
 
-/// The mask of a bound function, or none. Equal where the names and the intervals are.
+/// The mask of a bound function, or none. Equal if names and intervals are equal.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bound(Option<Arc<Mask>>);
 
@@ -34,7 +34,7 @@ impl Bound {
     /// The mask.
     ///
     /// # Errors
-    /// An error that says what the argument must be, where no mask was bound.
+    /// An error that says what the argument must be, if no mask is bound.
     pub(super) fn get(&self, function: &str) -> Result<&Arc<Mask>> {
         match &self.0 {
             Some(mask) => Ok(mask),
@@ -49,7 +49,7 @@ impl Bound {
 impl PartialEq for Bound {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            // Plans compare expressions often; the intervals are only looked at where the mask was read twice.
+            // Plans compare expressions often; intervals are compared only if the mask was loaded twice.
             (Some(mask), Some(other)) => Arc::ptr_eq(mask, other) || mask == other,
             (None, None) => true,
             _ => false,

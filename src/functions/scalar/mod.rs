@@ -55,8 +55,8 @@ pub use site_divergence::SiteDivergence;
 pub use site_diversity::SiteDiversity;
 pub use site_fst_hudson::SiteFstHudson;
 
-/// All of them, to be registered on a session. `is_accessible` and `accessible_bases` are without a mask here: planning
-/// puts [`bound_is_accessible`] and [`bound_accessible_bases`] in their place.
+/// All scalar functions, to be registered on a session. `is_accessible` and `accessible_bases` have no mask here: planning
+/// replaces them with [`bound_is_accessible`] and [`bound_accessible_bases`].
 pub fn all() -> Vec<ScalarUDF> {
     vec![
         ScalarUDF::new_from_impl(AccessibleBases::new()),

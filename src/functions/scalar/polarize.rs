@@ -94,7 +94,7 @@ impl ScalarUDFImpl for Polarize {
                 lists.push_null()?;
                 continue;
             };
-            // Fill and missing values are no alleles, so they match nothing.
+            // Fill and missing values are not alleles, so they match nothing.
             let is_allele = !matches!(ancestral, "" | ".");
             let Some(at) = alleles.position(|allele| is_allele && allele == Some(ancestral)) else {
                 lists.push_null()?;
@@ -107,7 +107,7 @@ impl ScalarUDFImpl for Polarize {
                     counts.len()
                 );
             }
-            // Counts that are missing at the end are zeros, here as everywhere.
+            // Shorter lists of counts are padded with zeros, as everywhere.
             let count_of = |allele: usize| counts.get(allele).copied().unwrap_or(0);
             let length = counts.len().max(at + 1);
             let others = (0..length).filter(|&allele| allele != at).map(count_of);

@@ -1,4 +1,4 @@
-//! Reading arguments that are strings or lists of strings, in any of Arrow's layouts, without copying them.
+//! Reads arguments that are strings or lists of strings, in any of Arrow's layouts, without copying.
 
 use arrow::array::{Array, ArrayRef, AsArray, LargeStringArray, StringArray, StringViewArray};
 use arrow::buffer::NullBuffer;

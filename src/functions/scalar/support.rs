@@ -1,8 +1,8 @@
-//! What all scalar functions share: reading arguments that are columns or constants, building results row by row, and
-//! checking arguments while planning.
+//! Shared by all scalar functions: checking arguments while planning, reading arguments that are columns or constants, and
+//! building results row by row.
 //!
-//! A constant is kept as an array of one row that answers for every row, so nothing is expanded. Where all arguments are
-//! constants so is the result.
+//! A constant is an array of one row that is read for every row; it is never expanded. If all arguments are constants, so is
+//! the result.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{ColumnarValue, Documentation, ReturnFieldArgs, Sc
 use crate::functions::counts_arg::{CountsView, expect_counts};
 use crate::functions::documentation;
 
-/// Defines the struct of a strict, immutable function that checks its own argument types.
+/// Defines the struct of a strict, immutable function with user-defined argument types.
 macro_rules! function_struct {
     ($(#[$attribute:meta])* $name:ident) => {
         $(#[$attribute])*
@@ -43,8 +43,8 @@ macro_rules! function_struct {
     };
 }
 
-/// The methods that are the same in all of them: name, signature, NULL in gives NULL out, and the documentation, which the
-/// file gives as `fn documentation() -> Documentation`.
+/// The methods that are the same in all of them: name, signature, strictness (NULL if any argument is NULL), and the
+/// documentation, which the file defines as `fn documentation() -> Documentation`.
 macro_rules! function_identity {
     ($name:literal) => {
         fn name(&self) -> &str {
@@ -83,7 +83,7 @@ pub(super) fn document(
     builder.build()
 }
 
-/// What documentation says of an argument of counts.
+/// The documentation of an argument of counts.
 pub(super) const COUNTS: (&str, &str) = (
     "ac",
     "Allele counts: a list of integers, as `allele_counts(call_genotype, 'POP')` gives them.",
@@ -102,7 +102,7 @@ pub(super) fn check_arity(syntax: &str, types: &[DataType], min: usize, max: usi
     )
 }
 
-/// The type to read argument `position` as, if it is allele counts. An untyped empty list counts as one.
+/// The type that argument `position` is coerced to, if it is allele counts; an empty list without a type is.
 pub(super) fn coerce_counts(
     function: &str,
     position: usize,
@@ -135,7 +135,7 @@ pub(super) fn coerce_all_counts(function: &str, types: &[DataType]) -> Result<Ve
         .collect()
 }
 
-/// The type to read argument `position` as, if it is an integer: Int64.
+/// The type that argument `position` is coerced to, if it is an integer: Int64.
 pub(super) fn coerce_integer(
     function: &str,
     position: usize,
@@ -151,7 +151,7 @@ pub(super) fn coerce_integer(
     )
 }
 
-/// The type to read argument `position` as, if it is a string.
+/// The type that argument `position` is coerced to, if it is a string.
 pub(super) fn coerce_string(
     function: &str,
     position: usize,
@@ -169,7 +169,7 @@ pub(super) fn coerce_string(
     }
 }
 
-/// The type to read argument `position` as, if it is a list of strings.
+/// The type that argument `position` is coerced to, if it is a list of strings.
 pub(super) fn coerce_strings(
     function: &str,
     position: usize,
@@ -195,7 +195,7 @@ pub(super) fn coerce_strings(
     }
 }
 
-/// Fails where argument `position` is a constant that is not positive, so that it is seen while planning.
+/// Fails if argument `position` is a constant that is not positive, so that the error comes while planning.
 pub(super) fn check_positive_constant(
     function: &str,
     args: &ReturnFieldArgs,
@@ -296,7 +296,7 @@ impl Inputs {
         self.get(position)
     }
 
-    /// The result, as a constant where all arguments were.
+    /// The result, a constant if all arguments are constants.
     pub(super) fn finish(&self, array: ArrayRef) -> Result<ColumnarValue> {
         if self.constant.iter().all(|&constant| constant) {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
@@ -336,7 +336,7 @@ impl Integers<'_> {
         (!self.array.is_null(row)).then(|| self.array.value(row))
     }
 
-    /// The values of all rows, where it is no constant and none is NULL.
+    /// The values of all rows, unless it is a constant or holds NULL.
     pub(super) fn all(&self) -> Option<&[i64]> {
         (!self.constant && self.array.null_count() == 0).then(|| self.array.values().as_ref())
     }
@@ -349,7 +349,7 @@ impl Integers<'_> {
 
 // ---- building results ------------------------------------------------------------------------------------------
 
-/// A column of numbers from what `value` says of each row.
+/// A column of numbers, with the `value` of each row.
 pub(super) fn numbers<T: ArrowPrimitiveType>(
     rows: usize,
     mut value: impl FnMut(usize) -> Result<Option<T::Native>>,
@@ -367,7 +367,7 @@ pub(super) fn numbers<T: ArrowPrimitiveType>(
     )?))
 }
 
-/// A column of truth values from what `value` says of each row.
+/// A column of booleans, with the `value` of each row.
 pub(super) fn booleans(rows: usize, mut value: impl FnMut(usize) -> Option<bool>) -> ArrayRef {
     let mut values = BooleanBufferBuilder::new(rows);
     let mut nulls = NullBufferBuilder::new(rows);
@@ -407,7 +407,7 @@ pub(super) fn map_two_counts<T: ArrowPrimitiveType>(
     inputs.finish(array)
 }
 
-/// A column of lists under construction, of the type that planning promised.
+/// Builder of a column of lists of the planned type.
 pub(super) struct Lists<T: ArrowPrimitiveType> {
     item: FieldRef,
     /// Width of a FixedSizeList; `None` for a List.
@@ -422,7 +422,7 @@ impl<T: ArrowPrimitiveType> Lists<T> {
         let (item, width) = match data_type {
             DataType::List(item) => (item, None),
             DataType::FixedSizeList(item, width) => (item, usize::try_from(*width).ok()),
-            other => return internal_err!("a list was promised as {other}"),
+            other => return internal_err!("the planned type of a list is {other}"),
         };
         let values = Vec::with_capacity(rows.saturating_mul(width.unwrap_or(2)));
         let mut offsets = Vec::with_capacity(rows + 1);

@@ -1,4 +1,4 @@
-//! For unit tests: arguments from literals, and calls the way DataFusion makes them (coerce, plan, run).
+//! For unit tests: arguments from literals, and calls in the steps of DataFusion (coerce, plan, run).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What holds for every scalar function: a slice, a constant and a column give the same, every layout is read, and each
-//! function is documented and immutable.
+//! Tests of all scalar functions: slices, constants and columns give the same values, every layout is read, and each function
+//! is documented and immutable.
 
 use std::sync::Arc;
 

@@ -14,18 +14,18 @@ use datafusion::common::Result;
 use super::metadata::{Metadata, columns};
 use crate::scan::{VczTable, report};
 
-/// Index of `stored_bytes`, the one column that takes more than metadata to find.
+/// Index of `stored_bytes`, the one column that needs more than metadata: it lists chunks.
 const STORED_BYTES: usize = 6;
 
-/// `vcz_arrays('t')`: one row per array of the store, by name. Everything but `name`, `backend` and `reason` is NULL for an
-/// array whose metadata cannot be understood.
+/// `vcz_arrays('t')`: one row per array of the store, by name. For an array whose metadata is not supported, all columns but
+/// `name`, `backend` and `reason` are NULL.
 ///
 /// * `name` Utf8;
-/// * `dims` List(Utf8): the dimensions' names; NULL where the store gives none;
+/// * `dims` List(Utf8): the dimensions' names; NULL where the store has none;
 /// * `shape`, `chunks` List(UInt64): elements of the array, and of a chunk, in each dimension;
 /// * `dtype` Utf8: the type of an element;
 /// * `codecs` List(Utf8): how a chunk is encoded, in order, each codec with its parameters;
-/// * `stored_bytes` Int64: sum over the stored chunks; NULL where the place cannot be listed (plain HTTP);
+/// * `stored_bytes` Int64: sum over the stored chunks; NULL where chunks cannot be listed (plain HTTP);
 /// * `decoded_bytes` Int64: NULL for text of variable length;
 /// * `backend` Utf8: what decodes it, `host` or, if nothing can, `none`;
 /// * `reason` Utf8: why.

@@ -17,8 +17,8 @@ use crate::scan::{VczTable, report};
 /// `vcz_contigs('t')`: one row per contig of the store's header, in its order, with or without variants.
 ///
 /// * `contig` Utf8: the name, as in `variant_contig`;
-/// * `contig_index` Int64: place in the store's list, from 0;
-/// * `length` Int64: bases; NULL where the store does not say;
+/// * `contig_index` Int64: index in the store's list, from 0;
+/// * `length` Int64: bases; NULL where the store has none;
 /// * `variants` Int64: number of variants; NULL where the store has no region index and no query has read the positions yet.
 #[derive(Debug)]
 pub struct Contigs;

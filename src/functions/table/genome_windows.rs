@@ -164,7 +164,7 @@ struct Contig {
 }
 
 impl Contig {
-    /// The last base that windows start on or before.
+    /// The last base that a window may start at.
     fn end(&self) -> i64 {
         self.length.unwrap_or(self.last)
     }
@@ -202,7 +202,7 @@ impl PartitionStream for GridStream {
     }
 }
 
-/// The grid, batch by batch: it may be far larger than memory.
+/// The batches of the grid, which may be far larger than memory.
 struct Batches {
     grid: Arc<Grid>,
     contig: usize,

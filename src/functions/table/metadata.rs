@@ -26,8 +26,8 @@ pub trait Metadata: Debug + Send + Sync + 'static {
     /// The columns, the same for every table.
     fn schema() -> SchemaRef;
 
-    /// The rows, with all columns of [`Metadata::schema`]. A column at an index that `wanted` refuses may be NULL
-    /// throughout, if it is nullable and finding it costs something.
+    /// The rows, with all columns of [`Metadata::schema`]. A nullable column whose index is not `wanted` may be all NULL, if its
+    /// values are costly to find.
     async fn rows(
         table: &VczTable,
         wanted: &(dyn Fn(usize) -> bool + Send + Sync),
@@ -56,7 +56,7 @@ impl<M: Metadata> TableFunctionImpl for MetadataFunction<M> {
     }
 }
 
-/// A call of a metadata function: only the argument is kept, the table is opened when the query is planned.
+/// A call of a metadata function. It keeps the argument only; the table is opened when the query is planned.
 #[derive(Debug)]
 struct MetadataTable<M> {
     table: String,

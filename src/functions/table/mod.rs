@@ -1,5 +1,5 @@
-//! Table functions: metadata of stores as tables, and the grid of windows. One file a function; `resolve` finds the table they
-//! are about, `metadata` is what those on metadata share. A new one is a new file and a line in [`all`].
+//! Table functions: metadata of stores as tables, and the grid of windows. One file per function; `resolve` finds the table of the
+//! first argument, `metadata` is shared by those on metadata. A new one is a new file and a line in [`all`].
 
 mod arrays;
 mod contigs;

@@ -1,7 +1,7 @@
-//! From the first argument of a table function to a VCZ table. Used by every function of this folder.
+//! Resolves the first argument of a table function to a VCZ table.
 //!
-//! A name means what it means in `FROM`: the catalogs of the session are asked, so a path or URL works where the session
-//! opens paths by themselves, and nowhere else (a server that shows registered tables only stays closed).
+//! A name means the same as in `FROM`: it is looked up in the session's catalogs, so a path or URL works only in sessions that
+//! allow those in `FROM` (not on a server, which has registered tables only).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -60,14 +60,14 @@ pub fn only_table_argument(function: &str, exprs: &[Expr]) -> Result<String> {
     text_argument(function, exprs, 0, "a table's name or a path")
 }
 
-/// The VCZ table that `name` stands for: a registered table (`ag`, `1kg.chr1`, `"1kg.chr1"`, `schema.table`), or the path or
-/// URL of a store where the session opens those.
+/// The VCZ table called `name`: a registered table (`ag`, `1kg.chr1`, `"1kg.chr1"`, `schema.table`), or the path or URL of a
+/// store where the session opens those.
 ///
-/// The name as it stands comes first, so that a table `1kg.chr1` is found without quotes; then its reading as SQL, with
-/// quotes and dots; then the path.
+/// The literal name is looked up first, so that a table `1kg.chr1` is found without quotes; then the name parsed as a SQL
+/// identifier; then the path.
 ///
 /// # Errors
-/// A planning error if nothing is found, or what is found is not a VCZ table; whatever opening a path fails with.
+/// A planning error if nothing is found or it is not a VCZ table; the error of opening a path.
 pub async fn vcz_table(state: &dyn Session, name: &str) -> Result<Arc<VczTable>> {
     let catalogs = state.catalog_list();
     let keep_case = !state.config_options().sql_parser.enable_ident_normalization;
@@ -87,7 +87,7 @@ pub async fn vcz_table(state: &dyn Session, name: &str) -> Result<Arc<VczTable>>
     }
 }
 
-/// A table that was registered under this name; paths are not tried.
+/// The table registered under this name; paths are not tried.
 async fn registered(
     state: &dyn Session,
     catalogs: &dyn CatalogProviderList,
@@ -96,7 +96,8 @@ async fn registered(
     find(state, catalogs, reference, true).await
 }
 
-/// Asks the catalogs for a table. Providers of paths answer any name, so `must_exist` asks for registration first.
+/// Looks a table up in the catalogs. Schema providers that open paths accept any name, so with `must_exist` the name must be
+/// registered.
 async fn find(
     state: &dyn Session,
     catalogs: &dyn CatalogProviderList,

@@ -17,8 +17,8 @@ use crate::scan::VczTable;
 /// `vcz_samples('t')`: one row per sample, in the order of the genotypes.
 ///
 /// * `sample_id` Utf8;
-/// * `sample_index` Int64: place on the sample axis, from 0;
-/// * `populations` List(Utf8): names of the populations that hold it, in the order of their file; empty if there are none.
+/// * `sample_index` Int64: index on the sample axis, from 0;
+/// * `populations` List(Utf8): names of its populations, in the order of their file; empty if there are none.
 #[derive(Debug)]
 pub struct Samples;
 

@@ -1,4 +1,4 @@
-//! Dense rows of an array as an Arrow column: the VCZ codes for missing and fill become NULLs and shorter lists.
+//! Converts decoded rows of an array to an Arrow column: VCZ's missing and fill values become NULLs and shorter lists.
 //!
 //! Floats are compared by bit pattern: VCZ's missing and fill are signalling NaNs that arithmetic would quiet.
 
@@ -22,7 +22,7 @@ use crate::codec::StringChunk;
 use crate::scan::schema::{ColumnKind, ColumnSpec};
 use crate::store::ElementType;
 
-/// VCZ's codes for "missing" and "fill" in one element type.
+/// VCZ's missing and fill values of one element type.
 trait Codes: Copy {
     fn is_missing(self) -> bool;
     fn is_fill(self) -> bool;
@@ -50,7 +50,7 @@ signed_codes!(i8, i16, i32, i64);
 unsigned_codes!(u8, u16, u32, u64);
 float_codes!(f16 => 0x7C01, 0x7C02; f32 => 0x7F80_0001, 0x7F80_0002; f64 => 0x7FF0_0000_0000_0001, 0x7FF0_0000_0000_0002);
 
-/// The names that codes in a store stand for.
+/// The names that a store's indices refer to.
 #[derive(Debug, Default)]
 pub struct Names {
     /// `contig_id`
@@ -59,7 +59,7 @@ pub struct Names {
     pub filters: Vec<String>,
 }
 
-/// Runs `$body` with `$T` the Arrow type of a fixed-width numeric element.
+/// Evaluates `$body` with `$T` the Arrow type of a fixed-width numeric element.
 macro_rules! for_number {
     ($element:expr, $T:ident => $body:expr, _ => $other:expr) => {
         match $element {
@@ -112,7 +112,7 @@ macro_rules! for_number {
     };
 }
 
-/// Rows `rows` of a dense chunk as an array of the column's type. The reason when the values contradict the metadata.
+/// Rows `rows` of a dense chunk as an array of the column's type. The error is the reason, where values contradict the metadata.
 pub fn to_arrow(
     spec: &ColumnSpec,
     dense: &Dense,
@@ -125,7 +125,7 @@ pub fn to_arrow(
         (ColumnKind::Contig, Dense::Fixed(buffer)) => {
             contig_names(&contig_runs(&spec.array.element, buffer, elements)?, names)
         }
-        // Without copying, where they are of that type already.
+        // Int32 positions are shared, not copied.
         (ColumnKind::Position, Dense::Fixed(buffer))
             if spec.array.element == ElementType::Int32 =>
         {
@@ -235,10 +235,10 @@ fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, S
         .map_err(|e| e.to_string())
 }
 
-/// Consecutive variants of one contig: its code, and how many they are.
+/// Consecutive variants of one contig: its index and their number.
 pub type ContigRun = (i64, usize);
 
-/// Runs of the same contig, none of them empty. Most often all of a chunk are one, and that is seen many codes at a time.
+/// Runs of the same contig, none of them empty. Mostly a whole chunk is one run, for which a comparison of bytes is fast.
 pub fn contig_runs(
     element: &ElementType,
     buffer: &Buffer,
@@ -258,7 +258,7 @@ pub fn contig_runs(
         .collect())
 }
 
-/// The index into `contig_id` that a code of `variant_contig` stands for.
+/// A value of `variant_contig` as an index into `contig_id`.
 ///
 /// # Errors
 /// The reason, where the code is none of the store's `n_contigs` contigs.
@@ -308,7 +308,7 @@ pub fn integers(
     })
 }
 
-/// The names of contigs. They come in long runs: one look at the name for each, whose view is then repeated.
+/// The names of contigs. Each run takes one look-up of the name, whose view is repeated.
 fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
     let mut distinct = StringViewBuilder::new();
     for (code, _) in runs {
@@ -320,7 +320,7 @@ fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
         views.resize(views.len() + len, *view);
     }
     let buffers = distinct.data_buffers().to_vec();
-    // SAFETY: each view is one of an array over these buffers.
+    // SAFETY: each view is copied from an array with the same buffers.
     let names = unsafe { StringViewArray::new_unchecked(views.into(), buffers, None) };
     Ok(Arc::new(names))
 }

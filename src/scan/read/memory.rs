@@ -1,4 +1,4 @@
-//! Decoded chunks accounted to DataFusion's memory pool, one reservation per scan partition.
+//! Reserves memory for decoded chunks in DataFusion's memory pool, with one reservation per scan partition.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl ScanMemory {
         }
     }
 
-    /// Takes `bytes` until the result is dropped; ResourcesExhausted when the pool has not that much.
+    /// Reserves `bytes` until the result is dropped; fails with ResourcesExhausted if the pool has fewer.
     pub fn take(&self, bytes: usize) -> Result<Taken> {
         let reservation = self.reservation.lock();
         reservation.try_grow(bytes)?;
@@ -38,7 +38,7 @@ impl ScanMemory {
     }
 }
 
-/// Bytes taken from the pool, given back when dropped.
+/// Reserved bytes, freed when dropped.
 pub struct Taken {
     reservation: Arc<Mutex<MemoryReservation>>,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! What a scan measures: shown by EXPLAIN ANALYZE.
+//! The metrics of a scan, which EXPLAIN ANALYZE shows.
 
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricCategory,
@@ -16,11 +16,11 @@ pub struct ScanMetrics {
     pub bytes_direct: Count,
     /// Bytes after decoding.
     pub bytes_decoded: Count,
-    /// Chunks that were there and were read.
+    /// Chunks that exist and were read.
     pub chunks_read: Count,
     /// Of these, chunks that a GPU decoded.
     pub chunks_on_gpu: Count,
-    /// Largest number of bytes reserved from the memory pool at one time.
+    /// Peak of the bytes reserved in the memory pool.
     pub memory_reserved: Gauge,
     /// Waiting for bytes.
     pub fetch_time: Time,
@@ -32,7 +32,7 @@ pub struct ScanMetrics {
     pub gpu_count_time: Time,
     /// Decoding into elements on the host.
     pub decode_time: Time,
-    /// Decoding and counting genotypes on the host, which is one step on bit-planes; after a GPU, adding up its counts.
+    /// Decoding and counting genotypes on the host (one step on bit-planes); with a GPU, merging its counts.
     pub count_time: Time,
 }
 

@@ -1,10 +1,11 @@
-//! Where a site falls on the axis of a spectrum: at its derived count d = n − a_0.
+//! Called copies n and derived count d = n − a_0 of a site, checked against the population's number of copies N; and the size m of a
+//! projection.
 
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 
 use crate::functions::numeric::site::{allele_number, derived_count};
 
-/// n and d of a site; an error where n is more than the population has copies.
+/// n and d of a site; an error if n is more than the population's copies.
 #[inline(always)]
 fn measure(function: &str, copies: Option<u64>, counts: &[i32]) -> Result<(u64, u64)> {
     // Counts are not negative: `CountsView` has checked that.
@@ -23,14 +24,14 @@ fn too_many<T>(function: &str, copies: u64, n: u64, counts: &[i32]) -> Result<T>
     )
 }
 
-/// d of a site where every copy is called (n = N), else nothing.
+/// d of a site if every copy is called (n = N), else `None`.
 #[inline(always)]
 pub(crate) fn complete(function: &str, copies: u64, counts: &[i32]) -> Result<Option<u64>> {
     let (n, d) = measure(function, Some(copies), counts)?;
     Ok((n == copies).then_some(d))
 }
 
-/// n and d of a site with at least m called copies, else nothing.
+/// n and d of a site with at least m called copies, else `None`.
 #[inline]
 pub(crate) fn projectable(
     function: &str,
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_complete_sites_have_a_place() {
+    fn sites_with_missing_calls_are_none() {
         assert_eq!(complete("sfs", 4, &[3, 1]).unwrap(), Some(1));
         assert_eq!(complete("sfs", 4, &[1, 2, 1]).unwrap(), Some(3));
         assert_eq!(complete("sfs", 4, &[3, 0]).unwrap(), None);
