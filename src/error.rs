@@ -66,3 +66,56 @@ pub enum VczError {
 
 /// A result below the DataFusion boundary.
 pub type Result<T, E = VczError> = std::result::Result<T, E>;
+
+/// Defines an error that is a message: the reason why something below a store, an array or a chunk is not as expected. The caller
+/// that knows the store makes a [`VczError`] of it.
+macro_rules! reason_error {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        #[derive(Clone, PartialEq, Eq)]
+        pub struct $name(String);
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl std::error::Error for $name {}
+
+        /// The message.
+        impl std::ops::Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(reason: String) -> Self {
+                Self(reason)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(reason: &str) -> Self {
+                Self(reason.to_owned())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(error: $name) -> Self {
+                error.0
+            }
+        }
+    };
+}
+
+pub(crate) use reason_error;

@@ -5,6 +5,7 @@
 //! are first narrowed to a byte, which preserves their meaning for K up to 127. Larger K, and genotype classes of calls with
 //! more than two copies, are counted code by code.
 
+use super::error::CountError;
 use super::lanes::{Job, Lanes, Level, STRIP, STRIP_COPIES};
 use super::reference::bad_code;
 use super::request::{FILL_CODE, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
@@ -54,15 +55,15 @@ pub(super) enum Width {
 
 impl Width {
     /// The width of genotype codes of this type; signed integers only, as VCF Zarr says.
-    pub(super) fn of(element: &ElementType) -> Result<Self, String> {
+    pub(super) fn of(element: &ElementType) -> Result<Self, CountError> {
         match element {
             ElementType::Int8 => Ok(Self::One),
             ElementType::Int16 => Ok(Self::Two),
             ElementType::Int32 => Ok(Self::Four),
             ElementType::Int64 => Ok(Self::Eight),
-            other => Err(format!(
+            other => Err(CountError::Mismatch(format!(
                 "genotype codes of type {other}: expected int8, int16, int32 or int64"
-            )),
+            ))),
         }
     }
 
@@ -132,7 +133,7 @@ pub(super) fn count_codes(
     tally: &mut Tally,
     codes: DecodedCodes,
     buffers: &mut Buffers,
-) -> Result<(), String> {
+) -> Result<(), CountError> {
     if codes.row_copies == 0 {
         return Ok(());
     }
@@ -179,10 +180,10 @@ struct CountRows<'a, 't> {
 }
 
 impl Job for CountRows<'_, '_> {
-    type Output = Result<(), String>;
+    type Output = Result<(), CountError>;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, l: L) -> Result<(), String> {
+    fn run<L: Lanes>(self, l: L) -> Result<(), CountError> {
         let Self {
             tally,
             codes,
@@ -200,9 +201,9 @@ impl Job for CountRows<'_, '_> {
             // The piece's first copy is at a byte boundary of the masks of this phase.
             let phase = first_copy.wrapping_neg() % 8;
             let Some(at_phase) = masks.at_phase(phase) else {
-                return Err(format!(
+                return Err(CountError::Mismatch(format!(
                     "a piece of row {row} starts at copy {first_copy}, which is not a whole number of bytes of bit-planes"
-                ));
+                )));
             };
             let first_byte = (first_copy + phase) / 8;
             let start = RowPosition {
@@ -256,7 +257,7 @@ fn count_one_by_one(
     tally: &mut Tally,
     codes: DecodedCodes,
     with_alleles: bool,
-) -> Result<(), String> {
+) -> Result<(), CountError> {
     let (masks, k) = (tally.masks, tally.n_alleles);
     let ploidy = masks.ploidy;
     let Some(slots) = masks.unshifted() else {

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use super::bytes::{Buffers, DecodedCodes, Width, count_codes};
+use super::error::CountError;
 use super::lanes::Level;
 use super::masks::{ChunkMasks, DistinctSets};
 use super::planes;
@@ -42,7 +43,7 @@ pub struct Counter {
     chunks: Vec<Option<ChunkMasks>>,
     wanted: Vec<usize>,
     /// Masks over all samples, for [`Counter::add_dense`]; made when first needed.
-    dense: OnceLock<Result<Option<ChunkMasks>, String>>,
+    dense: OnceLock<Result<Option<ChunkMasks>, CountError>>,
     level: Level,
 }
 
@@ -50,8 +51,8 @@ impl Counter {
     /// A counter for `request` over chunks of `chunk_samples` samples.
     ///
     /// # Errors
-    /// A reason, where the request contradicts itself or its masks do not fit in memory.
-    pub fn try_new(request: CountRequest, chunk_samples: usize) -> Result<Self, String> {
+    /// [`CountError::Request`] if the request contradicts itself, [`CountError::TooLarge`] if its masks do not fit in memory.
+    pub fn try_new(request: CountRequest, chunk_samples: usize) -> Result<Self, CountError> {
         Self::with_level(request, chunk_samples, Level::detect())
     }
 
@@ -59,15 +60,15 @@ impl Counter {
         request: CountRequest,
         chunk_samples: usize,
         level: Level,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, CountError> {
         request.check()?;
         let row_copies = match chunk_samples.checked_mul(request.ploidy) {
             Some(copies) if copies > 0 => copies,
             _ => {
-                return Err(format!(
+                return Err(CountError::Request(format!(
                     "expected chunks of 1 sample or more, found {chunk_samples} of ploidy {}",
                     request.ploidy
-                ));
+                )));
             }
         };
         let distinct = DistinctSets::new(&request);
@@ -107,8 +108,7 @@ impl Counter {
     /// chunk, whose codes are all the array's fill value. After an error the counts in `out` are undefined.
     ///
     /// # Errors
-    /// A reason: a chunk that does not decode, an array that does not match the request, or a wanted code of K or more (named
-    /// with its row in the chunk and its sample).
+    /// [`CountError`]: a chunk that does not decode, an array that does not match the request, or a wanted code of K or more.
     #[allow(clippy::too_many_arguments)] // a chunk, its place, and where its counts go
     pub fn add_chunk(
         &self,
@@ -119,7 +119,7 @@ impl Counter {
         rows: usize,
         out: &mut ChunkCounts,
         scratch: &mut CountScratch,
-    ) -> Result<(), String> {
+    ) -> Result<(), CountError> {
         let width = Width::of(&array.element)?;
         let (shape, stored_ploidy) = self.shape(array, sample_chunk, rows)?;
         self.check_out(out, rows)?;
@@ -147,11 +147,11 @@ impl Counter {
             let header = BloscHeader::parse(encoded)?;
             let expected = shape.chunk_rows.checked_mul(row_copies);
             if expected != Some(header.nbytes()) {
-                return Err(format!(
+                return Err(CountError::Mismatch(format!(
                     "blosc: the container holds {} bytes, expected {} rows of {row_copies}",
                     header.nbytes(),
                     shape.chunk_rows
-                ));
+                )));
             }
             if planes::is_countable(&header) {
                 let buffers = (&mut scratch.block, &mut scratch.codec, &mut scratch.codes);
@@ -172,12 +172,12 @@ impl Counter {
             .checked_mul(row_copies)
             .and_then(|n| n.checked_mul(width.bytes()));
         if expected != Some(bytes.len()) {
-            return Err(format!(
+            return Err(CountError::Mismatch(format!(
                 "expected {} rows of {row_copies} codes of {} bytes, found {} bytes",
                 shape.chunk_rows,
                 width.bytes(),
                 bytes.len()
-            ));
+            )));
         }
         let codes = DecodedCodes {
             bytes,
@@ -193,14 +193,14 @@ impl Counter {
     /// `out`. After an error the counts in `out` are undefined.
     ///
     /// # Errors
-    /// A reason: a wrong element type or length, or a wanted code of K or more.
+    /// [`CountError`]: a wrong element type or length, or a wanted code of K or more.
     pub fn add_dense(
         &self,
         elements: &[u8],
         element: ElementType,
         rows: usize,
         out: &mut ChunkCounts,
-    ) -> Result<(), String> {
+    ) -> Result<(), CountError> {
         let width = Width::of(&element)?;
         self.check_out(out, rows)?;
         let n_samples = self.request.n_samples;
@@ -209,10 +209,10 @@ impl Counter {
             .checked_mul(row_copies)
             .and_then(|n| n.checked_mul(width.bytes()));
         if expected != Some(elements.len()) {
-            return Err(format!(
+            return Err(CountError::Mismatch(format!(
                 "expected {rows} rows of {row_copies} {element} codes, found {} bytes",
                 elements.len()
-            ));
+            )));
         }
         let masks = match self.chunks.first() {
             // With one sample chunk, its masks at phase 0 are those of the matrix.
@@ -229,7 +229,7 @@ impl Counter {
                     )
                 })
                 .as_ref()
-                .map_err(String::clone)?,
+                .map_err(CountError::clone)?,
         };
         let Some(masks) = masks else {
             return Ok(());
@@ -253,13 +253,13 @@ impl Counter {
     /// Adds counts of `rows` rows that a device made: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`.
     ///
     /// # Errors
-    /// A reason: another number of counts than that.
+    /// [`CountError::Mismatch`]: another number of counts than that.
     pub fn add_counted(
         &self,
         counted: &[i32],
         rows: usize,
         out: &mut ChunkCounts,
-    ) -> Result<(), String> {
+    ) -> Result<(), CountError> {
         self.check_out(out, rows)?;
         let widths = [
             (&mut out.alleles, self.request.n_alleles),
@@ -272,10 +272,10 @@ impl Counter {
                     .checked_mul(width)
                     .and_then(|n| Some((rest.split_at_checked(n)?, column.get_mut(..n)?)));
                 let Some(((counts, tail), column)) = counts else {
-                    return Err(format!(
+                    return Err(CountError::Mismatch(format!(
                         "expected counts of {rows} rows of every set, found {} in all",
                         counted.len()
-                    ));
+                    )));
                 };
                 for (sum, count) in column.iter_mut().zip(counts) {
                     *sum += count;
@@ -286,10 +286,10 @@ impl Counter {
         if rest.is_empty() {
             Ok(())
         } else {
-            Err(format!(
+            Err(CountError::Mismatch(format!(
                 "expected counts of {rows} rows of every set, found {} more",
                 rest.len()
-            ))
+            )))
         }
     }
 
@@ -300,7 +300,7 @@ impl Counter {
         array: &ArrayMeta,
         sample_chunk: usize,
         rows: usize,
-    ) -> Result<(ChunkShape, usize), String> {
+    ) -> Result<(ChunkShape, usize), CountError> {
         let (
             CountRequest {
                 n_samples, ploidy, ..
@@ -310,7 +310,7 @@ impl Counter {
         let fits = |n: &u64| usize::try_from(*n).ok();
         let sizes = |sizes: &[u64]| sizes.iter().map(fits).collect::<Option<Vec<usize>>>();
         let (Some(chunks), Some(shape)) = (sizes(&array.chunks), sizes(&array.shape)) else {
-            return Err(format!("chunks {:?} do not fit in memory", array.chunks));
+            return Err(CountError::TooLarge(format!("chunks {:?}", array.chunks)));
         };
         match (shape[..].get(1..), &chunks[..]) {
             (Some([n, p]), &[chunk_rows, samples, copies])
@@ -330,25 +330,25 @@ impl Counter {
                 };
                 Ok((shape, copies))
             }
-            _ => Err(format!(
+            _ => Err(CountError::Mismatch(format!(
                 "expected {rows} rows of sample chunk {sample_chunk} of an array [variants, {n_samples}, {ploidy}] in \
                  chunks of {chunk_samples} samples and all {ploidy} copies, found shape {:?} in chunks {:?}",
                 array.shape, array.chunks
-            )),
+            ))),
         }
     }
 
-    fn check_out(&self, out: &ChunkCounts, rows: usize) -> Result<(), String> {
+    fn check_out(&self, out: &ChunkCounts, rows: usize) -> Result<(), CountError> {
         if rows <= out.rows
             && out.alleles.len() == self.request.alleles.len()
             && out.genotypes.len() == self.request.genotypes.len()
         {
             Ok(())
         } else {
-            Err(format!(
+            Err(CountError::Mismatch(format!(
                 "expected counts reset for this request and {rows} rows, found {} rows",
                 out.rows
-            ))
+            )))
         }
     }
 
@@ -359,17 +359,17 @@ impl Counter {
         array: &ArrayMeta,
         width: Width,
         rows: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), CountError> {
         let code = match &array.fill_value {
             FillValue::Null => 0,
             FillValue::Bytes(bytes) if bytes.len() == width.bytes() => {
                 width.get_little_endian(bytes)
             }
             other => {
-                return Err(format!(
+                return Err(CountError::Mismatch(format!(
                     "expected a fill value of type {}, found {other:?}",
                     array.element
-                ));
+                )));
             }
         };
         if code == 0 {
@@ -385,10 +385,8 @@ impl Counter {
                 .iter()
                 .find(|s| **s as usize >= tally.masks.first_sample);
             let sample = sample.map_or(tally.masks.first_sample, |s| *s as usize);
-            return Err(format!(
-                "the chunk is absent, so its codes are the array's fill value: {}",
-                bad_code(0, sample, code, self.request.n_alleles)
-            ));
+            let code = bad_code(0, sample, code, self.request.n_alleles);
+            return Err(CountError::AbsentChunk(Box::new(code)));
         }
         // All copies are equal, so two have the same class as any larger number of them.
         let class = genotype_class([code; 2].get(..self.request.ploidy).unwrap_or(&[code; 2]));

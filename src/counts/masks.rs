@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::error::CountError;
 use super::lanes::STRIP;
 use super::request::CountRequest;
 use super::sample_set::SampleSet;
@@ -132,18 +133,18 @@ impl ChunkMasks {
         first_sample: usize,
         samples: usize,
         row_copies: usize,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, CountError> {
         let too_large =
-            || format!("masks over {samples} samples of ploidy {ploidy} do not fit in memory");
+            || CountError::TooLarge(format!("masks over {samples} samples of ploidy {ploidy}"));
         let (start, stop) = match (
             u32::try_from(first_sample),
             u32::try_from(first_sample + samples),
         ) {
             (Ok(start), Ok(stop)) => (start, stop),
             _ => {
-                return Err(format!(
+                return Err(CountError::Request(format!(
                     "expected fewer than 2^32 samples, found sample {first_sample}"
-                ));
+                )));
             }
         };
         let copies = samples.checked_mul(ploidy).ok_or_else(too_large)?;

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod counter;
+mod error;
 mod lanes;
 mod masks;
 mod near_names;
@@ -13,6 +14,7 @@ mod rows;
 mod sample_set;
 
 pub use counter::{CountScratch, Counter};
+pub use error::CountError;
 pub(crate) use lanes::{Job, Lanes, Level};
 pub use near_names::near_names;
 pub use populations::Populations;

@@ -9,6 +9,7 @@
 //! containers) hold plain codes, which [`bytes`](super::bytes) counts block by block.
 
 use super::bytes::{Buffers, DecodedCodes, Width, count_codes};
+use super::error::CountError;
 use super::lanes::{Job, Lanes, Level, STRIP};
 use super::reference::bad_code;
 use super::rows::{BadCode, RowPosition, Tally, count_plane0, count_planes_0_and_7, count_strip};
@@ -33,7 +34,7 @@ pub(super) fn count_container(
     container: &[u8],
     rows: usize,
     buffers: (&mut Vec<u8>, &mut Scratch, &mut Buffers),
-) -> Result<(), String> {
+) -> Result<(), CountError> {
     let (block, codec, row_buffers) = buffers;
     let row_copies = tally.masks.row_copies;
     let wanted = rows.saturating_mul(row_copies);

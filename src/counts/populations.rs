@@ -85,7 +85,7 @@ impl Populations {
             let layout = match columns {
                 Some(layout) => layout,
                 None => {
-                    let (layout, is_header) = layout_of(&fields).map_err(bad)?;
+                    let (layout, is_header) = layout_of(&fields, &bad)?;
                     columns = Some(layout);
                     if is_header {
                         continue;
@@ -93,7 +93,7 @@ impl Populations {
                     layout
                 }
             };
-            let (id, name) = layout.pick(&fields).map_err(bad)?;
+            let (id, name) = layout.pick(&fields, &bad)?;
             if name.is_empty() {
                 return Err(bad(format!("sample '{id}' has an empty population name")));
             }
@@ -215,23 +215,28 @@ struct ColumnLayout {
 }
 
 impl ColumnLayout {
-    fn pick<'a>(&self, fields: &[&'a str]) -> Result<(&'a str, &'a str), String> {
+    /// The sample id and the population of a line; `bad` makes the error of a malformed one.
+    fn pick<'a>(
+        &self,
+        fields: &[&'a str],
+        bad: &impl Fn(String) -> VczError,
+    ) -> Result<(&'a str, &'a str)> {
         if fields.len() != self.fields {
-            return Err(format!(
+            return Err(bad(format!(
                 "expected {} fields, found {}",
                 self.fields,
                 fields.len()
-            ));
+            )));
         }
         match (fields.get(self.sample), fields.get(self.population)) {
             (Some(id), Some(name)) => Ok((id, name)),
-            _ => Err("expected a sample id and a population".into()),
+            _ => Err(bad("expected a sample id and a population".into())),
         }
     }
 }
 
-/// The layout that the first line shows, and whether that line is a header.
-fn layout_of(first: &[&str]) -> Result<(ColumnLayout, bool), String> {
+/// The layout that the first line shows, and whether that line is a header; `bad` makes the error of a malformed one.
+fn layout_of(first: &[&str], bad: &impl Fn(String) -> VczError) -> Result<(ColumnLayout, bool)> {
     let is = |field: &str, name: &str| field.trim_start_matches('#').eq_ignore_ascii_case(name);
     let column = |name: &str| first.iter().position(|field| is(field, name));
     match (column("sample_id"), column("population")) {
@@ -251,11 +256,11 @@ fn layout_of(first: &[&str]) -> Result<(ColumnLayout, bool), String> {
             },
             false,
         )),
-        _ => Err(format!(
+        _ => Err(bad(format!(
             "expected a header with 'sample_id' and 'population', or exactly two fields (sample id, population); found {} field{}",
             first.len(),
             if first.len() == 1 { "" } else { "s" }
-        )),
+        ))),
     }
 }
 

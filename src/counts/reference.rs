@@ -2,6 +2,7 @@
 //!
 //! Slow and simple: every faster path (bytes, bit-planes, GPU) is tested against it. No query uses it.
 
+use super::error::CountError;
 use super::request::{
     ChunkCounts, CountRequest, FILL_CODE, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING,
 };
@@ -33,21 +34,25 @@ pub fn genotype_class(call: &[i64]) -> usize {
 /// Counts `rows` rows of genotype codes, row-major `[rows, n_samples, ploidy]`.
 ///
 /// # Errors
-/// A reason that names the row, sample and code where a wanted sample has a code of K or more, or where `codes` is not
+/// [`CountError::Code`] if a wanted sample has a code of K or more, [`CountError::Mismatch`] if `codes` is not
 /// `rows × n_samples × ploidy` long.
-pub fn count(request: &CountRequest, codes: &[i64], rows: usize) -> Result<ChunkCounts, String> {
+pub fn count(
+    request: &CountRequest,
+    codes: &[i64],
+    rows: usize,
+) -> Result<ChunkCounts, CountError> {
     request.check()?;
     let (k, ploidy) = (request.n_alleles, request.ploidy);
     let width = request.n_samples * ploidy;
     if rows.checked_mul(width) != Some(codes.len()) {
-        return Err(format!(
+        return Err(CountError::Mismatch(format!(
             "expected {rows} rows of {width} codes, found {}",
             codes.len()
-        ));
+        )));
     }
     let mut counts = ChunkCounts::default();
     counts.reset(request, rows)?;
-    let call = |row: usize, sample: u32| -> Result<&[i64], String> {
+    let call = |row: usize, sample: u32| -> Result<&[i64], CountError> {
         let start = row * width + sample as usize * ploidy;
         let call = codes.get(start..start + ploidy).unwrap_or(&[]);
         match call.iter().find(|&&code| code >= k as i64) {
@@ -79,11 +84,14 @@ pub fn count(request: &CountRequest, codes: &[i64], rows: usize) -> Result<Chunk
     Ok(counts)
 }
 
-/// The message for a code without an allele in `variant_allele`; all implementations use it.
-pub(super) fn bad_code(row: usize, sample: usize, code: i64, k: usize) -> String {
-    format!(
-        "row {row} of the chunk, sample {sample}: expected genotype codes below {k} (the width of variant_allele), found {code}"
-    )
+/// The error of a code without an allele in `variant_allele`.
+pub(super) fn bad_code(row: usize, sample: usize, code: i64, alleles: usize) -> CountError {
+    CountError::Code {
+        row,
+        sample,
+        code,
+        alleles,
+    }
 }
 
 #[cfg(test)]
@@ -136,6 +144,7 @@ mod tests {
         assert!(
             count(&request, &bad, 2)
                 .unwrap_err()
+                .to_string()
                 .contains("row 1 of the chunk, sample 2")
         );
         assert!(count(&request, &codes, 1).is_err());

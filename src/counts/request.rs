@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::error::CountError;
 use super::sample_set::SampleSet;
 
 /// Number of genotype classes of [`ChunkCounts::genotypes`].
@@ -40,31 +41,36 @@ pub struct CountRequest {
 
 impl CountRequest {
     /// Checks that the request is valid: sizes are positive, sets are inside `0..n_samples`, counts fit in 32 bits.
-    pub fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// [`CountError::Request`] if it is not.
+    pub fn check(&self) -> Result<(), CountError> {
         if self.n_alleles == 0 {
-            return Err(
+            return Err(CountError::Request(
                 "expected at least one allele per variant (the width of variant_allele), found 0"
                     .into(),
-            );
+            ));
         }
         if self.ploidy == 0 {
-            return Err("expected a ploidy of at least 1, found 0".into());
+            return Err(CountError::Request(
+                "expected a ploidy of at least 1, found 0".into(),
+            ));
         }
         let copies = self.n_samples.checked_mul(self.ploidy);
         if copies.is_none_or(|n| n > i32::MAX as usize / 2) {
-            return Err(format!(
+            return Err(CountError::Request(format!(
                 "{} samples of ploidy {} are more copies than 32-bit counts hold",
                 self.n_samples, self.ploidy
-            ));
+            )));
         }
         for set in self.alleles.iter().chain(&self.genotypes) {
             if let Some(&last) = set.indices().last()
                 && last as usize >= self.n_samples
             {
-                return Err(format!(
+                return Err(CountError::Request(format!(
                     "sample index {last} is outside the store's {} samples",
                     self.n_samples
-                ));
+                )));
             }
         }
         Ok(())
@@ -87,8 +93,8 @@ impl ChunkCounts {
     /// Makes room for `rows` rows of `request` and sets them to zero; allocations are reused.
     ///
     /// # Errors
-    /// When the counts do not fit in memory.
-    pub fn reset(&mut self, request: &CountRequest, rows: usize) -> Result<(), String> {
+    /// [`CountError::TooLarge`] if the counts do not fit in memory.
+    pub fn reset(&mut self, request: &CountRequest, rows: usize) -> Result<(), CountError> {
         self.rows = rows;
         reset_columns(
             &mut self.alleles,
@@ -110,12 +116,12 @@ fn reset_columns(
     n: usize,
     rows: usize,
     width: usize,
-) -> Result<(), String> {
+) -> Result<(), CountError> {
     columns.resize_with(n, Vec::new);
     for column in columns {
         column.clear();
         let too_large =
-            || format!("the counts of {rows} rows with {width} classes do not fit in memory");
+            || CountError::TooLarge(format!("the counts of {rows} rows with {width} classes"));
         let len = rows.checked_mul(width).ok_or_else(too_large)?;
         column.try_reserve_exact(len).map_err(|_| too_large())?;
         column.resize(len, 0);
@@ -160,7 +166,7 @@ mod tests {
         let wrong = |change: fn(&mut CountRequest)| {
             let mut r = request();
             change(&mut r);
-            r.check().unwrap_err()
+            r.check().unwrap_err().to_string()
         };
         assert!(wrong(|r| r.n_alleles = 0).contains("allele"));
         assert!(wrong(|r| r.ploidy = 0).contains("ploidy"));

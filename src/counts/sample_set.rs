@@ -88,17 +88,20 @@ impl<'a> SampleIndex<'a> {
         Self { ids, by_id }
     }
 
-    /// The index of one sample; the error is a reason that lists near ids.
-    pub fn get(&self, id: &str) -> Result<u32, String> {
+    /// The index of one sample.
+    ///
+    /// # Errors
+    /// [`VczError::Invalid`] for an unknown id (with near ids), and for one that occurs more than once.
+    pub fn get(&self, id: &str) -> Result<u32> {
         match self.by_id.get(id) {
             Some(Some(index)) => Ok(*index),
-            Some(None) => Err(format!(
+            Some(None) => Err(VczError::Invalid(format!(
                 "sample '{id}' occurs more than once in the store's sample_id, so it names no single sample"
-            )),
-            None => Err(format!(
+            ))),
+            None => Err(VczError::Invalid(format!(
                 "the store has no sample '{id}'{}",
                 near_names(id, self.ids.iter().map(String::as_str))
-            )),
+            ))),
         }
     }
 
@@ -109,7 +112,7 @@ impl<'a> SampleIndex<'a> {
     pub fn set<S: AsRef<str>>(&self, ids: impl IntoIterator<Item = S>) -> Result<SampleSet> {
         let indices = ids
             .into_iter()
-            .map(|id| self.get(id.as_ref()).map_err(VczError::Invalid))
+            .map(|id| self.get(id.as_ref()))
             .collect::<Result<Vec<u32>>>()?;
         if indices.is_empty() {
             return Err(VczError::Invalid(
@@ -145,8 +148,20 @@ mod tests {
             index.set(["HG002", "HG001", "HG002"]).unwrap().indices(),
             [0, 1]
         );
-        assert!(index.get("HG003").unwrap_err().contains("'HG002'"));
-        assert!(index.get("NA1").unwrap_err().contains("more than once"));
+        assert!(
+            index
+                .get("HG003")
+                .unwrap_err()
+                .to_string()
+                .contains("'HG002'")
+        );
+        assert!(
+            index
+                .get("NA1")
+                .unwrap_err()
+                .to_string()
+                .contains("more than once")
+        );
         assert!(index.set([] as [&str; 0]).is_err());
     }
 }

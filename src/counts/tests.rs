@@ -229,7 +229,7 @@ impl Case {
     }
 
     /// Counts through encoded chunks.
-    fn by_chunks(&self, level: Level, codes: &[i64]) -> Result<ChunkCounts, String> {
+    fn by_chunks(&self, level: Level, codes: &[i64]) -> Result<ChunkCounts, CountError> {
         let array = self.array();
         let chain = CodecChain::try_new(&array).unwrap();
         let counter = Counter::with_level(self.request(), self.chunk_samples, level)?;
@@ -251,7 +251,7 @@ impl Case {
     }
 
     /// Counts a decoded matrix.
-    fn by_matrix(&self, level: Level, codes: &[i64]) -> Result<ChunkCounts, String> {
+    fn by_matrix(&self, level: Level, codes: &[i64]) -> Result<ChunkCounts, CountError> {
         let (elements, element): (Vec<u8>, _) = match self.dtype {
             "|i1" => (
                 codes.iter().map(|&c| c as i8 as u8).collect(),

@@ -16,7 +16,7 @@ use super::plan::zones::Zones;
 use super::read::arrow_column::{Names, integers};
 use super::read::dense::{Dense, assemble};
 use super::schema::{ColumnKind, ColumnSpec, columns};
-use crate::codec::{CodecChain, Scratch};
+use crate::codec::{CodecChain, CodecError, Scratch};
 use crate::error::{Result, VczError};
 use crate::store::{ArrayMeta, RegionIndex, Store};
 
@@ -42,7 +42,7 @@ pub struct Dataset {
     store: Store,
     n_variants: u64,
     columns: Vec<ColumnSpec>,
-    chains: Vec<Result<CodecChain, String>>,
+    chains: Vec<Result<CodecChain, CodecError>>,
     /// Of each column: sizes of its chunks, decoded whole and with frames cut.
     chunk_sizes: Vec<[Arc<ChunkSizes>; 2]>,
     names: Names,
@@ -60,7 +60,7 @@ impl Dataset {
         let (n_variants, columns) = columns(&store)?;
         let chains = columns
             .iter()
-            .map(|column| CodecChain::try_new(&column.array).map_err(String::from))
+            .map(|column| CodecChain::try_new(&column.array))
             .collect();
         let (samples, contigs, filters, lengths) = futures::try_join!(
             read_strings(&store, "sample_id"),
@@ -219,12 +219,17 @@ impl Dataset {
     }
 
     /// An error about a chunk of this store.
-    pub fn chunk_error(&self, array: &ArrayMeta, index: &[u64], reason: String) -> VczError {
+    pub fn chunk_error(
+        &self,
+        array: &ArrayMeta,
+        index: &[u64],
+        reason: impl Into<String>,
+    ) -> VczError {
         VczError::Chunk {
             store: self.store.location().to_string(),
             array: array.name.clone(),
             chunk: array.chunk_label(index),
-            reason,
+            reason: reason.into(),
         }
     }
 
@@ -243,11 +248,11 @@ impl Dataset {
     }
 
     /// An error about an array of this store.
-    pub fn array_error(&self, array: &ArrayMeta, reason: String) -> VczError {
+    pub fn array_error(&self, array: &ArrayMeta, reason: impl Into<String>) -> VczError {
         VczError::Metadata {
             store: self.store.location().to_string(),
             what: format!("array '{}'", array.name),
-            reason,
+            reason: reason.into(),
         }
     }
 
@@ -279,7 +284,7 @@ impl Dataset {
             self.names.contigs.len(),
         )
         .map(Some)
-        .map_err(refuse)
+        .map_err(|reason| refuse(reason.into()))
     }
 
     /// Works out the zones from `variant_contig` and `variant_position`.
@@ -315,7 +320,7 @@ async fn read_whole(
         return Err(VczError::Metadata {
             store: store.location().to_string(),
             what: format!("array '{name}'"),
-            reason: reason.clone(),
+            reason: reason.to_string(),
         });
     }
     let Some(array) = store.array(name).cloned() else {

@@ -204,7 +204,7 @@ pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
         stored_bytes: None,
         decoded_bytes: None,
         backend: "none".to_string(),
-        reason: reason.clone(),
+        reason: reason.to_string(),
     }));
     reports.sort_by(|a, b| a.name.cmp(&b.name));
     reports

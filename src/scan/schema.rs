@@ -102,7 +102,7 @@ pub fn columns(store: &Store) -> Result<(u64, Vec<ColumnSpec>)> {
     };
     for name in ["variant_contig", "variant_position"] {
         if let Some(reason) = store.unreadable().get(name) {
-            return Err(refuse(name, reason.clone()));
+            return Err(refuse(name, reason.to_string()));
         }
     }
     let Some(position) = store.array("variant_position") else {

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::element::{ElementType, ZarrFormat};
+use super::error::StoreError;
 use super::fill_value::FillValue;
 
 /// Largest decoded chunk that is accepted, in bytes: 4 GiB. (VCF Zarr itself says 2^31 − 1.)
@@ -145,23 +146,22 @@ impl ArrayMeta {
     }
 
     /// Returns the metadata if the invariants of this type hold, else the reason.
-    pub(super) fn checked(self) -> Result<Self, String> {
+    pub(super) fn checked(self) -> Result<Self, StoreError> {
         let (shape, chunks) = (&self.shape, &self.chunks);
         if shape.len() != chunks.len() {
             return Err(format!(
                 "shape {shape:?} and chunks {chunks:?} differ in their number of dimensions"
-            ));
+            )
+            .into());
         }
         if shape.len() > MAX_RANK {
-            return Err(format!(
-                "{} dimensions; expected at most {MAX_RANK}",
-                shape.len()
-            ));
+            return Err(format!("{} dimensions; expected at most {MAX_RANK}", shape.len()).into());
         }
         if chunks.contains(&0) {
             return Err(format!(
                 "chunks {chunks:?} have a length of zero; expected at least 1 in each dimension"
-            ));
+            )
+            .into());
         }
         let too_many =
             || format!("shape {shape:?} or chunks {chunks:?} make 2^63 elements or more");
@@ -176,17 +176,21 @@ impl ArrayMeta {
                 "chunks {chunks:?} of {} are more than {MAX_CHUNK_BYTES} bytes each; \
                  rewrite the store with smaller chunks",
                 self.element
-            ));
+            )
+            .into());
         }
         if !self.dimensions.is_empty() && self.dimensions.len() != shape.len() {
             return Err(format!(
                 "{} dimension names {:?} for shape {shape:?}",
                 self.dimensions.len(),
                 self.dimensions
-            ));
+            )
+            .into());
         }
         if self.codecs.is_empty() {
-            return Err("the list of codecs is empty; expected at least 'bytes'".to_owned());
+            return Err("the list of codecs is empty; expected at least 'bytes'"
+                .to_owned()
+                .into());
         }
         Ok(self)
     }
@@ -213,7 +217,7 @@ fn joined(mut key: String, index: &[u64], separator: char) -> String {
 }
 
 /// A list of lengths (`shape`, `chunks`): whole numbers below 2^63.
-pub(super) fn lengths(value: Option<&Value>, what: &str) -> Result<Vec<u64>, String> {
+pub(super) fn lengths(value: Option<&Value>, what: &str) -> Result<Vec<u64>, StoreError> {
     let wrong = || match value {
         Some(value) => format!(
             "'{what}' is {}; expected a list of whole numbers below 2^63",
@@ -233,7 +237,10 @@ pub(super) fn lengths(value: Option<&Value>, what: &str) -> Result<Vec<u64>, Str
 }
 
 /// A list of dimension names; `null` names become `""`.
-pub(super) fn dimension_names(value: Option<&Value>, what: &str) -> Result<Vec<String>, String> {
+pub(super) fn dimension_names(
+    value: Option<&Value>,
+    what: &str,
+) -> Result<Vec<String>, StoreError> {
     let Some(value) = value.filter(|value| !value.is_null()) else {
         return Ok(Vec::new());
     };
@@ -257,7 +264,7 @@ pub(super) fn dimension_names(value: Option<&Value>, what: &str) -> Result<Vec<S
 }
 
 /// The separator of a chunk key.
-pub(super) fn separator(value: Option<&Value>, default: char) -> Result<char, String> {
+pub(super) fn separator(value: Option<&Value>, default: char) -> Result<char, StoreError> {
     match value.map(Value::as_str) {
         None => Ok(default),
         Some(Some(".")) => Ok('.'),
@@ -265,7 +272,8 @@ pub(super) fn separator(value: Option<&Value>, default: char) -> Result<char, St
         Some(_) => Err(format!(
             "the separator of chunk keys is {}; expected \".\" or \"/\"",
             shown(value)
-        )),
+        )
+        .into()),
     }
 }
 

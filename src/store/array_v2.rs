@@ -9,6 +9,7 @@ use super::array::{
     ArrayMeta, ChunkKeyEncoding, CodecSpec, dimension_names, lengths, separator, shown,
 };
 use super::element::{ElementType, Endianness, ZarrFormat};
+use super::error::StoreError;
 use super::fill_value::FillValue;
 
 /// Filters that work on bytes; they follow the array → bytes codec. All others work on arrays.
@@ -33,13 +34,14 @@ impl ArrayMeta {
     ///
     /// # Errors
     /// The reason why the array is not supported: the field, what was found and what was expected.
-    pub fn from_v2(name: &str, zarray: &Value, zattrs: Option<Value>) -> Result<Self, String> {
+    pub fn from_v2(name: &str, zarray: &Value, zattrs: Option<Value>) -> Result<Self, StoreError> {
         let fields = zarray.as_object().ok_or("'.zarray' is not a JSON object")?;
         if fields.get("zarr_format").and_then(Value::as_u64) != Some(2) {
             return Err(format!(
                 "'zarr_format' is {}; expected 2",
                 shown(fields.get("zarr_format"))
-            ));
+            )
+            .into());
         }
         let attributes = match zattrs {
             None | Some(Value::Null) => Map::new(),
@@ -77,7 +79,7 @@ fn codecs(
     rank: usize,
     element: ElementType,
     endianness: Endianness,
-) -> Result<Vec<CodecSpec>, String> {
+) -> Result<Vec<CodecSpec>, StoreError> {
     let mut codecs = Vec::new();
     match fields.get("order").map(Value::as_str) {
         None | Some(Some("C")) => {}
@@ -94,7 +96,8 @@ fn codecs(
             return Err(format!(
                 "'order' is {}; expected \"C\" or \"F\"",
                 shown(fields.get("order"))
-            ));
+            )
+            .into());
         }
     }
     let filters = match fields.get("filters") {
@@ -104,10 +107,7 @@ fn codecs(
             .map(|filter| codec(filter, "filter"))
             .collect::<Result<Vec<_>, _>>()?,
         filters => {
-            return Err(format!(
-                "'filters' is {}; expected null or a list",
-                shown(filters)
-            ));
+            return Err(format!("'filters' is {}; expected null or a list", shown(filters)).into());
         }
     };
     let compressor = match fields.get("compressor") {
@@ -121,7 +121,8 @@ fn codecs(
         if is_text && (element != ElementType::String || serialized) {
             return Err(format!(
                 "the filter 'vlen-utf8' does not fit here: it needs dtype |O, once, not {element}"
-            ));
+            )
+            .into());
         }
         if BYTES_FILTERS.contains(&filter.name.as_str()) && !serialized {
             codecs.push(serializer(element, endianness)?);
@@ -138,7 +139,7 @@ fn codecs(
 }
 
 /// The array → bytes codec of arrays without one among their filters.
-fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec, String> {
+fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec, StoreError> {
     if element == ElementType::String {
         return Err(
             "dtype |O without the filter 'vlen-utf8': the encoding of its chunks is unknown; \
@@ -156,7 +157,7 @@ fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec,
 }
 
 /// A v2 codec: an object whose `id` is its name and whose other fields are its configuration.
-fn codec(value: &Value, what: &str) -> Result<CodecSpec, String> {
+fn codec(value: &Value, what: &str) -> Result<CodecSpec, StoreError> {
     let wrong = || format!("{what} {value} is not a codec; expected an object with a string 'id'");
     let mut configuration = value.as_object().ok_or_else(wrong)?.clone();
     match configuration.remove("id") {
@@ -183,7 +184,7 @@ mod tests {
         base
     }
 
-    fn parse(changes: Value) -> Result<ArrayMeta, String> {
+    fn parse(changes: Value) -> Result<ArrayMeta, StoreError> {
         ArrayMeta::from_v2("a", &zarray(changes), None)
     }
 

@@ -8,6 +8,7 @@ use super::array::{
     ArrayMeta, ChunkKeyEncoding, CodecSpec, dimension_names, lengths, separator, shown,
 };
 use super::element::{ElementType, ZarrFormat};
+use super::error::StoreError;
 use super::fill_value::FillValue;
 
 /// The fields of an array's `zarr.json` that are understood.
@@ -30,7 +31,7 @@ impl ArrayMeta {
     ///
     /// # Errors
     /// The reason why the array is not supported: the field, what was found and what was expected.
-    pub fn from_v3(name: &str, document: &Value) -> Result<Self, String> {
+    pub fn from_v3(name: &str, document: &Value) -> Result<Self, StoreError> {
         let fields = document
             .as_object()
             .ok_or("'zarr.json' is not a JSON object")?;
@@ -38,20 +39,23 @@ impl ArrayMeta {
             return Err(format!(
                 "'zarr_format' is {}; expected 3",
                 shown(fields.get("zarr_format"))
-            ));
+            )
+            .into());
         }
         if fields.get("node_type").and_then(Value::as_str) != Some("array") {
             return Err(format!(
                 "'node_type' is {}; expected \"array\"",
                 shown(fields.get("node_type"))
-            ));
+            )
+            .into());
         }
         for (field, value) in fields {
             let optional = value.get("must_understand").and_then(Value::as_bool) == Some(false);
             if !FIELDS.contains(&field.as_str()) && !optional {
                 return Err(format!(
                     "the field '{field}' is not known and must be understood to read the array"
-                ));
+                )
+                .into());
             }
         }
         let transformers = fields
@@ -61,16 +65,14 @@ impl ArrayMeta {
             return Err(format!(
                 "'storage_transformers' is {}; none are supported",
                 shown(transformers)
-            ));
+            )
+            .into());
         }
         let attributes = match fields.get("attributes") {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(attributes)) => attributes.clone(),
             other => {
-                return Err(format!(
-                    "'attributes' is {}; expected an object",
-                    shown(other)
-                ));
+                return Err(format!("'attributes' is {}; expected an object", shown(other)).into());
             }
         };
         let element =
@@ -81,7 +83,8 @@ impl ArrayMeta {
                 return Err(format!(
                     "'codecs' is {}; expected a list",
                     shown(fields.get("codecs"))
-                ));
+                )
+                .into());
             }
         };
         let mut dimensions = dimension_names(fields.get("dimension_names"), "dimension_names")?;
@@ -112,7 +115,7 @@ impl ArrayMeta {
 type Extension<'a> = (&'a str, Option<&'a Map<String, Value>>);
 
 /// The name and configuration of an extension point; a bare string is a name without configuration.
-fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<Extension<'a>, String> {
+fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<Extension<'a>, StoreError> {
     let wrong = || {
         format!(
             "{what} is {}; expected an object with a string 'name'",
@@ -136,7 +139,7 @@ fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<Extension<'a>, 
     }
 }
 
-fn codec(value: &Value) -> Result<CodecSpec, String> {
+fn codec(value: &Value) -> Result<CodecSpec, StoreError> {
     let (name, configuration) = extension(Some(value), "a codec")?;
     Ok(CodecSpec {
         name: name.to_owned(),
@@ -144,19 +147,19 @@ fn codec(value: &Value) -> Result<CodecSpec, String> {
     })
 }
 
-fn chunk_shape(value: Option<&Value>) -> Result<Vec<u64>, String> {
+fn chunk_shape(value: Option<&Value>) -> Result<Vec<u64>, StoreError> {
     match extension(value, "'chunk_grid'")? {
         ("regular", configuration) => lengths(
             configuration.and_then(|fields| fields.get("chunk_shape")),
             "chunk_shape",
         ),
-        (name, _) => Err(format!(
-            "the chunk grid '{name}' is not supported; expected 'regular'"
-        )),
+        (name, _) => {
+            Err(format!("the chunk grid '{name}' is not supported; expected 'regular'").into())
+        }
     }
 }
 
-fn key_encoding(value: Option<&Value>) -> Result<ChunkKeyEncoding, String> {
+fn key_encoding(value: Option<&Value>) -> Result<ChunkKeyEncoding, StoreError> {
     let (name, configuration) = extension(value, "'chunk_key_encoding'")?;
     let given = configuration.and_then(|fields| fields.get("separator"));
     match name {
@@ -168,7 +171,8 @@ fn key_encoding(value: Option<&Value>) -> Result<ChunkKeyEncoding, String> {
         }),
         _ => Err(format!(
             "the chunk key encoding '{name}' is not supported; expected 'default' or 'v2'"
-        )),
+        )
+        .into()),
     }
 }
 
@@ -191,7 +195,7 @@ mod tests {
         base
     }
 
-    fn parse(changes: Value) -> Result<ArrayMeta, String> {
+    fn parse(changes: Value) -> Result<ArrayMeta, StoreError> {
         ArrayMeta::from_v3("a", &document(changes))
     }
 

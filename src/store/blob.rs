@@ -17,6 +17,8 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
 
+use super::error::StoreError;
+
 /// Work on at least this many bytes is moved to a blocking thread.
 pub(super) const BLOCKING_BYTES: u64 = 1 << 20;
 
@@ -27,6 +29,12 @@ pub(super) enum ReadError {
     Io(Box<dyn Error + Send + Sync>),
     /// The stored data is inconsistent.
     Corrupt(String),
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Corrupt(error.into())
+    }
 }
 
 impl From<io::Error> for ReadError {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use super::array::{ArrayMeta, shown};
 use super::blob::ReadError;
 use super::element::ZarrFormat;
+use super::error::StoreError;
 use super::names::{check_name, likely_names};
 use super::source::StoreSource;
 use crate::error::{Result, VczError};
@@ -30,7 +31,7 @@ pub(super) struct Contents {
     pub(super) attributes: Map<String, Value>,
     pub(super) arrays: BTreeMap<String, Arc<ArrayMeta>>,
     /// Arrays whose metadata is not supported, and why.
-    pub(super) unreadable: BTreeMap<String, String>,
+    pub(super) unreadable: BTreeMap<String, StoreError>,
     /// Whether the location could not be listed, so that only likely names were tried.
     pub(super) guessed: bool,
 }
@@ -44,7 +45,7 @@ struct Root {
 }
 
 /// An array's metadata: absent, parsed, or the reason why it is not supported.
-type ArrayRead = Option<Result<ArrayMeta, String>>;
+type ArrayRead = Option<Result<ArrayMeta, StoreError>>;
 
 /// Reads the metadata of the store at `source`; `location` is for messages.
 pub(super) async fn discover(source: &StoreSource, location: &str) -> Result<Contents> {
@@ -283,18 +284,18 @@ impl Documents<'_> {
         }
     }
 
-    fn metadata_error(&self, what: &str, reason: String) -> VczError {
+    fn metadata_error(&self, what: &str, reason: impl Into<String>) -> VczError {
         VczError::Metadata {
             store: self.location.to_owned(),
             what: format!("'{what}'"),
-            reason,
+            reason: reason.into(),
         }
     }
 
-    fn not_a_store(&self, reason: String) -> VczError {
+    fn not_a_store(&self, reason: impl Into<String>) -> VczError {
         VczError::NotAStore {
             store: self.location.to_owned(),
-            reason,
+            reason: reason.into(),
         }
     }
 }
@@ -318,8 +319,8 @@ fn unless_denied<T>(result: Result<Option<T>>, denial: &mut Option<VczError>) ->
     }
 }
 
-fn parse(bytes: &[u8], key: &str) -> Result<Value, String> {
-    serde_json::from_slice(bytes).map_err(|error| format!("'{key}' is not JSON: {error}"))
+fn parse(bytes: &[u8], key: &str) -> Result<Value, StoreError> {
+    serde_json::from_slice(bytes).map_err(|error| format!("'{key}' is not JSON: {error}").into())
 }
 
 /// The array of a v3 document; groups are left out.

@@ -2,6 +2,7 @@
 //!
 //! Used by the metadata parsers of this layer and by every layer above. Invariant: the width of a fixed-width type that
 //! was parsed here is at least one and at most [`MAX_WIDTH`], so that its size in bytes cannot overflow.
+use super::error::StoreError;
 
 use std::fmt;
 
@@ -118,7 +119,7 @@ impl ElementType {
 
     /// Reads the `dtype` of a v2 `.zarray`, NumPy's type string. `|O` is [`ElementType::String`]: the caller checks that
     /// the filter `vlen-utf8` is there.
-    pub(super) fn parse_v2(dtype: &Value) -> Result<(Self, Endianness), String> {
+    pub(super) fn parse_v2(dtype: &Value) -> Result<(Self, Endianness), StoreError> {
         let unknown = || format!("dtype {dtype} is not supported; {SUPPORTED_V2}");
         let text = dtype.as_str().ok_or_else(unknown)?;
         let mut chars = text.chars();
@@ -127,7 +128,7 @@ impl ElementType {
             _ => return Err(unknown()),
         };
         let digits = chars.as_str();
-        let width = || -> Result<usize, String> {
+        let width = || -> Result<usize, StoreError> {
             if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
                 return Err(unknown());
             }
@@ -157,15 +158,15 @@ impl ElementType {
             _ => return Err(unknown()),
         };
         if order == '|' && element.has_endianness() {
-            return Err(format!(
-                "dtype {dtype} has no byte order; expected '<' or '>' first"
-            ));
+            return Err(
+                format!("dtype {dtype} has no byte order; expected '<' or '>' first").into(),
+            );
         }
         Ok((element, endianness))
     }
 
     /// Reads the `data_type` of a v3 `zarr.json`: a name, or an object of a name and a configuration.
-    pub(super) fn parse_v3(data_type: &Value) -> Result<Self, String> {
+    pub(super) fn parse_v3(data_type: &Value) -> Result<Self, StoreError> {
         let unknown = || format!("data type {data_type} is not supported; {SUPPORTED_V3}");
         let (name, configuration) = match data_type {
             Value::String(name) => (name.as_str(), None),
@@ -178,7 +179,7 @@ impl ElementType {
             ),
             _ => return Err(unknown()),
         };
-        let length_bytes = || -> Result<usize, String> {
+        let length_bytes = || -> Result<usize, StoreError> {
             configuration
                 .and_then(|configuration| configuration.get("length_bytes"))
                 .and_then(Value::as_u64)
@@ -205,7 +206,8 @@ impl ElementType {
                 if !length.is_multiple_of(4) {
                     return Err(format!(
                         "'length_bytes' of '{name}' is {length}; expected a multiple of 4"
-                    ));
+                    )
+                    .into());
                 }
                 Self::Unicode(checked_width(length / 4)?)
             }
@@ -220,15 +222,15 @@ const SUPPORTED_V2: &str = "expected one of b1, i1, i2, i4, i8, u1, u2, u4, u8, 
 const SUPPORTED_V3: &str = "expected one of bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, \
      float16, float32, float64, string, fixed_length_utf32, null_terminated_bytes";
 
-fn checked_width(width: usize) -> Result<usize, String> {
+fn checked_width(width: usize) -> Result<usize, StoreError> {
     match width {
         0 => Err(
             "a fixed-width string of width 0 holds nothing; expected a width of at least 1".into(),
         ),
         1..=MAX_WIDTH => Ok(width),
-        _ => Err(format!(
-            "a fixed-width string of width {width}; expected at most {MAX_WIDTH}"
-        )),
+        _ => Err(
+            format!("a fixed-width string of width {width}; expected at most {MAX_WIDTH}").into(),
+        ),
     }
 }
 
@@ -277,7 +279,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn v2(dtype: &str) -> Result<(ElementType, Endianness), String> {
+    fn v2(dtype: &str) -> Result<(ElementType, Endianness), StoreError> {
         ElementType::parse_v2(&json!(dtype))
     }
 

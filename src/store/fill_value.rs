@@ -6,6 +6,7 @@ use half::f16;
 use serde_json::Value;
 
 use super::element::ElementType;
+use super::error::StoreError;
 
 /// The value of every element of a chunk that is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum FillValue {
 
 impl FillValue {
     /// Reads the `fill_value` of an array of `element`s.
-    pub(super) fn parse(value: &Value, element: &ElementType) -> Result<Self, String> {
+    pub(super) fn parse(value: &Value, element: &ElementType) -> Result<Self, StoreError> {
         let wrong = |expected: &str| {
             format!("fill value {value} does not fit {element}; expected {expected}")
         };

@@ -13,6 +13,7 @@ use super::blob::{
     BLOCKING_BYTES, ReadError, blocking, open_for_others, open_regular, read_exact_at, read_file,
     within,
 };
+use super::error::StoreError;
 
 /// The location of a chunk's encoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +140,7 @@ impl LocalFile {
     ///
     /// # Errors
     /// If it is gone or has changed its length.
-    pub fn open(&self, direct: bool) -> Result<File, String> {
+    pub fn open(&self, direct: bool) -> Result<File, StoreError> {
         let shown = self.path.display();
         let opened = match open_for_others(&self.path, direct) {
             Err(ReadError::Io(_)) if direct => open_for_others(&self.path, false),
@@ -150,10 +151,11 @@ impl LocalFile {
             Ok(Some((_, len))) => Err(format!(
                 "the file '{shown}' has {len} bytes, expected {}: it has changed",
                 self.len
-            )),
-            Ok(None) => Err(format!("the file '{shown}' is gone")),
-            Err(ReadError::Io(error)) => Err(format!("the file '{shown}': {error}")),
-            Err(ReadError::Corrupt(reason)) => Err(format!("the file '{shown}': {reason}")),
+            )
+            .into()),
+            Ok(None) => Err(format!("the file '{shown}' is gone").into()),
+            Err(ReadError::Io(error)) => Err(format!("the file '{shown}': {error}").into()),
+            Err(ReadError::Corrupt(reason)) => Err(format!("the file '{shown}': {reason}").into()),
         }
     }
 }

@@ -10,6 +10,7 @@ mod array_v3;
 mod blob;
 mod discover;
 mod element;
+mod error;
 mod fill_value;
 mod local;
 mod names;
@@ -22,6 +23,7 @@ mod zip_directory;
 
 pub use array::{ArrayMeta, CodecSpec, MAX_CHUNK_BYTES};
 pub use element::{ElementType, Endianness, ZarrFormat};
+pub use error::StoreError;
 pub use fill_value::FillValue;
 pub use local::{ChunkPlace, LocalFile, OpenChunk};
 pub use region_index::{RegionIndex, RegionRow};

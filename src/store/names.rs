@@ -2,6 +2,7 @@
 //!
 //! Used while a store is opened: names from listings and metadata are checked, and where a location cannot be listed (plain
 //! HTTP), likely names are tried. Invariant: a name that passes [`check_name`] is a path inside the store.
+use super::error::StoreError;
 
 use std::collections::BTreeSet;
 
@@ -44,21 +45,24 @@ const MAX_LIKELY: usize = 2_000;
 const MAX_NAME: usize = 255;
 
 /// Checks that `name` can be an array's name: one component of a path.
-pub(super) fn check_name(name: &str) -> Result<(), String> {
+pub(super) fn check_name(name: &str) -> Result<(), StoreError> {
     if name.is_empty() || name == "." || name == ".." {
-        return Err("the name of an array cannot be empty, '.' or '..'".to_owned());
+        return Err("the name of an array cannot be empty, '.' or '..'"
+            .to_owned()
+            .into());
     }
     if name.len() > MAX_NAME {
         return Err(format!(
             "the name of an array has {} bytes; expected at most {MAX_NAME}",
             name.len()
-        ));
+        )
+        .into());
     }
     if let Some(wrong) = name
         .chars()
         .find(|c| matches!(c, '/' | '\\') || c.is_control())
     {
-        return Err(format!("the name of an array cannot contain {wrong:?}"));
+        return Err(format!("the name of an array cannot contain {wrong:?}").into());
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! contig, start, end, max_end, n_records]` (VCF Zarr specification, "Region index"). `scan` decodes it and prunes chunks
 //! with it. Invariants, checked here: the rows cover every variant once, in order; each contig is one run of rows, and
 //! within it positions do not decrease from row to row. The positions within a chunk are checked when they are read.
+use super::error::StoreError;
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -47,12 +48,14 @@ impl RegionIndex {
         n_variants: u64,
         variants_per_chunk: u64,
         n_contigs: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, StoreError> {
         if variants_per_chunk == 0 {
-            return Err("chunks of 0 variants; expected at least 1".to_owned());
+            return Err("chunks of 0 variants; expected at least 1"
+                .to_owned()
+                .into());
         }
         let (records, []) = values.as_chunks::<FIELDS>() else {
-            return Err(format!("{} values are not rows of {FIELDS}", values.len()));
+            return Err(format!("{} values are not rows of {FIELDS}", values.len()).into());
         };
         let mut rows: Vec<RegionRow> = Vec::with_capacity(records.len());
         let mut seen = HashSet::new();
@@ -70,20 +73,21 @@ impl RegionIndex {
             if next >= n_variants {
                 return Err(format!(
                     "row {n}: the rows before it already cover all {n_variants} variants"
-                ));
+                )
+                .into());
             }
             if row.chunk != chunk {
                 return Err(format!(
                     "row {n}: chunk {} comes where variant {next}, of chunk {chunk}, does (chunks have \
                      {variants_per_chunk} variants)",
                     row.chunk
-                ));
+                ).into());
             }
             if row.rows.end > chunk_end {
                 return Err(format!(
                     "row {n}: {} records from variant {next} on reach beyond chunk {chunk}, which ends at {chunk_end}",
                     row.n_records
-                ));
+                ).into());
             }
             match previous {
                 Some(previous) if previous.contig == row.contig => {
@@ -91,7 +95,7 @@ impl RegionIndex {
                         return Err(format!(
                             "row {n}: starts at position {}, before {}, the end of the row before it on the same contig",
                             row.start, previous.end
-                        ));
+                        ).into());
                     }
                 }
                 _ => {
@@ -99,7 +103,8 @@ impl RegionIndex {
                         return Err(format!(
                             "row {n}: contig {} is in an earlier run of rows too",
                             row.contig
-                        ));
+                        )
+                        .into());
                     }
                 }
             }
@@ -110,7 +115,8 @@ impl RegionIndex {
             covered => Err(format!(
                 "its {} rows cover {covered} of {n_variants} variants",
                 rows.len()
-            )),
+            )
+            .into()),
         }
     }
 
@@ -121,7 +127,7 @@ impl RegionIndex {
 }
 
 /// Checks one row by itself. `first` is the number of variants before it.
-fn row(record: &[i64; FIELDS], first: u64, n_contigs: usize) -> Result<RegionRow, String> {
+fn row(record: &[i64; FIELDS], first: u64, n_contigs: usize) -> Result<RegionRow, StoreError> {
     let &[chunk, contig, start, end, max_end, n_records] = record;
     let chunk = u64::try_from(chunk).map_err(|_| format!("chunk {chunk} is negative"))?;
     let known = u64::try_from(contig)
@@ -133,7 +139,8 @@ fn row(record: &[i64; FIELDS], first: u64, n_contigs: usize) -> Result<RegionRow
     if !(0 <= start && start <= end && end <= max_end) {
         return Err(format!(
             "start {start}, end {end}, max_end {max_end}; expected 0 ≤ start ≤ end ≤ max_end"
-        ));
+        )
+        .into());
     }
     let n_records = u64::try_from(n_records).ok().filter(|&n| n > 0);
     let n_records =
@@ -164,7 +171,7 @@ mod tests {
         [2, 2, 41, 50, 60, 5],
     ];
 
-    fn index(rows: &[[i64; 6]]) -> Result<RegionIndex, String> {
+    fn index(rows: &[[i64; 6]]) -> Result<RegionIndex, StoreError> {
         RegionIndex::try_new(rows.as_flattened(), 25, 10, 3)
     }
 

@@ -17,6 +17,7 @@ use super::array::{ArrayMeta, shown};
 use super::blob::ReadError;
 use super::discover::{Contents, discover};
 use super::element::ZarrFormat;
+use super::error::StoreError;
 use super::local::{ChunkPlace, OpenChunk};
 use super::source::StoreSource;
 use crate::error::{Result, VczError};
@@ -78,7 +79,7 @@ impl Store {
             Err(reason) => {
                 return Err(VczError::NotAStore {
                     store: location,
-                    reason,
+                    reason: reason.into(),
                 });
             }
         };
@@ -140,14 +141,14 @@ impl Store {
             store: self.location.clone(),
             what: format!("array '{name}'"),
             reason: match self.unreadable().get(name) {
-                Some(reason) => reason.clone(),
+                Some(reason) => reason.to_string(),
                 None => "the store has no such array".to_owned(),
             },
         })
     }
 
     /// The arrays whose metadata is not supported, by name, and the reasons.
-    pub fn unreadable(&self) -> &BTreeMap<String, String> {
+    pub fn unreadable(&self) -> &BTreeMap<String, StoreError> {
         &self.contents.unreadable
     }
 
@@ -224,12 +225,12 @@ impl Store {
         opened.map_err(|error| self.read_error(array, index, key, error))
     }
 
-    fn chunk_error(&self, array: &ArrayMeta, index: &[u64], reason: String) -> VczError {
+    fn chunk_error(&self, array: &ArrayMeta, index: &[u64], reason: impl Into<String>) -> VczError {
         VczError::Chunk {
             store: self.location.clone(),
             array: array.name.clone(),
             chunk: array.chunk_label(index),
-            reason,
+            reason: reason.into(),
         }
     }
 
@@ -297,7 +298,7 @@ impl Store {
 }
 
 /// The version of the specification, and a warning if it is not one that is known.
-fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), String> {
+fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), StoreError> {
     let version = match attributes.get("vcf_zarr_version") {
         Some(Value::String(version)) => version.clone(),
         Some(Value::Number(version)) => version.to_string(),
@@ -305,7 +306,7 @@ fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), 
             return Err(format!(
                 "it is a Zarr group, but its attribute 'vcf_zarr_version' is {}; expected a version such as \"0.4\"",
                 shown(other)
-            ));
+            ).into());
         }
     };
     let mut parts = version.split('.').map(str::parse::<u64>);

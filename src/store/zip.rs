@@ -46,11 +46,11 @@ impl Zip {
         };
         let tail_start = blob.len().saturating_sub(longest);
         let tail = blob.read(tail_start..blob.len()).await?;
-        let end = match parse_tail(&tail, tail_start).map_err(ReadError::Corrupt)? {
+        let end = match parse_tail(&tail, tail_start)? {
             Tail::End(end) => end,
             Tail::Zip64At { offset, records } => {
                 let record = blob.read(offset..offset.saturating_add(56)).await?;
-                parse_zip64_end(&record, offset, records).map_err(ReadError::Corrupt)?
+                parse_zip64_end(&record, offset, records)?
             }
         };
         let range = end.directory.clone();
@@ -65,7 +65,7 @@ impl Zip {
             Some(start) => tail.slice(start as usize..(range.end - tail_start) as usize),
             None => blob.read(range).await?,
         };
-        let directory = Directory::parse(bytes, &end).map_err(ReadError::Corrupt)?;
+        let directory = Directory::parse(bytes, &end)?;
         let prefix = store_folder(&directory);
         Ok(Self {
             blob,
@@ -208,10 +208,7 @@ impl Zip {
     }
 
     fn locate(&self, entry: &Entry, header: &[u8]) -> Result<u64, ReadError> {
-        let length = self
-            .directory
-            .local_header(entry, header)
-            .map_err(ReadError::Corrupt)?;
+        let length = self.directory.local_header(entry, header)?;
         let data_at = entry.header_at.checked_add(length);
         let inside = |data_at: &u64| {
             data_at

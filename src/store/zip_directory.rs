@@ -3,6 +3,7 @@
 //!
 //! `zip` reads the bytes. Invariants of a [`Directory`]: its entries are sorted by name, and names are unique; each entry's
 //! header and data are before the directory.
+use super::error::StoreError;
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -75,7 +76,7 @@ pub(super) struct Entry {
 }
 
 /// Finds the directory from the last bytes of an archive. `tail_start` is the offset of `tail` in the archive.
-pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, String> {
+pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, StoreError> {
     let is_end = |at: &usize| {
         let rest = tail.get(*at..).unwrap_or_default();
         rest.starts_with(&END)
@@ -104,7 +105,11 @@ pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, String> {
         }
     }
     if (field16(4), field16(6)) != (0, 0) || field16(8) != field16(10) {
-        return Err("archives of several parts are not supported; expected one file".to_owned());
+        return Err(
+            "archives of several parts are not supported; expected one file"
+                .to_owned()
+                .into(),
+        );
     }
     checked_end(
         field32(16).into(),
@@ -116,7 +121,7 @@ pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, String> {
 }
 
 /// Reads the zip64 end record at `offset`; `records` is where the records that follow the directory end.
-pub(super) fn parse_zip64_end(record: &[u8], offset: u64, records: u64) -> Result<End, String> {
+pub(super) fn parse_zip64_end(record: &[u8], offset: u64, records: u64) -> Result<End, StoreError> {
     let wrong = || {
         format!("no zip64 end-of-directory record at byte {offset}, where the locator says it is")
     };
@@ -126,12 +131,16 @@ pub(super) fn parse_zip64_end(record: &[u8], offset: u64, records: u64) -> Resul
     let field32 = |at| u32_at(record, at).ok_or_else(wrong);
     let field64 = |at| u64_at(record, at).ok_or_else(wrong);
     if (field32(16)?, field32(20)?) != (0, 0) || field64(24)? != field64(32)? {
-        return Err("archives of several parts are not supported; expected one file".to_owned());
+        return Err(
+            "archives of several parts are not supported; expected one file"
+                .to_owned()
+                .into(),
+        );
     }
     checked_end(field64(48)?, field64(40)?, field64(32)?, offset)
 }
 
-fn checked_end(start: u64, size: u64, entries: u64, end_at: u64) -> Result<End, String> {
+fn checked_end(start: u64, size: u64, entries: u64, end_at: u64) -> Result<End, StoreError> {
     let end = start.checked_add(size).filter(|&end| end <= end_at);
     let end = end.ok_or_else(|| {
         format!("the directory has {size} bytes from byte {start} on, but its end record is at byte {end_at}")
@@ -142,7 +151,8 @@ fn checked_end(start: u64, size: u64, entries: u64, end_at: u64) -> Result<End, 
     {
         return Err(format!(
             "the directory has {entries} entries in {size} bytes, which is not possible"
-        ));
+        )
+        .into());
     }
     Ok(End {
         directory: start..end,
@@ -152,7 +162,7 @@ fn checked_end(start: u64, size: u64, entries: u64, end_at: u64) -> Result<End, 
 
 impl Directory {
     /// Parses the central directory that `end` describes from its `bytes`.
-    pub(super) fn parse(bytes: Bytes, end: &End) -> Result<Self, String> {
+    pub(super) fn parse(bytes: Bytes, end: &End) -> Result<Self, StoreError> {
         let cut_off = |n: usize| format!("the directory ends within entry {n} of {}", end.entries);
         // `checked_end` has compared the number of entries with the directory's size.
         let mut entries = Vec::with_capacity(usize::try_from(end.entries).unwrap_or_default());
@@ -164,7 +174,7 @@ impl Directory {
                 return Err(cut_off(n));
             }
             if !record.starts_with(&CENTRAL) {
-                return Err(format!("entry {n} of the directory has a wrong signature"));
+                return Err(format!("entry {n} of the directory has a wrong signature").into());
             }
             let field16 = |offset| u16_at(record, offset).unwrap_or_default();
             let field32 = |offset| u32_at(record, offset).unwrap_or_default();
@@ -189,7 +199,7 @@ impl Directory {
                     "{}: {compressed} bytes from byte {header_at} on overlap the directory at byte {}",
                     named(),
                     end.directory.start
-                ));
+                ).into());
             }
             // Folders have no data; a name that is not UTF-8 is not a key of any store.
             if !name.ends_with(b"/") && std::str::from_utf8(name).is_ok() {
@@ -214,7 +224,8 @@ impl Directory {
             return Err(format!(
                 "two entries are named '{}'",
                 String::from_utf8_lossy(name(twice))
-            ));
+            )
+            .into());
         }
         let hasher = DefaultHashBuilder::default();
         let hash = |place: &u32| {
@@ -301,7 +312,7 @@ impl Directory {
 
     /// Length of the header before an entry's data, from its `bytes`, at least up to the end of the entry's name. Checks that the
     /// header is that of the entry.
-    pub(super) fn local_header(&self, entry: &Entry, bytes: &[u8]) -> Result<u64, String> {
+    pub(super) fn local_header(&self, entry: &Entry, bytes: &[u8]) -> Result<u64, StoreError> {
         let field16 = |at| u16_at(bytes, at).unwrap_or_default();
         let (flags, method, name_len, extra_len) =
             (field16(6), field16(8), field16(26), field16(28));
@@ -310,7 +321,8 @@ impl Directory {
             return Err(format!(
                 "there is no header of this entry at byte {}, where the directory places it",
                 entry.header_at
-            ));
+            )
+            .into());
         }
         let sizes = (
             u32_at(bytes, 18).unwrap_or_default(),
@@ -323,7 +335,7 @@ impl Directory {
                 "its header (method {method}, {} bytes, {} inflated) and the directory (method {}, {} bytes, {} \
                  inflated) contradict each other",
                 sizes.0, sizes.1, entry.method, entry.compressed, entry.size
-            ));
+            ).into());
         }
         Ok(LOCAL_HEADER + u64::from(name_len) + u64::from(extra_len))
     }
@@ -351,7 +363,7 @@ fn zip64_sizes(
     size: u32,
     compressed: u32,
     header_at: u32,
-) -> Result<(u64, u64, u64), String> {
+) -> Result<(u64, u64, u64), StoreError> {
     let mut values = [size, compressed, header_at].map(u64::from);
     if !values.contains(&u64::from(u32::MAX)) {
         return Ok((size.into(), compressed.into(), header_at.into()));
@@ -376,7 +388,9 @@ fn zip64_sizes(
         }
         rest = rest.get(end..).unwrap_or_default();
     }
-    Err("its sizes need a zip64 field, which is not there".to_owned())
+    Err("its sizes need a zip64 field, which is not there"
+        .to_owned()
+        .into())
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

@@ -11,7 +11,7 @@ use super::call::{
     GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
 };
 use super::context::{GenotypeContext, genotype_shape};
-use crate::counts::{ChunkCounts, CountRequest, Counter, SampleSet};
+use crate::counts::{ChunkCounts, CountError, CountRequest, Counter, SampleSet};
 use crate::error::VczError;
 use crate::store::ElementType;
 
@@ -64,7 +64,7 @@ pub fn evaluate(
         n_samples: calls.value_length() as usize,
         ploidy: copies.value_length() as usize,
     };
-    let failed = |reason: String| VczError::Invalid(format!("call_genotype: {reason}"));
+    let failed = |error: CountError| VczError::Invalid(format!("call_genotype: {error}"));
     let n_samples = request.n_samples;
     let counter = Counter::try_new(request, n_samples.max(1)).map_err(failed)?;
     let mut counts = ChunkCounts::default();

@@ -92,7 +92,8 @@ impl GenotypeReader {
             }
         }
         let chunk_samples = array.chunks[1] as usize;
-        let counter = Counter::try_new(request, chunk_samples).map_err(refuse)?;
+        let counter = Counter::try_new(request, chunk_samples)
+            .map_err(|error| dataset.array_error(array, error))?;
         let mut by_chunk = vec![vec![]; array.grid_shape()[1] as usize];
         let all: SampleSet =
             SampleSet::new(selected.iter().flat_map(|samples| samples.iter()).collect());
@@ -225,10 +226,10 @@ impl GenotypeReader {
                         &mut self.scratch,
                     ),
                     Chunk::Decoded(_) | Chunk::Computed { .. } => {
-                        Err("it was to be counted, but its counts did not come".to_string())
+                        return Err(failed("the device sent no counts of it".to_string()).into());
                     }
                 }
-                .map_err(failed)?;
+                .map_err(|error| failed(error.into()))?;
             }
             let is_kept = |samples: &Vec<u32>| !samples.is_empty();
             if self.selected.get(sample_chunk).is_some_and(is_kept) {
