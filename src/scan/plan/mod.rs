@@ -1,6 +1,7 @@
 //! What a scan reads, decided before any batch is asked for.
 //!
-//! * `source`: [`VczSource`](source::VczSource), the scan as DataFusion plans it; it absorbs projections and filters.
+//! * `source`: [`VczSource`](source::VczSource), the scan as DataFusion plans it; `pushdown`: projections, calls on genotypes, filters
+//!   and limits that it takes over from operators above.
 //! * `zones`: contigs and positions of each chunk, which predicates are compared with; `ranges`: the rows that are kept.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
 //! * `backend`, `choice`: host or GPU, and why.
@@ -9,6 +10,7 @@ pub mod backend;
 pub mod choice;
 mod display;
 mod properties;
+mod pushdown;
 pub mod ranges;
 pub mod source;
 pub mod zones;

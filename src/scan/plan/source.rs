@@ -1,5 +1,5 @@
-//! [`VczSource`]: the scan of a VCZ table as a DataFusion `DataSource`. It absorbs projections, and with them the calls on
-//! genotypes, so that counts leave the scan and genotypes do not; takes filters; declares order and statistics.
+//! [`VczSource`]: the scan of a VCZ table as a DataFusion `DataSource`: its inputs and its partitions. What DataFusion pushes into it
+//! is in [`pushdown`](super::pushdown), its order and statistics in `properties`.
 //!
 //! ```text
 //! table columns ──► inputs (arrays and calls, each once) ──► projection ──► output
@@ -11,33 +11,26 @@ use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics, plan_err};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics};
 use datafusion::datasource::source::{DataSource, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
-use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
+use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{
-    EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr, ScalarFunctionExpr,
-};
-use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::DisplayFormatType;
-use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
+use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use super::choice::LatestChoice;
 use super::ranges::{rows_in, split};
 use super::zones::Zones;
-use crate::scan::calls::bound::BoundCall;
-use crate::scan::calls::call::{DisplayCall, GenotypeCall};
+use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
-use crate::scan::calls::genotype_udf::GenotypeUdf;
 use crate::scan::dataset::Dataset;
 use crate::scan::options::VczSettings;
-use crate::scan::schema::ColumnKind;
 
 /// What a scan computes for one of its inputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -205,130 +198,6 @@ impl VczSource {
         };
         self.inputs.iter().map(bytes).sum::<usize>().max(1)
     }
-
-    /// The input of a pushed call, if `expr` is one: a bound genotype function of an input column.
-    ///
-    /// # Errors
-    /// Where the call is bound to other samples than this table's.
-    fn pushed_call(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Input>> {
-        let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
-            return Ok(None);
-        };
-        let udf = function.fun().inner().downcast_ref::<GenotypeUdf>();
-        let (Some(bound), Some(genotypes)) =
-            (udf.and_then(|udf| udf.bound()), function.args().first())
-        else {
-            return Ok(None);
-        };
-        if let Some(column) = genotypes.downcast_ref::<Column>() {
-            let Some(Input::Array(at)) = self.inputs.get(column.index()) else {
-                return Ok(None);
-            };
-            if self.table.dataset.columns()[*at].kind != ColumnKind::Genotype {
-                return Ok(None);
-            }
-            self.check_samples(function.name(), bound)?;
-            return Ok(Some(Input::Call(bound.call().clone())));
-        }
-        // Counts of selected samples are counts of those samples: `select_samples` itself need not be computed.
-        let Some(Input::Call(GenotypeCall::SelectSamples(selected))) =
-            self.pushed_call(genotypes)?
-        else {
-            return Ok(None);
-        };
-        Ok(Some(Input::Call(bound.call().of_selected(&selected))))
-    }
-
-    /// Refuses a call that was bound to the samples of another store.
-    fn check_samples(&self, function: &str, bound: &BoundCall) -> Result<()> {
-        let context = &self.table.context;
-        if bound.genotypes().has_samples_like(context) {
-            return Ok(());
-        }
-        plan_err!(
-            "{function} was planned for {} samples of store '{}', but would be computed on {} samples of store '{}'",
-            bound.genotypes().n_samples(),
-            bound.genotypes().store_name(),
-            context.n_samples(),
-            context.store_name()
-        )
-    }
-
-    /// `projection` over the current output as inputs and a projection over them: each array and call once, nothing unused.
-    fn absorb(&self, projection: &ProjectionExprs) -> Result<Self> {
-        let merged = self.projection.try_merge(projection)?;
-        let mut inputs: Vec<Input> = Vec::new();
-        let mut fields: Vec<Field> = Vec::new();
-        let mut exprs: Vec<ProjectionExpr> = Vec::new();
-        for ProjectionExpr { expr, alias } in merged.iter() {
-            let rewritten = Arc::clone(expr).transform_down(|expr| {
-                let call = self.pushed_call(&expr)?;
-                let input = match (&call, expr.downcast_ref::<Column>()) {
-                    (Some(call), _) => call,
-                    (None, Some(column)) => &self.inputs[column.index()],
-                    (None, None) => return Ok(Transformed::no(expr)),
-                };
-                let at = match inputs.iter().position(|known| known == input) {
-                    Some(at) => at,
-                    None => {
-                        fields.push(match input {
-                            Input::Array(column) => self.table.schema.field(*column).clone(),
-                            Input::Call(call) => self.call_field(call)?,
-                        });
-                        inputs.push(input.clone());
-                        inputs.len() - 1
-                    }
-                };
-                let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(fields[at].name(), at));
-                Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
-            })?;
-            exprs.push(ProjectionExpr::new(rewritten.data, alias.clone()));
-        }
-        let schema = Arc::new(projection.project_schema(&self.schema)?);
-        Ok(Self {
-            inputs,
-            input_schema: Arc::new(Schema::new(fields)),
-            projection: ProjectionExprs::new(exprs),
-            schema,
-            ..self.clone()
-        })
-    }
-
-    fn call_field(&self, call: &GenotypeCall) -> Result<Field> {
-        let context = &self.table.context;
-        let name = DisplayCall(call, context).to_string();
-        let genotypes = self.table.schema.field_with_name("call_genotype")?;
-        call.field(&name, genotypes, context)
-    }
-
-    /// An expression over the output as one over the table's per-variant columns, if it can be.
-    fn over_sites(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
-        let over_inputs = self.projection.unproject_expr(expr).ok()?;
-        let mut site_level = true;
-        let rewritten = over_inputs.transform_down(|expr| {
-            let Some(column) = expr.downcast_ref::<Column>() else {
-                return Ok(Transformed::no(expr));
-            };
-            match self.inputs.get(column.index()) {
-                Some(Input::Array(at)) if self.table.dataset.columns()[*at].is_site_level() => {
-                    let column = Column::new(self.table.schema.field(*at).name(), *at);
-                    Ok(Transformed::new(
-                        Arc::new(column) as _,
-                        true,
-                        TreeNodeRecursion::Jump,
-                    ))
-                }
-                _ => {
-                    site_level = false;
-                    Ok(Transformed::no(expr))
-                }
-            }
-        });
-        rewritten
-            .ok()
-            .filter(|_| site_level)
-            .map(|rewritten| rewritten.data)
-    }
 }
 
 impl DataSource for VczSource {
@@ -391,10 +260,7 @@ impl DataSource for VczSource {
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
-        Some(Arc::new(Self {
-            limit,
-            ..self.clone()
-        }))
+        Some(Arc::new(self.push_limit(limit)))
     }
 
     fn fetch(&self) -> Option<usize> {
@@ -409,13 +275,9 @@ impl DataSource for VczSource {
         &self,
         projection: &ProjectionExprs,
     ) -> Result<Option<Arc<dyn DataSource>>> {
-        if projection
-            .iter()
-            .any(|projected| is_volatile(&projected.expr))
-        {
-            return Ok(None);
-        }
-        Ok(Some(Arc::new(self.absorb(projection)?)))
+        Ok(self
+            .push_projection(projection)?
+            .map(|source| Arc::new(source) as _))
     }
 
     fn try_pushdown_filters(
@@ -423,34 +285,11 @@ impl DataSource for VczSource {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         _config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
-        let mut source = self.clone();
-        let mut answers = Vec::with_capacity(filters.len());
-        for filter in &filters {
-            let answer = match self.over_sites(filter) {
-                // Dropping rows below a LIMIT would change which rows are limited.
-                Some(_) if self.limit.is_some() => PushedDown::No,
-                Some(over_sites) if is_volatile(&over_sites) => PushedDown::No,
-                Some(over_sites)
-                    if DynamicFilterTracking::classify(&over_sites).contains_dynamic_filter() =>
-                {
-                    source.dynamic.push(over_sites);
-                    PushedDown::No
-                }
-                Some(over_sites) => {
-                    source.filters.push(over_sites);
-                    PushedDown::Yes
-                }
-                _ => PushedDown::No,
-            };
-            answers.push(answer);
-        }
-        let changed =
-            source.dynamic.len() + source.filters.len() > self.dynamic.len() + self.filters.len();
+        let (source, answers) = self.push_filters(&filters);
         let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
-        Ok(if changed {
-            propagation.with_updated_node(Arc::new(source) as _)
-        } else {
-            propagation
+        Ok(match source {
+            Some(source) => propagation.with_updated_node(Arc::new(source) as _),
+            None => propagation,
         })
     }
 
@@ -465,19 +304,5 @@ impl DataSource for VczSource {
             }
         }
         Ok(TreeNodeRecursion::Continue)
-    }
-}
-
-impl VczSource {
-    /// Whether the output is more than the inputs in their order.
-    pub(in crate::scan) fn projects(&self) -> bool {
-        let plain = |(at, projected): (usize, &ProjectionExpr)| {
-            projected
-                .expr
-                .downcast_ref::<Column>()
-                .is_some_and(|column| column.index() == at)
-        };
-        self.projection.iter().count() != self.inputs.len()
-            || !self.projection.iter().enumerate().all(plain)
     }
 }
