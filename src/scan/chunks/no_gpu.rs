@@ -1,4 +1,4 @@
-//! In the place of [`gpu`](super::gpu) where the feature `gpu` is off: there is never a device.
+//! Replaces `gpu` in builds without the feature `gpu`: there is never a device.
 
 use datafusion::common::{Result, exec_err};
 
@@ -26,13 +26,13 @@ impl Device {
         )
     }
 
-    /// The same.
+    /// Not called, as there is no device.
     pub async fn with_storage(self, _settings: &VczSettings) -> Result<Self> {
         match self {}
     }
 }
 
-/// Nothing is opened.
+/// Opens nothing, as there is no device.
 pub fn open(
     device: &Device,
     _request: &ChunkRequest<'_>,
@@ -54,8 +54,8 @@ pub fn of_array(_array: &ArrayMeta, _chain: &CodecChain) -> (&'static str, Strin
     ("host", OFF.to_string())
 }
 
-/// Nothing to wait for.
+/// Returns at once, as no device is being started.
 pub async fn settled() {}
 
-/// Nothing to start.
+/// Does nothing, as there is no device to start.
 pub fn warm_up() {}
