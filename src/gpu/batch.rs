@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::plan::ChunkPlan;
 use super::slab::Slab;
 use super::work::Work;
+use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 
 /// Alignment of everything in slabs and decoded areas.
@@ -33,7 +34,7 @@ pub enum Outcome {
     /// Its counts or elements.
     Done(Done),
     /// The host decodes it, for this reason. The host returns the same answer, or the error.
-    Host(String),
+    Host(GpuError),
 }
 
 /// Receives the outcome of a chunk.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::thread;
 
 use super::batch::ChunkJob;
+use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 
 /// Threads that read the files of a batch.
@@ -19,7 +20,7 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// Why it is not available.
-    fn prepare(&self) -> Result<(), String>;
+    fn prepare(&self) -> Result<(), GpuError>;
 }
 
 /// Opens the files of the jobs that have one and calls `read` on each, several at a time. Returns its results by job. A file
@@ -27,8 +28,8 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
 pub fn read_all<T: Send>(
     jobs: &[ChunkJob],
     direct: bool,
-    read: impl Fn(&ChunkJob, &LocalFile, File) -> Result<T, String> + Sync,
-) -> Vec<(usize, Result<T, String>)> {
+    read: impl Fn(&ChunkJob, &LocalFile, File) -> Result<T, GpuError> + Sync,
+) -> Vec<(usize, Result<T, GpuError>)> {
     let files: Vec<_> = jobs
         .iter()
         .enumerate()
@@ -45,7 +46,10 @@ pub fn read_all<T: Send>(
                 let read = &read;
                 scope.spawn(move || {
                     let one = |(at, job, file): &(usize, &ChunkJob, &LocalFile)| {
-                        let done = file.open(direct).and_then(|open| read(job, file, open));
+                        let done = file
+                            .open(direct)
+                            .map_err(GpuError::from)
+                            .and_then(|open| read(job, file, open));
                         (*at, done)
                     };
                     part.iter().map(one).collect::<Vec<_>>()
@@ -55,7 +59,7 @@ pub fn read_all<T: Send>(
         let mut results = Vec::with_capacity(files.len());
         for (part, reader) in files.chunks(each).zip(parts) {
             results.extend(reader.join().unwrap_or_else(|_| {
-                let failed = || Err("the thread that read it panicked".to_string());
+                let failed = || Err("the thread that read it panicked".into());
                 part.iter().map(|(at, ..)| (*at, failed())).collect()
             }));
         }

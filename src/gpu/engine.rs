@@ -28,6 +28,7 @@ use super::queue_state::FreeMemory;
 use super::serve::serve;
 use super::slab::Slab;
 use super::watchdog::Watchdog;
+use crate::gpu::error::GpuError;
 
 /// Bytes of a slab: the encoded chunks of a batch.
 const SLAB_BYTES: usize = 32 << 20;
@@ -58,7 +59,7 @@ pub enum EngineStatus {
     /// Running.
     Ready(Arc<GpuEngine>),
     /// Not available, for this reason.
-    Off(String),
+    Off(GpuError),
 }
 
 /// Devices that run batches.
@@ -75,7 +76,7 @@ pub struct GpuEngine {
     has_direct_storage: OnceCell<bool>,
     watchdog: Arc<Watchdog>,
     /// Why nvCOMP could not be loaded, if it could not.
-    without_nvcomp: Option<String>,
+    without_nvcomp: Option<GpuError>,
 }
 
 /// A device, for display.
@@ -121,9 +122,8 @@ pub fn start() {
         .name("vcz-gpu-start".into())
         .spawn(run)
     {
-        STATE.send_replace(EngineStatus::Off(format!(
-            "no thread could be started: {error}"
-        )));
+        let reason = format!("no thread could be started: {error}");
+        STATE.send_replace(EngineStatus::Off(reason.into()));
     }
 }
 
@@ -167,7 +167,7 @@ pub fn status() -> EngineStatus {
 ///
 /// # Errors
 /// The reason why no engine is available.
-pub async fn ready() -> Result<Arc<GpuEngine>, String> {
+pub async fn ready() -> Result<Arc<GpuEngine>, GpuError> {
     start();
     let mut changes = STATE.subscribe();
     loop {
@@ -177,7 +177,7 @@ pub async fn ready() -> Result<Arc<GpuEngine>, String> {
             // The sender lives as long as the process.
             EngineStatus::Idle | EngineStatus::Starting => {
                 if changes.changed().await.is_err() {
-                    return Err("the GPU engine has ended".to_string());
+                    return Err("the GPU engine has ended".into());
                 }
             }
         }
@@ -185,7 +185,7 @@ pub async fn ready() -> Result<Arc<GpuEngine>, String> {
 }
 
 impl GpuEngine {
-    fn open() -> Result<Arc<Self>, String> {
+    fn open() -> Result<Arc<Self>, GpuError> {
         let count = device_count()?;
         let (nvcomp, missing) = match Nvcomp::load() {
             Ok(nvcomp) => (Some(Arc::new(nvcomp)), None),
@@ -205,19 +205,19 @@ impl GpuEngine {
         for opening in openings {
             match opening.join() {
                 Ok(Ok(device)) => devices.push(Arc::new(device)),
-                Ok(Err(reason)) => reasons.push(reason),
+                Ok(Err(reason)) => reasons.push(String::from(reason)),
                 Err(_) => reasons.push("a device's context could not be created".to_string()),
             }
         }
         let Some(first) = devices.first() else {
-            return Err(reasons.join("; "));
+            return Err(reasons.join("; ").into());
         };
         for reason in &reasons {
             log::warn!("{reason}; continuing without this device");
         }
         let slabs = (0..workers_per_device() * devices.len() + SPARE_SLABS)
             .map(|_| Ok(Slab::new(Box::new(Pinned::new(first, SLAB_BYTES)?))))
-            .collect::<Result<Vec<_>, String>>()?;
+            .collect::<Result<Vec<_>, GpuError>>()?;
         let infos = devices
             .iter()
             .map(|device| DeviceInfo {
@@ -260,7 +260,7 @@ impl GpuEngine {
         free: Option<Arc<dyn FreeMemory>>,
         storage: Arc<dyn Storage>,
         timeout: Duration,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, GpuError> {
         let queue = Queue::new(slabs, limits);
         let watchdog = Watchdog::start(&queue, workers.len(), timeout)?;
         queue.set_limits(limits, free.clone());
@@ -321,16 +321,17 @@ impl GpuEngine {
     ///
     /// # Errors
     /// What is missing.
-    pub fn decodes(&self, estimate: &Estimate) -> Result<(), String> {
+    pub fn decodes(&self, estimate: &Estimate) -> Result<(), GpuError> {
         let frame = estimate.decoded_bytes / estimate.frames.max(1);
         match (estimate.codec, &self.without_nvcomp) {
             (Some(FrameCodec::Zstd), _) if frame > abi::ZSTD_LARGEST => Err(format!(
                 "the host decodes zstd frames of {frame} bytes: a GPU decodes frames of at most {}",
                 abi::ZSTD_LARGEST
-            )),
+            )
+            .into()),
             (None | Some(FrameCodec::Zstd), _) | (_, None) => Ok(()),
             (Some(codec), Some(reason)) => {
-                Err(format!("{codec} is decoded by nvCOMP on a GPU: {reason}"))
+                Err(format!("{codec} is decoded by nvCOMP on a GPU: {reason}").into())
             }
         }
     }
@@ -350,7 +351,7 @@ impl GpuEngine {
     ///
     /// # Errors
     /// The reason why files cannot be read into device memory.
-    pub async fn prepare_storage(&self) -> Result<(), String> {
+    pub async fn prepare_storage(&self) -> Result<(), GpuError> {
         let storage = Arc::clone(&self.storage);
         let prepared = tokio::task::spawn_blocking(move || storage.prepare()).await;
         prepared.map_err(|error| format!("opening cuFile failed: {error}"))?
@@ -361,7 +362,7 @@ impl GpuEngine {
     ///
     /// # Errors
     /// A device that does not exist, or too little memory. Nothing changes then.
-    pub fn configure(&self, devices: &[usize], memory: u64) -> Result<(), String> {
+    pub fn configure(&self, devices: &[usize], memory: u64) -> Result<(), GpuError> {
         let mut bits = 0u64;
         for &device in devices {
             if !self.devices.iter().any(|info| info.ordinal == device) {
@@ -373,7 +374,8 @@ impl GpuEngine {
                 return Err(format!(
                     "vcz.gpu_devices: there is no GPU {device}; the devices are {}",
                     known.join(", ")
-                ));
+                )
+                .into());
             }
             bits |= 1 << (device % 64);
         }
@@ -392,7 +394,7 @@ impl GpuEngine {
                     "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; buffers need {}; set 0 for the \
                      default",
                     (SLAB_BYTES + OUTPUT_BYTES) * workers_per_device()
-                ));
+                ).into());
             }
             let free = self.free.clone().filter(|_| memory == 0);
             self.queue.set_limits(limits, free);

@@ -70,7 +70,7 @@ impl Executor for Faulty {
         thread::sleep(Duration::from_millis(5));
         let (mut bytes, mut statuses) = (batch.output, batch.jobs.len());
         match self.fault {
-            Fault::Device => return Err(Failure::Device("it burns".to_string())),
+            Fault::Device => return Err(Failure::Device("it burns".into())),
             Fault::Panic => panic!("on purpose"),
             Fault::TooFewStatuses => statuses -= 1,
             Fault::TooFewBytes => bytes -= 1,

@@ -15,6 +15,7 @@ use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
 use super::super::watchdog::BatchProgress;
 use super::super::work::Work;
 use super::*;
+use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 
 #[path = "engine_loss_tests.rs"]
@@ -66,7 +67,7 @@ fn of_software(
 }
 
 /// Submits one chunk as a scan does: announced until it is staged.
-async fn submit(engine: &GpuEngine, work: &Arc<Work>, seed: u64) -> Result<Ticket, String> {
+async fn submit(engine: &GpuEngine, work: &Arc<Work>, seed: u64) -> Result<Ticket, GpuError> {
     let active = engine.queue().register_producer();
     let (encoded, _) = chunk(ROWS, SAMPLES, seed);
     let ticket = engine.queue().submit(work, 0, ROWS, &encoded).await;
@@ -263,7 +264,7 @@ fn codecs_that_need_nvcomp_say_so_without_it() {
         all.iter()
             .all(|codec| engine.decodes(&estimate(*codec)).is_ok())
     );
-    Arc::get_mut(&mut engine).unwrap().without_nvcomp = Some("no libnvcomp".to_string());
+    Arc::get_mut(&mut engine).unwrap().without_nvcomp = Some("no libnvcomp".into());
     for codec in all {
         match codec {
             None | Some(FrameCodec::Zstd) => engine.decodes(&estimate(codec)).unwrap(),

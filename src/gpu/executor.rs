@@ -3,14 +3,15 @@
 use super::batch::{Batch, Times};
 use super::slab::Slab;
 use super::watchdog::BatchProgress;
+use crate::gpu::error::GpuError;
 
 /// Why a batch did not run.
 #[derive(Debug)]
 pub enum Failure {
     /// This batch failed; the next one can run.
-    Batch(String),
+    Batch(GpuError),
     /// The device is lost; no batch can run any more.
-    Device(String),
+    Device(GpuError),
 }
 
 /// The results of a batch.
@@ -21,7 +22,7 @@ pub struct Results<'a> {
     /// For each job a status: 0, or bits such as [`BAD_CODE`](super::abi::BAD_CODE).
     pub statuses: &'a [u32],
     /// Jobs whose files could not be read or that the device rejects, and why. Their results are undefined.
-    pub unread: &'a [(usize, String)],
+    pub unread: &'a [(usize, GpuError)],
     /// How long it took.
     pub times: Times,
 }

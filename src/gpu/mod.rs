@@ -8,6 +8,7 @@
 //! * `decode_scratch`: device memory that decoding needs besides its output.
 //! * `engine`: the process's devices and their workers, started in the background.
 //! * `serve`: a worker's loop from the queue's batches to results. `watchdog`: gives up on a device that does not respond.
+//! * `error`: why a device, a library or a chunk cannot be used.
 //! * `executor`: the trait that runs batches. `cuda` implements it with contexts, the kernels of `kernels/` and nvCOMP.
 //! * `direct`: files that devices read themselves (GPUDirect Storage).
 //! * `cost`: predicts whether a scan is faster on a GPU.
@@ -24,6 +25,7 @@ mod direct;
 mod engine;
 #[cfg(test)]
 mod equivalence_tests;
+mod error;
 mod executor;
 pub mod plan;
 mod queue;
@@ -45,5 +47,6 @@ pub(crate) use engine::install;
 pub use engine::{
     DeviceInfo, EngineStatus, GpuEngine, is_at_work, is_starting, ready, start, status,
 };
+pub use error::GpuError;
 pub use queue::{Encoded, Producer, Queue};
 pub use work::{CountsOutput, ElementsOutput, Work, WorkOutput};

@@ -22,6 +22,7 @@ use super::queue_state::{
 };
 use super::slab::Slab;
 use super::work::Work;
+use crate::gpu::error::GpuError;
 use crate::store::{LocalFile, OpenChunk};
 
 /// Encoded chunks that may be in memory before they are staged, for all queries together: this many units of [`UNIT`] bytes.
@@ -86,7 +87,7 @@ impl Encoded<'_> {
         )
     }
 
-    fn need(&self) -> Result<Need, String> {
+    fn need(&self) -> Result<Need, GpuError> {
         let estimate = self.work.planner.estimate();
         Ok(Need {
             len: self.chunk.len(),
@@ -111,9 +112,9 @@ struct Reservation {
 
 impl Reservation {
     /// Reads and plans a chunk.
-    fn stage(&mut self, chunk: &Encoded<'_>) -> Result<Ticket, String> {
+    fn stage(&mut self, chunk: &Encoded<'_>) -> Result<Ticket, GpuError> {
         if self.staging.is_null() {
-            return Err("the batch is gone".to_string());
+            return Err("the batch is gone".into());
         }
         // SAFETY: `reserve` gives each range out once, and the batch stays in the queue with its staging memory, which does not
         // move, until the reservation is dropped.
@@ -218,7 +219,7 @@ impl Queue {
     }
 
     /// Why the queue has failed, if it has.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<GpuError> {
         self.state.lock().failed.clone()
     }
 
@@ -237,7 +238,7 @@ impl Queue {
     pub async fn submit_all(
         self: &Arc<Self>,
         chunks: &[Encoded<'_>],
-    ) -> Vec<Result<Ticket, String>> {
+    ) -> Vec<Result<Ticket, GpuError>> {
         // Computed before the lock is taken.
         let needs: Vec<_> = chunks.iter().map(Encoded::need).collect();
         let mut tickets = Vec::with_capacity(chunks.len());
@@ -276,7 +277,7 @@ impl Queue {
         sample_chunk: usize,
         rows: usize,
         file: LocalFile,
-    ) -> Result<Ticket, String> {
+    ) -> Result<Ticket, GpuError> {
         let need = Need {
             len: 0,
             decoded: file.len(),
@@ -286,7 +287,7 @@ impl Queue {
         };
         let mut places = self.wait_for_places(std::iter::once(need)).await?;
         let Some(place) = places.places.first_mut() else {
-            return Err("no room in a batch".to_string());
+            return Err("no room in a batch".into());
         };
         let mut plan = std::mem::take(&mut place.plan);
         work.planner.plan_unread(file.len(), &mut plan)?;
@@ -309,7 +310,7 @@ impl Queue {
     async fn wait_for_places(
         self: &Arc<Self>,
         needs: impl Iterator<Item = Need> + Clone,
-    ) -> Result<Reservations, String> {
+    ) -> Result<Reservations, GpuError> {
         let mut room = None;
         loop {
             // Registered before the check, so that no wake-up is missed.
@@ -334,7 +335,7 @@ impl Queue {
         self: &Arc<Self>,
         needs: impl Iterator<Item = Need>,
         large_frame_room: Option<usize>,
-    ) -> Result<(Reservations, bool), String> {
+    ) -> Result<(Reservations, bool), GpuError> {
         let mut taken = Reservations {
             queue: Arc::clone(self),
             places: Vec::with_capacity(needs.size_hint().1.unwrap_or(0)),
@@ -430,7 +431,7 @@ impl Queue {
         if state.failed.is_some() {
             return;
         }
-        state.failed = Some(reason.to_string());
+        state.failed = Some(reason.into());
         let mut jobs = Vec::new();
         let mut lent = Vec::new();
         while let Some(mut batch) = state.ready.pop_front() {
@@ -444,7 +445,7 @@ impl Queue {
         drop(state);
         drop(lent);
         for job in jobs {
-            job.reply.send(Outcome::Host(reason.to_string()));
+            job.reply.send(Outcome::Host(reason.into()));
         }
         self.signals.work.notify_all();
         self.signals.slab_freed.notify_waiters();

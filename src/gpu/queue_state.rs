@@ -18,6 +18,7 @@ use super::batch::{Batch, BatchLimits, ChunkJob, GUARD, Outcome};
 use super::decode_scratch::DecodeScratch;
 use super::plan::ChunkPlan;
 use super::slab::Slab;
+use crate::gpu::error::GpuError;
 
 /// A batch is closed after this long without a new chunk.
 pub const IDLE: Duration = Duration::from_millis(1);
@@ -122,7 +123,7 @@ pub struct QueueState {
     pub plans: Vec<ChunkPlan>,
     /// Bit `i`: device `i` may take batches.
     pub devices: u64,
-    pub failed: Option<String>,
+    pub failed: Option<GpuError>,
     /// Where large-frame batches may exceed the limits.
     pub free: Option<Arc<dyn FreeMemory>>,
     /// Large-frame batches that are open, closed, ready or running.
@@ -169,7 +170,7 @@ impl QueueState {
         &mut self,
         chunk: Need,
         large_frame_room: Option<usize>,
-    ) -> Result<Placement, String> {
+    ) -> Result<Placement, GpuError> {
         let Need {
             len,
             decoded,
@@ -184,19 +185,20 @@ impl QueueState {
         let Some(need) = need.filter(|need| *need <= slab_len) else {
             return Err(format!(
                 "a chunk of {len} encoded bytes is larger than the staging memory ({slab_len} bytes)"
-            ));
+            ).into());
         };
         if decoded > limits.decoded {
             return Err(format!(
                 "a chunk of {decoded} decoded bytes is more than a batch may hold ({} bytes; see vcz.gpu_memory_limit)",
                 limits.decoded
-            ));
+            ).into());
         }
         if output > limits.output {
             return Err(format!(
                 "results of {output} bytes are more than a batch may hold ({} bytes)",
                 limits.output
-            ));
+            )
+            .into());
         }
         loop {
             if let Some(reason) = &self.failed {

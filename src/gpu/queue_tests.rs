@@ -15,6 +15,7 @@ use super::super::slab::Memory;
 use super::super::software::slab;
 use super::super::testing::{chunk, plain, reason};
 use super::*;
+use crate::gpu::error::GpuError;
 
 #[path = "queue_failure_tests.rs"]
 mod failure;
@@ -69,7 +70,7 @@ impl DerefMut for One {
     }
 }
 
-fn reserve(queue: &Arc<Queue>, need: Need) -> Result<Option<One>, String> {
+fn reserve(queue: &Arc<Queue>, need: Need) -> Result<Option<One>, GpuError> {
     let need = std::iter::once(need);
     let (mut places, is_to_measure) = queue.reserve(need.clone(), None)?;
     if is_to_measure {
@@ -78,7 +79,7 @@ fn reserve(queue: &Arc<Queue>, need: Need) -> Result<Option<One>, String> {
     Ok((!places.places.is_empty()).then_some(One(places)))
 }
 
-fn submit(queue: &Arc<Queue>, work: &Arc<Work>) -> Result<Ticket, String> {
+fn submit(queue: &Arc<Queue>, work: &Arc<Work>) -> Result<Ticket, GpuError> {
     let (encoded, _) = chunk(ROWS, SAMPLES, 1);
     let submitted = queue.submit(work, 0, ROWS, &encoded).now_or_never();
     submitted.expect("there is no staging memory")

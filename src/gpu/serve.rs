@@ -16,6 +16,7 @@ use super::executor::{Executor, Failure, Results};
 use super::plan::ChunkPlan;
 use super::queue::Queue;
 use super::watchdog::{BatchProgress, Watchdog};
+use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 
 /// More bytes of results than this are copied by several threads.
@@ -139,7 +140,7 @@ fn run_in_parts(
 
 fn reject(jobs: &mut Vec<ChunkJob>, reason: &str) {
     for job in jobs.drain(..) {
-        job.reply.send(Outcome::Host(reason.to_string()));
+        job.reply.send(Outcome::Host(reason.into()));
     }
 }
 
@@ -168,13 +169,16 @@ fn run(
         results.times.count,
     );
     if results.statuses.len() != batch.jobs.len() || results.bytes.len() < batch.output {
-        return Err(Failure::Device(format!(
-            "{} statuses and {} bytes of results, expected {} and {}",
-            results.statuses.len(),
-            results.bytes.len(),
-            batch.jobs.len(),
-            batch.output
-        )));
+        return Err(Failure::Device(
+            format!(
+                "{} statuses and {} bytes of results, expected {} and {}",
+                results.statuses.len(),
+                results.bytes.len(),
+                batch.jobs.len(),
+                batch.output
+            )
+            .into(),
+        ));
     }
     let whole = batch.decoded + batch.read;
     let mut verdicts: Vec<_> = results.statuses.iter().map(|status| Ok(*status)).collect();
@@ -210,7 +214,7 @@ fn run(
 
 /// Sends every job its outcome; returns their plans.
 fn send_outcomes(
-    jobs: Vec<(ChunkJob, Result<u32, String>)>,
+    jobs: Vec<(ChunkJob, Result<u32, GpuError>)>,
     results: &Results<'_>,
     whole: usize,
 ) -> Vec<ChunkPlan> {
@@ -227,8 +231,8 @@ fn send_outcomes(
                     times: results.times.share(share_of(&job), whole),
                 })
             }
-            (_, None) => Outcome::Host("its results are missing".to_string()),
-            (Ok(status), _) => Outcome::Host(describe(status)),
+            (_, None) => Outcome::Host("its results are missing".into()),
+            (Ok(status), _) => Outcome::Host(describe(status).into()),
         };
         job.reply.send(outcome);
         plans.push(job.plan);

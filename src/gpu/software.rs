@@ -18,6 +18,7 @@ use super::watchdog::BatchProgress;
 use super::work::{CountsOutput, ElementsOutput, WorkOutput};
 use crate::counts::GENOTYPE_CLASSES;
 use crate::counts::reference::genotype_class;
+use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +66,7 @@ pub struct Software {
     pub slow_files: Duration,
     /// Decoded bytes that fit in its memory, if limited.
     pub memory: Option<usize>,
-    unread: Vec<(usize, String)>,
+    unread: Vec<(usize, GpuError)>,
     /// Memory that a device would hold.
     pub held: Arc<AtomicUsize>,
     /// The maximum of that so far.
@@ -94,12 +95,12 @@ impl Executor for Software {
             progress.reading_files();
             std::thread::sleep(self.slow_files);
         }
-        let all = |_: &ChunkJob, file: &LocalFile, mut open: File| {
+        let all = |_: &ChunkJob, file: &LocalFile, mut open: File| -> Result<_, GpuError> {
             let mut bytes = Vec::with_capacity(file.len());
             open.read_to_end(&mut bytes).map_err(|e| e.to_string())?;
             match bytes.len() == file.len() {
                 true => Ok(bytes),
-                false => Err(format!("{} bytes came", bytes.len())),
+                false => Err(format!("{} bytes came", bytes.len()).into()),
             }
         };
         for (at, bytes) in read_all(&batch.jobs, false, all) {
@@ -264,7 +265,7 @@ impl Storage for Files {
         false
     }
 
-    fn prepare(&self) -> Result<(), String> {
+    fn prepare(&self) -> Result<(), GpuError> {
         Ok(())
     }
 }

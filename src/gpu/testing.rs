@@ -13,6 +13,7 @@ use super::work::{CountsOutput, ElementsOutput, Work, WorkOutput};
 use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
 use crate::counts::{CountRequest, SampleSet, reference};
+use crate::gpu::error::GpuError;
 use crate::store::OpenChunk;
 
 /// Counts of alleles 0 and 1 of all samples, in uncompressed chunks of diploid genotypes.
@@ -80,7 +81,7 @@ impl Queue {
         sample_chunk: usize,
         rows: usize,
         bytes: &[u8],
-    ) -> Result<Ticket, String> {
+    ) -> Result<Ticket, GpuError> {
         let chunk = Encoded {
             work,
             sample_chunk,

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::batch::{ChunkJob, Outcome, Reply};
 use super::queue::Queue;
+use crate::gpu::error::GpuError;
 
 /// Reading a file may take this many times as long as the device.
 const FILES: u32 = 10;
@@ -90,7 +91,11 @@ impl Watchdog {
     ///
     /// # Errors
     /// If no thread could be started.
-    pub fn start(queue: &Arc<Queue>, workers: usize, limit: Duration) -> Result<Arc<Self>, String> {
+    pub fn start(
+        queue: &Arc<Queue>,
+        workers: usize,
+        limit: Duration,
+    ) -> Result<Arc<Self>, GpuError> {
         let watchdog = Arc::new(Self {
             limit,
             running: Mutex::new((0..workers).map(|_| None).collect()),
@@ -183,7 +188,7 @@ impl Watchdog {
             }
             queue.fail(&format!("the GPU is lost: {reason}"));
             for reply in replies {
-                reply.send(Outcome::Host(reason.clone()));
+                reply.send(Outcome::Host(reason.as_str().into()));
             }
             // A probe may also wait forever, so it runs on a thread. Without one, the log has less detail.
             let run_probes = move || {

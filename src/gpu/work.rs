@@ -7,6 +7,7 @@ use super::abi;
 use super::chunk_sizes::ChunkSizes;
 use super::plan::ChunkPlanner;
 use crate::counts::{CountRequest, GENOTYPE_CLASSES, SampleSet};
+use crate::gpu::error::GpuError;
 
 /// A device counts at most this many alleles: it reads a row once for every four of them.
 const MOST_ALLELES: usize = 1 << 16;
@@ -71,13 +72,14 @@ impl CountsOutput {
         request: CountRequest,
         chunk_samples: usize,
         copies: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, GpuError> {
         request.check()?;
         if request.n_alleles > MOST_ALLELES {
             return Err(format!(
                 "{} alleles are more than a GPU counts ({MOST_ALLELES})",
                 request.n_alleles
-            ));
+            )
+            .into());
         }
         let too_large = || {
             format!("masks over {chunk_samples} samples of {copies} copies do not fit the device")
@@ -101,7 +103,7 @@ impl CountsOutput {
             let first = chunk * chunk_samples;
             let stop = (first + chunk_samples).min(request.n_samples);
             let (Ok(first), Ok(stop)) = (u32::try_from(first), u32::try_from(stop)) else {
-                return Err(too_large());
+                return Err(too_large().into());
             };
             if union.within(first, stop).is_empty() {
                 masks.push(None);
@@ -180,7 +182,7 @@ impl Work {
     ///
     /// # Errors
     /// The reason, if there are more than fit in memory.
-    pub fn output_bytes(&self, sample_chunk: usize, rows: usize) -> Result<usize, String> {
+    pub fn output_bytes(&self, sample_chunk: usize, rows: usize) -> Result<usize, GpuError> {
         let bytes = match &self.wanted {
             WorkOutput::Counts(counts) => counts.len(rows).and_then(|n| n.checked_mul(4)),
             WorkOutput::Elements(elements) => elements
@@ -190,7 +192,7 @@ impl Work {
                 .and_then(|n| n.checked_mul(elements.width))
                 .and_then(|n| n.checked_mul(rows)),
         };
-        bytes.ok_or_else(|| format!("the results of {rows} rows do not fit in memory"))
+        bytes.ok_or_else(|| format!("the results of {rows} rows do not fit in memory").into())
     }
 }
 
@@ -224,6 +226,9 @@ mod tests {
             ..counts.request().clone()
         };
         let refused = CountsOutput::try_new(many, 4, 3).unwrap_err();
-        assert_eq!(refused, "65537 alleles are more than a GPU counts (65536)");
+        assert_eq!(
+            &*refused,
+            "65537 alleles are more than a GPU counts (65536)"
+        );
     }
 }

@@ -11,6 +11,7 @@ use super::zstd::ZstdFrames;
 use crate::codec::blosc::Shuffle;
 use crate::gpu::abi;
 use crate::gpu::batch::{ChunkJob, GUARD, align_up};
+use crate::gpu::error::GpuError;
 use crate::gpu::plan::{BlockLocation, Checksum, FrameCodec};
 use crate::gpu::work::{Work, WorkOutput};
 
@@ -60,7 +61,7 @@ pub struct BatchDescription {
     pub segments: Vec<abi::Segment>,
     pub checks: Vec<abi::Check>,
     /// Jobs that the device rejects, or whose file could not be read, and why.
-    pub rejected: Vec<(usize, String)>,
+    pub rejected: Vec<(usize, GpuError)>,
     blocks: Vec<abi::Block>,
 }
 
@@ -89,7 +90,7 @@ impl BatchDescription {
         addresses: Addresses,
         results: u64,
         tables: &mut Tables,
-    ) -> Result<(), String> {
+    ) -> Result<(), GpuError> {
         self.clear();
 
         let mut specs: HashMap<(*const Work, usize), u64> = HashMap::new();
@@ -246,7 +247,7 @@ impl BatchDescription {
             let Some(codec) = CODECS.iter().position(|codec| *codec == frame.codec) else {
                 if !self.zstd.takes(len, frame.len) {
                     let reason = format!("a zstd frame of {} bytes is too large", frame.len);
-                    self.rejected.push((status as usize, reason));
+                    self.rejected.push((status as usize, reason.into()));
                     return;
                 }
                 self.zstd.push(src, len, dst, frame.len, status);
@@ -255,7 +256,7 @@ impl BatchDescription {
             if !self.has_nvcomp {
                 // The chunk has another codec than the array's metadata says.
                 let reason = format!("a frame of {} needs nvCOMP, which is missing", frame.codec);
-                self.rejected.push((status as usize, reason));
+                self.rejected.push((status as usize, reason.into()));
                 return;
             }
             let frames = &mut self.frames[codec];
@@ -328,7 +329,7 @@ fn spec_room(job: &ChunkJob) -> usize {
     }
 }
 
-fn push_spec(tables: &mut Tables, job: &ChunkJob) -> Result<u64, String> {
+fn push_spec(tables: &mut Tables, job: &ChunkJob) -> Result<u64, GpuError> {
     let missing = || format!("sample chunk {} is not wanted", job.sample_chunk);
     match &job.work.wanted {
         WorkOutput::Counts(counts) => {

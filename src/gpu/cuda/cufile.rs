@@ -12,6 +12,7 @@ use libloading::Library;
 
 use super::{Device, libraries};
 use crate::gpu::direct::Storage;
+use crate::gpu::error::GpuError;
 
 /// This file exists while the kernel module is loaded.
 const MODULE: &str = "/proc/driver/nvidia-fs/version";
@@ -86,7 +87,7 @@ struct CuFile {
 
 impl CuFile {
     /// Loads and opens cuFile. The context of a device must be current.
-    fn open() -> Result<Self, String> {
+    fn open() -> Result<Self, GpuError> {
         let library = libraries::cufile()?;
         // SAFETY: these are the signatures of `cufile.h`, unchanged since its first version; the structures are as large as the
         // ones that it writes.
@@ -130,23 +131,21 @@ fn is_module_loaded() -> bool {
     Path::new(MODULE).exists()
 }
 
-fn check(what: &str, status: CuFileStatus) -> Result<(), String> {
+fn check(what: &str, status: CuFileStatus) -> Result<(), GpuError> {
     let CuFileStatus { code, cuda } = status;
     if code == 0 {
         return Ok(());
     }
-    Err(format!(
-        "cuFile: {what} failed with error {code} (CUDA: {cuda})"
-    ))
+    Err(format!("cuFile: {what} failed with error {code} (CUDA: {cuda})").into())
 }
 
 /// # Safety
 /// `T` is the function's type.
-unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
+unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, GpuError> {
     // SAFETY: the caller guarantees the type.
     unsafe { library.get::<T>(name.as_bytes()) }
         .map(|symbol| *symbol)
-        .map_err(|error| format!("the cuFile that was found has no {name}: {error}"))
+        .map_err(|error| format!("the cuFile that was found has no {name}: {error}").into())
 }
 
 /// cuFile, opened on first use.
@@ -154,7 +153,7 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
 pub struct CuFileStorage {
     /// The device in whose context it is opened.
     device: Arc<Device>,
-    opened: OnceLock<Result<CuFile, String>>,
+    opened: OnceLock<Result<CuFile, GpuError>>,
 }
 
 impl CuFileStorage {
@@ -166,7 +165,7 @@ impl CuFileStorage {
         }
     }
 
-    fn get(&self) -> Result<&CuFile, String> {
+    fn get(&self) -> Result<&CuFile, GpuError> {
         let open = || self.device.bind().and_then(|()| CuFile::open());
         self.opened.get_or_init(open).as_ref().map_err(Clone::clone)
     }
@@ -190,7 +189,7 @@ impl CuFileStorage {
         len: usize,
         base: u64,
         offset: usize,
-    ) -> Result<(), String> {
+    ) -> Result<(), GpuError> {
         use std::os::fd::AsRawFd;
         /// Deregisters on every way out, before the file is closed.
         struct Registered<'a>(&'a CuFile, Handle);
@@ -228,12 +227,16 @@ impl CuFileStorage {
                 )
             };
             match usize::try_from(read) {
-                Ok(0) => return Err(format!("cuFile: the file ends after {done} of {len} bytes")),
+                Ok(0) => {
+                    return Err(format!("cuFile: the file ends after {done} of {len} bytes").into());
+                }
                 Ok(read) => done += read,
                 Err(_) if read == -1 => {
-                    return Err(format!("cuFile: {}", std::io::Error::last_os_error()));
+                    return Err(format!("cuFile: {}", std::io::Error::last_os_error()).into());
                 }
-                Err(_) => return Err(format!("cuFile: cuFileRead failed with error {}", -read)),
+                Err(_) => {
+                    return Err(format!("cuFile: cuFileRead failed with error {}", -read).into());
+                }
             }
         }
         Ok(())
@@ -247,8 +250,8 @@ impl CuFileStorage {
     /// # Errors
     /// Always.
     #[cfg(not(unix))]
-    pub unsafe fn read(&self, _: &File, _: usize, _: u64, _: usize) -> Result<(), String> {
-        Err("cuFile exists on Linux only".to_string())
+    pub unsafe fn read(&self, _: &File, _: usize, _: u64, _: usize) -> Result<(), GpuError> {
+        Err("cuFile exists on Linux only".into())
     }
 }
 
@@ -258,7 +261,7 @@ impl Storage for CuFileStorage {
         is_module_loaded() && self.get().is_ok_and(|cufile| cufile.direct)
     }
 
-    fn prepare(&self) -> Result<(), String> {
+    fn prepare(&self) -> Result<(), GpuError> {
         self.get().map(|_| ())
     }
 }

@@ -8,6 +8,7 @@ use cudarc::driver::{result, sys};
 use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 
 use super::{kernel_cache, libraries};
+use crate::gpu::error::GpuError;
 
 /// Headers of the kernels, by file name.
 const HEADERS: [(&str, &str); 6] = [
@@ -77,7 +78,7 @@ impl Kernels {
     ///
     /// # Errors
     /// What failed: NVRTC is missing, or does not support the device.
-    pub fn load(major: i32, minor: i32) -> Result<Self, String> {
+    pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
         let mut modules = HashMap::new();
         for (name, source) in KERNEL_SOURCES {
             modules.insert(name, module(name, source, major, minor)?);
@@ -104,7 +105,7 @@ impl Kernels {
 }
 
 /// Loads a source as a module: from the cache if the driver accepts its image, else compiled now.
-fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmodule, String> {
+fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmodule, GpuError> {
     // SAFETY: a complete image that NVRTC wrote; the driver checks its contents.
     let load = |image: &[u8]| unsafe { result::module::load_data(image.as_ptr().cast()) };
     let source = with_headers(source);
@@ -126,7 +127,8 @@ fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmod
             path.display()
         );
     }
-    load(&image).map_err(|error| format!("the kernels of {name} could not be loaded: {error}"))
+    load(&image)
+        .map_err(|error| format!("the kernels of {name} could not be loaded: {error}").into())
 }
 
 /// A source with its includes replaced by the headers, so that NVRTC needs no other file.
@@ -155,7 +157,7 @@ fn include<'a>(source: &str, left: &mut Vec<(&'a str, &'a str)>, whole: &mut Str
     }
 }
 
-fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, String> {
+fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, GpuError> {
     libraries::nvrtc()?;
     let failed = |error: nvrtc::NvrtcError| format!("NVRTC could not compile {name}: {error:?}");
     let c_source = CString::new(source).map_err(|e| e.to_string())?;
@@ -170,15 +172,11 @@ fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, 
     unsafe {
         let compiled = nvrtc::compile_program(program, &options);
         let image = match compiled {
-            Ok(()) => cubin(program).map_err(failed),
+            Ok(()) => cubin(program).map_err(|error| failed(error).into()),
             Err(error) => {
                 let log = nvrtc::get_program_log(program).unwrap_or_default();
                 let log: Vec<u8> = log.iter().map(|c: &c_char| c.cast_unsigned()).collect();
-                Err(format!(
-                    "{}: {}",
-                    failed(error),
-                    String::from_utf8_lossy(&log)
-                ))
+                Err(format!("{}: {}", failed(error), String::from_utf8_lossy(&log)).into())
             }
         };
         // An error here would only leak memory: the image was copied.

@@ -179,9 +179,9 @@ impl Launches<'_> {
         let (table, n) = (self.push(tiles)?, tiles.len() as u32);
         let groups = rows.div_ceil(WARPS * ROWS_PER_WARP).max(1);
         let Some(blocks) = n.checked_mul(groups).filter(|blocks| *blocks < 1 << 31) else {
-            return Err(Failure::Batch(format!(
-                "{n} tiles of {rows} rows exceed the size of a launch"
-            )));
+            return Err(Failure::Batch(
+                format!("{n} tiles of {rows} rows exceed the size of a launch").into(),
+            ));
         };
         let arguments = Arguments::Tiles(table, n, groups, self.status);
         self.launch(function, blocks, arguments);

@@ -1,5 +1,6 @@
 //! Finds NVIDIA's libraries at run time: the driver, NVRTC, nvCOMP and cuFile. None is needed to build, or to run on the host.
 
+use crate::gpu::error::GpuError;
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
@@ -8,12 +9,12 @@ use libloading::Library;
 ///
 /// # Errors
 /// If there is none.
-pub fn driver() -> Result<(), String> {
+pub fn driver() -> Result<(), GpuError> {
     // SAFETY: loading the driver runs its initialisers, which have no requirements.
     if unsafe { cudarc::driver::sys::is_culib_present() } {
         Ok(())
     } else {
-        Err("no NVIDIA driver was found (libcuda.so)".to_string())
+        Err("no NVIDIA driver was found (libcuda.so)".into())
     }
 }
 
@@ -21,7 +22,7 @@ pub fn driver() -> Result<(), String> {
 ///
 /// # Errors
 /// What was looked for, and how to install it.
-pub fn nvrtc() -> Result<(), String> {
+pub fn nvrtc() -> Result<(), GpuError> {
     // `cudarc` finds a library that is already loaded by its name, so one of a Python environment is loaded first.
     for major in ["13", "12"] {
         let name = format!("libnvrtc.so.{major}");
@@ -42,7 +43,7 @@ pub fn nvrtc() -> Result<(), String> {
         Err(
             "NVRTC (libnvrtc.so), which compiles the kernels on first use, was not found: install CUDA or the package \
              nvidia-cuda-nvrtc (for CUDA 13) or nvidia-cuda-nvrtc-cu12, and put its lib folder on LD_LIBRARY_PATH"
-                .to_string(),
+                .into(),
         )
     }
 }
@@ -92,13 +93,14 @@ pub fn nvcomp_is_named() -> bool {
 ///
 /// # Errors
 /// What was looked for, and how to install it.
-pub fn nvcomp() -> Result<Library, String> {
+pub fn nvcomp() -> Result<Library, GpuError> {
     if let Some(path) = std::env::var_os("VCZ_NVCOMP_LIB") {
         return open(Path::new(&path)).map_err(|error| {
             format!(
                 "nvCOMP could not be loaded from VCZ_NVCOMP_LIB = '{}': {error}",
                 Path::new(&path).display()
             )
+            .into()
         });
     }
     let names = ["libnvcomp.so.6", "libnvcomp.so"].map(PathBuf::from);
@@ -109,7 +111,7 @@ pub fn nvcomp() -> Result<Library, String> {
     found.ok_or_else(|| {
         "nvCOMP 6 (libnvcomp.so.6) was not found: install the Python package nvidia-libnvcomp-cu13 or \
          nvidia-libnvcomp-cu12, or set VCZ_NVCOMP_LIB to the library's path"
-            .to_string()
+            .into()
     })
 }
 
@@ -117,7 +119,7 @@ pub fn nvcomp() -> Result<Library, String> {
 ///
 /// # Errors
 /// What was looked for, and how to install it.
-pub fn cufile() -> Result<Library, String> {
+pub fn cufile() -> Result<Library, GpuError> {
     const NAME: &str = "libcufile.so.0";
     if let Some(path) = std::env::var_os("VCZ_CUFILE_LIB") {
         return open(Path::new(&path)).map_err(|error| {
@@ -125,6 +127,7 @@ pub fn cufile() -> Result<Library, String> {
                 "cuFile could not be loaded from VCZ_CUFILE_LIB = '{}': {error}",
                 Path::new(&path).display()
             )
+            .into()
         });
     }
     let found = std::iter::once(PathBuf::from(NAME))
@@ -134,7 +137,7 @@ pub fn cufile() -> Result<Library, String> {
     found.ok_or_else(|| {
         "cuFile (libcufile.so.0) was not found: install GPUDirect Storage or the Python package nvidia-cufile (for CUDA 13) or \
          nvidia-cufile-cu12, or set VCZ_CUFILE_LIB to the library's path"
-            .to_string()
+            .into()
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, result, sys};
 
 use super::Device;
+use crate::gpu::error::GpuError;
 use crate::gpu::slab::Memory;
 
 /// Allocations are rounded up to this many bytes or more, see [`rounded`].
@@ -37,7 +38,7 @@ impl DeviceBuffer {
     }
 
     /// Grows to at least `len` bytes; returns the address. No work on the device may be using the buffer.
-    pub fn ensure(&mut self, what: &str, len: usize) -> Result<u64, String> {
+    pub fn ensure(&mut self, what: &str, len: usize) -> Result<u64, GpuError> {
         if len > self.len {
             self.release();
             let rounded = rounded(len)
@@ -87,7 +88,7 @@ unsafe impl Sync for Pinned {}
 
 impl Pinned {
     /// Allocates `len` bytes that every device can use. Takes half a second per GiB.
-    pub fn new(device: &Device, len: usize) -> Result<Self, String> {
+    pub fn new(device: &Device, len: usize) -> Result<Self, GpuError> {
         device.bind()?;
         // SAFETY: the context is current; the bytes are zeroed below.
         let pointer = unsafe { result::malloc_host(len.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) }
@@ -103,7 +104,7 @@ impl Pinned {
     }
 
     /// Grows to at least `len` bytes. Growing discards the contents.
-    pub fn ensure(&mut self, device: &Device, len: usize) -> Result<(), String> {
+    pub fn ensure(&mut self, device: &Device, len: usize) -> Result<(), GpuError> {
         if len > self.len {
             let rounded = rounded(len)
                 .ok_or_else(|| format!("{len} bytes do not fit in page-locked memory"))?;

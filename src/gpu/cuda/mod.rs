@@ -21,6 +21,7 @@ use cudarc::driver::{CudaContext, DriverError};
 
 use super::decode_scratch::DecodeScratch;
 use super::queue_state::FreeMemory;
+use crate::gpu::error::GpuError;
 pub use cufile::CuFileStorage;
 use kernels::Kernels;
 pub use libraries::nvcomp_is_named;
@@ -47,7 +48,7 @@ pub struct Device {
 ///
 /// # Errors
 /// The reason why there is none.
-pub fn device_count() -> Result<usize, String> {
+pub fn device_count() -> Result<usize, GpuError> {
     libraries::driver()?;
     let failed =
         |error: DriverError| format!("the NVIDIA driver could not be initialised: {error}");
@@ -55,7 +56,7 @@ pub fn device_count() -> Result<usize, String> {
     let count = CudaContext::device_count().map_err(failed)?;
     match usize::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
-        _ => Err("the NVIDIA driver finds no GPU".to_string()),
+        _ => Err("the NVIDIA driver finds no GPU".into()),
     }
 }
 
@@ -64,7 +65,7 @@ impl Device {
     ///
     /// # Errors
     /// The reason why it cannot be used.
-    pub fn open(ordinal: usize) -> Result<Self, String> {
+    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
         let failed = |error: DriverError| format!("GPU {ordinal}: {error}");
         let context = CudaContext::new(ordinal).map_err(failed)?;
         let (major, minor) = context.compute_capability().map_err(failed)?;
@@ -86,7 +87,7 @@ impl Device {
     ///
     /// # Errors
     /// The error of the driver.
-    fn free_memory(&self) -> Result<u64, String> {
+    fn free_memory(&self) -> Result<u64, GpuError> {
         self.bind()?;
         let (free, _) = cudarc::driver::result::mem_get_info()
             .map_err(|error| format!("GPU {}: {error}", self.ordinal))?;
@@ -94,10 +95,10 @@ impl Device {
     }
 
     /// Makes the device's context current on this thread.
-    pub(super) fn bind(&self) -> Result<(), String> {
+    pub(super) fn bind(&self) -> Result<(), GpuError> {
         self.context
             .bind_to_thread()
-            .map_err(|error| format!("GPU {}: {error}", self.ordinal))
+            .map_err(|error| format!("GPU {}: {error}", self.ordinal).into())
     }
 }
 

@@ -6,6 +6,7 @@ use cudarc::driver::sys::CUstream;
 use libloading::Library;
 
 use super::libraries;
+use crate::gpu::error::GpuError;
 use crate::gpu::plan::FrameCodec;
 
 /// `nvcompBatched*DecompressOpts_t`: 64 bytes, all zero for the defaults.
@@ -79,12 +80,12 @@ impl Nvcomp {
     ///
     /// # Errors
     /// What is missing.
-    pub fn load() -> Result<Self, String> {
+    pub fn load() -> Result<Self, GpuError> {
         let library = libraries::nvcomp()?;
         let decoder = |name: &str| {
             // SAFETY: these are the signatures of nvCOMP 6, the only version with functions of these names.
             unsafe {
-                Ok::<_, String>(Functions {
+                Ok::<_, GpuError>(Functions {
                     decompress: symbol(&library, &format!("nvcompBatched{name}DecompressAsync"))?,
                     temp_size: symbol(
                         &library,
@@ -100,11 +101,11 @@ impl Nvcomp {
         })
     }
 
-    fn functions(&self, codec: FrameCodec) -> Result<&Functions, String> {
+    fn functions(&self, codec: FrameCodec) -> Result<&Functions, GpuError> {
         match codec {
             FrameCodec::Lz4 => Ok(&self.lz4),
             FrameCodec::Deflate => Ok(&self.deflate),
-            FrameCodec::Zstd => Err("nvCOMP is not used for zstd".to_string()),
+            FrameCodec::Zstd => Err("nvCOMP is not used for zstd".into()),
         }
     }
 
@@ -114,7 +115,7 @@ impl Nvcomp {
         codec: FrameCodec,
         frames: &NvcompFrames,
         stream: CUstream,
-    ) -> Result<usize, String> {
+    ) -> Result<usize, GpuError> {
         let functions = self.functions(codec)?;
         let mut bytes = 0;
         // SAFETY: writes one number; enqueues nothing.
@@ -144,7 +145,7 @@ impl Nvcomp {
         temp: u64,
         temp_bytes: usize,
         stream: CUstream,
-    ) -> Result<(), String> {
+    ) -> Result<(), GpuError> {
         let functions = self.functions(codec)?;
         // SAFETY: the caller guarantees the memory.
         let status = unsafe {
@@ -168,21 +169,19 @@ impl Nvcomp {
 
 /// # Safety
 /// `T` is the function's type.
-unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
+unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, GpuError> {
     // SAFETY: the caller guarantees the type.
     unsafe { library.get::<T>(name.as_bytes()) }
         .map(|symbol| *symbol)
         .map_err(|error| {
-            format!("the nvCOMP that was found has no {name}; version 6 is needed ({error})")
+            format!("the nvCOMP that was found has no {name}; version 6 is needed ({error})").into()
         })
 }
 
-fn check(codec: FrameCodec, what: &str, status: i32) -> Result<(), String> {
+fn check(codec: FrameCodec, what: &str, status: i32) -> Result<(), GpuError> {
     if status == 0 {
         Ok(())
     } else {
-        Err(format!(
-            "nvCOMP: {what} ({codec:?}) failed with status {status}"
-        ))
+        Err(format!("nvCOMP: {what} ({codec:?}) failed with status {status}").into())
     }
 }

@@ -8,6 +8,7 @@ use bytemuck::Pod;
 use super::Device;
 use super::memory::{DeviceBuffer, Pinned};
 use crate::gpu::batch::align_up;
+use crate::gpu::error::GpuError;
 
 /// Tables of one batch.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct Tables {
 
 impl Tables {
     /// No tables, with host memory for `len` bytes.
-    pub fn new(device: &Device, len: usize) -> Result<Self, String> {
+    pub fn new(device: &Device, len: usize) -> Result<Self, GpuError> {
         Ok(Self {
             host: Pinned::new(device, len)?,
             device: DeviceBuffer::new(device),
@@ -32,7 +33,7 @@ impl Tables {
     }
 
     /// Starts over, with room for `room` bytes.
-    pub fn start(&mut self, device: &Device, room: usize) -> Result<(), String> {
+    pub fn start(&mut self, device: &Device, room: usize) -> Result<(), GpuError> {
         self.host.ensure(device, room)?;
         self.address = self.device.ensure("the tables of a batch", room)?;
         (self.len, self.room) = (0, room);
@@ -40,7 +41,7 @@ impl Tables {
     }
 
     /// Adds a table and returns its device address.
-    pub fn push<T: Pod>(&mut self, items: &[T]) -> Result<u64, String> {
+    pub fn push<T: Pod>(&mut self, items: &[T]) -> Result<u64, GpuError> {
         let bytes: &[u8] = bytemuck::cast_slice(items);
         let start = self.len;
         let end = align_up(start + bytes.len());
@@ -48,7 +49,8 @@ impl Tables {
             return Err(format!(
                 "the tables of a batch need {end} bytes, {} were allocated",
                 self.room
-            ));
+            )
+            .into());
         }
         if let Some(to) = self.host.bytes_mut(end).get_mut(start..start + bytes.len()) {
             to.copy_from_slice(bytes);

@@ -20,6 +20,7 @@ use super::zstd::ZstdLaunch;
 use super::{CuFileStorage, Device};
 use crate::gpu::batch::{Batch, ChunkJob, GUARD, Times, align_up};
 use crate::gpu::direct::read_all;
+use crate::gpu::error::GpuError;
 use crate::gpu::executor::{Executor, Failure, Results};
 use crate::gpu::plan::FrameCodec;
 use crate::gpu::slab::Slab;
@@ -58,7 +59,7 @@ impl Worker {
         nvcomp: Option<&Arc<Nvcomp>>,
         storage: &Arc<CuFileStorage>,
         results: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, GpuError> {
         device.bind()?;
         let failed = |error: DriverError| format!("GPU {}: {error}", device.ordinal);
         let stream = stream::create(stream::StreamKind::NonBlocking).map_err(failed)?;
@@ -86,7 +87,7 @@ impl Worker {
     }
 
     /// Fills the tables of a batch.
-    fn describe(&mut self, batch: &Batch) -> Result<(Addresses, usize), String> {
+    fn describe(&mut self, batch: &Batch) -> Result<(Addresses, usize), GpuError> {
         let jobs = &batch.jobs;
         let realigned: usize = jobs
             .iter()
@@ -147,8 +148,8 @@ impl Worker {
             }
             // Without nvCOMP, the description rejects chunks with such frames.
             let nvcomp = self.nvcomp.as_ref();
-            let nvcomp =
-                nvcomp.ok_or_else(|| Failure::Batch(format!("frames of {codec} need nvCOMP")))?;
+            let nvcomp = nvcomp
+                .ok_or_else(|| Failure::Batch(format!("frames of {codec} need nvCOMP").into()))?;
             let n = frames.compressed.len();
             let described = NvcompFrames {
                 n,
@@ -206,7 +207,7 @@ impl Worker {
         self.fetched
             .ensure(&self.device, fetched)
             .map_err(Failure::Batch)?;
-        let lost = |error: DriverError| Failure::Device(format!("GPU: {error}"));
+        let lost = |error: DriverError| Failure::Device(format!("GPU: {error}").into());
         // SAFETY: all memory belongs to this worker or to the batch, and neither is reused before the stream has been waited for;
         // tables hold addresses within those buffers only. No thread writes to the staging memory: the queue returns a batch only
         // when all of its chunks are staged.
@@ -313,7 +314,9 @@ impl Executor for Worker {
             Err(_) => unsafe { stream::synchronize(self.stream) },
         };
         let results_at = results_at?;
-        waited.map_err(|error| Failure::Device(format!("GPU {}: {error}", self.device.ordinal)))?;
+        waited.map_err(|error| {
+            Failure::Device(format!("GPU {}: {error}", self.device.ordinal).into())
+        })?;
         let fetched = self.fetched.bytes(results_at + batch.output);
         let (statuses, bytes) = fetched.split_at_checked(results_at).unwrap_or_default();
         let statuses: &[u32] = bytemuck::try_cast_slice(statuses).unwrap_or_default();

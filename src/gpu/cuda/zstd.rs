@@ -5,6 +5,7 @@
 use super::tables::Tables;
 use crate::gpu::abi;
 use crate::gpu::decode_scratch::{DecodeScratch, MOST_TIMES};
+use crate::gpu::error::GpuError;
 
 /// Scratch memory for decoding on a device with this many multiprocessors.
 pub(super) fn decode_scratch(multiprocessors: u32) -> DecodeScratch {
@@ -80,7 +81,7 @@ impl ZstdFrames {
         &self,
         tables: &mut Tables,
         multiprocessors: u32,
-    ) -> Result<Option<ZstdLaunch>, String> {
+    ) -> Result<Option<ZstdLaunch>, GpuError> {
         if self.frames.is_empty() {
             return Ok(None);
         }

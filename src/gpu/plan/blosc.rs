@@ -14,6 +14,7 @@ use crate::codec::blosc::{BloscHeader, Compressor, HEADER_LEN, Shuffle, Split};
 use crate::codec::zstd::cut::InPlaceCut;
 use crate::codec::zstd::frame::FrameSummary;
 use crate::codec::zstd::tail::RepeatedTail;
+use crate::gpu::error::GpuError;
 
 /// Plans the container `src`, which starts at `base` in the encoded chunk. Returns the elements of a block.
 pub(super) fn plan(
@@ -21,14 +22,15 @@ pub(super) fn plan(
     base: usize,
     shape: &TileShape,
     plan: &mut ChunkPlan,
-) -> Result<u32, String> {
+) -> Result<u32, GpuError> {
     let header = BloscHeader::parse(src)?;
     if header.nbytes() != shape.len {
         return Err(format!(
             "blosc: the container holds {} bytes, expected {}",
             header.nbytes(),
             shape.len
-        ));
+        )
+        .into());
     }
     if header.memcpyed() {
         let bytes = base + HEADER_LEN..base + src.len();
@@ -40,7 +42,8 @@ pub(super) fn plan(
             "blosc: blocks of {} bytes cut elements of {}",
             header.blocksize(),
             shape.width
-        ));
+        )
+        .into());
     }
     for i in 0..header.n_blocks() {
         block(src, base, &header, i, shape.width, plan)
@@ -56,13 +59,14 @@ fn block(
     i: usize,
     width: usize,
     plan: &mut ChunkPlan,
-) -> Result<(), String> {
+) -> Result<(), GpuError> {
     let shuffle = header.block_shuffle(i);
     if shuffle != Shuffle::None && header.typesize() != width {
         return Err(format!(
             "shuffled as elements of {} bytes, expected {width}",
             header.typesize()
-        ));
+        )
+        .into());
     }
     let len = header.block_len(i);
     let elements = elements(len, width)?;
@@ -110,7 +114,7 @@ fn block(
         dst += split.len;
     }
     if dst != start + len {
-        return Err(format!("splits of {} bytes, expected {len}", dst - start));
+        return Err(format!("splits of {} bytes, expected {len}", dst - start).into());
     }
     plan.block(PlannedBlock {
         location: BlockLocation::Decoded(start),
@@ -128,7 +132,7 @@ fn zstd_planes(
     elements: u32,
     all_planes: u32,
     plan: &mut ChunkPlan,
-) -> Result<(), String> {
+) -> Result<(), GpuError> {
     let summary = zstd_summary(split.payload, split.len)?;
     let plane_len = elements as usize / 8;
     let mut block = PlannedBlock {
@@ -160,7 +164,7 @@ fn zstd_planes(
     let head = match summary.cut_len() {
         Some(0) if summary.last_kept.is_none() => return plan.block(block),
         // Valid only if all blocks before the tail are empty: the host decides.
-        Some(0) => return Err("zstd: blocks that hold more than the content".to_string()),
+        Some(0) => return Err("zstd: blocks that hold more than the content".into()),
         Some(head) => usize::try_from(head).unwrap_or(split.len),
         None => split.len,
     };
@@ -201,7 +205,7 @@ fn repeated_planes(
     frame: Frame,
     mut block: PlannedBlock,
     plan: &mut ChunkPlan,
-) -> Result<(), String> {
+) -> Result<(), GpuError> {
     let read = ChunkPlan::plane_bytes(&block);
     let head = usize::try_from(tail.cut.decoded_len).unwrap_or(split.len);
     let dst;
@@ -228,12 +232,13 @@ fn repeated_planes(
     plan.block(block)
 }
 
-fn cut_frame(frame: Frame, cut: InPlaceCut, plan: &mut ChunkPlan) -> Result<(), String> {
+fn cut_frame(frame: Frame, cut: InPlaceCut, plan: &mut ChunkPlan) -> Result<(), GpuError> {
     if cut.decoded_len != frame.len as u64 {
         return Err(format!(
             "zstd: cut to {} bytes, expected {}",
             cut.decoded_len, frame.len
-        ));
+        )
+        .into());
     }
     plan.cut_frame(frame, cut)
 }
@@ -245,7 +250,7 @@ fn frame(
     src: usize,
     dst: usize,
     plan: &mut ChunkPlan,
-) -> Result<(), String> {
+) -> Result<(), GpuError> {
     let whole = src..src + split.payload.len();
     let (codec, src, check) = match compressor {
         Compressor::Zstd => {
@@ -279,9 +284,9 @@ pub(super) fn no_decoder(compressor: Compressor) -> String {
     )
 }
 
-fn elements(len: usize, width: usize) -> Result<u32, String> {
+fn elements(len: usize, width: usize) -> Result<u32, GpuError> {
     match u32::try_from(len / width) {
         Ok(elements) if len.is_multiple_of(width) => Ok(elements),
-        _ => Err(format!("{len} bytes of elements of {width}")),
+        _ => Err(format!("{len} bytes of elements of {width}").into()),
     }
 }

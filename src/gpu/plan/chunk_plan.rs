@@ -10,6 +10,7 @@ use std::ops::Range;
 use crate::codec::ShardIndex;
 use crate::codec::blosc::Shuffle;
 use crate::codec::zstd::cut::InPlaceCut;
+use crate::gpu::error::GpuError;
 
 /// Blocks start at multiples of this in the decoded area, and the area is a multiple of it.
 pub const ALIGNMENT: usize = 16;
@@ -198,7 +199,7 @@ impl ChunkPlan {
     }
 
     /// Finishes a plan: checks that used ranges do not overlap, and cuts frames.
-    pub(super) fn finish(&mut self, encoded: &mut [u8]) -> Result<(), String> {
+    pub(super) fn finish(&mut self, encoded: &mut [u8]) -> Result<(), GpuError> {
         // Cuts modify `encoded`, so no other part may use the same bytes. Encoders never share bytes, but may write blocks in any
         // order.
         let disjoint = |sources: &[Range<usize>]| {
@@ -210,7 +211,7 @@ impl ChunkPlan {
         if !disjoint(&self.sources) {
             self.sources.sort_unstable_by_key(|range| range.start);
             if !disjoint(&self.sources) {
-                return Err("parts of the encoded chunk overlap".to_string());
+                return Err("parts of the encoded chunk overlap".into());
             }
         }
         for (at, cut) in &self.cuts {
@@ -222,7 +223,7 @@ impl ChunkPlan {
     }
 
     /// Reserves `len` bytes of the decoded area. Returns their offset.
-    pub(super) fn room(&mut self, len: usize) -> Result<usize, String> {
+    pub(super) fn room(&mut self, len: usize) -> Result<usize, GpuError> {
         let start = self.decoded_len;
         let end = start
             .checked_add(len)
@@ -231,14 +232,14 @@ impl ChunkPlan {
         Ok(start)
     }
 
-    pub(super) fn frame(&mut self, frame: Frame) -> Result<(), String> {
+    pub(super) fn frame(&mut self, frame: Frame) -> Result<(), GpuError> {
         self.sources.push(frame.src.clone());
         self.frames.push(frame);
         self.check_parts()
     }
 
     /// Adds a cut frame: `frame.src` is the whole frame, `frame.len` the decoded length after the cut.
-    pub(super) fn cut_frame(&mut self, mut frame: Frame, cut: InPlaceCut) -> Result<(), String> {
+    pub(super) fn cut_frame(&mut self, mut frame: Frame, cut: InPlaceCut) -> Result<(), GpuError> {
         self.sources.push(frame.src.clone());
         self.cuts.push((frame.src.start, cut));
         frame.src.end = frame.src.start + cut.encoded_len;
@@ -246,7 +247,7 @@ impl ChunkPlan {
         self.check_parts()
     }
 
-    pub(super) fn segment(&mut self, segment: Segment) -> Result<(), String> {
+    pub(super) fn segment(&mut self, segment: Segment) -> Result<(), GpuError> {
         if let Some(src) = segment.src {
             self.sources.push(src..src + segment.len);
         }
@@ -261,7 +262,7 @@ impl ChunkPlan {
         elements: u32,
         shuffle: Shuffle,
         planes: u32,
-    ) -> Result<(), String> {
+    ) -> Result<(), GpuError> {
         let location = BlockLocation::Encoded(src.start);
         self.sources.push(src);
         self.block(PlannedBlock {
@@ -273,12 +274,12 @@ impl ChunkPlan {
         })
     }
 
-    pub(super) fn block(&mut self, block: PlannedBlock) -> Result<(), String> {
+    pub(super) fn block(&mut self, block: PlannedBlock) -> Result<(), GpuError> {
         self.blocks.push(block);
         self.check_parts()
     }
 
-    pub(super) fn known_byte(&mut self, known: KnownByte) -> Result<(), String> {
+    pub(super) fn known_byte(&mut self, known: KnownByte) -> Result<(), GpuError> {
         self.known_bytes.push(known);
         self.check_parts()
     }
@@ -288,11 +289,9 @@ impl ChunkPlan {
         self.frames.len() + self.segments.len() + self.known_bytes.len() + self.blocks.len()
     }
 
-    fn check_parts(&self) -> Result<(), String> {
+    fn check_parts(&self) -> Result<(), GpuError> {
         if self.parts() > MAX_PARTS {
-            return Err(format!(
-                "the chunk has more than {MAX_PARTS} blocks and frames"
-            ));
+            return Err(format!("the chunk has more than {MAX_PARTS} blocks and frames").into());
         }
         Ok(())
     }

@@ -6,30 +6,31 @@
 use std::ops::Range;
 
 use super::chunk_plan::Checksum;
+use crate::gpu::error::GpuError;
 
 /// The DEFLATE stream of the zlib stream `src`, and the checksum of its decoded bytes.
-pub(super) fn zlib(src: &[u8]) -> Result<(Range<usize>, Checksum), String> {
+pub(super) fn zlib(src: &[u8]) -> Result<(Range<usize>, Checksum), GpuError> {
     let (Some([cmf, flags]), Some((body, trailer))) =
         (src.first_chunk::<2>(), src.split_last_chunk::<4>())
     else {
-        return Err("zlib: the stream is cut short".to_string());
+        return Err("zlib: the stream is cut short".into());
     };
     if body.len() < 2 {
-        return Err("zlib: the stream is cut short".to_string());
+        return Err("zlib: the stream is cut short".into());
     }
     let check = u16::from_be_bytes([*cmf, *flags]);
     if cmf & 0x0f != 8 || cmf >> 4 > 7 || !check.is_multiple_of(31) {
-        return Err(format!("zlib: a header {cmf:02x} {flags:02x}"));
+        return Err(format!("zlib: a header {cmf:02x} {flags:02x}").into());
     }
     if flags & 0x20 != 0 {
-        return Err("zlib: the stream needs a dictionary".to_string());
+        return Err("zlib: the stream needs a dictionary".into());
     }
     let sum = u32::from_be_bytes(*trailer);
     Ok((2..body.len(), Checksum::Adler32(sum)))
 }
 
 /// The DEFLATE stream of `src`, which must be one gzip member of `len` decoded bytes, and the checksum of its decoded bytes.
-pub(super) fn gzip(src: &[u8], len: usize) -> Result<(Range<usize>, Checksum), String> {
+pub(super) fn gzip(src: &[u8], len: usize) -> Result<(Range<usize>, Checksum), GpuError> {
     let short = || "gzip: the member is cut short".to_string();
     let (member, [c0, c1, c2, c3, s0, s1, s2, s3]) =
         src.split_last_chunk::<8>().ok_or_else(short)?;
@@ -37,14 +38,14 @@ pub(super) fn gzip(src: &[u8], len: usize) -> Result<(Range<usize>, Checksum), S
     // This is the size of the last member. Further members are detected here or by the checksum.
     let size = u32::from_le_bytes([*s0, *s1, *s2, *s3]);
     if u32::try_from(len) != Ok(size) {
-        return Err(format!("gzip: a member of {size} bytes, expected {len}"));
+        return Err(format!("gzip: a member of {size} bytes, expected {len}").into());
     }
     let sum = u32::from_le_bytes([*c0, *c1, *c2, *c3]);
     Ok((start..member.len(), Checksum::Crc32(sum)))
 }
 
 /// Bytes of a member's header; `None` if it is cut short.
-fn gzip_header(src: &[u8]) -> Option<Result<usize, String>> {
+fn gzip_header(src: &[u8]) -> Option<Result<usize, GpuError>> {
     const HEADER_CRC: u8 = 0x02;
     const EXTRA: u8 = 0x04;
     const NAME: u8 = 0x08;
@@ -53,7 +54,8 @@ fn gzip_header(src: &[u8]) -> Option<Result<usize, String>> {
     if (id1, id2, method) != (0x1f, 0x8b, 8) || flags & 0xe0 != 0 {
         return Some(Err(format!(
             "gzip: a header {id1:02x} {id2:02x} {method:02x} {flags:02x}"
-        )));
+        )
+        .into()));
     }
     let mut at = 10;
     if flags & EXTRA != 0 {
@@ -71,7 +73,8 @@ fn gzip_header(src: &[u8]) -> Option<Result<usize, String>> {
         if stored != computed {
             return Some(Err(format!(
                 "gzip: the header has the checksum {stored:04x}, its bytes {computed:04x}"
-            )));
+            )
+            .into()));
         }
         at += 2;
     }

@@ -8,6 +8,7 @@ use super::zstd::zstd_summary;
 use super::{blosc, deflate};
 use crate::codec::blosc::{Compressor, Shuffle};
 use crate::codec::{BytesCodec, CodecChain, Serializer, checksum};
+use crate::gpu::error::GpuError;
 
 /// The encoding of a tile.
 #[derive(Debug, Clone)]
@@ -45,22 +46,22 @@ pub(super) struct Crc32c {
 
 impl Encoding {
     /// The encoding of tiles by `chain`. The error says why a device cannot decode them.
-    pub(super) fn try_new(chain: &CodecChain) -> Result<Encoding, String> {
+    pub(super) fn try_new(chain: &CodecChain) -> Result<Encoding, GpuError> {
         if !chain.transpose().is_identity() {
-            return Err("transposed chunks are decoded on the host".to_string());
+            return Err("transposed chunks are decoded on the host".into());
         }
         match chain.serializer() {
             Serializer::Bytes(_) => {}
             Serializer::Sharding(_) => {
-                return Err("shards in shards are decoded on the host".to_string());
+                return Err("shards in shards are decoded on the host".into());
             }
-            Serializer::VlenUtf8 => return Err("text is decoded on the host".to_string()),
+            Serializer::VlenUtf8 => return Err("text is decoded on the host".into()),
         }
         let (codecs, checksums) = outermost_checksums(chain.compressors());
         let compression = match codecs {
             [] => Compression::None,
             [BytesCodec::Crc32c { .. }, ..] | [_, BytesCodec::Crc32c { .. }, ..] => {
-                return Err("crc32c inside a compressor is checked on the host".to_string());
+                return Err("crc32c inside a compressor is checked on the host".into());
             }
             [BytesCodec::Blosc { compressor, .. }] => match compressor {
                 Compressor::Zstd | Compressor::Lz4 | Compressor::Zlib => Compression::Blosc,
@@ -77,7 +78,8 @@ impl Encoding {
                     "one compressor after another ({}, then {}) is decoded on the host",
                     first.summary(),
                     second.summary()
-                ));
+                )
+                .into());
             }
         };
         Ok(Encoding {
@@ -98,7 +100,7 @@ impl Encoding {
         piece: Range<usize>,
         tile: &TileShape,
         plan: &mut ChunkPlan,
-    ) -> Result<u32, String> {
+    ) -> Result<u32, GpuError> {
         let piece = strip(&self.checksums, encoded, piece)?;
         let bytes = encoded
             .get(piece.clone())
@@ -112,7 +114,7 @@ impl Encoding {
                 plan.encoded_block(piece, tile.elements, Shuffle::None, 1)?;
             }
             Compression::None => {
-                return Err(format!("{} bytes, expected {}", bytes.len(), tile.len));
+                return Err(format!("{} bytes, expected {}", bytes.len(), tile.len).into());
             }
         }
         Ok(tile.elements)
@@ -126,16 +128,15 @@ fn bare_frame(
     start: usize,
     tile: &TileShape,
     plan: &mut ChunkPlan,
-) -> Result<(), String> {
+) -> Result<(), GpuError> {
     let (codec, part, check) = match wrapping {
         Wrapping::Lz4 => {
             // numcodecs: the decoded length, then a raw block.
             let len = bytes.first_chunk::<4>().map(|len| u32::from_le_bytes(*len));
             if len.map(|len| len as usize) != Some(tile.len) {
-                return Err(format!(
-                    "lz4: the header says {len:?} bytes, expected {}",
-                    tile.len
-                ));
+                return Err(
+                    format!("lz4: the header says {len:?} bytes, expected {}", tile.len).into(),
+                );
             }
             (FrameCodec::Lz4, 4..bytes.len(), None)
         }
@@ -186,7 +187,7 @@ pub(super) fn strip(
     checksums: &[Crc32c],
     encoded: &[u8],
     mut range: Range<usize>,
-) -> Result<Range<usize>, String> {
+) -> Result<Range<usize>, GpuError> {
     for Crc32c { at_start } in checksums {
         let bytes = encoded
             .get(range.clone())

@@ -8,6 +8,7 @@ use super::estimate::{self, Estimate};
 use super::tile::{TileShape, check_copies};
 use crate::codec::blosc::Shuffle;
 use crate::codec::{CodecChain, Serializer, Sharding};
+use crate::gpu::error::GpuError;
 use crate::store::{ArrayMeta, Endianness, FillValue};
 
 /// Plans the chunks of one array. Built once per array, and shared by the threads that read its chunks.
@@ -29,18 +30,18 @@ impl ChunkPlanner {
     ///
     /// # Errors
     /// The reason why a GPU cannot decode this array.
-    pub fn try_new(array: &ArrayMeta, chain: &CodecChain) -> Result<ChunkPlanner, String> {
+    pub fn try_new(array: &ArrayMeta, chain: &CodecChain) -> Result<ChunkPlanner, GpuError> {
         if array.element.is_text() {
-            return Err("text is decoded on the host".to_string());
+            return Err("text is decoded on the host".into());
         }
         if !chain.transpose().is_identity() {
-            return Err("transposed chunks are decoded on the host".to_string());
+            return Err("transposed chunks are decoded on the host".into());
         }
         // A device treats absent chunks as zeros.
         match &array.fill_value {
             FillValue::Null => {}
             FillValue::Bytes(bytes) if bytes.iter().all(|byte| *byte == 0) => {}
-            _ => return Err("a fill value other than 0 is left to the host".to_string()),
+            _ => return Err("a fill value other than 0 is left to the host".into()),
         }
         let (inner, sharding, outer) = match chain.serializer() {
             Serializer::Sharding(sharding) => {
@@ -49,7 +50,8 @@ impl ChunkPlanner {
                     return Err(format!(
                         "shards that are compressed again ({}) are decoded on the host",
                         codec.summary()
-                    ));
+                    )
+                    .into());
                 }
                 (sharding.inner(), Some(sharding.as_ref().clone()), checksums)
             }
@@ -62,7 +64,8 @@ impl ChunkPlanner {
         if u32::try_from(chunk_len).is_err() {
             return Err(format!(
                 "chunks of {chunk_len} bytes are too large for the GPU, which takes less than 4 GiB"
-            ));
+            )
+            .into());
         }
         let big_endian = matches!(inner.serializer(), Serializer::Bytes(Endianness::Big));
         Ok(ChunkPlanner {
@@ -84,7 +87,7 @@ impl ChunkPlanner {
     ///
     /// # Errors
     /// The reason why the host decodes this chunk, or reports what is wrong with it.
-    pub fn plan(&self, encoded: &mut [u8], plan: &mut ChunkPlan) -> Result<(), String> {
+    pub fn plan(&self, encoded: &mut [u8], plan: &mut ChunkPlan) -> Result<(), GpuError> {
         plan.clear();
         let result = self.fill(encoded, plan).and_then(|()| plan.finish(encoded));
         if result.is_err() {
@@ -102,13 +105,13 @@ impl ChunkPlanner {
     ///
     /// # Errors
     /// The reason why the host decodes this chunk.
-    pub fn plan_unread(&self, len: usize, plan: &mut ChunkPlan) -> Result<(), String> {
+    pub fn plan_unread(&self, len: usize, plan: &mut ChunkPlan) -> Result<(), GpuError> {
         plan.clear();
         if !self.is_plain() {
-            return Err("the chunk must be read before it is planned".to_string());
+            return Err("the chunk must be read before it is planned".into());
         }
         if len != self.tile.len {
-            return Err(format!("{len} bytes, expected {}", self.tile.len));
+            return Err(format!("{len} bytes, expected {}", self.tile.len).into());
         }
         plan.encoded_block(0..len, self.tile.elements, Shuffle::None, 1)?;
         self.push_tile(0, self.tile.elements, [0, 0], plan);
@@ -140,7 +143,7 @@ impl ChunkPlanner {
         self.chunk_len
     }
 
-    fn fill(&self, encoded: &[u8], plan: &mut ChunkPlan) -> Result<(), String> {
+    fn fill(&self, encoded: &[u8], plan: &mut ChunkPlan) -> Result<(), GpuError> {
         let object = strip(&self.outer, encoded, 0..encoded.len())?;
         let Some(sharding) = &self.sharding else {
             return self.tile(encoded, object, [0, 0], plan);
@@ -158,7 +161,7 @@ impl ChunkPlanner {
         sharding: &Sharding,
         columns: usize,
         plan: &mut ChunkPlan,
-    ) -> Result<(), String> {
+    ) -> Result<(), GpuError> {
         let bytes = encoded.get(shard.clone()).unwrap_or_default();
         // Taken out, so that the plan can be modified while the index is read.
         let mut index = std::mem::take(&mut plan.index);
@@ -185,7 +188,7 @@ impl ChunkPlanner {
     }
 
     /// A tile of zeros.
-    fn absent_tile(&self, origin: [u32; 2], plan: &mut ChunkPlan) -> Result<(), String> {
+    fn absent_tile(&self, origin: [u32; 2], plan: &mut ChunkPlan) -> Result<(), GpuError> {
         let first = plan.blocks.len();
         plan.block(PlannedBlock {
             location: BlockLocation::Zero,
@@ -205,7 +208,7 @@ impl ChunkPlanner {
         piece: Range<usize>,
         origin: [u32; 2],
         plan: &mut ChunkPlan,
-    ) -> Result<(), String> {
+    ) -> Result<(), GpuError> {
         let first = plan.blocks.len();
         let block_elements = self.encoding.plan(encoded, piece, &self.tile, plan)?;
         self.push_tile(first, block_elements, origin, plan);

@@ -1,6 +1,7 @@
 //! The shape of a tile, a part that is encoded on its own: a chunk, or an inner chunk of a shard.
 
 use crate::codec::Sharding;
+use crate::gpu::error::GpuError;
 use crate::store::{ArrayMeta, ElementType};
 
 /// The shape of a tile, and its sizes.
@@ -18,14 +19,16 @@ pub(super) struct TileShape {
 
 impl TileShape {
     /// The shape of tiles of `[rows]`, `[rows, samples]` or `[rows, samples, copies]`.
-    pub(super) fn try_new(element: ElementType, shape: &[usize]) -> Result<TileShape, String> {
-        let too_large = || format!("chunks of shape {shape:?} are too large for the GPU");
+    pub(super) fn try_new(element: ElementType, shape: &[usize]) -> Result<TileShape, GpuError> {
+        let too_large = || {
+            GpuError::from(format!(
+                "chunks of shape {shape:?} are too large for the GPU"
+            ))
+        };
         let width = match element.size() {
             Some(width @ (1 | 2 | 4 | 8)) => width,
             _ => {
-                return Err(format!(
-                    "elements of type {element} are decoded on the host"
-                ));
+                return Err(format!("elements of type {element} are decoded on the host").into());
             }
         };
         let [rows, samples, copies] = match *shape {
@@ -36,7 +39,8 @@ impl TileShape {
                 return Err(format!(
                     "an array of {} dimensions is decoded on the host",
                     shape.len()
-                ));
+                )
+                .into());
             }
         };
         let elements = rows
@@ -46,7 +50,7 @@ impl TileShape {
         let len = elements.checked_mul(width).ok_or_else(too_large)?;
         let fits = |n: usize| u32::try_from(n).map_err(|_| too_large());
         if elements == 0 {
-            return Err(format!("chunks of shape {shape:?} hold nothing"));
+            return Err(format!("chunks of shape {shape:?} hold nothing").into());
         }
         fits(len)?;
         Ok(TileShape {
@@ -65,12 +69,13 @@ pub(super) fn check_copies(
     array: &ArrayMeta,
     tile: &[usize],
     sharding: Option<&Sharding>,
-) -> Result<(), String> {
+) -> Result<(), GpuError> {
     let in_shards = sharding.is_none_or(|sharding| sharding.grid().get(2).is_none_or(|n| *n == 1));
     match (array.shape.get(2), tile.get(2)) {
         (Some(copies), Some(len)) if *copies > *len as u64 || !in_shards => Err(format!(
             "chunks of {len} of the {copies} values of a call are decoded on the host"
-        )),
+        )
+        .into()),
         _ => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::chunk_plan::{BlockLocation, ChunkPlan};
 use crate::codec::blosc::Shuffle;
+use crate::gpu::error::GpuError;
 
 impl ChunkPlan {
     /// Checks this plan for a chunk of `encoded_len` bytes and `elements` elements of `width` bytes: it stays inside the encoded
@@ -12,7 +13,12 @@ impl ChunkPlan {
     ///
     /// # Errors
     /// What is wrong. A plan of [`ChunkPlanner::plan`](super::ChunkPlanner::plan) has no errors.
-    pub fn verify(&self, encoded_len: usize, elements: usize, width: usize) -> Result<(), String> {
+    pub fn verify(
+        &self,
+        encoded_len: usize,
+        elements: usize,
+        width: usize,
+    ) -> Result<(), GpuError> {
         let inside = |what: &str, start: usize, len: usize, end: usize| match start.checked_add(len)
         {
             Some(stop) if stop <= end => Ok(start..stop),
@@ -22,7 +28,7 @@ impl ChunkPlan {
         for frame in &self.frames {
             inside("frame", frame.src.start, frame.src.len(), encoded_len)?;
             if frame.src.start > frame.src.end {
-                return Err(format!("a frame from {:?}", frame.src));
+                return Err(format!("a frame from {:?}", frame.src).into());
             }
             writes.push(inside("frame", frame.dst, frame.len, self.decoded_len)?);
         }
@@ -43,13 +49,13 @@ impl ChunkPlan {
             if let [a, b] = pair
                 && a.end > b.start
             {
-                return Err(format!("{a:?} and {b:?} are both written"));
+                return Err(format!("{a:?} and {b:?} are both written").into());
             }
         }
         for known in &self.known_bytes {
             let range = inside("known byte", known.at, 1, self.decoded_len)?;
             if !is_covered(&range, &writes) {
-                return Err(format!("{known:?} is not written"));
+                return Err(format!("{known:?} is not written").into());
             }
         }
         for block in &self.blocks {
@@ -58,7 +64,9 @@ impl ChunkPlan {
                 BlockLocation::Decoded(at) => {
                     let range = inside("block", at, bytes, self.decoded_len)?;
                     if !is_covered(&range, &writes) {
-                        return Err(format!("a block reads {range:?}, not all of it is written"));
+                        return Err(
+                            format!("a block reads {range:?}, not all of it is written").into()
+                        );
                     }
                 }
                 BlockLocation::Encoded(at) => {
@@ -67,7 +75,7 @@ impl ChunkPlan {
                 BlockLocation::Zero => {}
             }
             if block.repeats && (block.shuffle != Shuffle::Bit || block.planes == 0) {
-                return Err(format!("{block:?}"));
+                return Err(format!("{block:?}").into());
             }
             let planes = match (block.location, block.shuffle) {
                 (BlockLocation::Zero, _) => 0..=0,
@@ -77,16 +85,16 @@ impl ChunkPlan {
             if !planes.contains(&(block.planes as usize))
                 || (block.shuffle == Shuffle::Bit && !block.elements.is_multiple_of(8))
             {
-                return Err(format!("{block:?}"));
+                return Err(format!("{block:?}").into());
             }
         }
         self.verify_tiles(elements)
     }
 
-    fn verify_tiles(&self, elements: usize) -> Result<(), String> {
+    fn verify_tiles(&self, elements: usize) -> Result<(), GpuError> {
         let (mut next, mut total) = (0, 0);
         for tile in &self.tiles {
-            let wrong = |what: &str| Err(format!("{what}: {tile:?}"));
+            let wrong = |what: &str| Err(format!("{what}: {tile:?}").into());
             let blocks = self.blocks.get(tile.blocks.clone()).unwrap_or_default();
             let Some((last, whole)) = blocks.split_last() else {
                 return wrong("no blocks");
@@ -113,7 +121,8 @@ impl ChunkPlan {
             return Err(format!(
                 "tiles have {total} elements in {next} blocks, expected {elements} in {}",
                 self.blocks.len()
-            ));
+            )
+            .into());
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use crate::codec::blosc::Shuffle;
 use crate::codec::{ChunkData, CodecChain, Scratch};
+use crate::gpu::error::GpuError;
 use crate::gpu::plan::{
     BlockLocation, Checksum, ChunkPlan, ChunkPlanner, FrameCodec, PlannedBlock, Tile,
 };
@@ -19,7 +20,11 @@ pub(in crate::gpu) struct Device<'a> {
 
 impl<'a> Device<'a> {
     /// Decodes all frames and copies all segments. An error is what a device finds wrong with a frame.
-    pub fn run(plan: &'a ChunkPlan, encoded: &'a [u8], width: usize) -> Result<Device<'a>, String> {
+    pub fn run(
+        plan: &'a ChunkPlan,
+        encoded: &'a [u8],
+        width: usize,
+    ) -> Result<Device<'a>, GpuError> {
         let mut decoded = vec![POISON; plan.decoded_len];
         for frame in &plan.frames {
             let dst = &mut decoded[frame.dst..frame.dst + frame.len];
@@ -29,14 +34,14 @@ impl<'a> Device<'a> {
                     let written = ::zstd::bulk::decompress_to_buffer(src, dst)
                         .map_err(|e| format!("zstd: {e}"))?;
                     if written != frame.len {
-                        return Err(format!("zstd: {written} bytes"));
+                        return Err(format!("zstd: {written} bytes").into());
                     }
                 }
                 FrameCodec::Lz4 => {
                     let written = lz4_flex::block::decompress_into(src, dst)
                         .map_err(|e| format!("lz4: {e}"))?;
                     if written != frame.len {
-                        return Err(format!("lz4: {written} bytes"));
+                        return Err(format!("lz4: {written} bytes").into());
                     }
                 }
                 FrameCodec::Deflate => inflate(src, dst)?,
@@ -47,7 +52,7 @@ impl<'a> Device<'a> {
                 Some(Checksum::Adler32(sum)) => sum == adler32(dst),
             };
             if !sum {
-                return Err("a wrong checksum".to_string());
+                return Err("a wrong checksum".into());
             }
         }
         for segment in &plan.segments {
@@ -59,7 +64,7 @@ impl<'a> Device<'a> {
         }
         for known in &plan.known_bytes {
             if decoded[known.at] != known.byte {
-                return Err("a tail that does not repeat what comes before".to_string());
+                return Err("a tail that does not repeat what comes before".into());
             }
         }
         Ok(Device {
@@ -122,14 +127,14 @@ impl<'a> Device<'a> {
     }
 }
 
-fn inflate(src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+fn inflate(src: &[u8], dst: &mut [u8]) -> Result<(), GpuError> {
     let mut context = flate2::Decompress::new(false);
     let status = context
         .decompress(src, dst, flate2::FlushDecompress::Finish)
         .map_err(|e| format!("deflate: {e}"))?;
     // Where the stream ends before `src` does is not something a device reports.
     if status != flate2::Status::StreamEnd || context.total_out() != dst.len() as u64 {
-        return Err(format!("deflate: {} bytes", context.total_out()));
+        return Err(format!("deflate: {} bytes", context.total_out()).into());
     }
     Ok(())
 }
@@ -144,7 +149,7 @@ fn adler32(bytes: &[u8]) -> u32 {
 }
 
 /// The elements of a chunk as the host decodes them.
-pub(in crate::gpu) fn on_host(chain: &CodecChain, encoded: &[u8]) -> Result<Vec<u8>, String> {
+pub(in crate::gpu) fn on_host(chain: &CodecChain, encoded: &[u8]) -> Result<Vec<u8>, GpuError> {
     match chain.decode(encoded, &mut Scratch::default())? {
         ChunkData::Fixed(elements) => Ok(elements.to_vec()),
         ChunkData::Strings(_) => panic!("strings"),
@@ -157,7 +162,7 @@ pub(in crate::gpu) fn on_device(
     plan: &ChunkPlan,
     encoded: &[u8],
     (samples, copies): (usize, usize),
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, GpuError> {
     let width = planner.width();
     let device = Device::run(plan, encoded, width)?;
     let mut elements = device.elements(samples, copies, planner.chunk_len());

@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 
 use crate::codec::CodecChain;
 use crate::codec::testing::{Form, c_compress, encode_bytes, one_chunk};
+use crate::gpu::error::GpuError;
 use crate::gpu::plan::{ChunkPlan, ChunkPlanner};
 use crate::store::ArrayMeta;
 
-fn of(array: &ArrayMeta) -> Result<ChunkPlanner, String> {
+fn of(array: &ArrayMeta) -> Result<ChunkPlanner, GpuError> {
     ChunkPlanner::try_new(array, &CodecChain::try_new(array).unwrap())
 }
 

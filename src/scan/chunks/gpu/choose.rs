@@ -12,7 +12,7 @@ pub fn choose(loads: Vec<ArrayLoad<'_>>) -> Result<String, String> {
     let loads = loads.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     let engine = match gpu::status() {
         EngineStatus::Ready(engine) => engine,
-        EngineStatus::Off(reason) => return Err(reason),
+        EngineStatus::Off(reason) => return Err(reason.into()),
         EngineStatus::Idle | EngineStatus::Starting => {
             return Err("the GPU is still being started".to_string());
         }

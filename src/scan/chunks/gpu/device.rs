@@ -1,5 +1,6 @@
 //! [`Device`]: the GPUs of an execution.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
@@ -7,7 +8,7 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use crate::codec::CodecChain;
 use crate::error::VczError;
 use crate::gpu::plan::ChunkPlanner;
-use crate::gpu::{self, EngineStatus, GpuEngine};
+use crate::gpu::{self, EngineStatus, GpuEngine, GpuError};
 use crate::scan::options::{Backend, DirectStorage, VczSettings, parse_devices};
 use crate::scan::schema::ColumnSpec;
 use crate::store::{ArrayMeta, ElementType};
@@ -73,7 +74,7 @@ impl Device {
         spec: &ColumnSpec,
         chain: &CodecChain,
         only_calls: bool,
-    ) -> Result<ChunkPlanner, String> {
+    ) -> Result<ChunkPlanner, GpuError> {
         let planner = planner(spec, chain, only_calls)?;
         self.engine.decodes(&planner.estimate())?;
         Ok(planner)
@@ -82,7 +83,7 @@ impl Device {
     /// The host decodes an array, for this reason; an error where a GPU was required.
     pub fn leave_to_host(&self, array: &ArrayMeta, error: VczError) -> Result<()> {
         if self.is_required {
-            return Err(refused(error.to_string()));
+            return Err(refused(error));
         }
         log::debug!("array '{}' is decoded on the host: {error}", array.name);
         Ok(())
@@ -90,7 +91,7 @@ impl Device {
 }
 
 /// The error where `vcz.backend = 'gpu'` cannot be done.
-fn refused(reason: String) -> DataFusionError {
+fn refused(reason: impl Display) -> DataFusionError {
     exec_datafusion_err!("vcz.backend = 'gpu': {reason}; use SET vcz.backend = 'auto' or 'host'")
 }
 
@@ -102,7 +103,7 @@ pub fn planner(
     spec: &ColumnSpec,
     chain: &CodecChain,
     only_calls: bool,
-) -> Result<ChunkPlanner, String> {
+) -> Result<ChunkPlanner, GpuError> {
     let signed = matches!(
         spec.array.element,
         ElementType::Int8 | ElementType::Int16 | ElementType::Int32 | ElementType::Int64
@@ -111,7 +112,8 @@ pub fn planner(
         return Err(format!(
             "genotype codes of type {} are counted on the host",
             spec.array.element
-        ));
+        )
+        .into());
     }
     ChunkPlanner::try_new(&spec.array, chain)
 }
@@ -120,7 +122,7 @@ pub fn planner(
 pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String) {
     let planner = match ChunkPlanner::try_new(array, chain) {
         Ok(planner) => planner,
-        Err(reason) => return ("host", reason),
+        Err(reason) => return ("host", reason.into()),
     };
     let files = if planner.is_plain() {
         "; from local files as vcz.gpu_direct_storage says"
@@ -130,7 +132,7 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
     match gpu::status() {
         EngineStatus::Ready(engine) => {
             if let Err(reason) = engine.decodes(&planner.estimate()) {
-                return ("host", reason);
+                return ("host", reason.into());
             }
             let names: Vec<&str> = engine.devices().iter().map(|d| d.name.as_str()).collect();
             (
@@ -141,7 +143,7 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
                 ),
             )
         }
-        EngineStatus::Off(reason) => ("host", reason),
+        EngineStatus::Off(reason) => ("host", reason.into()),
         EngineStatus::Idle | EngineStatus::Starting => {
             ("host", "the GPU is still being started".to_string())
         }

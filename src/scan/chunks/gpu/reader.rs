@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, FutureExt};
 
 use super::device::Device;
 use crate::error::VczError;
-use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, Work, WorkOutput};
+use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, GpuError, Work, WorkOutput};
 use crate::scan::chunks::chunk::first_index;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::{Arrivals, Arriving, ChunkReader, Prefetch, Window, chunks_of};
@@ -98,7 +98,10 @@ pub fn open(
 }
 
 /// What GPUs have to do with each part of a variant chunk.
-fn part_requests(device: &Device, request: &ChunkRequest<'_>) -> Result<Vec<PartRequest>, String> {
+fn part_requests(
+    device: &Device,
+    request: &ChunkRequest<'_>,
+) -> Result<Vec<PartRequest>, GpuError> {
     let ChunkRequest {
         dataset, column, ..
     } = request;

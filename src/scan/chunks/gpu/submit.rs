@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::reader::{GpuReader, PartRequest};
 use crate::error::VczError;
-use crate::gpu::{Encoded, Outcome, Ticket};
+use crate::gpu::{Encoded, GpuError, Outcome, Ticket};
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index};
 use crate::store::{ChunkPlace, LocalFile, OpenChunk};
 
@@ -55,7 +55,7 @@ fn cached(len: usize) -> Duration {
 }
 
 /// Where the outcome of a chunk will arrive, or the reason why it is the host's.
-type Submission = Result<Ticket, String>;
+type Submission = Result<Ticket, GpuError>;
 
 /// A chunk that was handed over.
 pub struct Submitted {
@@ -261,7 +261,7 @@ impl GpuReader {
     }
 
     /// A chunk's results, or the reason why it is the host's.
-    async fn result(&self, submission: Submission) -> Result<Buffer, String> {
+    async fn result(&self, submission: Submission) -> Result<Buffer, GpuError> {
         match submission?.await {
             Ok(Outcome::Done(done)) => {
                 self.metrics.copy_time.add_duration(done.times.copy);
@@ -272,7 +272,7 @@ impl GpuReader {
                 Ok(done.bytes)
             }
             Ok(Outcome::Host(reason)) => Err(reason),
-            Err(_) => Err("the GPU engine dropped the chunk".to_string()),
+            Err(_) => Err("the GPU engine dropped the chunk".into()),
         }
     }
 }
