@@ -98,6 +98,12 @@ macro_rules! reason_error {
             }
         }
 
+        impl PartialEq<&str> for $name {
+            fn eq(&self, message: &&str) -> bool {
+                self.0 == *message
+            }
+        }
+
         impl From<String> for $name {
             fn from(reason: String) -> Self {
                 Self(reason)

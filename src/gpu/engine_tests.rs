@@ -297,7 +297,7 @@ fn devices_are_chosen_by_their_numbers() {
     for unknown in [0, 4, 67] {
         let refused = engine.configure(&[3, unknown], 0).unwrap_err();
         assert_eq!(
-            refused,
+            refused.to_string(),
             format!("vcz.gpu_devices: there is no GPU {unknown}; the devices are 3, 5")
         );
     }

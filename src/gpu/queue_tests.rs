@@ -86,7 +86,7 @@ fn submit(queue: &Arc<Queue>, work: &Arc<Work>) -> Result<Ticket, GpuError> {
 }
 
 /// A chunk that no plan can be made of.
-fn submit_bad(queue: &Arc<Queue>, work: &Arc<Work>) -> String {
+fn submit_bad(queue: &Arc<Queue>, work: &Arc<Work>) -> GpuError {
     let encoded = vec![0; CHUNK - 1];
     let submitted = queue.submit(work, 0, ROWS, &encoded).now_or_never();
     submitted

@@ -122,7 +122,7 @@ pub fn counts(outcome: Outcome) -> Vec<i32> {
 }
 
 /// The reason of an outcome that must be for the host.
-pub fn reason(outcome: Outcome) -> String {
+pub fn reason(outcome: Outcome) -> GpuError {
     match outcome {
         Outcome::Host(reason) => reason,
         Outcome::Done(_) => panic!("done by the device, not rejected"),
