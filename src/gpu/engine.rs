@@ -394,7 +394,8 @@ impl GpuEngine {
                     "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; buffers need {}; set 0 for the \
                      default",
                     (SLAB_BYTES + OUTPUT_BYTES) * workers_per_device()
-                ).into());
+                )
+                .into());
             }
             let free = self.free.clone().filter(|_| memory == 0);
             self.queue.set_limits(limits, free);

@@ -185,13 +185,15 @@ impl QueueState {
         let Some(need) = need.filter(|need| *need <= slab_len) else {
             return Err(format!(
                 "a chunk of {len} encoded bytes is larger than the staging memory ({slab_len} bytes)"
-            ).into());
+            )
+            .into());
         };
         if decoded > limits.decoded {
             return Err(format!(
                 "a chunk of {decoded} decoded bytes is more than a batch may hold ({} bytes; see vcz.gpu_memory_limit)",
                 limits.decoded
-            ).into());
+            )
+            .into());
         }
         if output > limits.output {
             return Err(format!(

@@ -188,9 +188,7 @@ impl ArrayMeta {
             .into());
         }
         if self.codecs.is_empty() {
-            return Err("the list of codecs is empty; expected at least 'bytes'"
-                .to_owned()
-                .into());
+            return Err("the list of codecs is empty; expected at least 'bytes'".into());
         }
         Ok(self)
     }
@@ -219,11 +217,11 @@ fn joined(mut key: String, index: &[u64], separator: char) -> String {
 /// A list of lengths (`shape`, `chunks`): whole numbers below 2^63.
 pub(super) fn lengths(value: Option<&Value>, what: &str) -> Result<Vec<u64>, StoreError> {
     let wrong = || match value {
-        Some(value) => format!(
+        Some(value) => StoreError::from(format!(
             "'{what}' is {}; expected a list of whole numbers below 2^63",
             shortened(value)
-        ),
-        None => format!("'{what}' is missing"),
+        )),
+        None => StoreError::from(format!("'{what}' is missing")),
     };
     let list = value.and_then(Value::as_array).ok_or_else(wrong)?;
     list.iter()
@@ -245,10 +243,10 @@ pub(super) fn dimension_names(
         return Ok(Vec::new());
     };
     let wrong = || {
-        format!(
+        StoreError::from(format!(
             "'{what}' is {}; expected a list of strings",
             shortened(value)
-        )
+        ))
     };
     let name = |name: &Value| match name {
         Value::Null => Ok(String::new()),

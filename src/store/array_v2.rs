@@ -158,7 +158,11 @@ fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec,
 
 /// A v2 codec: an object whose `id` is its name and whose other fields are its configuration.
 fn codec(value: &Value, what: &str) -> Result<CodecSpec, StoreError> {
-    let wrong = || format!("{what} {value} is not a codec; expected an object with a string 'id'");
+    let wrong = || {
+        StoreError::from(format!(
+            "{what} {value} is not a codec; expected an object with a string 'id'"
+        ))
+    };
     let mut configuration = value.as_object().ok_or_else(wrong)?.clone();
     match configuration.remove("id") {
         Some(Value::String(name)) => Ok(CodecSpec {

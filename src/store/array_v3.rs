@@ -117,10 +117,10 @@ type Extension<'a> = (&'a str, Option<&'a Map<String, Value>>);
 /// The name and configuration of an extension point; a bare string is a name without configuration.
 fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<Extension<'a>, StoreError> {
     let wrong = || {
-        format!(
+        StoreError::from(format!(
             "{what} is {}; expected an object with a string 'name'",
             shown(value)
-        )
+        ))
     };
     match value {
         Some(Value::String(name)) => Ok((name, None)),

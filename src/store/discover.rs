@@ -128,7 +128,7 @@ impl Documents<'_> {
         let Some(group) = group.or_else(|| consolidated_object(".zgroup")) else {
             let reason = "neither 'zarr.json' (Zarr v3) nor '.zgroup' or '.zmetadata' (Zarr v2) \
                           was found in it";
-            return Err(denial.unwrap_or_else(|| self.not_a_store(reason.to_owned())));
+            return Err(denial.unwrap_or_else(|| self.not_a_store(reason)));
         };
         let version = group.get("zarr_format");
         if version.and_then(Value::as_u64) != Some(2) {

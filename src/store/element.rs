@@ -120,7 +120,8 @@ impl ElementType {
     /// Reads the `dtype` of a v2 `.zarray`, NumPy's type string. `|O` is [`ElementType::String`]: the caller checks that
     /// the filter `vlen-utf8` is there.
     pub(super) fn parse_v2(dtype: &Value) -> Result<(Self, Endianness), StoreError> {
-        let unknown = || format!("dtype {dtype} is not supported; {SUPPORTED_V2}");
+        let unknown =
+            || StoreError::from(format!("dtype {dtype} is not supported; {SUPPORTED_V2}"));
         let text = dtype.as_str().ok_or_else(unknown)?;
         let mut chars = text.chars();
         let (order, kind) = match (chars.next(), chars.next()) {
@@ -167,7 +168,11 @@ impl ElementType {
 
     /// Reads the `data_type` of a v3 `zarr.json`: a name, or an object of a name and a configuration.
     pub(super) fn parse_v3(data_type: &Value) -> Result<Self, StoreError> {
-        let unknown = || format!("data type {data_type} is not supported; {SUPPORTED_V3}");
+        let unknown = || {
+            StoreError::from(format!(
+                "data type {data_type} is not supported; {SUPPORTED_V3}"
+            ))
+        };
         let (name, configuration) = match data_type {
             Value::String(name) => (name.as_str(), None),
             Value::Object(object) => (
@@ -184,7 +189,7 @@ impl ElementType {
                 .and_then(|configuration| configuration.get("length_bytes"))
                 .and_then(Value::as_u64)
                 .and_then(|length| usize::try_from(length).ok())
-                .ok_or_else(|| format!("data type '{name}' needs a configuration with 'length_bytes', a whole number"))
+                .ok_or_else(|| format!("data type '{name}' needs a configuration with 'length_bytes', a whole number").into())
         };
         Ok(match name {
             "bool" => Self::Bool,

@@ -23,7 +23,9 @@ impl FillValue {
     /// Reads the `fill_value` of an array of `element`s.
     pub(super) fn parse(value: &Value, element: &ElementType) -> Result<Self, StoreError> {
         let wrong = |expected: &str| {
-            format!("fill value {value} does not fit {element}; expected {expected}")
+            StoreError::from(format!(
+                "fill value {value} does not fit {element}; expected {expected}"
+            ))
         };
         if value.is_null() {
             return Ok(Self::Null);

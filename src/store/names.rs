@@ -47,9 +47,7 @@ const MAX_NAME: usize = 255;
 /// Checks that `name` can be an array's name: one component of a path.
 pub(super) fn check_name(name: &str) -> Result<(), StoreError> {
     if name.is_empty() || name == "." || name == ".." {
-        return Err("the name of an array cannot be empty, '.' or '..'"
-            .to_owned()
-            .into());
+        return Err("the name of an array cannot be empty, '.' or '..'".into());
     }
     if name.len() > MAX_NAME {
         return Err(format!(

@@ -50,9 +50,7 @@ impl RegionIndex {
         n_contigs: usize,
     ) -> Result<Self, StoreError> {
         if variants_per_chunk == 0 {
-            return Err("chunks of 0 variants; expected at least 1"
-                .to_owned()
-                .into());
+            return Err("chunks of 0 variants; expected at least 1".into());
         }
         let (records, []) = values.as_chunks::<FIELDS>() else {
             return Err(format!("{} values are not rows of {FIELDS}", values.len()).into());
@@ -81,13 +79,15 @@ impl RegionIndex {
                     "row {n}: chunk {} comes where variant {next}, of chunk {chunk}, does (chunks have \
                      {variants_per_chunk} variants)",
                     row.chunk
-                ).into());
+                )
+                .into());
             }
             if row.rows.end > chunk_end {
                 return Err(format!(
                     "row {n}: {} records from variant {next} on reach beyond chunk {chunk}, which ends at {chunk_end}",
                     row.n_records
-                ).into());
+                )
+                .into());
             }
             match previous {
                 Some(previous) if previous.contig == row.contig => {
@@ -95,7 +95,8 @@ impl RegionIndex {
                         return Err(format!(
                             "row {n}: starts at position {}, before {}, the end of the row before it on the same contig",
                             row.start, previous.end
-                        ).into());
+                        )
+                        .into());
                     }
                 }
                 _ => {

@@ -306,7 +306,8 @@ fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), 
             return Err(format!(
                 "it is a Zarr group, but its attribute 'vcf_zarr_version' is {}; expected a version such as \"0.4\"",
                 shown(other)
-            ).into());
+            )
+            .into());
         }
     };
     let mut parts = version.split('.').map(str::parse::<u64>);

@@ -105,11 +105,7 @@ pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, StoreErro
         }
     }
     if (field16(4), field16(6)) != (0, 0) || field16(8) != field16(10) {
-        return Err(
-            "archives of several parts are not supported; expected one file"
-                .to_owned()
-                .into(),
-        );
+        return Err("archives of several parts are not supported; expected one file".into());
     }
     checked_end(
         field32(16).into(),
@@ -123,7 +119,9 @@ pub(super) fn parse_tail(tail: &[u8], tail_start: u64) -> Result<Tail, StoreErro
 /// Reads the zip64 end record at `offset`; `records` is where the records that follow the directory end.
 pub(super) fn parse_zip64_end(record: &[u8], offset: u64, records: u64) -> Result<End, StoreError> {
     let wrong = || {
-        format!("no zip64 end-of-directory record at byte {offset}, where the locator says it is")
+        StoreError::from(format!(
+            "no zip64 end-of-directory record at byte {offset}, where the locator says it is"
+        ))
     };
     if !record.starts_with(&ZIP64_END) || offset >= records {
         return Err(wrong());
@@ -131,11 +129,7 @@ pub(super) fn parse_zip64_end(record: &[u8], offset: u64, records: u64) -> Resul
     let field32 = |at| u32_at(record, at).ok_or_else(wrong);
     let field64 = |at| u64_at(record, at).ok_or_else(wrong);
     if (field32(16)?, field32(20)?) != (0, 0) || field64(24)? != field64(32)? {
-        return Err(
-            "archives of several parts are not supported; expected one file"
-                .to_owned()
-                .into(),
-        );
+        return Err("archives of several parts are not supported; expected one file".into());
     }
     checked_end(field64(48)?, field64(40)?, field64(32)?, offset)
 }
@@ -199,7 +193,8 @@ impl Directory {
                     "{}: {compressed} bytes from byte {header_at} on overlap the directory at byte {}",
                     named(),
                     end.directory.start
-                ).into());
+                )
+                .into());
             }
             // Folders have no data; a name that is not UTF-8 is not a key of any store.
             if !name.ends_with(b"/") && std::str::from_utf8(name).is_ok() {
@@ -335,7 +330,8 @@ impl Directory {
                 "its header (method {method}, {} bytes, {} inflated) and the directory (method {}, {} bytes, {} \
                  inflated) contradict each other",
                 sizes.0, sizes.1, entry.method, entry.compressed, entry.size
-            ).into());
+            )
+            .into());
         }
         Ok(LOCAL_HEADER + u64::from(name_len) + u64::from(extra_len))
     }
@@ -388,9 +384,7 @@ fn zip64_sizes(
         }
         rest = rest.get(end..).unwrap_or_default();
     }
-    Err("its sizes need a zip64 field, which is not there"
-        .to_owned()
-        .into())
+    Err("its sizes need a zip64 field, which is not there".into())
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
