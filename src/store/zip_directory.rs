@@ -157,7 +157,12 @@ fn checked_end(start: u64, size: u64, entries: u64, end_at: u64) -> Result<End, 
 impl Directory {
     /// Parses the central directory that `end` describes from its `bytes`.
     pub(super) fn parse(bytes: Bytes, end: &End) -> Result<Self, StoreError> {
-        let cut_off = |n: usize| format!("the directory ends within entry {n} of {}", end.entries);
+        let cut_off = |n: usize| {
+            StoreError::from(format!(
+                "the directory ends within entry {n} of {}",
+                end.entries
+            ))
+        };
         // `checked_end` has compared the number of entries with the directory's size.
         let mut entries = Vec::with_capacity(usize::try_from(end.entries).unwrap_or_default());
         let mut at = 0usize;
