@@ -264,7 +264,7 @@ fn frame(
             (FrameCodec::Deflate, stream, Some(check))
         }
         Compressor::Blosclz | Compressor::Snappy => {
-            return Err(no_decoder(compressor));
+            return Err(no_decoder(compressor).into());
         }
     };
     plan.frame(Frame {

@@ -66,7 +66,7 @@ impl Encoding {
             [BytesCodec::Blosc { compressor, .. }] => match compressor {
                 Compressor::Zstd | Compressor::Lz4 | Compressor::Zlib => Compression::Blosc,
                 Compressor::Blosclz | Compressor::Snappy => {
-                    return Err(blosc::no_decoder(*compressor));
+                    return Err(blosc::no_decoder(*compressor).into());
                 }
             },
             [BytesCodec::Zstd] => Compression::Frame(Wrapping::Zstd),
