@@ -84,7 +84,7 @@ fn large_frames_are_run_together() {
             for (ticket, (_, expected)) in tickets.into_iter().zip(&encoded) {
                 match ticket.await.unwrap() {
                     Outcome::Host(reason) => {
-                        assert_eq!((reason.as_str(), memory), ("no memory", Some(0)))
+                        assert_eq!((&*reason, memory), ("no memory", Some(0)))
                     }
                     done => assert_eq!(&counts(done), expected),
                 }

@@ -143,7 +143,8 @@ fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec,
     if element == ElementType::String {
         return Err(
             "dtype |O without the filter 'vlen-utf8': the encoding of its chunks is unknown; \
-                    only variable-length UTF-8 is supported".into(),
+                    only variable-length UTF-8 is supported"
+                .into(),
         );
     }
     let mut codec = CodecSpec::named("bytes");

@@ -1,5 +1,5 @@
 //! [`VczSource`]: the scan of a VCZ table as a DataFusion `DataSource`: its inputs and its partitions. What DataFusion pushes into it
-//! is in [`pushdown`](super::pushdown), its order and statistics in `properties`.
+//! is in `pushdown`, its order and statistics in `properties`.
 //!
 //! ```text
 //! table columns ──► inputs (arrays and calls, each once) ──► projection ──► output

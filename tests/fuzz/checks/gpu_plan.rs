@@ -167,7 +167,7 @@ pub fn check(data: &[u8]) {
     let mut encoded = kind.encoded(bytes);
     let before = encoded.clone();
     let mut plan = ChunkPlan::default();
-    let mut found = Err("there is no plan".to_string());
+    let mut found = Err("there is no plan".into());
     let mut deflate = false;
     if planner.plan(&mut encoded, &mut plan).is_ok() {
         plan.verify(encoded.len(), chain.elements(), planner.width())

@@ -116,7 +116,7 @@ fn refused(codec: &Value, width: usize, chunk: &[u8]) -> String {
         .plan(&mut encoded, &mut plan)
         .unwrap_err();
     assert_eq!(encoded, chunk);
-    error
+    error.into()
 }
 
 #[test]
