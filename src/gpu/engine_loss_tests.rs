@@ -230,7 +230,7 @@ fn with_slow_files(slow_files: Duration, patience: Duration) -> (GpuEngine, Outc
     let engine = of_software(vec![software], limits, None, patience);
     let work = plain(ROWS, SAMPLES);
     let outcome = finish(async {
-        let file = LocalFile::find(path).unwrap().unwrap();
+        let file = LocalFile::find(path).await.unwrap().unwrap();
         let ticket = engine.queue().submit_file(&work, 0, ROWS, file).await;
         ticket.unwrap().await.unwrap()
     });

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::super::batch::{Batch, Outcome, Ticket, Times};
 use super::super::executor::{Failure, Results};
 use super::super::software::{Files, Software, engine, engine_of, slab};
-use super::super::testing::{chunk, counts, elements, plain, reason, zstd};
+use super::super::testing::{chunk, counts, elements, find, plain, reason, zstd};
 use super::super::watchdog::BatchProgress;
 use super::super::work::Work;
 use super::*;
@@ -384,12 +384,9 @@ fn chunks_are_read_from_files() {
         let (encoded, _) = chunk(ROWS, SAMPLES, seed);
         let path = folder.path().join(format!("{name}{seed}"));
         std::fs::write(&path, encoded).unwrap();
-        LocalFile::find(path).unwrap().unwrap()
+        find(path).unwrap()
     };
-    assert_eq!(
-        LocalFile::find(folder.path().join("nothing")).unwrap(),
-        None
-    );
+    assert_eq!(find(folder.path().join("nothing")), None);
     let read = async |file: LocalFile| {
         let active = engine.queue().register_producer();
         let ticket = engine.queue().submit_file(&work, 0, ROWS, file).await;
@@ -431,7 +428,7 @@ fn chunks_are_read_from_files() {
         // Known before it is read.
         let path = folder.path().join("short");
         std::fs::write(&path, [0; 63]).unwrap();
-        let short = LocalFile::find(path).unwrap().unwrap();
+        let short = find(path).unwrap();
         let refused = engine.queue().submit_file(&work, 0, ROWS, short).await;
         assert_eq!(refused.unwrap_err(), "63 bytes, expected 64");
     });

@@ -1,6 +1,8 @@
 //! For tests: work on small chunks of genotypes, and its expected results.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -14,7 +16,7 @@ use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
 use crate::counts::{CountRequest, SampleSet, reference};
 use crate::gpu::error::GpuError;
-use crate::store::OpenChunk;
+use crate::store::{LocalFile, OpenChunk};
 
 /// Counts of alleles 0 and 1 of all samples, in uncompressed chunks of diploid genotypes.
 pub fn plain(rows: usize, samples: usize) -> Arc<Work> {
@@ -127,4 +129,10 @@ pub fn reason(outcome: Outcome) -> GpuError {
         Outcome::Host(reason) => reason,
         Outcome::Done(_) => panic!("done by the device, not rejected"),
     }
+}
+
+/// A local file, looked up outside of the test's runtime.
+pub fn find(path: PathBuf) -> Option<LocalFile> {
+    let found = || futures::executor::block_on(LocalFile::find(path)).unwrap();
+    thread::scope(|scope| scope.spawn(found).join().unwrap())
 }

@@ -89,8 +89,8 @@ pub struct VczSettings {
     pub backend: Backend,
     /// A batch holds at most this many bytes (or one row, where a single row is wider).
     pub batch_bytes: usize,
-    /// How many reads of each array are in flight ahead of the chunk being decoded; 0 turns reading ahead off, on the host and on a GPU.
-    /// A read is a chunk, or several small ones of a local store. A GPU is given as many more as its results have room for.
+    /// How many reads of each array are in flight at the same time in a partition, ahead of the chunk being decoded, whether the host or
+    /// a GPU decodes it; 0 turns reading ahead off. A read is a chunk, or several small ones of a local store.
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,

@@ -4,16 +4,17 @@
 //! Invariant: an opened file is a regular file and has the same length as when the store looked it up.
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::blob::{
-    BLOCKING_BYTES, ReadError, blocking, open_for_others, open_regular, read_exact_at, read_file,
-    within,
-};
+use super::blob::{ReadError, within};
 use super::error::StoreError;
+use super::files::{
+    BLOCKING_BYTES, Wait, is_cached, metadata, open_for_others, open_regular, read_exact_at,
+    read_file, without_blocking,
+};
 
 /// The location of a chunk's encoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,24 +30,28 @@ pub enum ChunkPlace {
 /// An encoded chunk that can be read into the caller's memory.
 #[derive(Debug)]
 pub enum OpenChunk {
-    /// An open file of this many bytes, few enough to be read on the current thread.
+    /// An open file of this many bytes, which are few and in the page cache.
     File(File, usize),
     /// Bytes in memory.
     Bytes(Bytes),
 }
 
 impl OpenChunk {
-    /// Opens the file at `path`; `None` if there is none. A long file is read, on a blocking thread. More than `limit` bytes are an
-    /// error.
-    pub(super) async fn open(path: &Path, limit: u64) -> Result<Option<Self>, ReadError> {
-        let Some((file, len)) = open_regular(path)? else {
-            return Ok(None);
-        };
-        within(len, limit)?;
-        Ok(Some(match usize::try_from(len) {
-            Ok(short) if len < BLOCKING_BYTES => Self::File(file, short),
-            _ => Self::Bytes(blocking(move || Ok(read_file(&file, 0, len)?)).await?),
-        }))
+    /// Opens the file at `path`; `None` if there is none. It is read too, on a blocking thread, if it is long or not in the page cache.
+    /// More than `limit` bytes are an error.
+    pub(super) async fn open(path: PathBuf, limit: u64) -> Result<Option<Self>, ReadError> {
+        without_blocking(move |wait| {
+            let Some((file, len)) = open_regular(&path, wait)? else {
+                return Ok(None);
+            };
+            within(len, limit)?;
+            if wait == Wait::Never && len < BLOCKING_BYTES && is_cached(&file, len) {
+                // Less than 1 MiB.
+                return Ok(Some(Self::File(file, len as usize)));
+            }
+            Ok(Some(Self::Bytes(read_file(&file, 0, len, wait)?)))
+        })
+        .await
     }
 
     /// Number of bytes.
@@ -60,17 +65,6 @@ impl OpenChunk {
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Reads it into memory, unless it is in memory.
-    ///
-    /// # Errors
-    /// As [`OpenChunk::read`].
-    pub fn load(&mut self) -> io::Result<()> {
-        if let Self::File(file, len) = self {
-            *self = Self::Bytes(read_file(file, 0, *len as u64)?);
-        }
-        Ok(())
     }
 
     /// Reads all its bytes into `target`, which must have that length.
@@ -107,18 +101,15 @@ impl LocalFile {
     ///
     /// # Errors
     /// The error of the file system.
-    pub fn find(path: PathBuf) -> io::Result<Option<Self>> {
-        let metadata = match std::fs::metadata(&path) {
-            Ok(metadata) => metadata,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        };
-        let len = usize::try_from(metadata.len()).map_err(io::Error::other)?;
-        Ok(Some(Self { path, len }))
+    pub async fn find(path: PathBuf) -> io::Result<Option<Self>> {
+        let found = without_blocking(move |wait| Ok((metadata(&path, wait)?, path.clone()))).await;
+        let (metadata, path) = found.map_err(|error| match error {
+            ReadError::Io(error) => io::Error::other(error),
+            ReadError::Corrupt(reason) => io::Error::other(reason),
+        })?;
+        let len = metadata.map(|metadata| usize::try_from(metadata.len()));
+        let len = len.transpose().map_err(io::Error::other)?;
+        Ok(len.map(|len| Self { path, len }))
     }
 
     /// Its path.
@@ -167,7 +158,7 @@ mod tests {
     use super::*;
 
     fn open(path: &Path, limit: u64) -> Result<Option<OpenChunk>, ReadError> {
-        block_on(OpenChunk::open(path, limit))
+        block_on(OpenChunk::open(path.to_owned(), limit))
     }
 
     #[test]
@@ -177,23 +168,29 @@ mod tests {
         assert!(open(&path, 10).unwrap().is_none());
         std::fs::write(&path, b"encoded").unwrap();
         assert!(open(&path, 6).is_err(), "more than the limit");
-        let mut chunk = open(&path, 7).unwrap().unwrap();
+        let opened = open(&path, 7).unwrap().unwrap();
         let mut target = [0; 7];
-        chunk.read(&mut target).unwrap();
-        assert_eq!((&target, chunk.len()), (b"encoded", 7));
-        assert!(chunk.read(&mut [0; 8]).is_err());
-        let mut loaded = open(&path, 7).unwrap().unwrap();
-        assert!(matches!(loaded, OpenChunk::File(..)));
-        loaded.load().unwrap();
-        assert!(matches!(&loaded, OpenChunk::Bytes(bytes) if bytes == "encoded"));
+        opened.read(&mut target).unwrap();
+        assert_eq!((&target, opened.len()), (b"encoded", 7));
+        assert!(opened.read(&mut [0; 8]).is_err());
+        let file = OpenChunk::File(File::open(&path).unwrap(), 7);
+        file.read(&mut target).unwrap();
         std::fs::write(&path, b"enc").unwrap();
-        assert!(chunk.read(&mut target).is_err(), "the file is shorter now");
-        assert!(chunk.load().is_err(), "still");
-        loaded.read(&mut target).unwrap();
+        assert!(file.read(&mut target).is_err(), "the file is shorter now");
         let long = File::create(&path).unwrap();
         long.set_len(BLOCKING_BYTES).unwrap();
         let read = open(&path, u64::MAX).unwrap().unwrap();
         assert!(matches!(&read, OpenChunk::Bytes(bytes) if bytes.len() as u64 == BLOCKING_BYTES));
         assert!(open(folder.path(), 10).is_err(), "a folder");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_not_cached_is_read_when_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("slow");
+        std::fs::write(&path, b"encoded").unwrap();
+        let opened = open(&path, 7).unwrap().unwrap();
+        assert!(matches!(opened, OpenChunk::Bytes(bytes) if bytes == "encoded"));
     }
 }

@@ -11,6 +11,7 @@ mod blob;
 mod discover;
 mod element;
 mod error;
+mod files;
 mod fill_value;
 mod local;
 mod names;

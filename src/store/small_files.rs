@@ -7,15 +7,15 @@
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::hash::{BuildHasher, RandomState};
-use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 
-use super::blob::{ReadError, get_file, open_regular, read_file, within};
+use super::blob::{ReadError, within};
+use super::files::{Wait, metadata, open_regular, read_file, without_blocking};
 
 /// Longer files are not cached.
 const LONGEST: u64 = 64 << 10;
@@ -89,42 +89,59 @@ impl Default for SmallFiles {
     }
 }
 
+/// What became of a file that may be in the cache.
+enum Found {
+    Absent,
+    /// As it is in the cache.
+    Unchanged,
+    /// Read again. The stamp is missing where the file must not be cached.
+    Read(Option<Stamp>, Bytes),
+}
+
+/// Reads the file at `path`, unless its stamp is still `known`.
+fn read_changed(
+    path: &Path,
+    known: Option<Stamp>,
+    limit: u64,
+    wait: Wait,
+) -> Result<Found, ReadError> {
+    if known.is_some() {
+        let Some(metadata) = metadata(path, wait)? else {
+            return Ok(Found::Absent);
+        };
+        if Stamp::of(&metadata) == known {
+            return Ok(Found::Unchanged);
+        }
+    }
+    let Some((file, len)) = open_regular(path, wait)? else {
+        return Ok(Found::Absent);
+    };
+    within(len, limit)?;
+    // Taken before the file is read, so that a change meanwhile is detected later.
+    let stamp = Stamp::of(&file.metadata()?).filter(|_| len <= LONGEST);
+    Ok(Found::Read(stamp, read_file(&file, 0, len, wait)?))
+}
+
 impl SmallFiles {
     /// The bytes of the file at `path`, cached as `key`; `None` if there is no such file. More than `limit` bytes are an error.
     pub(super) async fn get(
         &self,
         key: &str,
-        path: &Path,
+        path: PathBuf,
         limit: u64,
     ) -> Result<Option<Bytes>, ReadError> {
-        let found = match std::fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
-            {
-                return Ok(None);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if found.len() > LONGEST {
-            return get_file(path, None, limit).await;
-        }
         let shard = &self.shards[self.hasher.hash_one(key) as usize % SHARDS];
-        if let Some((stamp, bytes)) = shard.read().get(key)
-            && Stamp::of(&found) == Some(*stamp)
-        {
-            within(bytes.len() as u64, limit)?;
-            return Ok(Some(bytes.clone()));
-        }
-        let Some((file, len)) = open_regular(path)? else {
-            return Ok(None);
+        let (known, cached) = shard.read().get(key).cloned().unzip();
+        let found = without_blocking(move |wait| read_changed(&path, known, limit, wait)).await?;
+        let (stamp, bytes) = match (found, cached) {
+            (Found::Unchanged, Some(bytes)) => {
+                within(bytes.len() as u64, limit)?;
+                return Ok(Some(bytes));
+            }
+            (Found::Read(stamp, bytes), _) => (stamp, bytes),
+            (Found::Absent | Found::Unchanged, _) => return Ok(None),
         };
-        within(len, limit)?;
-        // Taken before the file is read, so that a change meanwhile is detected later.
-        let stamp = Stamp::of(&file.metadata()?);
-        let bytes = read_file(&file, 0, len)?;
-        if let Some(stamp) = stamp.filter(|stamp| len <= LONGEST && stamp.is_settled(self.settled))
-        {
+        if let Some(stamp) = stamp.filter(|stamp| stamp.is_settled(self.settled)) {
             let mut shard = shard.write();
             if let Some((_, old)) = shard.remove(key) {
                 self.bytes.fetch_sub(size(key, &old), Ordering::Relaxed);
@@ -168,7 +185,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("0");
         let all = files(Duration::ZERO);
-        let get = || block_on(all.get("p/0", &path, 10)).unwrap();
+        let get = || block_on(all.get("p/0", path.clone(), 10)).unwrap();
         assert_eq!(get(), None);
         for content in ["first", "other", "longer", "", "later"] {
             // File times are coarse.
@@ -196,7 +213,10 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(get(), None);
         std::fs::create_dir(&path).unwrap();
-        assert!(block_on(all.get("p/0", &path, 10)).is_err(), "a folder");
+        assert!(
+            block_on(all.get("p/0", path.clone(), 10)).is_err(),
+            "a folder"
+        );
     }
 
     #[test]
@@ -206,11 +226,11 @@ mod tests {
         std::fs::write(&path, "first").unwrap();
         let all = files(Duration::ZERO);
         std::thread::sleep(Duration::from_millis(30));
-        let first = block_on(all.get("p/0", &path, 10)).unwrap().unwrap();
-        let second = block_on(all.get("p/0", &path, 10)).unwrap().unwrap();
+        let first = block_on(all.get("p/0", path.clone(), 10)).unwrap().unwrap();
+        let second = block_on(all.get("p/0", path.clone(), 10)).unwrap().unwrap();
         assert_eq!(first.as_ptr(), second.as_ptr(), "not read again");
         assert!(
-            block_on(all.get("p/0", &path, 4)).is_err(),
+            block_on(all.get("p/0", path.clone(), 4)).is_err(),
             "over the limit"
         );
     }
@@ -222,7 +242,7 @@ mod tests {
         std::fs::write(&path, "first").unwrap();
         let new = files(Duration::from_secs(3600));
         assert_eq!(
-            block_on(new.get("p/0", &path, 10)).unwrap().unwrap(),
+            block_on(new.get("p/0", path.clone(), 10)).unwrap().unwrap(),
             "first"
         );
         assert_eq!((kept(&new), new.bytes.into_inner()), (0, 0));
@@ -230,13 +250,18 @@ mod tests {
         few.most = 2 * (OVERHEAD + 8);
         std::thread::sleep(Duration::from_millis(30));
         for key in ["p/0", "p/1", "p/2"] {
-            assert_eq!(block_on(few.get(key, &path, 10)).unwrap().unwrap(), "first");
+            assert_eq!(
+                block_on(few.get(key, path.clone(), 10)).unwrap().unwrap(),
+                "first"
+            );
         }
         assert_eq!((kept(&few), few.bytes.into_inner()), (2, few.most));
         std::fs::write(&path, vec![0; LONGEST as usize + 1]).unwrap();
         std::thread::sleep(Duration::from_millis(30));
         let all = files(Duration::ZERO);
-        let long = block_on(all.get("p/0", &path, u64::MAX)).unwrap().unwrap();
+        let long = block_on(all.get("p/0", path.clone(), u64::MAX))
+            .unwrap()
+            .unwrap();
         assert_eq!((long.len() as u64, kept(&all)), (LONGEST + 1, 0));
     }
 }

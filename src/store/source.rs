@@ -13,7 +13,8 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 
-use super::blob::{Blob, ReadError, get_file, get_object};
+use super::blob::{Blob, ReadError, get_object};
+use super::files::{blocking, get_file};
 use super::local::{ChunkPlace, LocalFile, OpenChunk};
 use super::names::may_be_array;
 use super::small_files::SmallFiles;
@@ -45,12 +46,13 @@ impl StoreSource {
         local_path: Option<PathBuf>,
     ) -> Result<Self, ReadError> {
         if let Some(local) = local_path {
-            return match fs::metadata(&local)?.is_dir() {
+            let path = local.clone();
+            return match blocking(move || Ok(fs::metadata(path)?.is_dir())).await? {
                 true => Ok(Self::Directory {
                     root: local,
                     small: Box::default(),
                 }),
-                false => Ok(Self::Zip(Zip::open(Blob::open_file(&local)?).await?)),
+                false => Ok(Self::Zip(Zip::open(Blob::open_file(local).await?).await?)),
             };
         }
         if path.as_ref().to_ascii_lowercase().ends_with(".zip") {
@@ -91,7 +93,7 @@ impl StoreSource {
         limit: u64,
     ) -> Result<Option<Bytes>, ReadError> {
         match self {
-            Self::Directory { root, .. } => get_file(&root.join(key), range, limit).await,
+            Self::Directory { root, .. } => get_file(root.join(key), range, limit).await,
             Self::Zip(zip) => zip.get(key, range, limit).await,
             Self::Objects { objects, root, .. } => {
                 get_object(&**objects, &below(root, key)?, range, limit).await
@@ -107,7 +109,7 @@ impl StoreSource {
         limit: u64,
     ) -> Result<Option<Bytes>, ReadError> {
         match self {
-            Self::Directory { root, small } => small.get(key, &root.join(key), limit).await,
+            Self::Directory { root, small } => small.get(key, root.join(key), limit).await,
             Self::Zip(_) | Self::Objects { .. } => self.get(key, None, limit).await,
         }
     }
@@ -119,17 +121,17 @@ impl StoreSource {
         limit: u64,
     ) -> Result<Option<OpenChunk>, ReadError> {
         if let Self::Directory { root, .. } = self {
-            return OpenChunk::open(&root.join(key), limit).await;
+            return OpenChunk::open(root.join(key), limit).await;
         }
         let bytes = self.get(key, None, limit).await?;
         Ok(bytes.map(OpenChunk::Bytes))
     }
 
     /// The location of the object `key`.
-    pub(super) fn place(&self, key: &str) -> Result<ChunkPlace, ReadError> {
+    pub(super) async fn place(&self, key: &str) -> Result<ChunkPlace, ReadError> {
         match self {
             Self::Directory { root, .. } => {
-                let found = LocalFile::find(root.join(key))?;
+                let found = LocalFile::find(root.join(key)).await?;
                 Ok(found.map_or(ChunkPlace::Absent, ChunkPlace::File))
             }
             Self::Zip(_) | Self::Objects { .. } => Ok(ChunkPlace::Store),
@@ -141,14 +143,8 @@ impl StoreSource {
         let mut names = BTreeSet::new();
         match self {
             Self::Directory { root, .. } => {
-                for entry in fs::read_dir(root)? {
-                    let entry = entry?;
-                    // A link may be to a directory, so it is kept.
-                    if entry.file_type()?.is_file() {
-                        continue;
-                    }
-                    names.extend(entry.file_name().into_string().ok());
-                }
+                let root = root.clone();
+                names = blocking(move || folders_in(&root)).await?;
             }
             Self::Zip(zip) => names.extend(zip.folders()),
             Self::Objects {
@@ -177,7 +173,10 @@ impl StoreSource {
     /// Stored bytes of the chunks of an array; `None` if the location cannot be listed.
     pub(super) async fn stored_bytes(&self, array: &str) -> Result<Option<u64>, ReadError> {
         match self {
-            Self::Directory { root, .. } => directory_bytes(&root.join(array)).map(Some),
+            Self::Directory { root, .. } => {
+                let folder = root.join(array);
+                blocking(move || directory_bytes(folder)).await.map(Some)
+            }
             Self::Zip(zip) => Ok(Some(zip.stored_bytes(array, |key| !is_metadata(key)))),
             Self::Objects {
                 listable: false, ..
@@ -212,10 +211,22 @@ fn below(root: &Path, key: &str) -> Result<Path, ReadError> {
     Path::parse(path).map_err(|error| ReadError::Io(Box::new(error)))
 }
 
+/// The names of what may be folders in `folder`. A link may be to a folder.
+fn folders_in(folder: &FilePath) -> Result<BTreeSet<String>, ReadError> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_file() {
+            names.extend(entry.file_name().into_string().ok());
+        }
+    }
+    Ok(names)
+}
+
 /// Bytes of the files below `folder`. Links are not followed, which could be circular.
-fn directory_bytes(folder: &FilePath) -> Result<u64, ReadError> {
+fn directory_bytes(folder: PathBuf) -> Result<u64, ReadError> {
     let mut sum = 0u64;
-    let mut folders = vec![folder.to_owned()];
+    let mut folders = vec![folder];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;

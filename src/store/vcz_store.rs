@@ -209,9 +209,9 @@ impl Store {
     ///
     /// # Errors
     /// [`VczError::Io`] if the file system returns an error; [`VczError::Chunk`] if `index` is outside the grid.
-    pub fn chunk_place(&self, array: &ArrayMeta, index: &[u64]) -> Result<ChunkPlace> {
+    pub async fn chunk_place(&self, array: &ArrayMeta, index: &[u64]) -> Result<ChunkPlace> {
         let (key, _) = self.object(array, index)?;
-        let place = self.source.place(&key);
+        let place = self.source.place(&key).await;
         place.map_err(|error| self.read_error(array, index, key, error))
     }
 

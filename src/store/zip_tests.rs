@@ -174,7 +174,7 @@ fn open(bytes: &[u8]) -> Result<Zip, ReadError> {
 fn open_file(bytes: &[u8]) -> Result<Zip, ReadError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
-    block_on(Zip::open(Blob::open_file(file.path()).unwrap()))
+    block_on(async { Zip::open(Blob::open_file(file.path().to_owned()).await?).await })
 }
 
 fn get(zip: &Zip, key: &str) -> Result<Option<Bytes>, ReadError> {

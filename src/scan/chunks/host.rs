@@ -13,8 +13,8 @@ use crate::error::VczError;
 use crate::scan::dataset::Dataset;
 use crate::store::ArrayMeta;
 
-/// Requests in flight for one variant chunk.
-const CONCURRENT_PARTS: usize = 8;
+/// Chunks of one read that are read at the same time, where they have to be waited for.
+const CONCURRENT_CHUNKS: usize = 8;
 /// A read of several variant chunks ends with the one that brings it to this many encoded bytes.
 const GROUP_BYTES: usize = 1 << 20;
 /// Most variant chunks in one read.
@@ -27,7 +27,7 @@ pub struct HostReader {
     array: Arc<ArrayMeta>,
     /// Chunk indices along the axes after variants.
     parts: Vec<Vec<u64>>,
-    /// Variant chunks in the next read. Several only of local stores: elsewhere the requests of one would be made one after the other.
+    /// Variant chunks in the next read. Several only of local stores.
     group: AtomicUsize,
 }
 
@@ -57,33 +57,30 @@ impl HostReader {
 
     async fn read_group(&self, chunks: &[u64]) -> Result<Arrivals, VczError> {
         let store = self.dataset.store();
-        let index = |chunk: u64, trailing: &Vec<u64>| chunk_index(chunk, trailing);
-        let part = |(trailing, encoded): (&Vec<u64>, Option<bytes::Bytes>)| Part {
-            trailing: trailing.clone(),
-            chunk: Chunk::stored(encoded),
-        };
-        if let [chunk] = chunks
-            && self.parts.len() > 1
-        {
-            let encoded: Vec<_> = stream::iter(self.parts.clone())
-                .map(|trailing| async move {
-                    let index = chunk_index(*chunk, &trailing);
-                    store.chunk(&self.array, &index).await
-                })
-                .buffered(CONCURRENT_PARTS)
-                .try_collect()
-                .await?;
-            let parts = self.parts.iter().zip(encoded).map(part).collect();
-            return Ok([(*chunk, Arriving::Ready(parts))].into());
+        let mut wanted = Vec::with_capacity(chunks.len() * self.parts.len());
+        for chunk in chunks {
+            wanted.extend(
+                self.parts
+                    .iter()
+                    .map(|trailing| chunk_index(*chunk, trailing)),
+            );
         }
+        let mut encoded = stream::iter(wanted)
+            .map(|index| async move { store.chunk(&self.array, &index).await })
+            .buffered(CONCURRENT_CHUNKS);
         let mut arrivals = VecDeque::with_capacity(chunks.len());
         let mut bytes = 0;
         for chunk in chunks {
             let mut parts = Vec::with_capacity(self.parts.len());
             for trailing in &self.parts {
-                let encoded = store.chunk(&self.array, &index(*chunk, trailing)).await?;
+                let Some(encoded) = encoded.try_next().await? else {
+                    break;
+                };
                 bytes += encoded.as_ref().map_or(0, bytes::Bytes::len);
-                parts.push(part((trailing, encoded)));
+                parts.push(Part {
+                    trailing: trailing.clone(),
+                    chunk: Chunk::stored(encoded),
+                });
             }
             arrivals.push_back((*chunk, Arriving::Ready(parts)));
             if bytes >= GROUP_BYTES {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use futures::future::{BoxFuture, FutureExt};
+use tokio::sync::Semaphore;
 
 use super::device::Device;
 use crate::error::VczError;
@@ -54,6 +55,8 @@ pub struct GpuReader {
     pub leaves_files: bool,
     /// Whether several variant chunks make a read: those of local stores, unless few may be needed.
     in_groups: bool,
+    /// `vcz.prefetch` permits, one for each read. More chunks than these may be on their way: those that a GPU works on.
+    pub reading: Semaphore,
     pub metrics: ScanMetrics,
 }
 
@@ -86,6 +89,7 @@ pub fn open(
         is_whole: matches!(request.purpose, ChunkPurpose::Elements),
         leaves_files: device.reads_files && parts.iter().all(is_plain),
         in_groups: store.is_local() && context.ahead.few.is_none(),
+        reading: Semaphore::new(context.ahead.prefetch.max(1)),
         metrics: context.metrics.clone(),
         parts,
     };

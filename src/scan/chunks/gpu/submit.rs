@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use arrow::buffer::Buffer;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -13,16 +12,12 @@ use crate::gpu::{Encoded, GpuError, Outcome, Ticket};
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index};
 use crate::store::{ChunkPlace, LocalFile, OpenChunk};
 
-/// Requests in flight for one variant chunk.
+/// Reads in flight of chunks that are staged together.
 const CONCURRENT_PARTS: usize = 8;
 /// Chunks that are staged together, at most, and encoded bytes of them: the queue's lock is taken twice for all of them, and a batch
 /// does not wait for long until they are there.
 const STAGED_CHUNKS: usize = 16;
 const STAGED_BYTES: usize = 4 << 20;
-
-/// A file that is read in less than this, and this for each KiB, is taken to be in the page cache.
-const CACHED_FILE: Duration = Duration::from_micros(20);
-const CACHED_KIB: Duration = Duration::from_nanos(500);
 
 /// A chunk before it is handed over.
 enum Opened {
@@ -32,26 +27,6 @@ enum Opened {
     Open(OpenChunk),
     /// The device reads it.
     File(LocalFile),
-}
-
-/// Reads open files until one is there at once, as from the page cache: those after it are read to where they are staged, in a batch
-/// that others are in, and nobody is to wait in there for a disk.
-fn read_what_is_slow(opened: &mut [Opened], at_once: impl Fn(usize) -> Duration) {
-    for opened in opened {
-        if let Opened::Open(chunk @ OpenChunk::File(..)) = opened {
-            let started = Instant::now();
-            // What cannot be read is found again when it is staged.
-            if chunk.load().is_err() || started.elapsed() < at_once(chunk.len()) {
-                return;
-            }
-        }
-    }
-}
-
-/// The time that [`read_what_is_slow`] gives so many bytes.
-fn cached(len: usize) -> Duration {
-    // Open files are short.
-    CACHED_FILE + CACHED_KIB * (len / 1024) as u32
 }
 
 /// Where the outcome of a chunk will arrive, or the reason why it is the host's.
@@ -73,6 +48,18 @@ impl Submitted {
     }
 }
 
+/// Does `work` for several items at the same time.
+async fn several<T, R, F>(
+    items: impl Iterator<Item = T>,
+    work: impl Fn(T) -> F,
+) -> Result<Vec<R>, VczError>
+where
+    F: Future<Output = Result<R, VczError>>,
+{
+    let results = stream::iter(items).map(work).buffered(CONCURRENT_PARTS);
+    results.try_collect().await
+}
+
 impl GpuReader {
     /// Hands all wanted parts of these variant chunks to the device.
     pub async fn submit_group(&self, chunks: &[u64]) -> Result<Vec<Submitted>, VczError> {
@@ -85,18 +72,14 @@ impl GpuReader {
             .step_by(some)
             .map(|start| start..(start + some).min(parts));
         if some > 1 {
-            // One after the other: short local files are not worth another thread.
+            // One after the other: those of each are read at the same time.
             let mut submitted = Vec::with_capacity(parts);
             for range in ranges {
                 submitted.extend(self.submit(chunks, range).await?);
             }
             return Ok(submitted);
         }
-        let submitted: Vec<_> = stream::iter(ranges)
-            .map(|range| self.submit(chunks, range))
-            .buffered(CONCURRENT_PARTS)
-            .try_collect()
-            .await?;
+        let submitted = several(ranges, |range| self.submit(chunks, range)).await?;
         Ok(submitted.into_iter().flatten().collect())
     }
 
@@ -112,8 +95,7 @@ impl GpuReader {
             let request = &self.parts[part % n_parts];
             chunk_index(chunks[part / n_parts], &request.trailing)
         };
-        let places = parts.clone().map(|part| self.place(&index(part)));
-        let places = places.collect::<Result<Vec<_>, _>>()?;
+        let places = several(parts.clone(), |part| self.place(index(part))).await?;
         let is_staged = |place: &&ChunkPlace| matches!(place, ChunkPlace::Store);
         let _room = match places.iter().filter(is_staged).count() {
             0 => None,
@@ -123,11 +105,12 @@ impl GpuReader {
                 queue.room_to_stage(n, bytes).await
             }
         };
-        let mut opened = Vec::with_capacity(parts.len());
-        for (part, place) in parts.clone().zip(places) {
-            opened.push(self.open(&index(part), place).await?);
-        }
-        read_what_is_slow(&mut opened, cached);
+        let opened = {
+            // Taken last, and nothing but the reads is waited for with it. Never closed.
+            let _reading = self.reading.acquire().await.ok();
+            let chunks = parts.clone().zip(places);
+            several(chunks, |(part, place)| self.open(index(part), place)).await?
+        };
         let mut submitted = Vec::with_capacity(parts.len());
         // What is staged, and of which chunk that is.
         let mut staged = Vec::with_capacity(parts.len());
@@ -180,21 +163,21 @@ impl GpuReader {
     }
 
     /// Where the device may read a chunk itself; `Store` where it may not.
-    fn place(&self, index: &[u64]) -> Result<ChunkPlace, VczError> {
+    async fn place(&self, index: Vec<u64>) -> Result<ChunkPlace, VczError> {
         if !self.leaves_files {
             return Ok(ChunkPlace::Store);
         }
-        self.dataset.store().chunk_place(&self.array, index)
+        self.dataset.store().chunk_place(&self.array, &index).await
     }
 
     /// One chunk, to be staged, unless the device may read it where it is.
-    async fn open(&self, index: &[u64], place: ChunkPlace) -> Result<Opened, VczError> {
+    async fn open(&self, index: Vec<u64>, place: ChunkPlace) -> Result<Opened, VczError> {
         match place {
             ChunkPlace::File(file) => return Ok(Opened::File(file)),
             ChunkPlace::Absent => return Ok(Opened::Absent),
             ChunkPlace::Store => {}
         }
-        let opened = self.dataset.store().open_chunk(&self.array, index).await?;
+        let opened = self.dataset.store().open_chunk(&self.array, &index).await?;
         Ok(opened.map_or(Opened::Absent, Opened::Open))
     }
 
@@ -274,32 +257,5 @@ impl GpuReader {
             Ok(Outcome::Host(reason)) => Err(reason),
             Err(_) => Err("the GPU engine dropped the chunk".into()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-
-    use super::*;
-
-    #[test]
-    fn files_are_read_until_one_is_there_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("0.0");
-        std::fs::write(&path, b"encoded").unwrap();
-        let file = |len| Opened::Open(OpenChunk::File(File::open(&path).unwrap(), len));
-        let read = |opened: &mut [Opened], at_once| -> Vec<bool> {
-            read_what_is_slow(opened, |_| at_once);
-            let is_read = |one: &Opened| matches!(one, Opened::Open(OpenChunk::Bytes(_)));
-            opened.iter().map(is_read).collect()
-        };
-        let mut all = [file(7), Opened::Absent, file(7)];
-        assert_eq!(read(&mut all, Duration::ZERO), [true, false, true]);
-        let mut first = [Opened::Absent, file(7), file(7)];
-        assert_eq!(read(&mut first, Duration::MAX), [false, true, false]);
-        // One that is shorter than it was: whoever stages it finds out.
-        let mut none = [file(8), file(7)];
-        assert_eq!(read(&mut none, Duration::ZERO), [false, false]);
     }
 }
