@@ -15,7 +15,8 @@ use crate::common;
 /// How far a float may be from the expected one, relative, and absolute where that is near 0.
 const TOLERANCE: f64 = 1e-12;
 
-fn read_json(path: &Path) -> Value {
+/// The JSON document at `path`.
+pub fn read_json(path: &Path) -> Value {
     let text =
         std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap()
@@ -45,13 +46,14 @@ fn to_json(value: &ScalarValue) -> Value {
             assert!(number.is_finite(), "{number}");
             json!(number)
         }
+        ScalarValue::Boolean(Some(is)) => json!(is),
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => json!(text),
         other => panic!("a result of type {}", other.data_type()),
     }
 }
 
 /// The rows of a result as objects.
-fn objects(batches: &[RecordBatch]) -> Vec<Map<String, Value>> {
+pub fn objects(batches: &[RecordBatch]) -> Vec<Map<String, Value>> {
     let mut rows = Vec::new();
     for batch in batches {
         let schema = batch.schema();
@@ -81,25 +83,31 @@ fn near(found: f64, wanted: f64, tolerance: f64) -> bool {
         || (wanted == 0.0 && found.abs() <= tolerance)
 }
 
-/// Whether `found` is `wanted`: integers and text exactly, floats within `tolerance`, null only where null is expected.
-fn assert_same(found: &Value, wanted: &Value, tolerance: f64, place: &str) {
+/// Asserts that `found` is `wanted`: integers and text exactly, floats as `near` has it, null only where null is expected.
+pub fn assert_near(found: &Value, wanted: &Value, near: &impl Fn(f64, f64) -> bool, place: &str) {
     match (found, wanted) {
         (Value::Array(found), Value::Array(wanted)) => {
             assert_eq!(found.len(), wanted.len(), "{place}: number of entries");
             for (at, (found, wanted)) in found.iter().zip(wanted).enumerate() {
-                assert_same(found, wanted, tolerance, &format!("{place}[{at}]"));
+                assert_near(found, wanted, near, &format!("{place}[{at}]"));
             }
         }
         (Value::Number(found), Value::Number(wanted)) if wanted.is_f64() => {
             assert!(found.is_f64(), "{place}: {found} is not a float");
             let (found, wanted) = (found.as_f64().unwrap(), wanted.as_f64().unwrap());
             assert!(
-                near(found, wanted, tolerance),
+                near(found, wanted),
                 "{place}: {found:?}, expected {wanted:?}"
             );
         }
         _ => assert_eq!(found, wanted, "{place}"),
     }
+}
+
+/// [`assert_near`] with floats within `tolerance`.
+fn assert_same(found: &Value, wanted: &Value, tolerance: f64, place: &str) {
+    let near = |found, wanted| near(found, wanted, tolerance);
+    assert_near(found, wanted, &near, place);
 }
 
 /// Compares each of `keys` of a row with the expected object.
@@ -113,18 +121,18 @@ fn assert_keys(row: &Map<String, Value>, wanted: &Value, keys: &[&str], place: &
     }
 }
 
+/// The keys of an expected object.
+fn keys(object: &Value) -> Vec<&str> {
+    let entries = object.as_object().unwrap();
+    entries.keys().map(String::as_str).collect()
+}
+
 /// Compares rows with expected objects, in order: every expected key must be a column.
 fn assert_rows(rows: &[Map<String, Value>], wanted: &Value, place: &str) {
     let wanted = wanted.as_array().unwrap();
     assert_eq!(rows.len(), wanted.len(), "{place}: number of rows");
     for (at, (row, wanted)) in rows.iter().zip(wanted).enumerate() {
-        let keys: Vec<&str> = wanted
-            .as_object()
-            .unwrap()
-            .keys()
-            .map(String::as_str)
-            .collect();
-        assert_keys(row, wanted, &keys, &format!("{place}, row {at}"));
+        assert_keys(row, wanted, &keys(wanted), &format!("{place}, row {at}"));
     }
 }
 
@@ -366,12 +374,40 @@ impl<'a> Store<'a> {
             "project_sfs_folded",
         ];
         assert_keys(&row, wanted, &keys, &place);
+        self.check_estimators(&x, &from, wanted, &place).await;
         if self.halves.is_none() && population != "all" {
             let sql = format!(
                 "SELECT copies FROM vcz_populations('t') WHERE population = '{population}'"
             );
             assert_keys(&one_row(self.ctx, &sql).await, wanted, &["copies"], &place);
         }
+    }
+
+    /// The estimators of θ that are linear in the spectrum, and tests of them: of the sites and of their spectrum.
+    async fn check_estimators(&self, x: &str, from: &str, wanted: &Value, place: &str) {
+        let (sites, spectrum) = (&wanted["estimators"], &wanted["of_spectrum"]);
+        let of_sites = keys(sites)
+            .into_iter()
+            .map(|name| format!("{name}({x}) AS {name}"));
+        let of_sites: Vec<String> = of_sites.collect();
+        let sql = format!("SELECT {} FROM {from}", of_sites.join(", "));
+        assert_keys(&one_row(self.ctx, &sql).await, sites, &keys(sites), place);
+        let of_spectrum = keys(spectrum).into_iter().map(|name| match name {
+            "test_pi_w" => format!("spectrum_test(s, 'pi', 'w') AS {name}"),
+            "test_h_no_singletons" => format!("spectrum_test(s, 'h', 'no_singletons') AS {name}"),
+            _ => format!("spectrum_theta(s, '{name}') AS {name}"),
+        });
+        let of_spectrum: Vec<String> = of_spectrum.collect();
+        let sql = format!(
+            "SELECT {} FROM (SELECT sfs({x}) AS s FROM {from})",
+            of_spectrum.join(", ")
+        );
+        assert_keys(
+            &one_row(self.ctx, &sql).await,
+            spectrum,
+            &keys(spectrum),
+            place,
+        );
     }
 
     /// Everything about two populations in one query. The joint spectrum is summarised here, as the expected values are.

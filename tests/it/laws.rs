@@ -138,7 +138,7 @@ fn assert_close(found: &[f64], expected: &[f64], about: &str) {
 }
 
 /// Every aggregate over counts: its name, how many counts it takes, what follows them.
-const AGGREGATES: [(&str, usize, &str); 15] = [
+const AGGREGATES: [(&str, usize, &str); 27] = [
     ("sfs", 1, ""),
     ("sfs_folded", 1, ""),
     ("project_sfs", 1, ", 5"),
@@ -154,6 +154,30 @@ const AGGREGATES: [(&str, usize, &str); 15] = [
     ("tajimas_d", 1, ""),
     ("tajimas_d", 1, ", 8"),
     ("fst_hudson", 2, ""),
+    ("theta_h", 1, ""),
+    ("theta_l", 1, ""),
+    ("fay_wu_h", 1, ""),
+    ("fay_wu_h_norm", 1, ""),
+    ("zeng_e", 1, ""),
+    ("fu_li_d", 1, ""),
+    ("fu_li_d", 1, ", 8"),
+    ("fu_li_f", 1, ""),
+    ("fu_li_d_star", 1, ""),
+    ("fu_li_f_star", 1, ""),
+    ("singletons", 1, ""),
+    ("singletons_folded", 1, ""),
+];
+
+/// Aggregates whose value is NULL over no sites.
+const NULL_OF_NOTHING: [&str; 8] = [
+    "tajimas_d",
+    "fst_hudson",
+    "fay_wu_h_norm",
+    "zeng_e",
+    "fu_li_d",
+    "fu_li_f",
+    "fu_li_d_star",
+    "fu_li_f_star",
 ];
 
 /// The calls of [`AGGREGATES`] with these arguments where they take one counts column and where they take two, each as
@@ -545,6 +569,113 @@ async fn spectra_of_complete_biallelic_data_hold_the_statistics() {
     check(row(&ctx, &sql).await, "sim");
 }
 
+/// Estimators and tests of a spectrum, each as the aggregate over counts `x` and as the function of their spectrum `s`.
+const OF_A_SPECTRUM: [(&str, &str); 14] = [
+    ("theta_h({x})", "spectrum_theta({s}, 'h')"),
+    ("theta_l({x})", "spectrum_theta({s}, 'l')"),
+    (
+        "fay_wu_h({x})",
+        "spectrum_theta({s}, 'pi') - spectrum_theta({s}, 'h')",
+    ),
+    ("singletons({x})", "spectrum_theta({s}, 'singletons')"),
+    (
+        "diversity([{x}[1], derived_count({x})])",
+        "spectrum_theta({s}, 'pi')",
+    ),
+    (
+        "theta_w([{x}[1], derived_count({x})])",
+        "spectrum_theta({s}, 'w')",
+    ),
+    ("fay_wu_h_norm({x})", "spectrum_test({s}, 'pi', 'h')"),
+    ("zeng_e({x})", "spectrum_test({s}, 'l', 'w')"),
+    ("fu_li_d({x})", "spectrum_test({s}, 'w', 'singletons')"),
+    ("fu_li_f({x})", "spectrum_test({s}, 'pi', 'singletons')"),
+    (
+        "fu_li_d_star({x})",
+        "spectrum_test({s}, 'w', 'singletons_folded')",
+    ),
+    (
+        "fu_li_f_star({x})",
+        "spectrum_test({s}, 'pi', 'singletons_folded')",
+    ),
+    (
+        "tajimas_d([{x}[1], derived_count({x})])",
+        "spectrum_test({s}, 'pi', 'w')",
+    ),
+    // Bins 1 and N − 1, which are one bin nowhere here.
+    (
+        "singletons_folded({x})",
+        "spectrum_theta({s}, 'singletons_folded') * (cardinality({s}) - 1) / (cardinality({s}) - 2.0)",
+    ),
+];
+
+/// Complete data: what is linear in the spectrum is the same of the sites and of their spectrum, with any number of alleles.
+#[tokio::test(flavor = "multi_thread")]
+async fn spectra_of_complete_data_hold_the_estimators() {
+    let [of_sites, of_spectrum] = [0, 1].map(|form| {
+        let calls: Vec<String> = OF_A_SPECTRUM
+            .iter()
+            .map(|pair| {
+                let call = if form == 0 { pair.0 } else { pair.1 };
+                call.replace("{x}", "x").replace("{s}", "s")
+            })
+            .collect();
+        calls.join(", ")
+    });
+    let check = async |ctx: &SessionContext, from: &str, about: &str| {
+        let sites = row(ctx, &format!("SELECT {of_sites} FROM {from}")).await;
+        let spectrum = row(
+            ctx,
+            &format!("SELECT {of_spectrum} FROM (SELECT sfs(x) AS s FROM {from})"),
+        )
+        .await;
+        for (at, (call, _)) in OF_A_SPECTRUM.iter().enumerate() {
+            let about = format!("{about}: {call}");
+            assert_close(&floats(&sites[at]), &floats(&spectrum[at]), &about);
+        }
+    };
+    for seed in 0..20 {
+        let sites = Sites::random(
+            &mut Random::new(700 + seed),
+            120,
+            2 + seed as usize % 3,
+            0.0,
+        );
+        let ctx = plain_session();
+        sites.register(&ctx, "t", 2);
+        for column in ["a", "b", "sa"] {
+            let from = format!("(SELECT {column} AS x FROM t)");
+            check(&ctx, &from, &format!("seed {seed}, {column}")).await;
+        }
+    }
+    let ctx = plain_session();
+    with_store(&ctx, "sim").await;
+    for population in ["first", "second"] {
+        let from = format!("(SELECT allele_counts(call_genotype, '{population}') AS x FROM sim)");
+        check(&ctx, &from, population).await;
+    }
+}
+
+/// With missing calls, too, all ALT alleles are one.
+#[tokio::test(flavor = "multi_thread")]
+async fn estimators_pool_alleles() {
+    for seed in 0..10 {
+        let sites = Sites::random(&mut Random::new(800 + seed), 150, 4, 0.5);
+        let ctx = plain_session();
+        sites.register(&ctx, "t", 2);
+        let calls: Vec<&str> = OF_A_SPECTRUM.iter().map(|(call, _)| *call).collect();
+        let calls = calls.join(", ").replace("{x}", "x");
+        let found = row(&ctx, &format!("SELECT {calls} FROM (SELECT a AS x FROM t)")).await;
+        let pooled = "[allele_number(a) - derived_count(a), derived_count(a)]";
+        let pooled = row(
+            &ctx,
+            &format!("SELECT {calls} FROM (SELECT {pooled} AS x FROM t)"),
+        )
+        .await;
+        assert_eq!(found, pooled, "seed {seed}");
+    }
+}
+
 /// Frames, and the rows of `o` that are in the frame of a row of `t`.
 const FRAMES: [(&str, &str); 4] = [
     (
@@ -667,9 +798,9 @@ async fn no_rows() {
     for sql in none {
         let found = row(&ctx, &sql).await;
         for ((name, ..), value) in AGGREGATES.iter().zip(&found) {
-            match *name {
-                "tajimas_d" | "fst_hudson" => assert!(value.is_null(), "{name}: {sql}"),
-                _ => assert!(floats(value).iter().all(|&bin| bin == 0.0), "{name}: {sql}"),
+            match NULL_OF_NOTHING.contains(name) {
+                true => assert!(value.is_null(), "{name}: {sql}"),
+                false => assert!(floats(value).iter().all(|&bin| bin == 0.0), "{name}: {sql}"),
             }
         }
         assert_eq!(floats(&found[0]).len() as u64, sites.copies[0] + 1);
@@ -691,7 +822,7 @@ async fn no_rows() {
     .await;
     for at in [0, 30] {
         for ((name, ..), value) in AGGREGATES.iter().zip(&frames[at]) {
-            match name.contains("sfs") || ["tajimas_d", "fst_hudson"].contains(name) {
+            match name.contains("sfs") || NULL_OF_NOTHING.contains(name) {
                 true => assert!(value.is_null(), "{name}, row {at}: {value}"),
                 false => assert_eq!(floats(value), [0.0], "{name}, row {at}"),
             }

@@ -4,6 +4,8 @@
 mod backends;
 mod bad_input;
 mod binding;
+mod catalogue;
+mod catalogue_data;
 mod circles;
 mod common;
 mod conventions;

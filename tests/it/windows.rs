@@ -12,7 +12,7 @@ use crate::partitions::{Bits, bits};
 const RULE: &str = "vcz_two_step_windows";
 
 /// Every aggregate of ours, and those of DataFusion that are computed in two steps with them.
-pub const AGGREGATES: [&str; 30] = [
+pub const AGGREGATES: [&str; 42] = [
     "sfs(a)",
     "sfs(call_genotype, 'second')",
     "sfs_folded(a)",
@@ -30,6 +30,18 @@ pub const AGGREGATES: [&str; 30] = [
     "tajimas_d(a)",
     "tajimas_d(a, 6)",
     "fst_hudson(a, b)",
+    "theta_h(a)",
+    "theta_l(b)",
+    "fay_wu_h(a)",
+    "fay_wu_h_norm(call_genotype)",
+    "zeng_e(a)",
+    "fu_li_d(a)",
+    "fu_li_d(a, 6)",
+    "fu_li_f(b)",
+    "fu_li_d_star(a)",
+    "fu_li_f_star(a)",
+    "singletons(a)",
+    "singletons_folded(b)",
     "exact_sum(site_diversity(a))",
     "diversity(b) FILTER (WHERE is_biallelic(variant_allele))",
     "count(*)",

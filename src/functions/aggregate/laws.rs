@@ -65,7 +65,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 /// Name, counts arguments and constants of every aggregate over counts.
-const CALLS: [(&str, usize, &[i64]); 15] = [
+const CALLS: [(&str, usize, &[i64]); 27] = [
     ("sfs", 1, &[]),
     ("sfs_folded", 1, &[]),
     ("project_sfs", 1, &[4]),
@@ -81,6 +81,18 @@ const CALLS: [(&str, usize, &[i64]); 15] = [
     ("tajimas_d", 1, &[]),
     ("tajimas_d", 1, &[6]),
     ("fst_hudson", 2, &[]),
+    ("theta_h", 1, &[]),
+    ("theta_l", 1, &[]),
+    ("fay_wu_h", 1, &[]),
+    ("fay_wu_h_norm", 1, &[]),
+    ("zeng_e", 1, &[]),
+    ("fu_li_d", 1, &[]),
+    ("fu_li_f", 1, &[]),
+    ("fu_li_f", 1, &[6]),
+    ("fu_li_d_star", 1, &[]),
+    ("fu_li_f_star", 1, &[]),
+    ("singletons", 1, &[]),
+    ("singletons_folded", 1, &[]),
 ];
 
 fn call(name: &str, arguments: usize, constants: &[i64]) -> Call {
@@ -215,7 +227,10 @@ proptest! {
         close("project_sfs_folded", 1, &[4]);
         close("project_joint_sfs_folded", 2, &[3, 4]);
         // And so do the statistics that treat alleles alike.
-        for (name, arguments) in [("diversity", 1), ("theta_w", 1), ("divergence", 2), ("fst_hudson", 2)] {
+        for (name, arguments) in [
+            ("diversity", 1), ("theta_w", 1), ("divergence", 2), ("fst_hudson", 2),
+            ("singletons_folded", 1), ("fu_li_d_star", 1), ("fu_li_f_star", 1),
+        ] {
             let (plain, other) = (&plain[..arguments], &other[..arguments]);
             prop_assert_eq!(value(name, plain, &[]), value(name, other, &[]));
         }
@@ -231,11 +246,12 @@ fn no_rows() {
         let (empty, default) = (call.value(&nothing).unwrap(), call.default_value());
         assert_eq!(call.value(&nulls).unwrap(), empty);
         match name {
-            "tajimas_d" | "fst_hudson" => assert!(empty.is_null() && default.is_null()),
-            "segregating_sites" => {
+            "tajimas_d" | "fst_hudson" | "fay_wu_h_norm" | "zeng_e" | "fu_li_d" | "fu_li_f"
+            | "fu_li_d_star" | "fu_li_f_star" => assert!(empty.is_null() && default.is_null()),
+            "segregating_sites" | "singletons" | "singletons_folded" => {
                 assert_eq!((&empty, &default), (&0i64.into(), &0i64.into()));
             }
-            "diversity" | "divergence" | "theta_w" => {
+            "diversity" | "divergence" | "theta_w" | "theta_h" | "theta_l" | "fay_wu_h" => {
                 assert_eq!((&empty, &default), (&0f64.into(), &0f64.into()));
             }
             _ => {
@@ -343,6 +359,7 @@ fn constants_are_checked() {
         ("project_joint_sfs", 2, &[3, 7]),
         ("project_joint_sfs", 2, &[0, 3]),
         ("tajimas_d", 1, &[1]),
+        ("fu_li_f", 1, &[1]),
     ] {
         let result = call(name, arguments, constants).value(&vec![column(); arguments]);
         assert!(result.is_err(), "{name} {constants:?}");
@@ -390,6 +407,7 @@ fn both_forms_of_a_call_are_accepted() {
         ("tajimas_d", &[&genotypes, &text]),
         ("tajimas_d", &[&genotypes, &text, &int]),
         ("tajimas_d", &[&counts, &int]),
+        ("zeng_e", &[&genotypes, &text, &int]),
     ];
     for (name, types) in good {
         let types: Vec<DataType> = types.iter().map(|&other| other.clone()).collect();
@@ -447,7 +465,7 @@ fn the_register_is_complete() {
         .iter()
         .map(|udaf| udaf.name().to_string())
         .collect();
-    assert_eq!(names.len(), 15);
+    assert_eq!(names.len(), 26);
     for name in &names {
         assert!(
             udaf(name)

@@ -11,14 +11,24 @@
 mod divergence;
 mod diversity;
 mod exact_sum;
+mod fay_wu_h;
+mod fay_wu_h_norm;
 mod fst_hudson;
+mod fu_li_d;
+mod fu_li_d_star;
+mod fu_li_f;
+mod fu_li_f_star;
 mod joint_sfs;
 mod project_joint_sfs;
 mod project_sfs;
 mod segregating_sites;
 mod sfs;
+mod singletons;
 mod tajimas_d;
+mod theta_h;
+mod theta_l;
 mod theta_w;
+mod zeng_e;
 
 mod accumulator;
 mod arguments;
@@ -33,6 +43,7 @@ mod histogram;
 #[cfg(test)]
 mod laws;
 mod merge_of;
+mod neutrality_test;
 mod projection;
 #[cfg(test)]
 mod queries;
@@ -97,4 +108,15 @@ aggregates!(
     segregating_sites::SegregatingSites,
     tajimas_d::TajimasD,
     fst_hudson::FstHudson,
+    theta_h::ThetaH,
+    theta_l::ThetaL,
+    fay_wu_h::FayWuH,
+    fay_wu_h_norm::FayWuHNorm,
+    zeng_e::ZengE,
+    fu_li_d::FuLiD,
+    fu_li_f::FuLiF,
+    fu_li_d_star::FuLiDStar,
+    fu_li_f_star::FuLiFStar,
+    singletons::Singletons,
+    singletons::SingletonsFolded,
 );

@@ -1,6 +1,7 @@
 //! Sums of per-site terms: fixed-point sums and integer counts, of fixed number. [`sums_of`](super::sums_of) makes a statistic of them.
 
 use arrow::array::ArrowPrimitiveType;
+use datafusion::common::Result;
 
 use super::statistic::GroupState;
 use crate::functions::numeric::FixedSum;
@@ -88,6 +89,12 @@ pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
     /// What the sites of a block add: the same terms as [`site`](Self::site), and 0 where it returns `None`. `None` if the sites have
     /// to be added one by one. Implementations are `#[inline(always)]`.
     fn block<const K: usize>(counts: [&Counts<K>; P]) -> Option<Block<F, C>>;
+
+    /// Computes what several groups share, or says why one of them has no result: called with the groups that
+    /// [`finish`](Self::finish) is going to be called for.
+    fn prepare(&mut self, _groups: &[Sums<F, C>]) -> Result<()> {
+        Ok(())
+    }
 
     /// The result; `None` is NULL.
     fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as ArrowPrimitiveType>::Native>;

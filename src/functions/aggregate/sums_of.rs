@@ -194,6 +194,7 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
     }
 
     fn evaluate(&mut self, states: &[Sums<F, C>]) -> Result<ArrayRef> {
+        self.of.prepare(states)?;
         let values: PrimitiveArray<T::Output> =
             states.iter().map(|sums| self.of.finish(sums)).collect();
         Ok(Arc::new(values))

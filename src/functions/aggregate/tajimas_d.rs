@@ -1,14 +1,17 @@
 //! `tajimas_d(ac [, n])`: Tajima's D.
 
 use arrow::datatypes::{DataType, Float64Type};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_one};
+use super::neutrality_test::{FEWEST_SITES, sample_size};
 use super::sums::{Block, Site, SiteSums, Sums};
 use super::sums_of::SumsOf;
 use crate::functions::numeric::blocks::{self, Counts};
-use crate::functions::numeric::harmonic::{TajimaConstants, inverse_harmonic};
+use crate::functions::numeric::harmonic::{
+    TajimaConstants, inverse_harmonic, rounded_harmonic_mean,
+};
 use crate::functions::numeric::site::{allele_number, is_segregating, site_diversity};
 
 /// `tajimas_d`: D, with the sample size where it is given.
@@ -20,17 +23,6 @@ pub(crate) struct TajimasD {
 /// The smallest sample in which D varies: with 2 or 3 copies every segregating site gives π = θ_W, and the variance is 0
 /// but for rounding.
 const SMALLEST: u64 = 4;
-/// The fewest segregating sites that D is given for.
-const FEWEST_SITES: i64 = 3;
-
-/// ⌊x + ½⌋ of x = `sites` / `inverses`, the harmonic mean of n over segregating sites.
-///
-/// Σ 1/n is rounded, so an x that is exactly a half above a whole number may come out just below; the margin, far
-/// above the rounding and far below the distance of any other x from a half, brings it back.
-fn rounded_harmonic_mean(sites: i64, inverses: f64) -> u64 {
-    let x = sites as f64 / inverses;
-    (x + 0.5 + x * 1e-12).floor() as u64
-}
 
 impl SiteSums<1, 3, 1> for TajimasD {
     type Output = Float64Type;
@@ -86,16 +78,7 @@ impl Definition for TajimasD {
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
-        let n = match call.number(0).map(u64::try_from) {
-            None => None,
-            Some(Ok(n)) if n >= 2 => Some(n),
-            _ => {
-                return exec_err!(
-                    "tajimas_d: n must be a sample size of at least 2, found {}",
-                    call.number(0).unwrap_or_default()
-                );
-            }
-        };
+        let n = sample_size(Self::NAME, call)?;
         Ok(SumsOf::new(Self { n }))
     }
 
@@ -120,7 +103,6 @@ impl Definition for TajimasD {
 mod tests {
     use datafusion::common::ScalarValue;
 
-    use super::*;
     use crate::functions::aggregate::harness::{Call, sites};
 
     fn tajimas_d<const K: usize>(rows: &[[i32; K]], n: &[i64]) -> Option<f64> {
@@ -153,17 +135,5 @@ mod tests {
         assert_eq!(tajimas_d(&[[1, 1]; 9], &[]), None);
         assert_eq!(tajimas_d(&[[2, 1]; 9], &[]), None);
         assert_eq!(tajimas_d(&[[3, 1]; 9], &[3]), None);
-    }
-
-    #[test]
-    fn halves_round_up() {
-        // 2 / (1/3 + 1/9) = 4.5.
-        assert_eq!(rounded_harmonic_mean(2, 1.0 / 3.0 + 1.0 / 9.0), 5);
-        assert_eq!(
-            rounded_harmonic_mean(2, (1.0 / 3.0 + 1.0 / 9.0) * (1.0 + 1e-15)),
-            5
-        );
-        assert_eq!(rounded_harmonic_mean(3, 3.0 * 0.1), 10);
-        assert_eq!(rounded_harmonic_mean(2, 2.0 / 4.49), 4);
     }
 }

@@ -11,6 +11,7 @@
 
 use super::harmonic::inverse_harmonic;
 use super::site::SMALL;
+use super::spectrum::Theta;
 
 /// Sites of a block.
 pub const SITES: usize = 16;
@@ -134,10 +135,9 @@ struct Segregating {
     inverse_harmonic: Terms,
 }
 
+/// 1/h(n) where `used` is above 0, else 0.
 #[inline(always)]
-fn of_segregating<const K: usize>(rows: &Counts<K>) -> Option<Segregating> {
-    let (n, squares) = moments(rows)?;
-    let segregating = segregating(rows);
+fn inverse_harmonics(n: &[u64; SITES], used: &[i64; SITES]) -> Terms {
     let mut terms = [0.0; SITES];
     let mut others = 0;
     for i in 0..SITES {
@@ -147,20 +147,27 @@ fn of_segregating<const K: usize>(rows: &Counts<K>) -> Option<Segregating> {
         // The usual case: no calls are missing, so n is the same at all sites.
         let term = inverse_harmonic(n[0]);
         for i in 0..SITES {
-            terms[i] = if segregating[i] > 0 { term } else { 0.0 };
+            terms[i] = if used[i] > 0 { term } else { 0.0 };
         }
     } else {
         for i in 0..SITES {
-            if segregating[i] > 0 {
+            if used[i] > 0 {
                 terms[i] = inverse_harmonic(n[i]);
             }
         }
     }
+    terms
+}
+
+#[inline(always)]
+fn of_segregating<const K: usize>(rows: &Counts<K>) -> Option<Segregating> {
+    let (n, squares) = moments(rows)?;
+    let segregating = segregating(rows);
     Some(Segregating {
         n,
         squares,
         segregating,
-        inverse_harmonic: terms,
+        inverse_harmonic: inverse_harmonics(&n, &segregating),
     })
 }
 
@@ -182,6 +189,65 @@ pub fn tajimas_d<const K: usize>(rows: &Counts<K>) -> Option<([Terms; 3], [i64; 
         inverse[i] = if of.segregating[i] > 0 { term } else { 0.0 };
     }
     Some(([within, of.inverse_harmonic, inverse], of.segregating))
+}
+
+/// The sites of the spectrum, [`spectrum_site`](super::site::spectrum_site): of each site n and d, and 1 where 0 < d < n, else 0.
+pub struct SpectrumSites {
+    n: [u64; SITES],
+    d: [u64; SITES],
+    used: [i64; SITES],
+}
+
+impl SpectrumSites {
+    /// Of these rows; with any number of copies.
+    #[inline(always)]
+    pub fn new<const K: usize>(rows: &Counts<K>) -> Self {
+        let (mut n, mut d, mut used) = ([0; SITES], [0; SITES], [0; SITES]);
+        for i in 0..SITES {
+            for k in 1..K {
+                d[i] += widen(rows[i][k]);
+            }
+            n[i] = d[i] + widen(rows[i][0]);
+            used[i] = i64::from(d[i] > 0 && d[i] < n[i]);
+        }
+        Self { n, d, used }
+    }
+
+    /// How many there are: 1 or 0 of each site.
+    #[inline(always)]
+    pub fn used(&self) -> [i64; SITES] {
+        self.used
+    }
+
+    /// Which of them `is` holds for, of n and d: 1 or 0 of each site.
+    #[inline(always)]
+    pub fn those(&self, is: impl Fn(f64, f64) -> bool) -> [i64; SITES] {
+        let mut those = self.used;
+        for i in 0..SITES {
+            those[i] &= i64::from(is(self.n[i] as i64 as f64, self.d[i] as i64 as f64));
+        }
+        those
+    }
+
+    /// What `term` is of n and d at each of them, and 0 elsewhere, where `term` may be anything.
+    #[inline(always)]
+    pub fn terms(&self, term: impl Fn(f64, f64) -> f64) -> Terms {
+        let mut terms = [0.0; SITES];
+        for i in 0..SITES {
+            let term = term(self.n[i] as i64 as f64, self.d[i] as i64 as f64);
+            terms[i] = if self.used[i] > 0 { term } else { 0.0 };
+        }
+        terms
+    }
+
+    /// The weights of an estimator.
+    #[inline(always)]
+    pub fn weights(&self, theta: Theta) -> Terms {
+        match theta {
+            Theta::W => inverse_harmonics(&self.n, &self.used),
+            _ => self.terms(|n, d| theta.weight(n, d)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +300,19 @@ mod tests {
             of_n(&|n| 1.0 / n as f64),
         ];
         assert_eq!(tajimas_d(a), Some((terms, there)));
+        spectrum_agrees(a);
+    }
+
+    fn spectrum_agrees<const K: usize>(rows: &Counts<K>) {
+        let (found, sites) = (
+            SpectrumSites::new(rows),
+            rows.map(|row| site::spectrum_site(&row)),
+        );
+        assert_eq!(found.used(), sites.map(|site| i64::from(site.is_some())));
+        for (name, theta) in Theta::NAMED {
+            let expected = sites.map(|site| site.map_or(0.0, |(n, d)| theta.weight(n, d)));
+            assert_eq!(found.weights(theta), expected, "{name}");
+        }
     }
 
     #[test]
@@ -260,6 +339,7 @@ mod tests {
         assert_eq!(fst_hudson([&large, &small]), None);
         assert_eq!(theta_w(&large), None);
         assert_eq!(tajimas_d(&large), None);
+        spectrum_agrees(&large);
         large[7] = [i32::MAX, 0];
         agree(&large, &small);
     }

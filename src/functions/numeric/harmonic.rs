@@ -1,4 +1,4 @@
-//! Harmonic numbers for Watterson's estimator and Tajima's D, from tables that the whole process shares.
+//! Harmonic numbers for Watterson's estimator and tests of neutrality, from tables that the whole process shares.
 //!
 //! The tables consist of segments that are built on first use; a look-up in a built segment is one atomic load without a lock.
 //! Sums run over ascending i, so the bits depend on n alone. From [`TABLE_LIMIT`] on an asymptotic series is used, which bounds
@@ -101,6 +101,15 @@ pub fn harmonic_squares(n: u64) -> f64 {
     std::f64::consts::PI.powi(2) / 6.0 - 1.0 / m + 0.5 / (m * m) - 1.0 / (6.0 * m * m * m)
 }
 
+/// ⌊x + ½⌋ of x = `sites` / `inverses`, the harmonic mean of n over sites, with `inverses` their Σ 1/n.
+///
+/// Σ 1/n is rounded, so an x that is exactly a half above a whole number may come out just below; the margin, far
+/// above the rounding and far below the distance of any other x from a half, brings it back.
+pub fn rounded_harmonic_mean(sites: i64, inverses: f64) -> u64 {
+    let x = sites as f64 / inverses;
+    (x + 0.5 + x * 1e-12).floor() as u64
+}
+
 /// The constants of the variance of π − θ_W under neutrality, e1·S + e2·S(S−1).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TajimaConstants {
@@ -177,6 +186,18 @@ mod tests {
         assert!(harmonic(u64::MAX).is_finite());
         let direct: f64 = (1..9999u64).map(|i| 1.0 / (i as f64 * i as f64)).sum();
         assert!((harmonic_squares(9999) - direct).abs() < 1e-12);
+    }
+
+    #[test]
+    fn halves_round_up() {
+        // 2 / (1/3 + 1/9) = 4.5.
+        assert_eq!(rounded_harmonic_mean(2, 1.0 / 3.0 + 1.0 / 9.0), 5);
+        assert_eq!(
+            rounded_harmonic_mean(2, (1.0 / 3.0 + 1.0 / 9.0) * (1.0 + 1e-15)),
+            5
+        );
+        assert_eq!(rounded_harmonic_mean(3, 3.0 * 0.1), 10);
+        assert_eq!(rounded_harmonic_mean(2, 2.0 / 4.49), 4);
     }
 
     #[test]

@@ -6,6 +6,8 @@ pub mod fixed_sum;
 pub mod grid;
 pub mod harmonic;
 pub mod site;
+pub mod spectrum;
+pub mod spectrum_variance;
 
 pub use exact::ExactSum;
 pub use fixed_sum::FixedSum;

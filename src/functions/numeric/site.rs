@@ -90,6 +90,15 @@ pub fn is_segregating(row: &[i32]) -> bool {
     row.iter().filter(|&&count| count > 0).take(2).count() == 2
 }
 
+/// n and d = [`derived_count`] of a site of the spectrum, one where 0 < d < n, for the estimators of
+/// [`spectrum`](super::spectrum); `None` for others.
+#[inline(always)] // once per row, in the loop over them
+pub fn spectrum_site(row: &[i32]) -> Option<(f64, f64)> {
+    let (first, d) = (*row.first()?, derived_count(row));
+    // Exact: n is far below 2⁵³.
+    (first > 0 && d > 0).then(|| ((i64::from(first) + d) as f64, d as f64))
+}
+
 /// Pairs of copies within one population: C(n, 2) compared, C(n, 2) − Σ C(a_i, 2) of them different
 /// (Nei and Li 1979; the pair counts of pixy, Korunes and Samuk 2021).
 #[inline]
@@ -201,6 +210,20 @@ mod tests {
         assert!(!is_segregating(&[0, 4]));
         assert!(is_segregating(&[0, 1, 3]));
         assert!(is_segregating(&[1, 1, 1]));
+    }
+
+    #[test]
+    fn sites_of_the_spectrum_have_both_kinds_of_copies() {
+        assert_eq!(spectrum_site(&[]), None);
+        assert_eq!(spectrum_site(&[4, 0]), None);
+        assert_eq!(spectrum_site(&[0, 1, 3]), None);
+        assert_eq!(spectrum_site(&[1, 1]), Some((2.0, 1.0)));
+        assert_eq!(spectrum_site(&[3, 2, 1]), Some((6.0, 3.0)));
+        let most = f64::from(i32::MAX);
+        assert_eq!(
+            spectrum_site(&[i32::MAX; 3]),
+            Some((3.0 * most, 2.0 * most))
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Scalar functions on counts, on sites and on positions, one file each; a new one is a file here and a line in [`all`].
+//! Scalar functions on counts, on sites, on positions and on spectra, one file each; a new one is a file here and a line in [`all`].
 
 mod accessible_bases;
 mod add_counts;
@@ -24,6 +24,9 @@ mod site_differences;
 mod site_divergence;
 mod site_diversity;
 mod site_fst_hudson;
+mod spectrum_test;
+mod spectrum_theta;
+mod spectrum_weights;
 mod strings;
 mod support;
 #[cfg(test)]
@@ -54,6 +57,8 @@ pub use site_differences::SiteDifferences;
 pub use site_divergence::SiteDivergence;
 pub use site_diversity::SiteDiversity;
 pub use site_fst_hudson::SiteFstHudson;
+pub use spectrum_test::SpectrumTest;
+pub use spectrum_theta::SpectrumTheta;
 
 /// All scalar functions, to be registered on a session. `is_accessible` and `accessible_bases` have no mask here: planning
 /// replaces them with [`bound_is_accessible`] and [`bound_accessible_bases`].
@@ -80,5 +85,7 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(SiteDivergence::new()),
         ScalarUDF::new_from_impl(SiteDiversity::new()),
         ScalarUDF::new_from_impl(SiteFstHudson::new()),
+        ScalarUDF::new_from_impl(SpectrumTest::new()),
+        ScalarUDF::new_from_impl(SpectrumTheta::new()),
     ]
 }

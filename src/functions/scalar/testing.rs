@@ -6,7 +6,7 @@ use arrow::array::{
     Array, ArrayRef, BooleanArray, FixedSizeListArray, Float64Array, Int64Array, ListArray,
     ListBuilder, StringArray, StringBuilder, StringViewArray,
 };
-use arrow::datatypes::{Field, Int32Type};
+use arrow::datatypes::{Field, Float64Type, Int32Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, ScalarValue};
@@ -101,6 +101,13 @@ pub(super) fn fixed_counts(width: i32, rows: &[Option<&[i32]>]) -> Value {
         _,
         _,
     >(rows, width)))
+}
+
+pub(super) fn float_lists(rows: &[Option<&[Option<f64>]>]) -> Value {
+    let rows = rows.iter().map(|row| row.map(<[_]>::to_vec));
+    column(Arc::new(
+        ListArray::from_iter_primitive::<Float64Type, _, _>(rows),
+    ))
 }
 
 pub(super) fn lists(rows: &[Option<&[Option<&str>]>]) -> Value {

@@ -50,6 +50,17 @@ fn some_strings() -> Value {
     strings(&[Some("C"), Some("T"), Some("1"), None, Some("A"), Some("1")])
 }
 
+fn some_weights() -> Value {
+    strings(&[
+        Some("pi"),
+        Some("h"),
+        Some("l"),
+        None,
+        Some("singletons"),
+        Some("no_singletons"),
+    ])
+}
+
 fn positions(from: i64) -> Value {
     ints(&[
         Some(from),
@@ -87,6 +98,8 @@ fn arguments(name: &str) -> Vec<Value> {
                 strings(&[Some("m.bed"); ROWS]),
             ]
         }
+        "spectrum_theta" => vec![first_counts(), some_weights()],
+        "spectrum_test" => vec![first_counts(), some_weights(), strings(&[Some("w"); ROWS])],
         _ => vec![first_counts()],
     }
 }

@@ -1,0 +1,163 @@
+//! The expected values of `catalogue.json`, which lies with the real stores, and its stores as tables.
+//!
+//! The tests of the catalogue's statistics ask each store of several sessions; a query must give the same bits in all of them. The
+//! Zarr v3 copy of a store shares its values.
+
+use std::path::PathBuf;
+
+use datafusion::prelude::SessionContext;
+use serde_json::{Map, Value};
+
+use crate::common;
+use crate::golden::{assert_near, objects, read_json};
+use crate::partitions::{Bits, bits};
+
+/// The tolerance of most floats.
+pub const TOLERANCE: f64 = 1e-12;
+/// The tolerance of tests of neutrality, of Hardy-Weinberg tests, and of the jackknife.
+pub const TEST_TOLERANCE: f64 = 1e-10;
+
+/// Partitions and batch sizes of the sessions that every query runs in.
+const SESSIONS: [(usize, usize); 5] = [(1, 8192), (1, 100), (2, 1000), (16, 8192), (16, 333)];
+
+/// Every population that a store may have, in the order that the populations file lists them in.
+pub const POPULATIONS: [&str; 8] = ["all", "first", "second", "q1", "q2", "q3", "q4", "few"];
+
+/// A store of the catalogue and what is expected of it.
+pub struct Entry {
+    /// The store's file name without `.zip`.
+    pub name: String,
+    /// Where the store is.
+    pub zip: PathBuf,
+    /// The store's values.
+    pub expected: Value,
+}
+
+/// The stores of the catalogue, by name, or `None`, said loudly, where the real stores are not there.
+pub fn entries() -> Option<Vec<Entry>> {
+    let folder = common::shared_data()?;
+    let Value::Object(all) = read_json(&folder.join("catalogue.json")) else {
+        panic!("catalogue.json: an object")
+    };
+    let mut entries = Vec::new();
+    for (name, expected) in all {
+        let names = [name.clone(), name.replace(".vcz", ".v3.vcz")];
+        for name in names {
+            let zip = folder.join(format!("{name}.zip"));
+            if zip.exists() {
+                let expected = expected.clone();
+                entries.push(Entry {
+                    name,
+                    zip,
+                    expected,
+                });
+            }
+        }
+    }
+    assert!(entries.len() >= 21, "{} stores", entries.len());
+    Some(entries)
+}
+
+/// A store as the table `t` of several sessions.
+pub struct Store<'a> {
+    /// The store's file name without `.zip`.
+    pub name: &'a str,
+    /// The store's values.
+    pub expected: &'a Value,
+    /// What each session is, and the session.
+    sessions: Vec<(String, SessionContext)>,
+}
+
+impl<'a> Store<'a> {
+    /// Registers the store in every session, with those of `populations` that it has, in their order.
+    pub async fn open(entry: &'a Entry, populations: &[&str]) -> Store<'a> {
+        let file = populations_file(entry, populations).await;
+        let mut sessions = Vec::new();
+        for (partitions, batch) in SESSIONS {
+            let ctx = common::session(partitions, batch);
+            common::create(&ctx, "t", &entry.zip, Some(&file)).await;
+            sessions.push((format!("{partitions} partitions, batches of {batch}"), ctx));
+        }
+        Store {
+            name: &entry.name,
+            expected: &entry.expected,
+            sessions,
+        }
+    }
+
+    /// The rows of a query, which has to order them, after checking that every session gives them with the same bits.
+    pub async fn rows(&self, sql: &str) -> Vec<Map<String, Value>> {
+        let mut wanted: Option<Bits> = None;
+        for (session, ctx) in &self.sessions {
+            let found = bits(ctx, sql).await;
+            let Some(wanted) = &wanted else {
+                wanted = Some(found);
+                continue;
+            };
+            assert!(
+                found.schema == wanted.schema && found.rows == wanted.rows,
+                "{}: {session}: {sql}\n{}\nexpected\n{}",
+                self.name,
+                found.text,
+                wanted.text
+            );
+        }
+        objects(&common::run(&self.sessions[0].1, sql).await)
+    }
+
+    /// The only row of a query, as [`rows`](Self::rows).
+    pub async fn row(&self, sql: &str) -> Map<String, Value> {
+        let mut rows = self.rows(sql).await;
+        assert_eq!(rows.len(), 1, "{}: one row from: {sql}", self.name);
+        rows.remove(0)
+    }
+
+    /// The expected windows, each with the row of `rows` that has its `contig` and `start`.
+    pub fn windows<'r>(
+        &'r self,
+        rows: &'r [Map<String, Value>],
+    ) -> impl Iterator<Item = (&'r Value, &'r Map<String, Value>)> {
+        let windows = self.expected["windows"].as_array().unwrap();
+        assert!(!windows.is_empty(), "{}: no windows", self.name);
+        windows.iter().map(|window| {
+            let is = |row: &&Map<String, Value>| {
+                row["contig"] == window["contig"] && row["start"] == window["start"]
+            };
+            match rows.iter().find(is) {
+                Some(row) => (window, row),
+                None => panic!("{}: no window {window}", self.name),
+            }
+        })
+    }
+}
+
+/// Writes the populations file of a store: the samples of each range of indices.
+async fn populations_file(entry: &Entry, populations: &[&str]) -> PathBuf {
+    let ctx = common::session(1, 8192);
+    common::create(&ctx, "t", &entry.zip, None).await;
+    let sql = "SELECT sample_id FROM vcz_samples('t') ORDER BY sample_index";
+    let samples = objects(&common::run(&ctx, sql).await);
+    let ranges = entry.expected["populations"].as_object().unwrap();
+    let mut lines = String::from("sample_id\tpopulation\n");
+    for population in populations {
+        let Some(range) = ranges.get(*population) else {
+            continue;
+        };
+        let end = |at: usize| usize::try_from(range[at].as_u64().unwrap()).unwrap();
+        for sample in &samples[end(0)..end(1)] {
+            let id = sample["sample_id"].as_str().unwrap();
+            lines += &format!("{id}\t{population}\n");
+        }
+    }
+    let name = format!("{}.{}.tsv", entry.name, populations.join("-"));
+    let path = common::work_dir().join(name);
+    std::fs::write(&path, lines).unwrap();
+    path
+}
+
+/// Asserts that `found` is `wanted`: integers and text exactly, null only where null is expected, and floats to
+/// |a − b| ≤ `tolerance` · max(1, |a|, |b|).
+pub fn assert_agrees(found: &Value, wanted: &Value, tolerance: f64, place: &str) {
+    let near = |a: f64, b: f64| (a - b).abs() <= tolerance * a.abs().max(b.abs()).max(1.0);
+    assert_near(found, wanted, &near, place);
+}
