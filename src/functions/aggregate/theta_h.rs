@@ -98,7 +98,7 @@ mod tests {
         let call = Call::new("theta_h", &[None], &[]).unwrap();
         assert_eq!(
             call.value(&[column]).unwrap(),
-            (1.0 / 6.0 + 1.5 + 1.0).into()
+            (8.0 / 3.0).into()
         );
     }
 }

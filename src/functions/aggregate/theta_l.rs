@@ -99,7 +99,7 @@ mod tests {
         let call = Call::new("theta_l", &[None], &[]).unwrap();
         assert_eq!(
             call.value(&[column]).unwrap(),
-            (1.0 / 3.0 + 1.0 + 1.0).into()
+            (7.0 / 3.0).into()
         );
     }
 }
