@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use arrow::row::{RowConverter, SortField};
@@ -13,8 +14,10 @@ use futures::TryStreamExt;
 use crate::common;
 
 /// A result to the last bit: its rows in the row format, which tells all values apart, -0 and 0 too.
+#[derive(Clone)]
 pub struct Bits {
     pub schema: SchemaRef,
+    pub batch: RecordBatch,
     pub rows: Vec<Vec<u8>>,
     /// For messages.
     pub text: String,
@@ -60,6 +63,7 @@ pub async fn bits(ctx: &SessionContext, sql: &str) -> Bits {
         .to_string();
     Bits {
         schema,
+        batch: whole,
         rows: rows.iter().map(|row| row.as_ref().to_vec()).collect(),
         text,
         scanned,

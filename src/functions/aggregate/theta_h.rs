@@ -96,9 +96,6 @@ mod tests {
             None,
         ]);
         let call = Call::new("theta_h", &[None], &[]).unwrap();
-        assert_eq!(
-            call.value(&[column]).unwrap(),
-            (8.0 / 3.0).into()
-        );
+        assert_eq!(call.value(&[column]).unwrap(), (8.0 / 3.0).into());
     }
 }

@@ -97,9 +97,6 @@ mod tests {
             None,
         ]);
         let call = Call::new("theta_l", &[None], &[]).unwrap();
-        assert_eq!(
-            call.value(&[column]).unwrap(),
-            (7.0 / 3.0).into()
-        );
+        assert_eq!(call.value(&[column]).unwrap(), (7.0 / 3.0).into());
     }
 }
