@@ -4,6 +4,7 @@
 //! ```text
 //! sfs(call_genotype, 'first')                   ->  sfs(allele_counts(call_genotype, 'first'))
 //! joint_sfs(call_genotype, 'first', 'second')   ->  joint_sfs(allele_counts(…, 'first'), allele_counts(…, 'second'))
+//! f3(call_genotype, 'c', 'a', 'b')              ->  f3(allele_counts(…, 'c'), allele_counts(…, 'a'), allele_counts(…, 'b'))
 //! project_sfs(call_genotype, 'first', 20)       ->  project_sfs(allele_counts(call_genotype, 'first'), 20)
 //! ```
 
@@ -124,12 +125,13 @@ impl SugarRule {
             ))
         };
         let mut given = 0;
-        while given < arity && args.len() > 1 + given && is_population(&args[1 + given])? {
+        let (least, most) = arity.into_inner();
+        while given < most && args.len() > 1 + given && is_population(&args[1 + given])? {
             given += 1;
         }
-        if arity == 2 && given != 2 {
+        if most > 1 && given < least {
             return plan_err!(
-                "{name} compares two populations: {name}(call_genotype, 'first', 'second'); found {given} after call_genotype"
+                "{name}: {given} populations after call_genotype are too few, {least} are needed"
             );
         }
         let counts = |population: Option<&Expr>| {
@@ -143,8 +145,8 @@ impl SugarRule {
                 args,
             ))
         };
-        let mut rewritten: Vec<Expr> = match arity {
-            1 => vec![counts(args.get(1).filter(|_| given == 1))],
+        let mut rewritten: Vec<Expr> = match given {
+            0 => vec![counts(None)],
             _ => args[1..=given]
                 .iter()
                 .map(|population| counts(Some(population)))

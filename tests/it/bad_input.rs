@@ -1074,7 +1074,7 @@ async fn spectra_that_cannot_be() {
         ),
         (
             "fst_hudson(call_genotype, 'first')",
-            &["compares two populations", "fst_hudson(ac1, ac2)"],
+            &["compares 2 populations", "found 1", "fst_hudson(ac1, ac2)"],
         ),
         (
             "allele_number('text')",

@@ -16,7 +16,10 @@ use crate::functions::counts_arg::is_counts_type;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// From arguments of their own.
-    Counts,
+    Counts {
+        /// Number of them.
+        populations: usize,
+    },
     /// From `call_genotype`; this many populations follow it.
     Genotypes {
         /// Number of populations named.
@@ -26,9 +29,9 @@ pub(crate) enum Form {
 
 impl Form {
     /// Index of the first whole number.
-    pub(crate) fn numbers_at(self, counts: usize) -> usize {
+    pub(crate) fn numbers_at(self) -> usize {
         match self {
-            Self::Counts => counts,
+            Self::Counts { populations } => populations,
             Self::Genotypes { populations } => 1 + populations,
         }
     }
@@ -64,9 +67,15 @@ fn is_population(data_type: &DataType) -> bool {
 
 /// How a call is to be written.
 fn usage<D: Definition>() -> String {
-    let (counts, populations) = match D::COUNTS {
-        2 => ("ac1, ac2", ", population1, population2"),
-        _ => ("ac", " [, population]"),
+    let (counts, populations) = match (D::COUNTS, D::VARIADIC) {
+        (1, false) => ("ac".to_string(), " [, population]".to_string()),
+        (counts, variadic) => {
+            let numbered = |name: &str| {
+                let names: Vec<String> = (1..=counts).map(|at| format!("{name}{at}")).collect();
+                names.join(", ") + if variadic { ", …" } else { "" }
+            };
+            (numbered("ac"), format!(", {}", numbered("population")))
+        }
     };
     let required = D::NUMBERS.len().saturating_sub(D::OPTIONAL);
     let (required, optional) = D::NUMBERS.split_at(required);
@@ -81,40 +90,43 @@ fn usage<D: Definition>() -> String {
 
 /// The layout of a call with arguments of these types; an error says how the call is to be written.
 pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
-    let (name, usage) = (D::NAME, usage::<D>());
+    let (name, usage, arity) = (D::NAME, usage::<D>(), D::arity());
     let Some((first, rest)) = types.split_first() else {
         return plan_err!("{name} needs arguments: {usage}");
     };
     let form = if is_genotypes(first) {
         let named = rest
             .iter()
-            .take(D::COUNTS)
+            .take(*arity.end())
             .take_while(|other| is_population(other))
             .count();
-        if D::COUNTS == 2 && named < 2 {
+        if *arity.end() > 1 && named < D::COUNTS {
+            let (least, or_more) = (D::COUNTS, if D::VARIADIC { " or more" } else { "" });
             return plan_err!(
-                "{name} compares two populations, so call_genotype must be followed by two (each \
-                 a name or a list of sample ids): {usage}"
+                "{name} compares {least}{or_more} populations, so call_genotype must be followed \
+                 by that many (each a name or a list of sample ids), found {named}: {usage}"
             );
         }
         Form::Genotypes { populations: named }
     } else {
-        for position in 0..D::COUNTS {
-            match types.get(position) {
-                Some(counts) if is_counts_type(counts) => {}
-                Some(other) => {
-                    return plan_err!(
-                        "{name}: argument {} must be allele counts (a list of integers), found \
-                         {other}: {usage}",
-                        position + 1
-                    );
-                }
-                None => return plan_err!("{name}: argument {} is missing: {usage}", position + 1),
-            }
+        let populations = types
+            .iter()
+            .take(*arity.end())
+            .take_while(|other| is_counts_type(other))
+            .count();
+        if populations < D::COUNTS {
+            let position = populations + 1;
+            return match types.get(populations) {
+                Some(other) => plan_err!(
+                    "{name}: argument {position} must be allele counts (a list of integers), found \
+                     {other}: {usage}"
+                ),
+                None => plan_err!("{name}: argument {position} is missing: {usage}"),
+            };
         }
-        Form::Counts
+        Form::Counts { populations }
     };
-    let first_number = form.numbers_at(D::COUNTS);
+    let first_number = form.numbers_at();
     let numbers = types.get(first_number..).unwrap_or_default();
     for (position, data_type) in numbers.iter().enumerate() {
         let Some(argument) = D::NUMBERS.get(position) else {
@@ -141,7 +153,7 @@ pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
 /// The types that the arguments are to be cast to: whole numbers to Int64, the others as they are.
 pub(crate) fn coerce<D: Definition>(types: &[DataType]) -> Result<Vec<DataType>> {
     let form = form::<D>(&types.iter().collect::<Vec<_>>())?;
-    let numbers_at = form.numbers_at(D::COUNTS);
+    let numbers_at = form.numbers_at();
     Ok(types
         .iter()
         .enumerate()

@@ -1,6 +1,7 @@
 //! What defines an aggregate over counts; [`CountsAggregate`](super::udaf::CountsAggregate) makes a DataFusion function of it.
 
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
@@ -16,8 +17,10 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     type Statistic: Statistic;
     /// Its SQL name.
     const NAME: &'static str;
-    /// How many counts arguments it takes: 1 or 2.
+    /// How many counts arguments it takes, one for each population; the least where it is [`VARIADIC`](Self::VARIADIC).
     const COUNTS: usize;
+    /// Whether any number of further counts arguments may follow.
+    const VARIADIC: bool = false;
     /// Names of the whole numbers it takes after them.
     const NUMBERS: &'static [&'static str] = &[];
     /// How many of these, from the last, may be left out.
@@ -41,6 +44,16 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
 
     /// Its documentation.
     fn documentation() -> Documentation;
+
+    /// How many counts arguments a call may have.
+    fn arity() -> RangeInclusive<usize> {
+        let most = if Self::VARIADIC {
+            usize::MAX
+        } else {
+            Self::COUNTS
+        };
+        Self::COUNTS..=most
+    }
 }
 
 /// The number of copies N of a counts argument's population, as its metadata gives it.
@@ -138,14 +151,34 @@ pub(crate) fn document_one(description: &str, syntax: &str, example: &str) -> Do
 
 /// Documents the counts arguments of a function that takes two.
 pub(crate) fn document_two(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
-    document(description, syntax, example)
-        .with_argument(
-            "ac1",
-            "Allele counts of a site in the first population (a list of integers; NULL is \
-             skipped); or, in place of both counts, call_genotype and then two populations.",
-        )
-        .with_argument(
-            "ac2",
-            "Allele counts of the same site in the second population.",
-        )
+    document_populations(
+        description,
+        syntax,
+        example,
+        &[
+            ("ac1", "the first population"),
+            ("ac2", "the second population"),
+        ],
+    )
+}
+
+/// Documents the counts arguments of a function of several populations: their names, and which population each is of.
+pub(crate) fn document_populations(
+    description: &str,
+    syntax: &str,
+    example: &str,
+    arguments: &[(&str, &str)],
+) -> DocumentationBuilder {
+    let mut builder = document(description, syntax, example);
+    for (at, (name, population)) in arguments.iter().enumerate() {
+        let text = match at {
+            0 => format!(
+                "Allele counts of a site in {population} (a list of integers; NULL is skipped); \
+                 or, in place of all counts, call_genotype and then the populations."
+            ),
+            _ => format!("Allele counts of the same site in {population}."),
+        };
+        builder = builder.with_argument(*name, text);
+    }
+    builder
 }

@@ -42,11 +42,14 @@ mod harness;
 mod histogram;
 #[cfg(test)]
 mod laws;
+mod many_sites;
+mod many_sums_of;
 mod merge_of;
 mod neutrality_test;
 mod projection;
 #[cfg(test)]
 mod queries;
+mod saved_sums;
 mod sites;
 mod spread;
 mod stages;
@@ -56,6 +59,8 @@ mod sums;
 mod sums_of;
 mod udaf;
 mod value_size;
+
+use std::ops::RangeInclusive;
 
 use datafusion::logical_expr::AggregateUDF;
 
@@ -76,16 +81,16 @@ macro_rules! aggregates {
             ]
         }
 
-        /// How many counts arguments an aggregate takes, 1 or 2, or `None` for any other function.
+        /// How many counts arguments an aggregate takes, or `None` for any other function.
         ///
         /// Such an aggregate may be called with `call_genotype` in place of counts; then follow, for one counts
-        /// argument, at most one population (a name, a list of sample ids or a subquery that gives one), and for two,
-        /// two populations; then whole numbers. A call in that form has the type and nullability of the form on
+        /// argument, at most one population (a name, a list of sample ids or a subquery that gives one), and for more,
+        /// as many populations; then whole numbers. A call in that form has the type and nullability of the form on
         /// counts, but cannot be run: rewrite each population to `allele_counts(call_genotype [, population])`.
-        pub fn sugar_arity(name: &str) -> Option<usize> {
+        pub fn sugar_arity(name: &str) -> Option<RangeInclusive<usize>> {
             $(
                 if name == <$definition>::NAME {
-                    return Some(<$definition>::COUNTS);
+                    return Some(<$definition>::arity());
                 }
             )+
             None

@@ -16,10 +16,10 @@ use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable};
 
-use super::arguments::is_genotypes;
 use super::definition::Copies;
 use super::merge_of::{Argument, MergeOf};
 use super::state_of::StateOf;
+use crate::functions::counts_arg::is_counts_type;
 
 /// A call in two stages.
 #[derive(Clone, Debug)]
@@ -83,16 +83,18 @@ static OURS: LazyLock<Vec<Arc<AggregateUDF>>> =
 /// Whether a call of ours is on counts, its numbers constants, and its populations' numbers of copies known if they are
 /// ever to be.
 fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
-    let counts = super::sugar_arity(call.func.name()).unwrap_or(fields.len());
-    let known = fields.iter().take(counts).all(|field| {
-        !is_genotypes(field.data_type())
-            && Copies::of(field).is_ok_and(|copies| copies != Copies::Deferred)
-    });
-    let numbers = call.params.args.iter().skip(counts);
-    known
-        && numbers
-            .into_iter()
-            .all(|arg| matches!(arg, Expr::Literal(..)))
+    let Some(arity) = super::sugar_arity(call.func.name()) else {
+        return true;
+    };
+    let is_counts = |field: &&FieldRef| is_counts_type(field.data_type());
+    let counts = fields.iter().take(*arity.end()).take_while(is_counts);
+    let counts: Vec<_> = counts.collect();
+    let known =
+        |field: &&FieldRef| Copies::of(field).is_ok_and(|copies| copies != Copies::Deferred);
+    let mut numbers = call.params.args.iter().skip(counts.len());
+    counts.len() >= *arity.start()
+        && counts.iter().all(known)
+        && numbers.all(|arg| matches!(arg, Expr::Literal(..)))
 }
 
 /// Whether a call of DataFusion's own has exact states: not those on floating point numbers, whose sums depend on the

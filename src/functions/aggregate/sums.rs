@@ -1,6 +1,9 @@
-//! Sums of per-site terms: fixed-point sums and integer counts, of fixed number. [`sums_of`](super::sums_of) makes a statistic of them.
+//! Sums of per-site terms: fixed-point sums and integer counts, of fixed number. [`sums_of`](super::sums_of) makes a statistic of
+//! them, of a known number of populations, and [`many_sums_of`](super::many_sums_of) of any number.
 
-use arrow::array::ArrowPrimitiveType;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray};
 use datafusion::common::Result;
 
 use super::statistic::GroupState;
@@ -77,12 +80,29 @@ pub(crate) struct Block<const F: usize, const C: usize> {
     pub(crate) counts: [[i64; SITES]; C],
 }
 
-/// A statistic that is a function of [`Sums`].
+/// The type of a statistic's values, and how a column is made of them. Arrow's primitive types are their own.
+pub(crate) trait Output {
+    /// One value.
+    type Value;
+
+    /// The column of these values; `None` is NULL.
+    fn column(values: impl Iterator<Item = Option<Self::Value>>) -> Result<ArrayRef>;
+}
+
+impl<T: ArrowPrimitiveType> Output for T {
+    type Value = T::Native;
+
+    fn column(values: impl Iterator<Item = Option<T::Native>>) -> Result<ArrayRef> {
+        Ok(Arc::new(values.collect::<PrimitiveArray<T>>()))
+    }
+}
+
+/// A statistic that is a function of [`Sums`] over the sites of `P` populations.
 pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
     std::fmt::Debug + Send + Sync + 'static
 {
     /// The type of the result.
-    type Output: ArrowPrimitiveType;
+    type Output: Output;
 
     /// What a site with these counts in each population adds, if anything.
     fn site(counts: [&[i32]; P]) -> Option<Site<F, C>>;
@@ -97,5 +117,19 @@ pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
     }
 
     /// The result; `None` is NULL.
-    fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as ArrowPrimitiveType>::Native>;
+    fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as Output>::Value>;
+}
+
+/// A statistic that is a function of [`Sums`] over the sites of any number of populations.
+pub(crate) trait ManySums<const F: usize, const C: usize>:
+    std::fmt::Debug + Send + Sync + 'static
+{
+    /// The type of the result.
+    type Output: Output;
+
+    /// What a site with these counts in each population adds, if anything. `work` is room for numbers, kept from site to site.
+    fn site(counts: &[&[i32]], work: &mut Vec<f64>) -> Option<Site<F, C>>;
+
+    /// The result; `None` is NULL.
+    fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as Output>::Value>;
 }

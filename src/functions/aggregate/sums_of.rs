@@ -2,19 +2,17 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::PrimitiveArray;
-use arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Int64Array};
-use arrow::datatypes::{DataType, Decimal128Type, Int64Type};
-use datafusion::common::{Result, internal_err};
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
 
 use super::block_sums;
+use super::saved_sums::{self, SavedSums};
 use super::sites::{Sites, Visit};
-use super::statistic::{SiteInput, Statistic, column};
-use super::sums::{SiteSums, Sums};
+use super::statistic::{SiteInput, Statistic};
+use super::sums::{Output, SiteSums, Sums};
 use crate::counts::Level;
-use crate::functions::numeric::FixedSum;
 
 /// The [`Statistic`] of a [`SiteSums`].
 #[derive(Debug)]
@@ -47,40 +45,6 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Visit
     }
 }
 
-/// Saved sums, viewed.
-pub(crate) struct SavedSums<'a> {
-    terms: Vec<&'a Decimal128Array>,
-    counts: Vec<&'a Int64Array>,
-}
-
-/// Columns that hold the saved states: the sums of terms, then the counts.
-fn columns<const F: usize, const C: usize>(
-    states: impl ExactSizeIterator<Item = Sums<F, C>>,
-) -> Result<Vec<ArrayRef>> {
-    let mut terms: [Vec<i128>; F] = std::array::from_fn(|_| Vec::with_capacity(states.len()));
-    let mut counts: [Vec<i64>; C] = std::array::from_fn(|_| Vec::with_capacity(states.len()));
-    for state in states {
-        terms
-            .iter_mut()
-            .zip(state.terms)
-            .for_each(|(column, sum)| column.push(sum.state()));
-        counts
-            .iter_mut()
-            .zip(state.counts)
-            .for_each(|(column, count)| column.push(count));
-    }
-    let mut columns: Vec<ArrayRef> = Vec::with_capacity(F + C);
-    for column in terms {
-        columns.push(Arc::new(
-            Decimal128Array::from(column).with_precision_and_scale(38, 0)?,
-        ));
-    }
-    for column in counts {
-        columns.push(Arc::new(Int64Array::from(column)));
-    }
-    Ok(columns)
-}
-
 impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Statistic
     for SumsOf<T, P, F, C>
 {
@@ -89,9 +53,7 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
     type Saved<'a> = SavedSums<'a>;
 
     fn state_columns() -> Vec<(String, DataType)> {
-        let terms = (0..F).map(|i| (format!("sum{i}"), DataType::Decimal128(38, 0)));
-        let counts = (0..C).map(|i| (format!("count{i}"), DataType::Int64));
-        terms.chain(counts).collect()
+        saved_sums::state_columns(F, C)
     }
 
     fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>> {
@@ -138,42 +100,17 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
     }
 
     fn saved(states: &[ArrayRef]) -> Result<SavedSums<'_>> {
-        let mut saved = SavedSums {
-            terms: Vec::with_capacity(F),
-            counts: Vec::with_capacity(C),
-        };
-        for at in 0..F {
-            let Some(terms) = column(states, at)?.as_primitive_opt::<Decimal128Type>() else {
-                return internal_err!("state column {at} of a sum must be Decimal128");
-            };
-            saved.terms.push(terms);
-        }
-        for at in F..F + C {
-            let Some(counts) = column(states, at)?.as_primitive_opt::<Int64Type>() else {
-                return internal_err!("state column {at} of a sum must be Int64");
-            };
-            saved.counts.push(counts);
-        }
-        Ok(saved)
+        SavedSums::try_new(states, F, C)
     }
 
     #[inline]
     fn merge(&self, state: &mut Sums<F, C>, saved: &SavedSums<'_>, row: usize) -> Result<()> {
-        for (sum, column) in state.terms.iter_mut().zip(&saved.terms) {
-            if column.is_valid(row) {
-                sum.merge(FixedSum::from_state(column.value(row)));
-            }
-        }
-        for (sum, column) in state.counts.iter_mut().zip(&saved.counts) {
-            if column.is_valid(row) {
-                *sum = sum.wrapping_add(column.value(row));
-            }
-        }
+        saved.merge_into(state, row);
         Ok(())
     }
 
     fn save(&self, states: &[Sums<F, C>]) -> Result<Vec<ArrayRef>> {
-        columns(states.iter().copied())
+        saved_sums::columns(states.iter().copied())
     }
 
     fn save_rows(
@@ -181,7 +118,7 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
         input: &Sites<'_, P>,
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>> {
-        columns((0..input.len()).map(|row| {
+        saved_sums::columns((0..input.len()).map(|row| {
             let mut sums = Sums::default();
             if kept(row)
                 && !input.is_null(row)
@@ -195,8 +132,6 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
 
     fn evaluate(&mut self, states: &[Sums<F, C>]) -> Result<ArrayRef> {
         self.of.prepare(states)?;
-        let values: PrimitiveArray<T::Output> =
-            states.iter().map(|sums| self.of.finish(sums)).collect();
-        Ok(Arc::new(values))
+        T::Output::column(states.iter().map(|sums| self.of.finish(sums)))
     }
 }

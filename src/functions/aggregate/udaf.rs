@@ -48,23 +48,22 @@ impl<D: Definition> CountsAggregate<D> {
             .iter()
             .map(|field| field.data_type())
             .collect();
-        let form = form::<D>(&types)?;
-        if form != Form::Counts {
+        let Form::Counts { populations } = form::<D>(&types)? else {
             return exec_err!(
                 "{name}: call_genotype was not turned into allele counts before execution, as \
                  the sessions of this crate do; write {name}(allele_counts(call_genotype, …), …)"
             );
-        }
+        };
         let copies = args
             .expr_fields
             .iter()
-            .take(D::COUNTS)
+            .take(populations)
             .map(|field| Copies::of(field))
             .collect::<Result<_>>()?;
         let numbers = args
             .exprs
             .iter()
-            .skip(D::COUNTS)
+            .skip(populations)
             .zip(D::NUMBERS)
             .map(|(expr, argument)| constant(name, argument, expr.as_ref()))
             .collect::<Result<_>>()?;
@@ -106,10 +105,10 @@ impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
 
     fn return_field(&self, arg_fields: &[FieldRef]) -> Result<FieldRef> {
         let types: Vec<_> = arg_fields.iter().map(|field| field.data_type()).collect();
-        if form::<D>(&types)? == Form::Counts {
+        if let Form::Counts { populations } = form::<D>(&types)? {
             let copies: Vec<_> = arg_fields
                 .iter()
-                .take(D::COUNTS)
+                .take(populations)
                 .map(|field| Copies::of(field))
                 .collect::<Result<_>>()?;
             D::plan(&copies)?;
