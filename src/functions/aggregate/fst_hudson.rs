@@ -7,7 +7,6 @@ use datafusion::logical_expr::Documentation;
 use super::definition::{Call, Definition, document_two};
 use super::sums::{Block, Site, SiteSums, Sums};
 use super::sums_of::SumsOf;
-use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::blocks::{self, Counts};
 use crate::functions::numeric::site::fst_hudson_terms;
 
@@ -29,13 +28,12 @@ impl SiteSums<2, 2, 0> for FstHudson {
 
     #[inline(always)] // into a loop with vector instructions
     fn block<const K: usize>(counts: [&Counts<K>; 2]) -> Option<Block<2, 0>> {
-        let terms = blocks::fst_hudson(counts)?;
+        let (terms, _) = blocks::fst_hudson(counts)?;
         Some(Block { terms, counts: [] })
     }
 
     fn finish(&self, sums: &Sums<2, 0>) -> Option<f64> {
-        let [numerator, denominator] = sums.terms;
-        (denominator != FixedSum::ZERO).then(|| numerator.to_f64() / denominator.to_f64())
+        sums.ratio()
     }
 }
 

@@ -18,12 +18,23 @@ mod fu_li_d;
 mod fu_li_d_star;
 mod fu_li_f;
 mod fu_li_f_star;
+mod f2;
+mod f3;
+mod f4;
+mod f_d;
+mod fst_nei;
 mod joint_sfs;
+mod jost_d;
+mod net_divergence;
+mod patterson_d;
+mod pbs;
+mod private_alleles;
 mod project_joint_sfs;
 mod project_sfs;
 mod segregating_sites;
 mod sfs;
 mod singletons;
+mod shared_polymorphism;
 mod tajimas_d;
 mod theta_h;
 mod theta_l;
@@ -124,4 +135,17 @@ aggregates!(
     fu_li_f_star::FuLiFStar,
     singletons::Singletons,
     singletons::SingletonsFolded,
+    net_divergence::NetDivergence,
+    f2::F2,
+    f3::F3,
+    f3::F3Normalized,
+    f4::F4,
+    patterson_d::PattersonD,
+    f_d::Fd,
+    fst_nei::FstNei,
+    jost_d::JostD,
+    pbs::Pbs,
+    pbs::PbsN1,
+    shared_polymorphism::SharedPolymorphism,
+    private_alleles::PrivateAlleles,
 );

@@ -64,6 +64,22 @@ impl<const F: usize, const C: usize> Sums<F, C> {
     }
 }
 
+impl Sums<2, 0> {
+    /// The first sum divided by the second; `None` where that is not positive.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        let [numerator, denominator] = self.terms;
+        (denominator > FixedSum::ZERO).then(|| numerator.to_f64() / denominator.to_f64())
+    }
+}
+
+impl Sums<1, 1> {
+    /// The sum divided by the count, the number of sites; `None` where there are none.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        let ([sum], [sites]) = (self.terms, self.counts);
+        (sites > 0).then(|| sum.to_f64() / sites as f64)
+    }
+}
+
 /// What one site adds.
 pub(crate) struct Site<const F: usize, const C: usize> {
     /// Terms, each in [−1, 1].

@@ -96,20 +96,57 @@ pub fn divergence<const K: usize>(rows: [&Counts<K>; 2]) -> Option<Terms> {
     Some(between(rows, &n1, &n2))
 }
 
-/// [`fst_hudson_terms`](super::site::fst_hudson_terms): numerators and denominators.
+/// [`fst_hudson_terms`](super::site::fst_hudson_terms): numerators and denominators, and which sites have them.
 #[inline(always)]
-pub fn fst_hudson<const K: usize>(rows: [&Counts<K>; 2]) -> Option<[Terms; 2]> {
+pub fn fst_hudson<const K: usize>(rows: [&Counts<K>; 2]) -> Option<([Terms; 2], [i64; SITES])> {
     let ((n1, squares1), (n2, squares2)) = (moments(rows[0])?, moments(rows[1])?);
     let (w1, w2) = (within(&n1, &squares1), within(&n2, &squares2));
     let mut terms = [[0.0; SITES], between(rows, &n1, &n2)];
+    let mut sites = [0; SITES];
     for i in 0..SITES {
         let there = n1[i].min(n2[i]) >= 2;
         let b = terms[1][i];
         let numerator = b - (w1[i] + w2[i]) / 2.0;
         terms[0][i] = if there { numerator } else { 0.0 };
         terms[1][i] = if there { b } else { 0.0 };
+        sites[i] = i64::from(there);
     }
-    Some(terms)
+    Some((terms, sites))
+}
+
+/// [`f3_terms`](super::populations::f3_terms): f3 and the target's diversity, and which sites have them.
+#[inline(always)]
+pub fn f3<const K: usize>([c, a, b]: [&Counts<K>; 3]) -> Option<([Terms; 2], [i64; SITES])> {
+    let ((nc, squares), (na, _), (nb, _)) = (moments(c)?, moments(a)?, moments(b)?);
+    let w = within(&nc, &squares);
+    let (ca, cb) = (between([c, a], &nc, &na), between([c, b], &nc, &nb));
+    let ab = between([a, b], &na, &nb);
+    let (mut terms, mut sites) = ([[0.0; SITES]; 2], [0; SITES]);
+    for i in 0..SITES {
+        let there = nc[i] >= 2 && na[i].min(nb[i]) >= 1;
+        let f3 = (ca[i] + cb[i] - ab[i] - w[i]) / 2.0;
+        terms[0][i] = if there { f3 } else { 0.0 };
+        terms[1][i] = if there { w[i] } else { 0.0 };
+        sites[i] = i64::from(there);
+    }
+    Some((terms, sites))
+}
+
+/// [`site_f4`](super::populations::site_f4), and which sites have it.
+#[inline(always)]
+pub fn f4<const K: usize>([a, b, c, d]: [&Counts<K>; 4]) -> Option<(Terms, [i64; SITES])> {
+    let ((na, _), (nb, _)) = (moments(a)?, moments(b)?);
+    let ((nc, _), (nd, _)) = (moments(c)?, moments(d)?);
+    let (ad, bc) = (between([a, d], &na, &nd), between([b, c], &nb, &nc));
+    let (ac, bd) = (between([a, c], &na, &nc), between([b, d], &nb, &nd));
+    let (mut terms, mut sites) = ([0.0; SITES], [0; SITES]);
+    for i in 0..SITES {
+        let there = na[i].min(nb[i]).min(nc[i]).min(nd[i]) >= 1;
+        let f4 = ((ad[i] + bc[i]) - (ac[i] + bd[i])) / 2.0;
+        terms[i] = if there { f4 } else { 0.0 };
+        sites[i] = i64::from(there);
+    }
+    Some((terms, sites))
 }
 
 /// 1 where [`is_segregating`](super::site::is_segregating), else 0.
@@ -252,7 +289,7 @@ impl SpectrumSites {
 
 #[cfg(test)]
 mod tests {
-    use super::super::site;
+    use super::super::{populations, site};
     use super::*;
 
     /// Sites with no copies, one copy, one allele, all alleles, and many copies; n differs between sites.
@@ -286,7 +323,22 @@ mod tests {
             of([a, b], |a, b| Some(site::fst_hudson_terms(a, b)?.0)),
             of([a, b], |a, b| Some(site::fst_hudson_terms(a, b)?.1)),
         ];
-        assert_eq!(fst_hudson([a, b]), Some(fst));
+        let pairs: [i64; SITES] =
+            std::array::from_fn(|i| i64::from(site::fst_hudson_terms(&a[i], &b[i]).is_some()));
+        assert_eq!(fst_hudson([a, b]), Some((fst, pairs)));
+        let f3_of = |i: usize| populations::f3_terms([&b[i], &a[i], &b[(i + 1) % SITES]]);
+        let next: Counts<K> = std::array::from_fn(|i| b[(i + 1) % SITES]);
+        let f3_terms = [
+            std::array::from_fn(|i| f3_of(i).map_or(0.0, |terms| terms.0)),
+            std::array::from_fn(|i| f3_of(i).map_or(0.0, |terms| terms.1)),
+        ];
+        let targets = std::array::from_fn(|i| i64::from(f3_of(i).is_some()));
+        assert_eq!(f3([b, a, &next]), Some((f3_terms, targets)));
+        let last: Counts<K> = std::array::from_fn(|i| a[(i + 1) % SITES]);
+        let f4_of = |i: usize| populations::site_f4([&a[i], &b[i], &next[i], &last[i]]);
+        let f4_terms = std::array::from_fn(|i| f4_of(i).unwrap_or(0.0));
+        let fours = std::array::from_fn(|i| i64::from(f4_of(i).is_some()));
+        assert_eq!(f4([a, b, &next, &last]), Some((f4_terms, fours)));
         let there: [i64; SITES] = std::array::from_fn(|i| i64::from(is(i)));
         assert_eq!(segregating(a), there);
         let of_n = |f: &dyn Fn(u64) -> f64| -> Terms {

@@ -6,7 +6,7 @@
 ///
 /// Adding truncates a term (towards zero) to a multiple of 2⁻⁹⁰; terms of magnitude 2⁻³⁷ and more are exact. All else is integer
 /// addition: commutative, associative, and undone exactly by [`FixedSum::unmerge`]. 2³⁷ (137 billion) terms of magnitude 1 fit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FixedSum(pub i128);
 
 /// 2⁹⁰, exactly.

@@ -18,12 +18,18 @@ mod is_snp;
 mod masked;
 mod minor_count;
 mod polarize;
+mod populations;
 mod site_bin;
 mod site_comparisons;
 mod site_differences;
 mod site_divergence;
 mod site_diversity;
+mod site_f2;
+mod site_f3;
+mod site_f3_normalized;
+mod site_f4;
 mod site_fst_hudson;
+mod site_patterson_d;
 mod spectrum_test;
 mod spectrum_theta;
 mod spectrum_weights;
@@ -56,7 +62,12 @@ pub use site_comparisons::SiteComparisons;
 pub use site_differences::SiteDifferences;
 pub use site_divergence::SiteDivergence;
 pub use site_diversity::SiteDiversity;
+pub use site_f2::SiteF2;
+pub use site_f3::SiteF3;
+pub use site_f3_normalized::SiteF3Normalized;
+pub use site_f4::SiteF4;
 pub use site_fst_hudson::SiteFstHudson;
+pub use site_patterson_d::SitePattersonD;
 pub use spectrum_test::SpectrumTest;
 pub use spectrum_theta::SpectrumTheta;
 
@@ -84,7 +95,12 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(SiteDifferences::new()),
         ScalarUDF::new_from_impl(SiteDivergence::new()),
         ScalarUDF::new_from_impl(SiteDiversity::new()),
+        ScalarUDF::new_from_impl(SiteF2::new()),
+        ScalarUDF::new_from_impl(SiteF3::new()),
+        ScalarUDF::new_from_impl(SiteF3Normalized::new()),
+        ScalarUDF::new_from_impl(SiteF4::new()),
         ScalarUDF::new_from_impl(SiteFstHudson::new()),
+        ScalarUDF::new_from_impl(SitePattersonD::new()),
         ScalarUDF::new_from_impl(SpectrumTest::new()),
         ScalarUDF::new_from_impl(SpectrumTheta::new()),
     ]

@@ -4,9 +4,10 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl};
 
+use super::populations::map_populations;
 use super::support::{
     COUNTS, check_arity, coerce_all_counts, document, function_identity, function_struct,
-    map_counts, map_two_counts,
+    map_counts,
 };
 use crate::functions::numeric::site::{self, Pairs};
 
@@ -60,7 +61,7 @@ impl ScalarUDFImpl for SiteComparisons {
                 comparisons(site::within(row))
             });
         }
-        map_two_counts::<Int64Type>(self.name(), &args, |row1, row2| {
+        map_populations::<Int64Type, 2>(self.name(), &args, |[row1, row2]| {
             comparisons(site::between(row1, row2))
         })
     }

@@ -4,8 +4,9 @@ use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl};
 
+use super::populations::map_populations;
 use super::support::{
-    check_arity, coerce_all_counts, document, function_identity, function_struct, map_two_counts,
+    check_arity, coerce_all_counts, document, function_identity, function_struct,
 };
 use crate::functions::numeric::site;
 
@@ -42,7 +43,7 @@ impl ScalarUDFImpl for SiteDivergence {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        map_two_counts::<Float64Type>(self.name(), &args, |row1, row2| {
+        map_populations::<Float64Type, 2>(self.name(), &args, |[row1, row2]| {
             Ok(site::site_divergence(row1, row2))
         })
     }

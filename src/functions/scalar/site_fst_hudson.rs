@@ -1,15 +1,12 @@
 //! `site_fst_hudson(ac1, ac2)`: numerator and denominator of Hudson's FST at one site.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, Float64Array, StructArray};
-use arrow::buffer::{NullBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, Fields};
+use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl};
 
+use super::populations::{map_ratios, ratio_type};
 use super::support::{
-    Inputs, check_arity, coerce_all_counts, document, function_identity, function_struct,
+    check_arity, coerce_all_counts, document, function_identity, function_struct,
 };
 use crate::functions::numeric::site;
 
@@ -34,13 +31,6 @@ fn documentation() -> Documentation {
     )
 }
 
-fn fields() -> Fields {
-    ["num", "den"]
-        .map(|name| Field::new(name, DataType::Float64, true))
-        .to_vec()
-        .into()
-}
-
 impl ScalarUDFImpl for SiteFstHudson {
     function_identity!("site_fst_hudson");
 
@@ -50,39 +40,13 @@ impl ScalarUDFImpl for SiteFstHudson {
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Struct(fields()))
+        Ok(ratio_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let inputs = Inputs::new(self.name(), &args)?;
-        let (first, second) = (inputs.counts(0)?, inputs.counts(1)?);
-        let mut numerators = Vec::with_capacity(inputs.rows);
-        let mut denominators = Vec::with_capacity(inputs.rows);
-        let mut valid = Vec::with_capacity(inputs.rows);
-        for row in 0..inputs.rows {
-            let terms = match (first.get(row), second.get(row)) {
-                (Some(first), Some(second)) => site::fst_hudson_terms(first, second),
-                _ => None,
-            };
-            let (numerator, denominator) = terms.unwrap_or_default();
-            numerators.push(numerator);
-            denominators.push(denominator);
-            valid.push(terms.is_some());
-        }
-        let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
-        // The parts of a NULL are NULL too: access to a field of a NULL struct reads the part.
-        let part = |values: Vec<f64>| -> Result<ArrayRef> {
-            Ok(Arc::new(Float64Array::try_new(
-                ScalarBuffer::from(values),
-                nulls.clone(),
-            )?))
-        };
-        let parts = vec![part(numerators)?, part(denominators)?];
-        inputs.finish(Arc::new(StructArray::try_new(
-            fields(),
-            parts,
-            nulls.clone(),
-        )?))
+        map_ratios::<2>(self.name(), &args, |[first, second]| {
+            site::fst_hudson_terms(first, second)
+        })
     }
 }
 

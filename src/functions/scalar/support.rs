@@ -392,21 +392,6 @@ pub(super) fn map_counts<T: ArrowPrimitiveType>(
     })?)
 }
 
-/// A function of two rows of counts.
-pub(super) fn map_two_counts<T: ArrowPrimitiveType>(
-    function: &str,
-    args: &ScalarFunctionArgs,
-    value: impl Fn(&[i32], &[i32]) -> Result<Option<T::Native>>,
-) -> Result<ColumnarValue> {
-    let inputs = Inputs::new(function, args)?;
-    let (first, second) = (inputs.counts(0)?, inputs.counts(1)?);
-    let array = numbers::<T>(inputs.rows, |row| match (first.get(row), second.get(row)) {
-        (Some(first), Some(second)) => value(first, second),
-        _ => Ok(None),
-    })?;
-    inputs.finish(array)
-}
-
 /// Builder of a column of lists of the planned type.
 pub(super) struct Lists<T: ArrowPrimitiveType> {
     item: FieldRef,

@@ -77,8 +77,17 @@ fn arguments(name: &str) -> Vec<Value> {
     let sizes = || ints(&[Some(10); ROWS]);
     match name {
         "add_counts" | "site_divergence" | "site_fst_hudson" | "site_differences"
-        | "site_comparisons" => {
+        | "site_comparisons" | "site_f2" => {
             vec![first_counts(), second_counts()]
+        }
+        "site_f3" | "site_f3_normalized" => vec![first_counts(), second_counts(), first_counts()],
+        "site_f4" | "site_patterson_d" => {
+            vec![
+                first_counts(),
+                second_counts(),
+                second_counts(),
+                first_counts(),
+            ]
         }
         "polarize" => vec![first_counts(), some_alleles(), some_strings()],
         "is_snp" | "is_biallelic" | "is_pass" => vec![some_alleles()],
