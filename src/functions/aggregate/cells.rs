@@ -1,19 +1,15 @@
 //! Statistics that are functions of a [`Histogram`] of cells: spectra and their projections.
-//!
-//! A state is saved as lists, one list of 64-bit words for each word of the key and one of counts, so that a row that
-//! stands for one site costs one list entry, not a spectrum.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, UInt64Array};
-use arrow::buffer::{OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Field, Int64Type, UInt64Type};
-use datafusion::common::{Result, internal_err, resources_err};
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+use datafusion::common::Result;
 
 use super::histogram::{Histogram, Key};
+use super::saved_cells::{self, SavedCells, Saver};
 use super::sites::{Sites, Visit};
-use super::statistic::{SiteInput, Statistic, column};
+use super::statistic::{SiteInput, Statistic};
 
 /// A statistic that is a function of the number of sites in each cell.
 pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
@@ -47,67 +43,6 @@ pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
 /// The [`Statistic`] of a [`SiteCells`].
 #[derive(Debug)]
 pub(crate) struct CellsOf<T, const P: usize>(pub(crate) T);
-
-/// Saved histograms, viewed.
-pub(crate) struct SavedCells<'a> {
-    rows: &'a ListArray,
-    words: Vec<&'a [u64]>,
-    lists: Vec<&'a ListArray>,
-    counts: &'a [i64],
-}
-
-/// Builds the columns that hold saved states.
-struct Saver<K> {
-    offsets: Vec<i32>,
-    cells: Vec<K>,
-    counts: Vec<i64>,
-}
-
-impl<K: Key> Saver<K> {
-    fn new(rows: usize, cells: usize) -> Self {
-        let mut offsets = Vec::with_capacity(rows + 1);
-        offsets.push(0);
-        Self {
-            offsets,
-            cells: Vec::with_capacity(cells),
-            counts: Vec::with_capacity(cells),
-        }
-    }
-
-    fn push(&mut self, cell: K, count: i64) {
-        self.cells.push(cell);
-        self.counts.push(count);
-    }
-
-    fn end_row(&mut self) -> Result<()> {
-        let Ok(offset) = i32::try_from(self.cells.len()) else {
-            return resources_err!(
-                "the state of a spectrum holds more than {} cells in one batch; \
-                 group into fewer groups, or project to fewer copies",
-                i32::MAX
-            );
-        };
-        self.offsets.push(offset);
-        Ok(())
-    }
-
-    fn finish(self) -> Vec<ArrayRef> {
-        let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        let list = |data_type, values: ArrayRef| -> ArrayRef {
-            let field = Arc::new(Field::new_list_field(data_type, true));
-            Arc::new(ListArray::new(field, offsets.clone(), values, None))
-        };
-        let word = |at| UInt64Array::from_iter_values(self.cells.iter().map(|cell| cell.word(at)));
-        let mut columns: Vec<ArrayRef> = (0..K::WORDS)
-            .map(|at| list(DataType::UInt64, Arc::new(word(at))))
-            .collect();
-        columns.push(list(
-            DataType::Int64,
-            Arc::new(Int64Array::from(self.counts)),
-        ));
-        columns
-    }
-}
 
 /// A histogram that sites are added to.
 struct Added<'a, T: SiteCells<P>, const P: usize> {
@@ -152,11 +87,7 @@ impl<T: SiteCells<P>, const P: usize> Statistic for CellsOf<T, P> {
     type Saved<'a> = SavedCells<'a>;
 
     fn state_columns() -> Vec<(String, DataType)> {
-        let list = |item| DataType::List(Arc::new(Field::new_list_field(item, true)));
-        let words = (0..T::Key::WORDS).map(|i| (format!("cell{i}"), list(DataType::UInt64)));
-        words
-            .chain([("sites".to_string(), list(DataType::Int64))])
-            .collect()
+        saved_cells::state_columns::<T::Key>()
     }
 
     fn input(values: &[ArrayRef]) -> Result<Self::Input<'_>> {
@@ -184,58 +115,12 @@ impl<T: SiteCells<P>, const P: usize> Statistic for CellsOf<T, P> {
     }
 
     fn saved(states: &[ArrayRef]) -> Result<SavedCells<'_>> {
-        let list = |at| match column(states, at)?.as_list_opt::<i32>() {
-            Some(list) => Ok(list),
-            None => internal_err!("state column {at} of a spectrum must be a list"),
-        };
-        let rows = list(T::Key::WORDS)?;
-        let Some(counts) = rows.values().as_primitive_opt::<Int64Type>() else {
-            return internal_err!("the counts of a spectrum's state must be Int64");
-        };
-        let mut saved = SavedCells {
-            rows,
-            words: Vec::with_capacity(T::Key::WORDS),
-            lists: Vec::with_capacity(T::Key::WORDS),
-            counts: counts.values(),
-        };
-        for at in 0..T::Key::WORDS {
-            let words = list(at)?;
-            let Some(values) = words.values().as_primitive_opt::<UInt64Type>() else {
-                return internal_err!("the cells of a spectrum's state must be UInt64");
-            };
-            saved.words.push(values.values());
-            saved.lists.push(words);
-        }
-        Ok(saved)
+        SavedCells::try_new::<T::Key>(states)
     }
 
     fn merge(&self, state: &mut Self::State, saved: &SavedCells<'_>, row: usize) -> Result<()> {
-        if saved.rows.is_null(row) {
-            return Ok(());
-        }
-        let domain = self.0.domain();
-        let range = |list: &ListArray| -> std::ops::Range<usize> {
-            let offsets = list.value_offsets();
-            offsets[row] as usize..offsets[row + 1] as usize
-        };
-        let counts = &saved.counts[range(saved.rows)];
-        if !counts.is_empty() {
-            state.expect(counts.len(), domain)?;
-        }
-        for (i, &count) in counts.iter().enumerate() {
-            let mut cell = T::Key::default();
-            for (list, words) in saved.lists.iter().zip(&saved.words) {
-                let Some(&word) = words[range(list)].get(i) else {
-                    return internal_err!("a spectrum's state holds {} counts", counts.len());
-                };
-                cell = cell.push(word);
-            }
-            if count <= 0 || !self.0.is_valid(cell) {
-                return internal_err!("a spectrum's state holds {count} sites of cell {cell:?}");
-            }
-            state.add(cell, count, domain)?;
-        }
-        Ok(())
+        let is_valid = |cell| self.0.is_valid(cell);
+        saved.merge_into(state, row, self.0.domain(), is_valid)
     }
 
     fn save(&self, states: &[Self::State]) -> Result<Vec<ArrayRef>> {

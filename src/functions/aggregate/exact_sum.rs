@@ -3,18 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Float64Array, GenericBinaryBuilder};
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
-use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, internal_err, plan_err};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
-    Volatility,
-};
+use arrow::datatypes::{DataType, Float64Type};
+use datafusion::common::{DataFusionError, Result, ScalarValue, internal_err};
+use datafusion::logical_expr::Documentation;
 
-use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
+use super::numbers::NumbersDefinition;
 use super::statistic::{GroupState, SiteInput, Statistic, column};
-use super::udaf::state_fields;
 use crate::functions::documentation::document;
 use crate::functions::numeric::ExactSum as Sum;
 
@@ -141,18 +135,25 @@ impl Statistic for Exact {
     }
 }
 
-/// The aggregate `exact_sum`.
+/// `exact_sum`.
 #[derive(Debug)]
-pub(crate) struct ExactSum {
-    signature: Signature,
-    documentation: Documentation,
-}
+pub(crate) struct ExactSum;
 
-impl ExactSum {
-    pub(crate) const NAME: &'static str = "exact_sum";
+impl NumbersDefinition for ExactSum {
+    type Statistic = Exact;
+    const NAME: &'static str = "exact_sum";
+    const ARGUMENTS: &'static [(&'static str, DataType)] = &[("x", DataType::Float64)];
 
-    pub(crate) fn new() -> Self {
-        let documentation = document(
+    fn default_value() -> Result<ScalarValue> {
+        Ok(ScalarValue::Float64(Some(0.0)))
+    }
+
+    fn statistic() -> Exact {
+        Exact
+    }
+
+    fn documentation() -> Documentation {
+        document(
             "The sum of numbers, computed exactly and rounded once, so that it is the same in \
              whatever order, partitions or sliding frames the numbers come. For statistics of \
              your own. NULLs are skipped; 0 over no rows.",
@@ -160,107 +161,14 @@ impl ExactSum {
             "SELECT exact_sum(site_diversity(ac1) * site_diversity(ac2)) FROM counts",
         )
         .with_argument("x", "Any number; it is cast to Float64.")
-        .build();
-        Self {
-            signature: Signature::user_defined(Volatility::Immutable),
-            documentation,
-        }
-    }
-
-    fn check(args: &AccumulatorArgs) -> Result<()> {
-        if args.is_distinct {
-            return exec_err!(
-                "exact_sum does not take DISTINCT; select the distinct rows in a subquery"
-            );
-        }
-        Ok(())
-    }
-}
-
-impl PartialEq for ExactSum {
-    /// There is only one.
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for ExactSum {}
-
-impl std::hash::Hash for ExactSum {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        Self::NAME.hash(state);
-    }
-}
-
-impl AggregateUDFImpl for ExactSum {
-    fn name(&self) -> &str {
-        Self::NAME
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
-        match arg_types {
-            [x] if x.is_numeric() || x.is_null() => Ok(vec![DataType::Float64]),
-            [x] => plan_err!("exact_sum: its argument must be a number, found {x}"),
-            _ => plan_err!("exact_sum takes one argument, found {}", arg_types.len()),
-        }
-    }
-
-    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float64)
-    }
-
-    fn return_field(&self, _arg_fields: &[FieldRef]) -> Result<FieldRef> {
-        Ok(Arc::new(Field::new(Self::NAME, DataType::Float64, false)))
-    }
-
-    fn is_nullable(&self) -> bool {
-        false
-    }
-
-    fn default_value(&self, _data_type: &DataType) -> Result<ScalarValue> {
-        Ok(ScalarValue::Float64(Some(0.0)))
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Self::check(&args)?;
-        Ok(Box::new(StatisticAccumulator::new(Exact)))
-    }
-
-    fn groups_accumulator_supported(&self, _args: AccumulatorArgs) -> bool {
-        true
-    }
-
-    fn create_groups_accumulator(
-        &self,
-        args: AccumulatorArgs,
-    ) -> Result<Box<dyn GroupsAccumulator>> {
-        Self::check(&args)?;
-        Ok(Box::new(StatisticGroupsAccumulator::new(Exact)))
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        Ok(state_fields::<Exact>(args.name))
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Identical
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        Some(&self.documentation)
+        .build()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::Field;
+
     use super::*;
     use crate::functions::aggregate::harness::Call;
 

@@ -23,6 +23,7 @@ mod f3;
 mod f4;
 mod f_d;
 mod fst_nei;
+mod jackknife;
 mod joint_sfs;
 mod jost_d;
 mod net_divergence;
@@ -57,9 +58,11 @@ mod many_sites;
 mod many_sums_of;
 mod merge_of;
 mod neutrality_test;
+mod numbers;
 mod projection;
 #[cfg(test)]
 mod queries;
+mod saved_cells;
 mod saved_sums;
 mod sites;
 mod spread;
@@ -76,6 +79,7 @@ use std::ops::RangeInclusive;
 use datafusion::logical_expr::AggregateUDF;
 
 use self::definition::Definition;
+use self::numbers::NumbersAggregate;
 use self::udaf::CountsAggregate;
 
 pub use self::stages::{Stages, is_state, stages};
@@ -88,7 +92,8 @@ macro_rules! aggregates {
         pub fn all() -> Vec<AggregateUDF> {
             vec![
                 $(AggregateUDF::from(CountsAggregate::<$definition>::new()),)+
-                AggregateUDF::from(exact_sum::ExactSum::new()),
+                AggregateUDF::from(NumbersAggregate::<exact_sum::ExactSum>::new()),
+                AggregateUDF::from(NumbersAggregate::<jackknife::JackknifeAggregate>::new()),
             ]
         }
 

@@ -5,6 +5,7 @@ pub mod exact;
 pub mod fixed_sum;
 pub mod grid;
 pub mod harmonic;
+pub mod jackknife;
 pub mod populations;
 pub mod site;
 pub mod spectrum;
