@@ -127,7 +127,9 @@ impl Binder {
         let named = matches!(population, PopulationArg::Named(_))
             || matches!(
                 function,
-                GenotypeFunction::PopulationCounts | GenotypeFunction::SelectSamples
+                GenotypeFunction::PopulationCounts
+                    | GenotypeFunction::PopulationPairCounts
+                    | GenotypeFunction::SelectSamples
             );
         let same_samples = || {
             let contexts = self.contexts.iter();

@@ -255,6 +255,10 @@ impl Backends {
                 true,
             );
             ask(
+                "SELECT population_pair_counts(call_genotype) FROM t".to_string(),
+                true,
+            );
+            ask(
                 format!("SELECT joint_sfs(call_genotype, {first}, {second}) FROM t"),
                 true,
             );

@@ -72,6 +72,7 @@ async fn genotypes_in_parquet_meet_no_other_stores_samples() {
             "genotype_counts(call_genotype, ['s00'])",
             "select_samples(call_genotype, 'first')",
             "population_counts(call_genotype)",
+            "population_pair_counts(call_genotype)",
             "sfs(call_genotype, 'first')",
         ] {
             says_what_to_do(&fails(ctx, &format!("SELECT {call} FROM '{file}'")).await);
@@ -411,6 +412,7 @@ async fn another_populations_file_is_not_taken_for_the_columns_own() {
     let from = format!("FROM '{file}' WHERE (SELECT count(*) FROM y) > 0");
     for call in [
         "population_counts(call_genotype)",
+        "population_pair_counts(call_genotype)",
         "allele_counts(call_genotype, 'first')",
         "select_samples(call_genotype, ['s00'])",
     ] {

@@ -90,14 +90,19 @@ fn statistics(m: u32) -> String {
     };
     let two = format!(
         "divergence(a, b), fst_hudson(a, b), joint_sfs(a, b), joint_sfs_folded(a, b),
-         project_joint_sfs(a, b, {m}, 3), project_joint_sfs_folded(a, b, {m}, 3)"
+         project_joint_sfs(a, b, {m}, 3), project_joint_sfs_folded(a, b, {m}, 3),
+         net_divergence(a, b), f2(a, b), f3(e, a, b), f3_normalized(e, a, b), f4(a, e, b, a), patterson_d(a, e, b, a),
+         f_d(a, b, e, a), fst_nei(a, b), fst_nei(a, b, e), jost_d(a, b, e), pbs(a, b, e), pbs_n1(e, a, b),
+         shared_polymorphism(a, b), private_alleles(a, b),
+         jackknife(site_f2(a, b), 1, allele_number(a)), jackknife(site_f4(a, e, b, a), 1, allele_number(b))"
     );
     format!(
         "SELECT count(*), {everyone}, {first}, {second}, {two},
                 exact_sum(site_diversity(a)), exact_sum(site_divergence(a, b)), exact_sum(site_fst_hudson(a, b)['num']),
                 sum(site_differences(a, b)), sum(site_comparisons(a, b)), sum(g['het']), sum(g['missing'])
          FROM (SELECT variant_allele, call_genotype, genotype_counts(call_genotype, 'second') AS g,
-                      allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b FROM t)",
+                      allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b,
+                      allele_counts(call_genotype) AS e FROM t)",
         everyone = one("call_genotype"),
         first = one("a"),
         second = one("b"),
@@ -144,12 +149,23 @@ fn queries(size: u32) -> Vec<(&'static str, String)> {
                 .to_string(),
         ),
         (
+            "every pair",
+            "SELECT p['population1'] AS population1, p['population2'] AS population2, count(*), sum(p['copies1'] + p['copies2']),
+                    divergence(p['ac1'], p['ac2']), fst_hudson(p['ac1'], p['ac2']), f2(p['ac1'], p['ac2'])
+             FROM (SELECT unnest(population_pair_counts(call_genotype)) AS p FROM t) GROUP BY 1, 2 ORDER BY 1, 2"
+                .to_string(),
+        ),
+        (
             "sliding rows",
             "SELECT variant_contig, variant_position,
                     diversity(call_genotype, 'first') OVER w, theta_w(call_genotype) OVER w,
                     tajimas_d(call_genotype, 'second') OVER w, segregating_sites(call_genotype, 'first') OVER w,
                     fst_hudson(call_genotype, 'first', 'second') OVER w, divergence(call_genotype, 'first', 'second') OVER w,
-                    sfs(call_genotype, 'first') OVER w, project_sfs(call_genotype, 'second', 3) OVER w
+                    sfs(call_genotype, 'first') OVER w, project_sfs(call_genotype, 'second', 3) OVER w,
+                    f3(call_genotype, 'first', 'second', 'first') OVER w, pbs(call_genotype, 'first', 'second', 'second') OVER w,
+                    patterson_d(call_genotype, 'first', 'second', 'first', 'second') OVER w,
+                    jost_d(call_genotype, 'first', 'second', 'second') OVER w,
+                    shared_polymorphism(call_genotype, 'first', 'second') OVER w
              FROM t WINDOW w AS (PARTITION BY variant_contig ORDER BY variant_position ROWS BETWEEN 20 PRECEDING AND 5 FOLLOWING)
              ORDER BY variant_contig, variant_position"
                 .to_string(),
@@ -171,6 +187,7 @@ fn queries(size: u32) -> Vec<(&'static str, String)> {
             "rows",
             "SELECT variant_contig, variant_position, variant_allele, allele_counts(call_genotype, 'second'),
                     genotype_counts(call_genotype)['het'], population_counts(call_genotype),
+                    population_pair_counts(call_genotype),
                     select_samples(call_genotype, 'first')
              FROM t ORDER BY variant_contig, variant_position"
                 .to_string(),

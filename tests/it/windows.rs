@@ -12,7 +12,7 @@ use crate::partitions::{Bits, bits};
 const RULE: &str = "vcz_two_step_windows";
 
 /// Every aggregate of ours, and those of DataFusion that are computed in two steps with them.
-pub const AGGREGATES: [&str; 42] = [
+pub const AGGREGATES: [&str; 57] = [
     "sfs(a)",
     "sfs(call_genotype, 'second')",
     "sfs_folded(a)",
@@ -43,6 +43,21 @@ pub const AGGREGATES: [&str; 42] = [
     "singletons(a)",
     "singletons_folded(b)",
     "exact_sum(site_diversity(a))",
+    "net_divergence(a, b)",
+    "f2(call_genotype, 'second', 'first')",
+    "f3(a, b, everyone)",
+    "f3_normalized(b, a, everyone)",
+    "f4(a, b, everyone, a)",
+    "patterson_d(a, b, everyone, b)",
+    "f_d(a, b, b, everyone)",
+    "fst_nei(a, b)",
+    "fst_nei(a, b, everyone, b)",
+    "jost_d(a, b, everyone)",
+    "pbs(a, b, everyone)",
+    "pbs_n1(call_genotype, 'first', 'second', 'first')",
+    "shared_polymorphism(a, b)",
+    "private_alleles(b, a)",
+    "jackknife(site_f2(a, b), 1, allele_number(a))",
     "diversity(b) FILTER (WHERE is_biallelic(variant_allele))",
     "count(*)",
     "count(variant_id)",
@@ -64,6 +79,7 @@ fn queries(size: u32, step: u32) -> Vec<String> {
         format!(
             "SELECT variant_contig, variant_position, variant_id, variant_allele, call_genotype,
                     allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b,
+                    allele_counts(call_genotype) AS everyone,
                     unnest(genome_bins({position}, {size}, {step})) AS w FROM t"
         )
     };

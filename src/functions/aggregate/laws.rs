@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array};
-use arrow::datatypes::{DataType, Field};
+use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array};
+use arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::common::{Result, ScalarValue};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -60,12 +60,20 @@ fn deal(rows: usize) -> impl Strategy<Value = Deal> {
 
 type Case = (Vec<Counts>, Vec<Counts>, Deal);
 
+/// The most populations of [`CALLS`].
+const POPULATIONS: usize = 4;
+
+/// The counts of [`POPULATIONS`] populations.
+fn populations() -> impl Strategy<Value = (Vec<Vec<Counts>>, Deal)> {
+    (0..40usize).prop_flat_map(|rows| (vec(population(rows), POPULATIONS), deal(rows)))
+}
+
 fn case() -> impl Strategy<Value = Case> {
     (0..40usize).prop_flat_map(|rows| (population(rows), population(rows), deal(rows)))
 }
 
 /// Name, counts arguments and constants of every aggregate over counts.
-const CALLS: [(&str, usize, &[i64]); 27] = [
+const CALLS: [(&str, usize, &[i64]); 42] = [
     ("sfs", 1, &[]),
     ("sfs_folded", 1, &[]),
     ("project_sfs", 1, &[4]),
@@ -93,6 +101,21 @@ const CALLS: [(&str, usize, &[i64]); 27] = [
     ("fu_li_f_star", 1, &[]),
     ("singletons", 1, &[]),
     ("singletons_folded", 1, &[]),
+    ("net_divergence", 2, &[]),
+    ("f2", 2, &[]),
+    ("f3", 3, &[]),
+    ("f3_normalized", 3, &[]),
+    ("f4", 4, &[]),
+    ("patterson_d", 4, &[]),
+    ("f_d", 4, &[]),
+    ("fst_nei", 2, &[]),
+    ("fst_nei", 4, &[]),
+    ("jost_d", 2, &[]),
+    ("jost_d", 3, &[]),
+    ("pbs", 3, &[]),
+    ("pbs_n1", 3, &[]),
+    ("shared_polymorphism", 2, &[]),
+    ("private_alleles", 2, &[]),
 ];
 
 fn call(name: &str, arguments: usize, constants: &[i64]) -> Call {
@@ -124,9 +147,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn all_ways_agree((first, second, deal) in case()) {
+    fn all_ways_agree((populations, deal) in populations()) {
         for (name, arguments, constants) in CALLS {
-            let columns = [counts(&first), counts(&second)];
+            let columns: Vec<ArrayRef> = populations.iter().map(|rows| counts(rows)).collect();
             let call = call(name, arguments, constants);
             assert_all_ways_agree(&call, &columns[..arguments], &deal);
         }
@@ -142,6 +165,100 @@ proptest! {
         let call = Call::on("exact_sum", vec![Field::new("x", DataType::Float64, true)], &[]).unwrap();
         let column: ArrayRef = Arc::new(Float64Array::from(numbers));
         assert_all_ways_agree(&call, &[column], &deal);
+    }
+
+    #[test]
+    fn jackknives_agree(
+        (blocks, deal) in (0..40usize).prop_flat_map(|rows| {
+            let number = || prop_oneof![6 => (-8..9i32).prop_map(|x| Some(f64::from(x) / 7.0)), 1 => Just(None)];
+            let m = prop_oneof![6 => (0..5i64).prop_map(Some), 1 => Just(None)];
+            (vec((number(), number(), m), rows), deal(rows))
+        })
+    ) {
+        let number = |name: &str| Field::new(name, DataType::Float64, true);
+        let fields = vec![number("num"), number("den"), Field::new("m", DataType::Int64, true)];
+        let columns: [ArrayRef; 3] = [
+            Arc::new(blocks.iter().map(|block| block.0).collect::<Float64Array>()),
+            Arc::new(blocks.iter().map(|block| block.1).collect::<Float64Array>()),
+            Arc::new(blocks.iter().map(|block| block.2).collect::<Int64Array>()),
+        ];
+        assert_all_ways_agree(&Call::on("jackknife", fields, &[]).unwrap(), &columns, &deal);
+    }
+
+    #[test]
+    fn populations_are_made_of_pairs((populations, _) in populations()) {
+        let columns: Vec<ArrayRef> = populations.iter().map(|rows| counts(rows)).collect();
+        let of = |name: &str, chosen: &[usize]| {
+            let columns: Vec<ArrayRef> = chosen.iter().map(|&at| Arc::clone(&columns[at])).collect();
+            match value(name, &columns, &[]) {
+                ScalarValue::Float64(value) => value,
+                other => panic!("{name}: {other:?}"),
+            }
+        };
+        // To the bit: exchanging two populations, and two pairs of them.
+        prop_assert_eq!(of("f4", &[0, 1, 2, 3]), of("f4", &[1, 0, 2, 3]).map(|x| 0.0 - x));
+        prop_assert_eq!(of("f4", &[0, 1, 2, 3]), of("f4", &[2, 3, 0, 1]));
+        prop_assert_eq!(of("f3", &[0, 1, 2]), of("f3", &[0, 2, 1]));
+        prop_assert_eq!(of("f2", &[0, 1]), of("f2", &[1, 0]));
+        prop_assert_eq!(of("pbs", &[0, 1, 2]), of("pbs", &[0, 2, 1]));
+        let d = of("patterson_d", &[0, 1, 2, 3]);
+        prop_assert_eq!(d, of("patterson_d", &[1, 0, 2, 3]).map(|x| 0.0 - x));
+        prop_assert!(d.is_none_or(|d| (-1.0..=1.0).contains(&d)));
+        // Over the sites with two copies in all, f4 and f3 are combinations of f2.
+        let enough: Vec<usize> = (0..populations[0].len())
+            .filter(|&row| populations.iter().all(|rows| called(&rows[row]).is_some_and(|n| n >= 2)))
+            .collect();
+        let columns: Vec<ArrayRef> = populations
+            .iter()
+            .map(|rows| counts(&enough.iter().map(|&row| rows[row].clone()).collect::<Vec<_>>()))
+            .collect();
+        let of = |name: &str, chosen: &[usize]| {
+            let columns: Vec<ArrayRef> = chosen.iter().map(|&at| Arc::clone(&columns[at])).collect();
+            match value(name, &columns, &[]) {
+                ScalarValue::Float64(value) => value.unwrap_or(0.0),
+                other => panic!("{name}: {other:?}"),
+            }
+        };
+        let f2 = |first: usize, second: usize| of("f2", &[first, second]);
+        let f4 = (f2(0, 3) + f2(1, 2) - f2(0, 2) - f2(1, 3)) / 2.0;
+        assert_close(&[of("f4", &[0, 1, 2, 3])], &[f4], 1e-12);
+        let f3 = (f2(0, 1) + f2(0, 2) - f2(1, 2)) / 2.0;
+        assert_close(&[of("f3", &[0, 1, 2])], &[f3], 1e-12);
+        assert_close(&[of("net_divergence", &[0, 1])], &[f2(0, 1) * enough.len() as f64], 1e-12);
+        // F_ST of two populations: H_T = (H_S + D_B)/2, of sums.
+        let pi = (of("diversity", &[0]) + of("diversity", &[1])) / 2.0;
+        let between = of("divergence", &[0, 1]);
+        if pi + between > 0.0 {
+            let nei = (between - pi) / (between + pi);
+            assert_close(&[of("fst_nei", &[0, 1])], &[nei], 1e-12);
+        }
+        if between > 0.0 {
+            assert_close(&[of("fst_hudson", &[0, 1])], &[(between - pi) / between], 1e-12);
+        }
+    }
+
+    #[test]
+    fn alleles_are_private_or_shared((first, second, _) in case()) {
+        let columns = [counts(&first), counts(&second)];
+        let private = |columns: &[ArrayRef]| match value("private_alleles", columns, &[]) {
+            ScalarValue::Int64(Some(count)) => count,
+            other => panic!("{other:?}"),
+        };
+        let reversed = [Arc::clone(&columns[1]), Arc::clone(&columns[0])];
+        let ScalarValue::Struct(classes) = value("shared_polymorphism", &columns, &[]) else {
+            panic!()
+        };
+        let class = |at: usize| classes.column(at).as_primitive::<Int64Type>().value(0);
+        let ScalarValue::Struct(other) = value("shared_polymorphism", &reversed, &[]) else {
+            panic!()
+        };
+        let swapped = |at: usize| other.column(at).as_primitive::<Int64Type>().value(0);
+        prop_assert_eq!([0, 1, 2, 3].map(class), [0, 2, 1, 3].map(swapped));
+        prop_assert!(private(&columns) >= class(0) + class(1));
+        prop_assert!(private(&reversed) >= class(0) + class(2));
+        // Of the same counts twice nothing is private.
+        let twice = [Arc::clone(&columns[0]), Arc::clone(&columns[0])];
+        prop_assert_eq!(private(&twice), 0);
     }
 
     #[test]
@@ -227,10 +344,20 @@ proptest! {
         close("project_sfs_folded", 1, &[4]);
         close("project_joint_sfs_folded", 2, &[3, 4]);
         // And so do the statistics that treat alleles alike.
-        for (name, arguments) in [
-            ("diversity", 1), ("theta_w", 1), ("divergence", 2), ("fst_hudson", 2),
-            ("singletons_folded", 1), ("fu_li_d_star", 1), ("fu_li_f_star", 1),
-        ] {
+        let alike = [
+            ("diversity", 1),
+            ("theta_w", 1),
+            ("divergence", 2),
+            ("fst_hudson", 2),
+            ("f2", 2),
+            ("net_divergence", 2),
+            ("shared_polymorphism", 2),
+            ("private_alleles", 2),
+            ("singletons_folded", 1),
+            ("fu_li_d_star", 1),
+            ("fu_li_f_star", 1),
+        ];
+        for (name, arguments) in alike {
             let (plain, other) = (&plain[..arguments], &other[..arguments]);
             prop_assert_eq!(value(name, plain, &[]), value(name, other, &[]));
         }
@@ -246,12 +373,20 @@ fn no_rows() {
         let (empty, default) = (call.value(&nothing).unwrap(), call.default_value());
         assert_eq!(call.value(&nulls).unwrap(), empty);
         match name {
-            "tajimas_d" | "fst_hudson" | "fay_wu_h_norm" | "zeng_e" | "fu_li_d" | "fu_li_f"
-            | "fu_li_d_star" | "fu_li_f_star" => assert!(empty.is_null() && default.is_null()),
-            "segregating_sites" | "singletons" | "singletons_folded" => {
+            "tajimas_d" | "fst_hudson" | "f2" | "f3" | "f3_normalized" | "f4" | "patterson_d"
+            | "f_d" | "fst_nei" | "jost_d" | "pbs" | "pbs_n1" | "fay_wu_h_norm" | "zeng_e"
+            | "fu_li_d" | "fu_li_f" | "fu_li_d_star" | "fu_li_f_star" => {
+                assert!(empty.is_null() && default.is_null());
+            }
+            "shared_polymorphism" => {
+                assert_eq!(empty, default);
+                assert!(empty.to_string().contains("fixed:0,"), "{empty}");
+            }
+            "segregating_sites" | "private_alleles" | "singletons" | "singletons_folded" => {
                 assert_eq!((&empty, &default), (&0i64.into(), &0i64.into()));
             }
-            "diversity" | "divergence" | "theta_w" | "theta_h" | "theta_l" | "fay_wu_h" => {
+            "diversity" | "divergence" | "theta_w" | "net_divergence" | "theta_h" | "theta_l"
+            | "fay_wu_h" => {
                 assert_eq!((&empty, &default), (&0f64.into(), &0f64.into()));
             }
             _ => {
@@ -408,6 +543,13 @@ fn both_forms_of_a_call_are_accepted() {
         ("tajimas_d", &[&genotypes, &text, &int]),
         ("tajimas_d", &[&counts, &int]),
         ("zeng_e", &[&genotypes, &text, &int]),
+        ("f3", &[&counts, &counts, &counts]),
+        ("f3", &[&genotypes, &text, &ids, &text]),
+        ("f4", &[&genotypes, &text, &text, &text, &text]),
+        ("fst_nei", &[&counts, &counts]),
+        ("fst_nei", &[&counts; 9]),
+        ("jost_d", &[&genotypes, &text, &text]),
+        ("jost_d", &[&genotypes, &text, &text, &ids, &text, &text]),
     ];
     for (name, types) in good {
         let types: Vec<DataType> = types.iter().map(|&other| other.clone()).collect();
@@ -435,14 +577,61 @@ fn both_forms_of_a_call_are_accepted() {
         ("joint_sfs", &[&genotypes, &text]),
         ("project_joint_sfs", &[&counts, &counts, &int]),
         ("tajimas_d", &[&counts, &int, &int]),
+        ("f3", &[&counts, &counts]),
+        ("f3", &[&genotypes, &text, &text]),
+        ("f3", &[&genotypes, &text, &text, &text, &text]),
+        ("f4", &[&counts, &counts, &text, &counts]),
+        ("fst_nei", &[&counts]),
+        ("fst_nei", &[&genotypes, &text]),
+        ("fst_nei", &[&counts, &counts, &int]),
     ];
     for (name, types) in bad {
         let types: Vec<DataType> = types.iter().map(|&other| other.clone()).collect();
         let error = coerced(name, &types).unwrap_err().to_string();
         assert!(error.contains(&format!("write {name}(")), "{error}");
     }
-    assert_eq!(coerced("exact_sum", &[int]).unwrap(), [DataType::Float64]);
-    assert!(coerced("exact_sum", &[text]).is_err());
+    for (name, types, usage) in [
+        (
+            "f3",
+            vec![&genotypes, &text, &text],
+            "write f3(ac1, ac2, ac3) or f3(call_genotype, population1, population2, population3)",
+        ),
+        (
+            "jost_d",
+            vec![&genotypes, &text],
+            "compares 2 or more populations",
+        ),
+        (
+            "jost_d",
+            vec![&counts],
+            "write jost_d(ac1, ac2, …) or jost_d(call_genotype, population1, population2, …)",
+        ),
+        (
+            "f4",
+            vec![&genotypes, &text],
+            "compares 4 populations, so call_genotype must be followed by that many (each a name or a list of sample ids), found 1",
+        ),
+    ] {
+        let types: Vec<DataType> = types.into_iter().cloned().collect();
+        let error = coerced(name, &types).unwrap_err().to_string();
+        assert!(error.contains(usage), "{error}");
+    }
+    assert_eq!(
+        coerced("exact_sum", std::slice::from_ref(&int)).unwrap(),
+        [DataType::Float64]
+    );
+    assert!(coerced("exact_sum", std::slice::from_ref(&text)).is_err());
+    let numbers = [DataType::Float64, DataType::Float64, DataType::Int64];
+    let narrow = [int.clone(), DataType::Float32, int.clone()];
+    assert_eq!(coerced("jackknife", &narrow).unwrap(), numbers);
+    for wrong in [
+        vec![int.clone(); 2],
+        vec![DataType::Float64; 3],
+        vec![text; 3],
+    ] {
+        let error = coerced("jackknife", &wrong).unwrap_err().to_string();
+        assert!(error.contains("jackknife: "), "{error}");
+    }
 }
 
 #[test]
@@ -465,18 +654,23 @@ fn the_register_is_complete() {
         .iter()
         .map(|udaf| udaf.name().to_string())
         .collect();
-    assert_eq!(names.len(), 26);
+    assert_eq!(names.len(), 40);
     for name in &names {
         assert!(
             udaf(name)
                 .documentation()
                 .is_some_and(|doc| !doc.description.is_empty())
         );
-        let arguments = CALLS
-            .iter()
-            .find(|(other, ..)| other == name)
-            .map(|call| call.1);
-        assert_eq!(super::sugar_arity(name), arguments, "{name}");
+        // The least and the most arguments that are tested; more than the most of a function of any number of populations.
+        let tested = CALLS.iter().filter(|(other, ..)| other == name);
+        let tested: Vec<usize> = tested.map(|call| call.1).collect();
+        let arity = super::sugar_arity(name).map(|arity| (*arity.start(), *arity.end()));
+        let expected = match (tested.iter().min(), tested.iter().max()) {
+            (Some(&least), Some(&most)) if least < most => Some((least, usize::MAX)),
+            (Some(&least), Some(&most)) => Some((least, most)),
+            _ => None,
+        };
+        assert_eq!(arity, expected, "{name}");
     }
     assert_eq!(super::sugar_arity("sum"), None);
 }

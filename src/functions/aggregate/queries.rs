@@ -82,7 +82,7 @@ async fn run(context: &SessionContext, sql: &str) -> Result<String> {
 }
 
 /// Every aggregate, of the rows of table `$`.
-const CALLS: [&str; 16] = [
+const CALLS: [&str; 31] = [
     "sfs($.a)",
     "sfs_folded($.b)",
     "project_sfs($.a, 5)",
@@ -99,6 +99,21 @@ const CALLS: [&str; 16] = [
     "tajimas_d($.a, 8)",
     "fst_hudson($.a, $.b)",
     "exact_sum($.position * 0.1)",
+    "net_divergence($.a, $.b)",
+    "f2($.a, $.b)",
+    "f3($.a, $.b, $.bare)",
+    "f3_normalized($.b, $.a, $.bare)",
+    "f4($.a, $.b, $.bare, $.b)",
+    "patterson_d($.a, $.b, $.bare, $.b)",
+    "f_d($.b, $.a, $.bare, $.b)",
+    "fst_nei($.a, $.b)",
+    "fst_nei($.a, $.b, $.bare, $.b, $.a)",
+    "jost_d($.a, $.b, $.b)",
+    "pbs($.a, $.b, $.bare)",
+    "pbs_n1($.b, $.a, $.bare)",
+    "shared_polymorphism($.a, $.b)",
+    "private_alleles($.b, $.a)",
+    "jackknife($.position * 0.1, $.position / 7.0, $.position)",
 ];
 
 /// The calls on `table`, each with `over` and a name.

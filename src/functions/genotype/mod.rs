@@ -4,6 +4,7 @@
 mod allele_counts;
 mod genotype_counts;
 mod population_counts;
+mod population_pair_counts;
 mod select_samples;
 
 use datafusion::logical_expr::ScalarUDF;
@@ -15,6 +16,7 @@ pub fn all() -> Vec<ScalarUDF> {
     vec![
         allele_counts::udf(),
         population_counts::udf(),
+        population_pair_counts::udf(),
         genotype_counts::udf(),
         select_samples::udf(),
     ]

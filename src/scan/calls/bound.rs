@@ -12,6 +12,7 @@ use super::call::GenotypeCall;
 use super::context::{GenotypeContext, PopulationArg};
 use super::evaluate::evaluate;
 use super::function::GenotypeFunction;
+use super::population_pairs::check_pairs;
 
 /// A call on the genotypes of one context.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,7 +27,8 @@ impl BoundCall {
     /// `function` on genotypes of the context `genotypes`, for `population`.
     ///
     /// # Errors
-    /// Where the population or one of its samples is not known, or the number of alleles to count is not.
+    /// Where the population or one of its samples is not known, or the number of alleles to count is not; where there are too many
+    /// populations for all pairs of them.
     pub fn try_new(
         function: GenotypeFunction,
         population: &PopulationArg,
@@ -39,6 +41,11 @@ impl BoundCall {
             GenotypeFunction::GenotypeCounts => GenotypeCall::GenotypeCounts(samples),
             GenotypeFunction::PopulationCounts => {
                 GenotypeCall::PopulationCounts(Arc::clone(genotypes.known_populations()?))
+            }
+            GenotypeFunction::PopulationPairCounts => {
+                let populations = genotypes.known_populations()?;
+                check_pairs(populations)?;
+                GenotypeCall::PopulationPairCounts(Arc::clone(populations))
             }
             GenotypeFunction::SelectSamples => {
                 selected = Some(genotypes.subset(&samples));

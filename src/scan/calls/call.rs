@@ -14,6 +14,7 @@ use datafusion::common::{Result, exec_err};
 
 use super::context::GenotypeContext;
 use super::copies::with_copies;
+use super::population_pairs::population_pair_counts_type;
 use crate::counts::{Populations, SampleSet};
 
 /// The classes of individuals that `genotype_counts` tells apart, in the order of its struct.
@@ -26,6 +27,8 @@ pub enum GenotypeCall {
     AlleleCounts(Arc<SampleSet>),
     /// `population_counts(call_genotype)`
     PopulationCounts(Arc<Populations>),
+    /// `population_pair_counts(call_genotype)`
+    PopulationPairCounts(Arc<Populations>),
     /// `genotype_counts(call_genotype [, population])`
     GenotypeCounts(Arc<SampleSet>),
     /// `select_samples(call_genotype, population)`
@@ -40,7 +43,9 @@ impl Hash for GenotypeCall {
             Self::AlleleCounts(samples)
             | Self::GenotypeCounts(samples)
             | Self::SelectSamples(samples) => samples.len().hash(state),
-            Self::PopulationCounts(populations) => populations.len().hash(state),
+            Self::PopulationCounts(populations) | Self::PopulationPairCounts(populations) => {
+                populations.len().hash(state)
+            }
         }
     }
 }
@@ -59,6 +64,11 @@ impl GenotypeCall {
                 population_counts_type(context.n_alleles()?)?,
                 nullable,
             ),
+            Self::PopulationPairCounts(_) => Field::new(
+                name,
+                population_pair_counts_type(context.n_alleles()?)?,
+                nullable,
+            ),
             Self::GenotypeCounts(_) => {
                 Field::new(name, DataType::Struct(genotype_counts_fields()), nullable)
             }
@@ -74,10 +84,12 @@ impl GenotypeCall {
     pub fn allele_sets(&self) -> Vec<Arc<SampleSet>> {
         match self {
             Self::AlleleCounts(samples) => vec![Arc::clone(samples)],
-            Self::PopulationCounts(populations) => populations
-                .iter()
-                .map(|(_, samples)| Arc::clone(samples))
-                .collect(),
+            Self::PopulationCounts(populations) | Self::PopulationPairCounts(populations) => {
+                populations
+                    .iter()
+                    .map(|(_, samples)| Arc::clone(samples))
+                    .collect()
+            }
             Self::GenotypeCounts(_) | Self::SelectSamples(_) => vec![],
         }
     }
@@ -100,6 +112,9 @@ impl GenotypeCall {
             Self::PopulationCounts(populations) => {
                 Self::PopulationCounts(Arc::new(populations.map(original)))
             }
+            Self::PopulationPairCounts(populations) => {
+                Self::PopulationPairCounts(Arc::new(populations.map(original)))
+            }
         }
     }
 }
@@ -115,6 +130,10 @@ impl fmt::Display for DisplayCall<'_> {
             GenotypeCall::SelectSamples(samples) => ("select_samples", samples),
             GenotypeCall::PopulationCounts(populations) => {
                 return write!(f, "population_counts({} populations)", populations.len());
+            }
+            GenotypeCall::PopulationPairCounts(populations) => {
+                let populations = populations.len();
+                return write!(f, "population_pair_counts({populations} populations)");
             }
         };
         if samples.len() == self.1.n_samples() {

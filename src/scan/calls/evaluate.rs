@@ -11,6 +11,7 @@ use super::call::{
     GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
 };
 use super::context::{GenotypeContext, genotype_shape};
+use super::population_pairs::population_pair_counts_array;
 use crate::counts::{ChunkCounts, CountError, CountRequest, Counter, SampleSet};
 use crate::error::VczError;
 use crate::store::ElementType;
@@ -78,6 +79,10 @@ pub fn evaluate(
         GenotypeCall::PopulationCounts(populations) => {
             let all: Vec<&[i32]> = counts.alleles.iter().map(Vec::as_slice).collect();
             population_counts_array(&all, rows, populations, context, nulls)
+        }
+        GenotypeCall::PopulationPairCounts(populations) => {
+            let all: Vec<&[i32]> = counts.alleles.iter().map(Vec::as_slice).collect();
+            population_pair_counts_array(&all, rows, populations, context, nulls)
         }
         GenotypeCall::SelectSamples(_) => exec_err!("select_samples counts nothing"),
     }

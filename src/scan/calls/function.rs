@@ -7,6 +7,8 @@ pub enum GenotypeFunction {
     AlleleCounts,
     /// `population_counts(call_genotype)`
     PopulationCounts,
+    /// `population_pair_counts(call_genotype)`
+    PopulationPairCounts,
     /// `genotype_counts(call_genotype [, population])`
     GenotypeCounts,
     /// `select_samples(call_genotype, population)`
@@ -19,6 +21,7 @@ impl GenotypeFunction {
         match self {
             Self::AlleleCounts => "allele_counts",
             Self::PopulationCounts => "population_counts",
+            Self::PopulationPairCounts => "population_pair_counts",
             Self::GenotypeCounts => "genotype_counts",
             Self::SelectSamples => "select_samples",
         }
@@ -26,7 +29,10 @@ impl GenotypeFunction {
 
     /// The most arguments that it takes.
     pub fn max_arguments(self) -> usize {
-        if self == Self::PopulationCounts { 1 } else { 2 }
+        match self {
+            Self::PopulationCounts | Self::PopulationPairCounts => 1,
+            _ => 2,
+        }
     }
 
     /// The fewest arguments that it takes.

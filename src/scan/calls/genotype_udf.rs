@@ -109,6 +109,9 @@ impl GenotypeUdf {
             (GenotypeFunction::PopulationCounts, _) => {
                 GenotypeCall::PopulationCounts(Arc::default()).field(name, genotypes, &context)
             }
+            (GenotypeFunction::PopulationPairCounts, _) => {
+                GenotypeCall::PopulationPairCounts(Arc::default()).field(name, genotypes, &context)
+            }
         }
     }
 }

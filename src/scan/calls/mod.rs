@@ -3,6 +3,7 @@
 //! * `function`: which functions there are; `genotype_udf`: the SQL functions, as DataFusion sees them.
 //! * `context`: the samples, populations and alleles that calls refer to, and the field metadata that names them.
 //! * `call`: a call with its samples resolved, and its results as Arrow arrays; `bound`: a call with its context.
+//! * `population_pairs`: the results of `population_pair_counts` as Arrow arrays.
 //! * `evaluate`: a call on genotypes that are a column of a batch.
 //! * `copies`: the number of copies N that counts carry in field metadata; `unlabelled`: columns without such metadata.
 
@@ -13,4 +14,5 @@ pub mod copies;
 pub mod evaluate;
 pub mod function;
 pub mod genotype_udf;
+pub mod population_pairs;
 pub mod unlabelled;

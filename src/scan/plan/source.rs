@@ -29,6 +29,7 @@ use super::ranges::{rows_in, split};
 use super::zones::Zones;
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
+use crate::scan::calls::population_pairs::pairs_of;
 use crate::scan::dataset::Dataset;
 use crate::scan::options::VczSettings;
 
@@ -190,6 +191,9 @@ impl VczSource {
             Input::Call(GenotypeCall::AlleleCounts(_)) => n_alleles * size_of::<i32>(),
             Input::Call(GenotypeCall::PopulationCounts(populations)) => {
                 populations.len() * (n_alleles * size_of::<i32>() + 32)
+            }
+            Input::Call(GenotypeCall::PopulationPairCounts(populations)) => {
+                pairs_of(populations.len()) * 2 * (n_alleles * size_of::<i32>() + 32)
             }
             Input::Call(GenotypeCall::GenotypeCounts(_)) => 5 * size_of::<i32>(),
             Input::Call(GenotypeCall::SelectSamples(samples)) => {

@@ -17,6 +17,7 @@ use crate::scan::calls::call::{
     population_counts_array,
 };
 use crate::scan::calls::context::GenotypeContext;
+use crate::scan::calls::population_pairs::population_pair_counts_array;
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index, first_index};
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::Prefetch;
@@ -274,6 +275,11 @@ impl GenotypeReader {
                 let sets = populations.len();
                 let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
                 population_counts_array(&counts, rows.len(), populations, &self.context, None)
+            }
+            GenotypeCall::PopulationPairCounts(populations) => {
+                let sets = populations.len();
+                let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
+                population_pair_counts_array(&counts, rows.len(), populations, &self.context, None)
             }
             GenotypeCall::GenotypeCounts(_) => {
                 let width = GENOTYPE_CLASSES.len();
