@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, ListArray, StringArray, StructArray};
+use arrow::array::{ArrayRef, Int64Array, ListArray, StringArray, StructArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, exec_err, plan_err};
@@ -119,8 +119,9 @@ pub fn population_pair_counts_array(
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Array;
+
     use super::*;
-    use crate::scan::calls::context::GenotypeContext;
 
     fn populations(count: usize) -> Populations {
         let lines: Vec<String> = (0..count).map(|at| format!("s\tp{at}")).collect();
