@@ -6,6 +6,7 @@ mod bad_input;
 mod binding;
 mod catalogue;
 mod catalogue_data;
+mod catalogue_pairs;
 mod circles;
 mod common;
 mod conventions;
