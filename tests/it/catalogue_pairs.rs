@@ -147,7 +147,7 @@ async fn whole_stores() {
             sugar = sugar + ", " + &calls(&MULTI, "multi_", "call_genotype, ", quoted);
         }
         let sql = unpacked(&format!("SELECT {sugar} FROM t"));
-        let of_genotypes = store.row(&sql).await;
+        let of_genotypes = store.row_once(&sql).await;
         for (row, how) in [(of_counts, "counts"), (of_genotypes, "genotypes")] {
             let place = format!("{} by {how}", store.name);
             assert_row(&row, "pair_", &store.expected["pair"], &place, 10);

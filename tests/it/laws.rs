@@ -1041,7 +1041,7 @@ async fn grouping_pairs_of_populations_is_asking_for_each() {
                 )
             };
             let sql = format!(
-                "SELECT {}, {}, {} FROM {store}",
+                "SELECT {} AS copies1, {} AS copies2, {} FROM {store}",
                 copies(&one),
                 copies(&two),
                 without_copies(&counts[0], &counts[1])
