@@ -104,9 +104,14 @@ impl<'a> Store<'a> {
 
     /// The only row of a query in the first session alone, for other forms of queries whose bits were compared.
     pub async fn row_once(&self, sql: &str) -> Map<String, Value> {
-        let mut rows = objects(&common::run(&self.sessions[0].1, sql).await);
+        let mut rows = self.rows_once(sql).await;
         assert_eq!(rows.len(), 1, "{}: one row from: {sql}", self.name);
         rows.remove(0)
+    }
+
+    /// The rows of a query in the first session alone.
+    pub async fn rows_once(&self, sql: &str) -> Vec<Map<String, Value>> {
+        objects(&common::run(&self.sessions[0].1, sql).await)
     }
 
     /// The only row of a query, as [`rows`](Self::rows).
@@ -155,7 +160,10 @@ async fn populations_file(entry: &Entry, populations: &[&str]) -> PathBuf {
     }
     let name = format!("{}.{}.tsv", entry.name, populations.join("-"));
     let path = common::work_dir().join(name);
-    std::fs::write(&path, lines).unwrap();
+    // Renamed into place: other tests may be writing and reading the same file.
+    let file = tempfile::NamedTempFile::new_in(common::work_dir()).unwrap();
+    std::fs::write(file.path(), lines).unwrap();
+    file.persist(&path).unwrap();
     path
 }
 
