@@ -261,9 +261,9 @@ mod tests {
     ) -> Arc<dyn PhysicalExpr> {
         let documentation = Documentation::builder(Default::default(), "", "").build();
         let unbound = GenotypeUdf::udf(function, documentation);
-        let population = PopulationArg::Named(population.to_string());
+        let named = PopulationArg::Named(population.to_string());
         let context = Arc::clone(&source.table.context);
-        let bound = BoundCall::try_new(function, &population, context).unwrap();
+        let bound = BoundCall::try_new(function, &named, context).unwrap();
         let udf = unbound
             .inner()
             .downcast_ref::<GenotypeUdf>()
@@ -272,7 +272,7 @@ mod tests {
         Arc::new(
             ScalarFunctionExpr::try_new(
                 Arc::new(udf),
-                vec![genotypes],
+                vec![genotypes, lit(population)],
                 &source.schema,
                 Arc::new(ConfigOptions::new()),
             )
