@@ -3,7 +3,6 @@
 //! Invariants: nothing is allocated for a read before its length has been compared with the length of the file and with the
 //! caller's limit; a read returns all requested bytes or an error. Local files: see [`files`](super::files).
 
-use std::error::Error;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -14,35 +13,8 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
 
-use super::error::StoreError;
 use super::files::{open_regular, read_file, without_blocking};
-
-/// Why bytes could not be read.
-#[derive(Debug)]
-pub(super) enum ReadError {
-    /// An error of the file system or object store.
-    Io(Box<dyn Error + Send + Sync>),
-    /// The stored data is inconsistent.
-    Corrupt(String),
-}
-
-impl From<StoreError> for ReadError {
-    fn from(error: StoreError) -> Self {
-        Self::Corrupt(error.into())
-    }
-}
-
-impl From<io::Error> for ReadError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(Box::new(error))
-    }
-}
-
-impl From<object_store::Error> for ReadError {
-    fn from(error: object_store::Error) -> Self {
-        Self::Io(Box::new(error))
-    }
-}
+use super::read_error::{ReadError, within};
 
 /// One file or object of known length that is read by ranges.
 #[derive(Debug)]
@@ -164,31 +136,4 @@ pub(super) async fn get_object(
             Ok(Some(result.bytes().await?))
         }
     }
-}
-
-/// The byte range of `range` in an object of `len` bytes, clipped at its end as object stores do.
-pub(super) fn resolve(range: Option<GetRange>, len: u64) -> Result<Range<u64>, ReadError> {
-    let resolved = match range {
-        None => 0..len,
-        Some(GetRange::Bounded(range)) => range.start..range.end.min(len),
-        Some(GetRange::Offset(start)) => start..len,
-        Some(GetRange::Suffix(length)) => len.saturating_sub(length)..len,
-    };
-    if resolved.start > resolved.end {
-        return Err(ReadError::Corrupt(format!(
-            "bytes from {} on were requested, but there are only {len}",
-            resolved.start
-        )));
-    }
-    Ok(resolved)
-}
-
-/// Checks that a length is within the limit, before anything is allocated for it.
-pub(super) fn within(length: u64, limit: u64) -> Result<(), ReadError> {
-    if length > limit {
-        return Err(ReadError::Corrupt(format!(
-            "it is {length} bytes long; expected at most {limit} here"
-        )));
-    }
-    Ok(())
 }

@@ -12,10 +12,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMeta, shown};
-use super::blob::ReadError;
 use super::element::ZarrFormat;
 use super::error::StoreError;
 use super::names::{check_name, likely_names};
+use super::read_error::ReadError;
 use super::source::StoreSource;
 use crate::error::{Result, VczError};
 

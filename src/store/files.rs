@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use object_store::GetRange;
 
-use super::blob::{ReadError, resolve, within};
+use super::read_error::{ReadError, resolve, within};
 
 /// Work on at least this many bytes is always moved to a blocking thread.
 pub(super) const BLOCKING_BYTES: u64 = 1 << 20;
@@ -27,17 +27,6 @@ pub(super) enum Wait {
     Never,
     /// It may.
     Allowed,
-}
-
-impl ReadError {
-    /// Whether an operation with [`Wait::Never`] would have had to wait.
-    fn would_block(&self) -> bool {
-        let Self::Io(error) = self else {
-            return false;
-        };
-        let error = error.downcast_ref::<io::Error>();
-        error.is_some_and(|error| error.kind() == ErrorKind::WouldBlock)
-    }
 }
 
 /// Runs `work` here with [`Wait::Never`] and, where it would block, on a blocking thread with [`Wait::Allowed`].

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use super::blob::{ReadError, within};
 use super::error::StoreError;
 use super::files::{
     BLOCKING_BYTES, Wait, is_cached, metadata, open_for_others, open_regular, read_exact_at,
     read_file, without_blocking,
 };
+use super::read_error::{ReadError, within};
 
 /// The location of a chunk's encoded bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod files;
 mod fill_value;
 mod local;
 mod names;
+mod read_error;
 mod region_index;
 mod small_files;
 mod source;

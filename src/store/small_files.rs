@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use parking_lot::RwLock;
 
-use super::blob::{ReadError, within};
 use super::files::{Wait, metadata, open_regular, read_file, without_blocking};
+use super::read_error::{ReadError, within};
 
 /// Longer files are not cached.
 const LONGEST: u64 = 64 << 10;

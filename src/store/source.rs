@@ -13,10 +13,11 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 
-use super::blob::{Blob, ReadError, get_object};
+use super::blob::{Blob, get_object};
 use super::files::{blocking, get_file};
 use super::local::{ChunkPlace, LocalFile, OpenChunk};
 use super::names::may_be_array;
+use super::read_error::ReadError;
 use super::small_files::SmallFiles;
 use super::zip::Zip;
 

@@ -14,11 +14,11 @@ use object_store::{GetRange, ObjectStore};
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMeta, shown};
-use super::blob::ReadError;
 use super::discover::{Contents, discover};
 use super::element::ZarrFormat;
 use super::error::StoreError;
 use super::local::{ChunkPlace, OpenChunk};
+use super::read_error::ReadError;
 use super::source::StoreSource;
 use crate::error::{Result, VczError};
 

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 use object_store::GetRange;
 
-use super::blob::{Blob, ReadError, resolve, within};
+use super::blob::Blob;
 use super::files::{BLOCKING_BYTES, blocking};
+use super::read_error::{ReadError, resolve, within};
 use super::zip_directory::{
     Directory, Entry, LOCAL_HEADER, MAX_TAIL, Tail, parse_tail, parse_zip64_end,
 };

@@ -129,7 +129,7 @@ mod tests {
         let error = call(GenomeBins::new(), &[int(1 << 40), int(1 << 40), int(1)])
             .unwrap_err()
             .to_string();
-        assert!(error.contains("make them larger"), "{error}");
+        assert!(error.contains("use larger windows"), "{error}");
         let many = ints(&[Some(1 << 24); 5]);
         let error = call(GenomeBins::new(), &[many, int(1 << 24), int(1)])
             .unwrap_err()

@@ -128,7 +128,7 @@ mod tests {
         };
         assert!(error(5, 4, 10).contains("start must not be above stop, found 5 and 4"));
         assert!(error(4, 5, 0).contains("size must be a positive number"));
-        assert!(error(1, i64::MAX, 1).contains("make them larger"));
+        assert!(error(1, i64::MAX, 1).contains("use larger windows"));
         assert!(error(i64::MIN, i64::MAX, 2).contains("out of range"));
     }
 }
