@@ -2,12 +2,12 @@
 //!
 //! Codes are converted to bit-planes 512 at a time, in registers, and counted by [`rows`](super::rows): with one compare and
 //! mask per 64 codes this is faster than counting bytes, and each further set costs an eighth of a byte per copy. Wider codes
-//! are first narrowed to a byte, which preserves their meaning for K up to 127. Larger K, and genotype classes of calls with
-//! more than two copies, are counted code by code.
+//! are first narrowed to a byte, which preserves their meaning for K up to 127. Larger K, and calls with more than two
+//! copies, are counted code by code.
 
 use super::error::CountError;
 use super::lanes::{Job, Lanes, Level, STRIP, STRIP_COPIES};
-use super::reference::bad_code;
+use super::reference::{bad_code, diploid_alleles};
 use super::request::{FILL_CODE, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
 use super::rows::{RowPosition, Tally, count_low_strip, count_plane0, count_strip};
 use crate::store::ElementType;
@@ -149,7 +149,7 @@ pub(super) fn count_codes(
         && tally
             .masks
             .unshifted()
-            .is_some_and(|masks| !masks.genotypes.is_empty())
+            .is_some_and(|masks| !masks.alleles_only())
     {
         count_one_by_one(tally, codes, false)?;
     }
@@ -252,7 +252,7 @@ impl Job for CountRows<'_, '_> {
     }
 }
 
-/// Counts code by code: genotype classes for any ploidy, and alleles if `with_alleles`. The codes must be a whole chunk.
+/// Counts code by code: genotype classes and zygosity for any ploidy, and alleles if `with_alleles`. The codes must be a whole chunk.
 fn count_one_by_one(
     tally: &mut Tally,
     codes: DecodedCodes,
@@ -307,6 +307,29 @@ fn count_one_by_one(
                 {
                     classes[reference] -= 1;
                     classes[class] += 1;
+                }
+            }
+        }
+        for slot in &slots.zygosity {
+            for sample in masks.local_samples(slot) {
+                for code in call(sample) {
+                    check(sample, code)?;
+                }
+                let alleles = diploid_alleles(call(sample));
+                let Some(mut zygosity) = tally.zygosity(slot, row) else {
+                    continue;
+                };
+                if ploidy == 2 {
+                    zygosity.add_homozygous(0, -1);
+                }
+                match alleles {
+                    Some([first, second]) if first == second => zygosity.add_homozygous(first, 1),
+                    Some(alleles) => {
+                        for allele in alleles {
+                            zygosity.add_heterozygous(allele, 1);
+                        }
+                    }
+                    None => {}
                 }
             }
         }

@@ -28,6 +28,7 @@ fn absent_chunks_are_counted_from_the_fill_value() {
                     Arc::new(SampleSet::new(vec![4])),
                 ],
                 genotypes: vec![Arc::new(SampleSet::new(vec![0, 4]))],
+                zygosity: vec![Arc::new(SampleSet::new(vec![0, 2, 4]))],
                 n_alleles: 3,
                 n_samples: 5,
                 ploidy,
@@ -61,6 +62,7 @@ fn calls_that_are_stored_with_more_copies_are_counted_without_them() {
     let request = CountRequest {
         alleles: vec![Arc::new(SampleSet::all(5))],
         genotypes: vec![Arc::new(SampleSet::all(5))],
+        zygosity: vec![Arc::new(SampleSet::all(5))],
         n_alleles: 2,
         n_samples: 5,
         ploidy: 1,
@@ -89,6 +91,7 @@ fn sizes_that_do_not_fit_are_rejected() {
     let request = CountRequest {
         alleles: vec![Arc::new(SampleSet::all(5))],
         genotypes: vec![],
+        zygosity: vec![],
         n_alleles: 2,
         n_samples: 5,
         ploidy: 2,

@@ -137,8 +137,8 @@ impl Counter {
         tally.add_all_reference(rows);
         let row_copies = shape.chunk_samples * shape.ploidy;
 
-        // Genotype classes of more than two copies need whole calls, which blocks may split.
-        let in_blocks = self.request.genotypes.is_empty() || shape.ploidy <= 2;
+        // Calls of more than two copies are counted whole, and blocks may split them.
+        let in_blocks = !self.request.counts_calls() || shape.ploidy <= 2;
         if width == Width::One
             && stored_ploidy == shape.ploidy
             && in_blocks
@@ -250,7 +250,8 @@ impl Counter {
         count_codes(self.level, &mut tally, codes, &mut Buffers::default())
     }
 
-    /// Adds counts of `rows` rows that a device made: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`.
+    /// Adds counts of `rows` rows that a device made: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`,
+    /// then for each zygosity set `[rows × 2 K]`.
     ///
     /// # Errors
     /// [`CountError::Mismatch`]: another number of counts than that.
@@ -264,6 +265,7 @@ impl Counter {
         let widths = [
             (&mut out.alleles, self.request.n_alleles),
             (&mut out.genotypes, GENOTYPE_CLASSES),
+            (&mut out.zygosity, self.request.zygosity_width()),
         ];
         let mut rest = counted;
         for (columns, width) in widths {
@@ -342,6 +344,7 @@ impl Counter {
         if rows <= out.rows
             && out.alleles.len() == self.request.alleles.len()
             && out.genotypes.len() == self.request.genotypes.len()
+            && out.zygosity.len() == self.request.zygosity.len()
         {
             Ok(())
         } else {

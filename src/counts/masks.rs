@@ -36,11 +36,18 @@ pub(super) struct PhaseMasks {
     pub(super) alleles: Vec<Slot>,
     /// Sets whose genotypes are counted.
     pub(super) genotypes: Vec<Slot>,
+    /// Sets whose zygosity is counted.
+    pub(super) zygosity: Vec<Slot>,
     /// All masks, that of all wanted samples first, then padding to read a whole strip past the end.
     bits: Vec<u8>,
 }
 
 impl PhaseMasks {
+    /// Whether only alleles are counted, and not whole calls.
+    pub(super) fn alleles_only(&self) -> bool {
+        self.genotypes.is_empty() && self.zygosity.is_empty()
+    }
+
     /// A slot's mask from byte `byte` on. Bytes after the slot's span belong to other masks.
     #[inline(always)]
     pub(super) fn mask(&self, slot: &Slot, byte: usize) -> &[u8] {
@@ -89,15 +96,16 @@ pub(super) struct DistinctSets {
     sets: Vec<Arc<SampleSet>>,
     /// For each set of `request.alleles`, its index in `sets`.
     alleles: Vec<usize>,
-    /// The same for `request.genotypes`.
+    /// The same for `request.genotypes` and for `request.zygosity`.
     genotypes: Vec<usize>,
+    zygosity: Vec<usize>,
 }
 
 impl DistinctSets {
     /// Finds equal sets, so that each is masked once.
     pub(super) fn new(request: &CountRequest) -> Self {
-        let wanted = request.alleles.iter().chain(&request.genotypes);
-        let union = Arc::new(SampleSet::new(wanted.flat_map(|set| set.iter()).collect()));
+        let wanted = request.sets().flat_map(|set| set.iter()).collect();
+        let union = Arc::new(SampleSet::new(wanted));
         let mut sets = vec![Arc::clone(&union)];
         let mut known = HashMap::from([(union, UNION)]);
         let mut index_of = |set: &Arc<SampleSet>| {
@@ -108,10 +116,12 @@ impl DistinctSets {
         };
         let alleles = request.alleles.iter().map(&mut index_of).collect();
         let genotypes = request.genotypes.iter().map(&mut index_of).collect();
+        let zygosity = request.zygosity.iter().map(&mut index_of).collect();
         Self {
             sets,
             alleles,
             genotypes,
+            zygosity,
         }
     }
 
@@ -220,6 +230,12 @@ impl ChunkMasks {
                     .enumerate()
                     .filter_map(slot)
                     .collect(),
+                zygosity: distinct
+                    .zygosity
+                    .iter()
+                    .enumerate()
+                    .filter_map(slot)
+                    .collect(),
                 bits,
             });
         }
@@ -290,6 +306,7 @@ mod tests {
                 Arc::new(SampleSet::new(vec![0])),
             ],
             genotypes: vec![Arc::new(SampleSet::new(vec![1, 5, 6]))],
+            zygosity: vec![],
             n_alleles: 2,
             n_samples: 8,
             ploidy: 3,

@@ -11,6 +11,7 @@
 use super::bytes::{Buffers, DecodedCodes, Width, count_codes};
 use super::error::CountError;
 use super::lanes::{Job, Lanes, Level, STRIP};
+use super::masks::PhaseMasks;
 use super::reference::bad_code;
 use super::rows::{BadCode, RowPosition, Tally, count_plane0, count_planes_0_and_7, count_strip};
 use crate::codec::Scratch;
@@ -158,10 +159,8 @@ impl Job for CountBlock<'_, '_> {
         // The planes with bits of called codes above 1, without the last where it repeats, as that is plane 7.
         let above = 1..if repeats { end - 1 } else { end.min(7) };
         let plane0_counts = tally.n_alleles >= 2;
-        // Genotype classes need pairs of codes, strip by strip.
-        let alleles_only = masks
-            .unshifted()
-            .is_some_and(|masks| masks.genotypes.is_empty());
+        // Calls need pairs of codes, strip by strip.
+        let alleles_only = masks.unshifted().is_some_and(PhaseMasks::alleles_only);
 
         let rows = first / row_copies..(first + plane_len * 8).div_ceil(row_copies).min(rows);
         for row in rows {

@@ -1,4 +1,4 @@
-//! The reference implementation of both counts: one copy at a time, following the definitions.
+//! The reference implementation of all counts: one copy at a time, following the definitions.
 //!
 //! Slow and simple: every faster path (bytes, bit-planes, GPU) is tested against it. No query uses it.
 
@@ -28,6 +28,17 @@ pub fn genotype_class(call: &[i64]) -> usize {
         HOM_REF
     } else {
         HOM_ALT
+    }
+}
+
+/// The alleles of a complete diploid: exactly two codes other than -2, both called.
+pub fn diploid_alleles(call: impl IntoIterator<Item = i64>) -> Option<[usize; 2]> {
+    let mut copies = call.into_iter().filter(|&code| code != FILL_CODE);
+    match (copies.next(), copies.next(), copies.next()) {
+        (Some(first), Some(second), None) => {
+            Some([usize::try_from(first).ok()?, usize::try_from(second).ok()?])
+        }
+        _ => None,
     }
 }
 
@@ -81,6 +92,17 @@ pub fn count(
             }
         }
     }
+    for (set, column) in request.zygosity.iter().zip(&mut counts.zygosity) {
+        for (row, counts) in column.chunks_exact_mut(2 * k).enumerate() {
+            for sample in set.iter() {
+                match diploid_alleles(call(row, sample)?.iter().copied()) {
+                    Some([first, second]) if first == second => counts[first] += 1,
+                    Some(alleles) => alleles.iter().for_each(|allele| counts[k + allele] += 1),
+                    None => {}
+                }
+            }
+        }
+    }
     Ok(counts)
 }
 
@@ -121,6 +143,24 @@ mod tests {
     }
 
     #[test]
+    fn complete_diploids() {
+        let alleles = |call: &[i64]| diploid_alleles(call.iter().copied());
+        assert_eq!(alleles(&[0, 2]), Some([0, 2]));
+        assert_eq!(alleles(&[1, -2, 1, -2]), Some([1, 1]));
+        for call in [
+            &[0, -1][..],
+            &[0, -2],
+            &[0],
+            &[],
+            &[0, 0, 0],
+            &[-3, 1],
+            &[-2, -2],
+        ] {
+            assert_eq!(alleles(call), None, "{call:?}");
+        }
+    }
+
+    #[test]
     fn a_small_chunk_by_hand() {
         let request = CountRequest {
             alleles: vec![
@@ -128,6 +168,7 @@ mod tests {
                 Arc::new(SampleSet::new(vec![2])),
             ],
             genotypes: vec![Arc::new(SampleSet::all(3))],
+            zygosity: vec![Arc::new(SampleSet::all(3))],
             n_alleles: 3,
             n_samples: 3,
             ploidy: 2,
@@ -139,6 +180,7 @@ mod tests {
             [vec![2, 1, 2, 4, 1, 0], vec![0, 0, 2, 2, 0, 0]]
         );
         assert_eq!(counts.genotypes, [vec![0, 1, 1, 0, 1, 2, 0, 0, 1, 0]]);
+        assert_eq!(counts.zygosity, [vec![0, 0, 1, 1, 1, 0, 2, 0, 0, 0, 0, 0]]);
         let mut bad = codes;
         bad[11] = 3;
         assert!(

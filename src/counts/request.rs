@@ -31,6 +31,8 @@ pub struct CountRequest {
     pub alleles: Vec<Arc<SampleSet>>,
     /// Sample sets whose genotypes are counted.
     pub genotypes: Vec<Arc<SampleSet>>,
+    /// Sample sets whose zygosity is counted.
+    pub zygosity: Vec<Arc<SampleSet>>,
     /// K, the width of `variant_allele`: codes are `0..K`.
     pub n_alleles: usize,
     /// Samples of the store.
@@ -40,6 +42,30 @@ pub struct CountRequest {
 }
 
 impl CountRequest {
+    /// All sample sets.
+    pub fn sets(&self) -> impl Iterator<Item = &Arc<SampleSet>> {
+        let calls = self.genotypes.iter().chain(&self.zygosity);
+        self.alleles.iter().chain(calls)
+    }
+
+    /// Whether whole calls are counted, and not only alleles.
+    pub fn counts_calls(&self) -> bool {
+        !self.genotypes.is_empty() || !self.zygosity.is_empty()
+    }
+
+    /// Counts of one row of [`ChunkCounts::zygosity`]: 2 K.
+    pub fn zygosity_width(&self) -> usize {
+        self.n_alleles.saturating_mul(2)
+    }
+
+    /// Counts of one row, of all sets.
+    pub fn row_counts(&self) -> usize {
+        let alleles = self.alleles.len().saturating_mul(self.n_alleles);
+        let zygosity = self.zygosity.len().saturating_mul(self.zygosity_width());
+        let genotypes = self.genotypes.len().saturating_mul(GENOTYPE_CLASSES);
+        alleles.saturating_add(genotypes).saturating_add(zygosity)
+    }
+
     /// Checks that the request is valid: sizes are positive, sets are inside `0..n_samples`, counts fit in 32 bits.
     ///
     /// # Errors
@@ -63,7 +89,7 @@ impl CountRequest {
                 self.n_samples, self.ploidy
             )));
         }
-        for set in self.alleles.iter().chain(&self.genotypes) {
+        for set in self.sets() {
             if let Some(&last) = set.indices().last()
                 && last as usize >= self.n_samples
             {
@@ -87,6 +113,9 @@ pub struct ChunkCounts {
     /// For each set of [`CountRequest::genotypes`]: row-major `[rows × 5]`, individuals by class, in the order
     /// hom_ref, het, hom_alt, haploid, missing.
     pub genotypes: Vec<Vec<i32>>,
+    /// For each set of [`CountRequest::zygosity`]: row-major `[rows × 2 K]`, complete diploids: those homozygous for each allele, then
+    /// for each allele the heterozygous ones that carry it. A complete diploid has exactly two codes other than -2, both called.
+    pub zygosity: Vec<Vec<i32>>,
 }
 
 impl ChunkCounts {
@@ -107,6 +136,12 @@ impl ChunkCounts {
             request.genotypes.len(),
             rows,
             GENOTYPE_CLASSES,
+        )?;
+        reset_columns(
+            &mut self.zygosity,
+            request.zygosity.len(),
+            rows,
+            request.zygosity_width(),
         )
     }
 }
@@ -154,6 +189,7 @@ mod tests {
         CountRequest {
             alleles: vec![Arc::new(SampleSet::new(vec![0, 4]))],
             genotypes: vec![],
+            zygosity: vec![],
             n_alleles: 3,
             n_samples: 5,
             ploidy: 2,

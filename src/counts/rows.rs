@@ -58,6 +58,14 @@ impl Tally<'_> {
                 add_to_rows(column, self.n_alleles, allele, rows, copies as i32);
             }
         }
+        if let (2, Some(allele)) = (self.masks.ploidy, allele) {
+            for slot in &masks.zygosity {
+                let samples = self.masks.n_samples(slot);
+                if let Some(column) = self.out.zygosity.get_mut(slot.column) {
+                    add_to_rows(column, 2 * self.n_alleles, allele, rows, samples as i32);
+                }
+            }
+        }
         for slot in &masks.genotypes {
             let samples = self.masks.n_samples(slot);
             if let Some(column) = self.out.genotypes.get_mut(slot.column) {
@@ -96,6 +104,50 @@ impl Tally<'_> {
     ) -> Option<&mut [i32; GENOTYPE_CLASSES]> {
         let column = self.out.genotypes.get_mut(slot.column)?;
         column.as_chunks_mut().0.get_mut(row)
+    }
+
+    /// The zygosity of one row of a set.
+    #[inline(always)]
+    pub(super) fn zygosity(&mut self, slot: &Slot, row: usize) -> Option<Zygosity<'_>> {
+        let (column, k) = (self.out.zygosity.get_mut(slot.column)?, self.n_alleles);
+        let counts = column.get_mut(2 * k * row..2 * k * (row + 1))?;
+        let (homozygous, heterozygous) = counts.split_at_mut_checked(k)?;
+        Some(Zygosity {
+            homozygous,
+            heterozygous,
+        })
+    }
+}
+
+/// The complete diploids of one row of a set, by allele.
+pub(super) struct Zygosity<'a> {
+    homozygous: &'a mut [i32],
+    heterozygous: &'a mut [i32],
+}
+
+impl Zygosity<'_> {
+    #[inline(always)]
+    pub(super) fn add_homozygous(&mut self, allele: usize, individuals: i32) {
+        if let Some(count) = self.homozygous.get_mut(allele) {
+            *count += individuals;
+        }
+    }
+
+    /// Adds heterozygous carriers of `allele`.
+    #[inline(always)]
+    pub(super) fn add_heterozygous(&mut self, allele: usize, individuals: i32) {
+        if let Some(count) = self.heterozygous.get_mut(allele) {
+            *count += individuals;
+        }
+    }
+
+    /// Moves individuals of a biallelic row from the homozygous reference.
+    #[inline(always)]
+    fn move_biallelic(&mut self, het: i32, hom_alt: i32) {
+        self.add_homozygous(0, -het - hom_alt);
+        self.add_homozygous(1, hom_alt);
+        self.add_heterozygous(0, het);
+        self.add_heterozygous(1, het);
     }
 }
 
@@ -147,26 +199,44 @@ pub(super) fn count_plane0<L: Lanes>(
         tally.move_alleles(slot, at.row, Some(1), l.sum(counters) as i32);
     }
     if tally.masks.ploidy == 2 {
-        let firsts = l.splat(FIRSTS);
         for slot in &at.masks.genotypes {
-            let (mut done, stop) = overlap(at, slot, len);
-            let (mut hets, mut homs) = (l.zero(), l.zero());
-            while done < stop {
-                let first = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
-                let second = l.seconds(first);
-                let wanted = l.and(l.load(at.masks.mask(slot, at.byte + done), STRIP), firsts);
-                hets = l.add(hets, l.counters(l.and(l.xor(first, second), wanted)));
-                homs = l.add(homs, l.counters(l.and(l.and(first, second), wanted)));
-                done += STRIP;
-            }
-            let (het, hom_alt) = (l.sum(hets) as i32, l.sum(homs) as i32);
+            let (het, hom_alt) = count_biallelic_calls(l, at, slot, plane, len);
             if let Some(classes) = tally.classes(slot, at.row) {
                 classes[HOM_REF] -= het + hom_alt;
                 classes[HET] += het;
                 classes[HOM_ALT] += hom_alt;
             }
         }
+        for slot in &at.masks.zygosity {
+            let (het, hom_alt) = count_biallelic_calls(l, at, slot, plane, len);
+            if let Some(mut zygosity) = tally.zygosity(slot, at.row) {
+                zygosity.move_biallelic(het, hom_alt);
+            }
+        }
     }
+}
+
+/// The diploid calls of a slot's set, in a piece of a row as in [`count_plane0`], that are heterozygous, and homozygous for allele 1.
+#[inline(always)]
+fn count_biallelic_calls<L: Lanes>(
+    l: L,
+    at: RowPosition,
+    slot: &Slot,
+    plane: &[u8],
+    len: usize,
+) -> (i32, i32) {
+    let firsts = l.splat(FIRSTS);
+    let (mut done, stop) = overlap(at, slot, len);
+    let (mut hets, mut homs) = (l.zero(), l.zero());
+    while done < stop {
+        let first = l.load(plane.get(done..).unwrap_or(&[]), stop - done);
+        let second = l.seconds(first);
+        let wanted = l.and(l.load(at.masks.mask(slot, at.byte + done), STRIP), firsts);
+        hets = l.add(hets, l.counters(l.and(l.xor(first, second), wanted)));
+        homs = l.add(homs, l.counters(l.and(l.and(first, second), wanted)));
+        done += STRIP;
+    }
+    (l.sum(hets) as i32, l.sum(homs) as i32)
 }
 
 /// Counts the alleles of a piece of a row in which every called code is 0 or 1, as [`count_plane0`] does; `negative` starts
@@ -221,6 +291,14 @@ pub(super) fn count_low_strip<L: Lanes>(l: L, tally: &mut Tally, at: RowPosition
                 }
             }
         }
+        for slot in &at.masks.zygosity {
+            if let Some(mask) = mask_strip(l, at, slot) {
+                let (het, hom_alt) = (l.count(l.and(hets, mask)), l.count(l.and(homs, mask)));
+                if let Some(mut zygosity) = tally.zygosity(slot, at.row) {
+                    zygosity.move_biallelic(het, hom_alt);
+                }
+            }
+        }
     }
 }
 
@@ -266,6 +344,9 @@ pub(super) fn count_strip<L: Lanes>(
         count_values(l, tally, at, called, &values)?;
     }
 
+    if tally.masks.ploidy == 2 && !at.masks.zygosity.is_empty() {
+        count_zygosity(l, tally, at, called, &values, negative);
+    }
     match tally.masks.ploidy {
         _ if at.masks.genotypes.is_empty() => {}
         1 if has_negative => {
@@ -295,10 +376,7 @@ fn count_values<L: Lanes>(
     called: L::Strip,
     values: &[L::Strip; 7],
 ) -> Result<(), BadCode> {
-    let mut live = 0u8;
-    for (k, value) in values.iter().enumerate() {
-        live |= u8::from(!l.is_zero(*value)) << k;
-    }
+    let live = live_planes(l, values);
     if at.masks.alleles.is_empty() && usize::from(live) < tally.n_alleles {
         return Ok(());
     }
@@ -309,14 +387,7 @@ fn count_values<L: Lanes>(
         if code == 0 {
             return Ok(());
         }
-        let mut copies = called;
-        for (k, value) in values.iter().enumerate() {
-            if code >> k & 1 == 1 {
-                copies = l.and(copies, *value);
-            } else if live >> k & 1 == 1 {
-                copies = l.and_not(copies, *value);
-            }
-        }
+        let copies = copies_of(l, called, values, live, code);
         if l.is_zero(copies) {
             continue;
         }
@@ -327,6 +398,91 @@ fn count_values<L: Lanes>(
             if let Some(mask) = mask_strip(l, at, slot) {
                 let n = l.count(l.and(copies, mask));
                 tally.move_alleles(slot, at.row, Some(code.into()), n);
+            }
+        }
+    }
+}
+
+/// The planes with a set bit, as bits.
+#[inline(always)]
+fn live_planes<L: Lanes>(l: L, values: &[L::Strip; 7]) -> u8 {
+    let mut live = 0u8;
+    for (k, value) in values.iter().enumerate() {
+        live |= u8::from(!l.is_zero(*value)) << k;
+    }
+    live
+}
+
+/// The `called` copies with code `code`, a subset of `live`.
+#[inline(always)]
+fn copies_of<L: Lanes>(
+    l: L,
+    called: L::Strip,
+    values: &[L::Strip; 7],
+    live: u8,
+    code: u8,
+) -> L::Strip {
+    let mut copies = called;
+    for (k, value) in values.iter().enumerate() {
+        if code >> k & 1 == 1 {
+            copies = l.and(copies, *value);
+        } else if live >> k & 1 == 1 {
+            copies = l.and_not(copies, *value);
+        }
+    }
+    copies
+}
+
+/// Zygosity of diploid calls, both copies called, by allele; `values` are the planes of the `called` copies.
+#[inline(always)]
+fn count_zygosity<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: RowPosition,
+    called: L::Strip,
+    values: &[L::Strip; 7],
+    negative: L::Strip,
+) {
+    let firsts = l.splat(FIRSTS);
+    let none = l.or(negative, l.seconds(negative));
+    let mut alt = l.zero();
+    for value in values {
+        alt = l.or(alt, *value);
+    }
+    // Calls other than homozygous reference, and those of them that are complete with one reference copy.
+    let others = l.and(l.or(none, l.or(alt, l.seconds(alt))), firsts);
+    let with_reference = l.and(l.and_not(l.xor(alt, l.seconds(alt)), none), firsts);
+    for slot in &at.masks.zygosity {
+        if let Some(mask) = mask_strip(l, at, slot) {
+            let moved = l.count(l.and(others, mask));
+            let het = l.count(l.and(with_reference, mask));
+            if let Some(mut zygosity) = tally.zygosity(slot, at.row) {
+                zygosity.add_homozygous(0, -moved);
+                zygosity.add_heterozygous(0, het);
+            }
+        }
+    }
+    let live = live_planes(l, values);
+    let mut code = 0u8;
+    loop {
+        code = code.wrapping_sub(live) & live;
+        if code == 0 {
+            return;
+        }
+        let copies = copies_of(l, called, values, live, code);
+        if l.is_zero(copies) {
+            continue;
+        }
+        let second = l.seconds(copies);
+        let homs = l.and(l.and(copies, second), firsts);
+        let hets = l.and(l.and_not(l.xor(copies, second), none), firsts);
+        for slot in &at.masks.zygosity {
+            if let Some(mask) = mask_strip(l, at, slot) {
+                let (hom, het) = (l.count(l.and(homs, mask)), l.count(l.and(hets, mask)));
+                if let Some(mut zygosity) = tally.zygosity(slot, at.row) {
+                    zygosity.add_homozygous(code.into(), hom);
+                    zygosity.add_heterozygous(code.into(), het);
+                }
             }
         }
     }

@@ -44,6 +44,7 @@ struct Case {
     tidy: bool,
     alleles: Vec<Arc<SampleSet>>,
     genotypes: Vec<Arc<SampleSet>>,
+    zygosity: Vec<Arc<SampleSet>>,
     compressor: &'static str,
     shuffle: c_int,
     level: c_int,
@@ -96,7 +97,7 @@ fn case() -> impl Strategy<Value = Case> {
             }),
         ];
         let sets = || prop::collection::vec(one.clone().prop_map(Arc::new), 0..4);
-        (sets(), sets()).prop_map(move |(alleles, genotypes)| Case {
+        (sets(), sets(), sets()).prop_map(move |(alleles, genotypes, zygosity)| Case {
             n_samples,
             ploidy,
             n_alleles,
@@ -111,6 +112,7 @@ fn case() -> impl Strategy<Value = Case> {
             tidy: false,
             alleles,
             genotypes,
+            zygosity,
             compressor,
             shuffle,
             level,
@@ -138,6 +140,7 @@ impl Case {
         CountRequest {
             alleles: self.alleles.clone(),
             genotypes: self.genotypes.clone(),
+            zygosity: self.zygosity.clone(),
             n_alleles: self.n_alleles,
             n_samples: self.n_samples,
             ploidy: self.ploidy,
@@ -375,6 +378,7 @@ proptest! {
         check(&Case {
             n_samples, rows, chunk_rows: rows + case.chunk_rows % 2, chunk_samples: n_samples.div_ceil(chunks),
             alleles: vec![all.clone(), every_other.clone()],
+            zygosity: if case.zygosity.is_empty() { vec![] } else { vec![all.clone(), every_other.clone()] },
             genotypes: if case.genotypes.is_empty() { vec![] } else { vec![every_other, all] },
             kinds, tidy, dtype: "|i1", compressor: "zstd", shuffle: 2, level, typesize: 1, blocksize, ..case
         })?;

@@ -121,6 +121,7 @@ impl Genotypes {
         CountRequest {
             alleles: sets(&self.alleles),
             genotypes: sets(&self.genotypes),
+            zygosity: vec![],
             n_alleles: self.n_alleles,
             n_samples: self.samples,
             ploidy: self.ploidy,

@@ -58,6 +58,7 @@ fn request(samples: usize) -> CountRequest {
     CountRequest {
         alleles: vec![Arc::new(SampleSet::all(samples as u32))],
         genotypes: vec![],
+        zygosity: vec![],
         n_alleles: 2,
         n_samples: samples,
         ploidy: 2,

@@ -74,6 +74,9 @@ impl CountsOutput {
         copies: usize,
     ) -> Result<Self, GpuError> {
         request.check()?;
+        if !request.zygosity.is_empty() {
+            return Err("a GPU does not count zygosity".to_string().into());
+        }
         if request.n_alleles > MOST_ALLELES {
             return Err(format!(
                 "{} alleles are more than a GPU counts ({MOST_ALLELES})",
@@ -205,6 +208,7 @@ mod tests {
         let request = CountRequest {
             alleles: vec![Arc::new(SampleSet::new(vec![0, 5]))],
             genotypes: vec![Arc::new(SampleSet::new(vec![6]))],
+            zygosity: vec![],
             n_alleles: 2,
             n_samples: 9,
             ploidy: 2,

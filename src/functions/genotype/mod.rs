@@ -6,6 +6,7 @@ mod genotype_counts;
 mod population_counts;
 mod population_pair_counts;
 mod select_samples;
+mod zygosity_counts;
 
 use datafusion::logical_expr::ScalarUDF;
 
@@ -19,5 +20,6 @@ pub fn all() -> Vec<ScalarUDF> {
         population_pair_counts::udf(),
         genotype_counts::udf(),
         select_samples::udf(),
+        zygosity_counts::udf(),
     ]
 }

@@ -39,6 +39,7 @@ impl BoundCall {
         let call = match function {
             GenotypeFunction::AlleleCounts => GenotypeCall::AlleleCounts(samples),
             GenotypeFunction::GenotypeCounts => GenotypeCall::GenotypeCounts(samples),
+            GenotypeFunction::ZygosityCounts => GenotypeCall::ZygosityCounts(samples),
             GenotypeFunction::PopulationCounts => {
                 GenotypeCall::PopulationCounts(Arc::clone(genotypes.known_populations()?))
             }

@@ -31,6 +31,8 @@ pub enum GenotypeCall {
     PopulationPairCounts(Arc<Populations>),
     /// `genotype_counts(call_genotype [, population])`
     GenotypeCounts(Arc<SampleSet>),
+    /// `zygosity_counts(call_genotype [, population])`
+    ZygosityCounts(Arc<SampleSet>),
     /// `select_samples(call_genotype, population)`
     SelectSamples(Arc<SampleSet>),
 }
@@ -42,6 +44,7 @@ impl Hash for GenotypeCall {
         match self {
             Self::AlleleCounts(samples)
             | Self::GenotypeCounts(samples)
+            | Self::ZygosityCounts(samples)
             | Self::SelectSamples(samples) => samples.len().hash(state),
             Self::PopulationCounts(populations) | Self::PopulationPairCounts(populations) => {
                 populations.len().hash(state)
@@ -72,6 +75,10 @@ impl GenotypeCall {
             Self::GenotypeCounts(_) => {
                 Field::new(name, DataType::Struct(genotype_counts_fields()), nullable)
             }
+            Self::ZygosityCounts(_) => {
+                let fields = zygosity_counts_fields(context.n_alleles()?)?;
+                Field::new(name, DataType::Struct(fields), nullable)
+            }
             Self::SelectSamples(samples) => Field::new(
                 name,
                 selected_type(genotypes.data_type(), samples.len())?,
@@ -90,7 +97,7 @@ impl GenotypeCall {
                     .map(|(_, samples)| Arc::clone(samples))
                     .collect()
             }
-            Self::GenotypeCounts(_) | Self::SelectSamples(_) => vec![],
+            Self::GenotypeCounts(_) | Self::ZygosityCounts(_) | Self::SelectSamples(_) => vec![],
         }
     }
 
@@ -108,6 +115,7 @@ impl GenotypeCall {
         match self {
             Self::AlleleCounts(samples) => Self::AlleleCounts(original(samples)),
             Self::GenotypeCounts(samples) => Self::GenotypeCounts(original(samples)),
+            Self::ZygosityCounts(samples) => Self::ZygosityCounts(original(samples)),
             Self::SelectSamples(samples) => Self::SelectSamples(original(samples)),
             Self::PopulationCounts(populations) => {
                 Self::PopulationCounts(Arc::new(populations.map(original)))
@@ -127,6 +135,7 @@ impl fmt::Display for DisplayCall<'_> {
         let (name, samples) = match self.0 {
             GenotypeCall::AlleleCounts(samples) => ("allele_counts", samples),
             GenotypeCall::GenotypeCounts(samples) => ("genotype_counts", samples),
+            GenotypeCall::ZygosityCounts(samples) => ("zygosity_counts", samples),
             GenotypeCall::SelectSamples(samples) => ("select_samples", samples),
             GenotypeCall::PopulationCounts(populations) => {
                 return write!(f, "population_counts({} populations)", populations.len());
@@ -185,6 +194,16 @@ pub fn genotype_counts_fields() -> Fields {
         .collect()
 }
 
+/// The fields of `zygosity_counts`' struct.
+pub fn zygosity_counts_fields(n_alleles: usize) -> Result<Fields> {
+    let alleles = allele_counts_type(n_alleles)?;
+    Ok(Fields::from(vec![
+        Field::new("individuals", DataType::Int32, false),
+        Field::new("ac", alleles.clone(), false),
+        Field::new("het", alleles, false),
+    ]))
+}
+
 fn population_fields(n_alleles: usize) -> Result<Fields> {
     Ok(Fields::from(vec![
         Field::new("population", DataType::Utf8, false),
@@ -227,6 +246,42 @@ pub fn genotype_counts_array(counts: &[i32], nulls: Option<NullBuffer>) -> Resul
     Ok(Arc::new(StructArray::try_new_with_length(
         genotype_counts_fields(),
         columns,
+        nulls,
+        rows,
+    )?))
+}
+
+/// Zygosity (`ChunkCounts::zygosity`, row-major `[rows × 2 K]`) as an Arrow struct array.
+pub fn zygosity_counts_array(
+    counts: &[i32],
+    n_alleles: usize,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let mut individuals = Vec::with_capacity(rows);
+    let mut ac = Vec::with_capacity(rows * n_alleles);
+    let mut het = Vec::with_capacity(rows * n_alleles);
+    for row in counts.chunks_exact(2 * n_alleles) {
+        let (homozygous, heterozygous) = row.split_at(n_alleles);
+        let carriers: i32 = heterozygous.iter().sum();
+        // Every heterozygous individual carries two alleles.
+        individuals.push(homozygous.iter().sum::<i32>() + carriers / 2);
+        ac.extend(
+            homozygous
+                .iter()
+                .zip(heterozygous)
+                .map(|(hom, het)| 2 * hom + het),
+        );
+        het.extend_from_slice(heterozygous);
+    }
+    let individuals = Int32Array::new(ScalarBuffer::from(individuals), None);
+    Ok(Arc::new(StructArray::try_new_with_length(
+        zygosity_counts_fields(n_alleles)?,
+        vec![
+            Arc::new(individuals),
+            allele_counts_array(&ac, n_alleles, None)?,
+            allele_counts_array(&het, n_alleles, None)?,
+        ],
         nulls,
         rows,
     )?))

@@ -9,6 +9,7 @@ use datafusion::common::{Result, exec_err};
 
 use super::call::{
     GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
+    zygosity_counts_array,
 };
 use super::context::{GenotypeContext, genotype_shape};
 use super::population_pairs::population_pair_counts_array;
@@ -54,6 +55,10 @@ pub fn evaluate(
         GenotypeCall::GenotypeCounts(samples) => vec![Arc::clone(samples)],
         _ => vec![],
     };
+    let zygosity = match call {
+        GenotypeCall::ZygosityCounts(samples) => vec![Arc::clone(samples)],
+        _ => vec![],
+    };
     let n_alleles = match call {
         GenotypeCall::GenotypeCounts(_) => context.n_alleles().unwrap_or(usize::from(u8::MAX)),
         _ => context.n_alleles()?,
@@ -61,6 +66,7 @@ pub fn evaluate(
     let request = CountRequest {
         alleles: call.allele_sets(),
         genotypes: genotype_sets,
+        zygosity,
         n_alleles,
         n_samples: calls.value_length() as usize,
         ploidy: copies.value_length() as usize,
@@ -76,6 +82,9 @@ pub fn evaluate(
     match call {
         GenotypeCall::AlleleCounts(_) => allele_counts_array(&counts.alleles[0], n_alleles, nulls),
         GenotypeCall::GenotypeCounts(_) => genotype_counts_array(&counts.genotypes[0], nulls),
+        GenotypeCall::ZygosityCounts(_) => {
+            zygosity_counts_array(&counts.zygosity[0], n_alleles, rows, nulls)
+        }
         GenotypeCall::PopulationCounts(populations) => {
             let all: Vec<&[i32]> = counts.alleles.iter().map(Vec::as_slice).collect();
             population_counts_array(&all, rows, populations, context, nulls)

@@ -11,6 +11,8 @@ pub enum GenotypeFunction {
     PopulationPairCounts,
     /// `genotype_counts(call_genotype [, population])`
     GenotypeCounts,
+    /// `zygosity_counts(call_genotype [, population])`
+    ZygosityCounts,
     /// `select_samples(call_genotype, population)`
     SelectSamples,
 }
@@ -23,6 +25,7 @@ impl GenotypeFunction {
             Self::PopulationCounts => "population_counts",
             Self::PopulationPairCounts => "population_pair_counts",
             Self::GenotypeCounts => "genotype_counts",
+            Self::ZygosityCounts => "zygosity_counts",
             Self::SelectSamples => "select_samples",
         }
     }

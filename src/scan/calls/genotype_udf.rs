@@ -106,6 +106,9 @@ impl GenotypeUdf {
             (GenotypeFunction::GenotypeCounts, _) => {
                 GenotypeCall::GenotypeCounts(everyone).field(name, genotypes, &context)
             }
+            (GenotypeFunction::ZygosityCounts, _) => {
+                GenotypeCall::ZygosityCounts(everyone).field(name, genotypes, &context)
+            }
             (GenotypeFunction::PopulationCounts, _) => {
                 GenotypeCall::PopulationCounts(Arc::default()).field(name, genotypes, &context)
             }

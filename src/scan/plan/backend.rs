@@ -117,6 +117,7 @@ impl VczSource {
                             samples.len() * self.table.context.ploidy()
                         }
                         GenotypeCall::GenotypeCounts(_) => GENOTYPE_CLASSES.len() * 4,
+                        GenotypeCall::ZygosityCounts(_) => 2 * n_alleles * 4,
                         _ => call.allele_sets().len() * n_alleles * 4,
                     };
                     (column, bytes)

@@ -195,6 +195,7 @@ impl VczSource {
             Input::Call(GenotypeCall::PopulationPairCounts(populations)) => {
                 pairs_of(populations.len()) * 2 * (n_alleles * size_of::<i32>() + 32)
             }
+            Input::Call(GenotypeCall::ZygosityCounts(_)) => (1 + 2 * n_alleles) * size_of::<i32>(),
             Input::Call(GenotypeCall::GenotypeCounts(_)) => 5 * size_of::<i32>(),
             Input::Call(GenotypeCall::SelectSamples(samples)) => {
                 samples.len() * context.ploidy() * size_of::<i8>()

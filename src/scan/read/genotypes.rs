@@ -14,7 +14,7 @@ use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
 use crate::scan::calls::call::{
     GENOTYPE_CLASSES, GenotypeCall, allele_counts_array, genotype_counts_array,
-    population_counts_array,
+    population_counts_array, zygosity_counts_array,
 };
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::population_pairs::population_pair_counts_array;
@@ -72,6 +72,7 @@ impl GenotypeReader {
         let mut request = CountRequest {
             alleles: vec![],
             genotypes: vec![],
+            zygosity: vec![],
             n_alleles: context.n_alleles().unwrap_or(usize::from(u8::MAX)),
             n_samples: array.shape[1] as usize,
             ploidy: array.shape[2] as usize,
@@ -81,6 +82,7 @@ impl GenotypeReader {
         for call in &calls {
             first_set.push(match call {
                 GenotypeCall::GenotypeCounts(_) => request.genotypes.len(),
+                GenotypeCall::ZygosityCounts(_) => request.zygosity.len(),
                 _ => request.alleles.len(),
             });
             request.alleles.extend(call.allele_sets());
@@ -88,6 +90,7 @@ impl GenotypeReader {
                 GenotypeCall::GenotypeCounts(samples) => {
                     request.genotypes.push(Arc::clone(samples))
                 }
+                GenotypeCall::ZygosityCounts(samples) => request.zygosity.push(Arc::clone(samples)),
                 GenotypeCall::SelectSamples(samples) => selected.push(Arc::clone(samples)),
                 _ => {}
             }
@@ -181,9 +184,10 @@ impl GenotypeReader {
             .chunk_elements()
             .unwrap_or(usize::MAX)
             .saturating_mul(width);
-        let sets = self.counter.request().alleles.len() * self.counter.request().n_alleles
-            + self.counter.request().genotypes.len() * GENOTYPE_CLASSES.len();
-        let counts_bytes = rows.saturating_mul(sets).saturating_mul(size_of::<i32>());
+        let row_counts = self.counter.request().row_counts();
+        let counts_bytes = rows
+            .saturating_mul(row_counts)
+            .saturating_mul(size_of::<i32>());
         let kept_chunks = self.selected.iter().filter(|samples| !samples.is_empty());
         let kept = chunk_bytes.saturating_mul(kept_chunks.count().max(1));
         let memory = self.memory.take(kept.saturating_add(counts_bytes))?;
@@ -287,6 +291,11 @@ impl GenotypeReader {
                     &self.counts.genotypes[first][rows.start * width..rows.end * width],
                     None,
                 )
+            }
+            GenotypeCall::ZygosityCounts(_) => {
+                let width = self.counter.request().zygosity_width();
+                let counts = &self.counts.zygosity[first][rows.start * width..rows.end * width];
+                zygosity_counts_array(counts, n_alleles, rows.len(), None)
             }
             GenotypeCall::SelectSamples(samples) => {
                 let Some(current) = &self.current else {
