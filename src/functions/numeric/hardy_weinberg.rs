@@ -40,8 +40,14 @@ pub fn hardy_weinberg(hom1: u64, het: u64, hom2: u64) -> Option<HardyWeinberg> {
         let ratio = 4.0 * rare as f64 * common as f64 / ((het + 2) as f64 * (het + 1) as f64);
         (rare > 0).then_some((het + 2, ratio))
     });
-    let tables: Vec<(u64, f64)> = std::iter::once((middle, 1.0)).chain(below).chain(above).collect();
-    let observed = tables.iter().find(|(at, _)| *at == het).map_or(0.0, |(_, p)| *p);
+    let tables: Vec<(u64, f64)> = std::iter::once((middle, 1.0))
+        .chain(below)
+        .chain(above)
+        .collect();
+    let observed = tables
+        .iter()
+        .find(|(at, _)| *at == het)
+        .map_or(0.0, |(_, p)| *p);
     let (mut total, mut extreme, mut equal) = (0.0, 0.0, 0.0);
     for (_, probability) in tables {
         total += probability;
@@ -91,7 +97,10 @@ mod tests {
         let extreme = all.iter().filter(|p| **p <= observed * (1.0 + EQUAL));
         let p: f64 = extreme.clone().sum();
         let equal: f64 = extreme.filter(|p| **p >= observed * (1.0 - EQUAL)).sum();
-        HardyWeinberg { p, mid_p: p - equal / 2.0 }
+        HardyWeinberg {
+            p,
+            mid_p: p - equal / 2.0,
+        }
     }
 
     #[test]
@@ -103,7 +112,10 @@ mod tests {
                     let found = hardy_weinberg(hom1, het, hom2).unwrap();
                     let expected = by_definition(hom1, het, hom2);
                     assert!((found.p - expected.p).abs() < 1e-12, "{hom1} {het} {hom2}");
-                    assert!((found.mid_p - expected.mid_p).abs() < 1e-12, "{hom1} {het} {hom2}");
+                    assert!(
+                        (found.mid_p - expected.mid_p).abs() < 1e-12,
+                        "{hom1} {het} {hom2}"
+                    );
                 }
             }
         }
@@ -112,7 +124,10 @@ mod tests {
     #[test]
     fn extremes() {
         assert_eq!(hardy_weinberg(0, 0, 0), None);
-        assert_eq!(hardy_weinberg(0, 0, 5).unwrap(), HardyWeinberg { p: 1.0, mid_p: 0.5 });
+        assert_eq!(
+            hardy_weinberg(0, 0, 5).unwrap(),
+            HardyWeinberg { p: 1.0, mid_p: 0.5 }
+        );
         // A hundred thousand individuals, all homozygous, half for each allele.
         let all = hardy_weinberg(50_000, 0, 50_000).unwrap();
         assert!(all.p >= 0.0 && all.p < 1e-300);

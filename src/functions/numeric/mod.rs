@@ -4,12 +4,14 @@ pub mod blocks;
 pub mod exact;
 pub mod fixed_sum;
 pub mod grid;
+pub mod hardy_weinberg;
 pub mod harmonic;
 pub mod jackknife;
 pub mod populations;
 pub mod site;
 pub mod spectrum;
 pub mod spectrum_variance;
+pub mod zygosity;
 
 pub use exact::ExactSum;
 pub use fixed_sum::FixedSum;

@@ -15,7 +15,10 @@ pub struct Diploids<'a> {
 impl Diploids<'_> {
     /// Number of copies, twice the number of individuals.
     pub fn copies(&self) -> u64 {
-        self.ac.iter().map(|&count| u64::from(count.max(0) as u32)).sum()
+        self.ac
+            .iter()
+            .map(|&count| u64::from(count.max(0) as u32))
+            .sum()
     }
 
     /// Number of individuals.
@@ -25,7 +28,11 @@ impl Diploids<'_> {
 
     /// Observed heterozygosity: the share of heterozygous individuals, in [0, 1]; `None` without individuals.
     pub fn observed_heterozygosity(&self) -> Option<f64> {
-        let carriers: u64 = self.het.iter().map(|&count| u64::from(count.max(0) as u32)).sum();
+        let carriers: u64 = self
+            .het
+            .iter()
+            .map(|&count| u64::from(count.max(0) as u32))
+            .sum();
         match self.individuals() {
             0 => None,
             // Every heterozygous individual carries two alleles.
@@ -79,7 +86,9 @@ pub fn weir_cockerham_haploid(populations: &[&[i32]]) -> Option<[f64; 2]> {
     }
     let Sizes { mean, n_c, .. } = sizes;
     for allele in 0..alleles {
-        let of = populations.iter().map(|row| (size(row), at(row, allele) / size(row)));
+        let of = populations
+            .iter()
+            .map(|row| (size(row), at(row, allele) / size(row)));
         let (q, s2) = sizes.within(of);
         let a = mean / n_c * (s2 - q / (mean - 1.0));
         sum = [sum[0] + a, sum[1] + mean / (mean - 1.0) * q];
@@ -94,7 +103,10 @@ fn at(row: &[i32], allele: usize) -> f64 {
 
 /// Whether only one allele is there. Its components are exactly 0, which rounding must not change.
 fn is_fixed<'a>(alleles: usize, rows: impl Iterator<Item = &'a [i32]> + Clone) -> bool {
-    let is_seen = |allele: &usize| rows.clone().any(|row| row.get(*allele).is_some_and(|&n| n > 0));
+    let is_seen = |allele: &usize| {
+        rows.clone()
+            .any(|row| row.get(*allele).is_some_and(|&n| n > 0))
+    };
     (0..alleles).filter(is_seen).nth(1).is_none()
 }
 
@@ -139,30 +151,49 @@ mod tests {
 
     fn close(found: Option<f64>, expected: f64) {
         let found = found.unwrap();
-        assert!((found - expected).abs() < 1e-14, "{found}, expected {expected}");
+        assert!(
+            (found - expected).abs() < 1e-14,
+            "{found}, expected {expected}"
+        );
     }
 
     #[test]
     fn heterozygosity_by_hand() {
         // 0/0 0/1 1/2
-        let three = Diploids { ac: &[3, 2, 1], het: &[1, 2, 1] };
+        let three = Diploids {
+            ac: &[3, 2, 1],
+            het: &[1, 2, 1],
+        };
         assert_eq!(three.individuals(), 3);
         close(three.observed_heterozygosity(), 2.0 / 3.0);
         close(three.expected_heterozygosity(), 1.0 - (6.0 + 2.0) / 30.0);
-        let none = Diploids { ac: &[0, 0], het: &[0, 0] };
+        let none = Diploids {
+            ac: &[0, 0],
+            het: &[0, 0],
+        };
         assert_eq!(none.observed_heterozygosity(), None);
         assert_eq!(none.expected_heterozygosity(), None);
     }
 
     #[test]
     fn fixed_differences_have_no_variance_within() {
-        let first = Diploids { ac: &[8, 0], het: &[0, 0] };
-        let second = Diploids { ac: &[0, 8], het: &[0, 0] };
+        let first = Diploids {
+            ac: &[8, 0],
+            het: &[0, 0],
+        };
+        let second = Diploids {
+            ac: &[0, 8],
+            het: &[0, 0],
+        };
         let [a, b, c] = weir_cockerham(&[first, second]).unwrap();
         assert!((a / (a + b + c) - 1.0).abs() < 1e-15);
         let [a, b] = weir_cockerham_haploid(&[&[8, 0], &[0, 8]]).unwrap();
         assert!((a / (a + b) - 1.0).abs() < 1e-15);
-        assert_eq!(weir_cockerham(&[first, first]), Some([0.0; 3]), "one allele");
+        assert_eq!(
+            weir_cockerham(&[first, first]),
+            Some([0.0; 3]),
+            "one allele"
+        );
     }
 
     #[test]
@@ -175,9 +206,18 @@ mod tests {
 
     #[test]
     fn small_populations_are_not_usable() {
-        let one = Diploids { ac: &[1, 1], het: &[1, 1] };
-        let none = Diploids { ac: &[0, 0], het: &[0, 0] };
-        let two = Diploids { ac: &[2, 2], het: &[2, 2] };
+        let one = Diploids {
+            ac: &[1, 1],
+            het: &[1, 1],
+        };
+        let none = Diploids {
+            ac: &[0, 0],
+            het: &[0, 0],
+        };
+        let two = Diploids {
+            ac: &[2, 2],
+            het: &[2, 2],
+        };
         assert_eq!(weir_cockerham(&[one, one]), None, "one each");
         assert_eq!(weir_cockerham(&[two, none]), None);
         assert!(weir_cockerham(&[two, one]).is_some());

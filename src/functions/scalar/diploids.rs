@@ -1,0 +1,153 @@
+//! What functions of zygosity share: arguments as `zygosity_counts` gives them, or `call_genotype` and populations in their place
+//! ("sugar", which an analyzer rule rewrites into the first form before anything runs).
+
+use std::ops::RangeInclusive;
+
+use arrow::array::{Array, ArrayRef, AsArray, StructArray};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, exec_err, plan_err};
+
+use super::support::Inputs;
+use crate::functions::counts_arg::{CountsView, is_counts_type};
+use crate::functions::numeric::zygosity::Diploids;
+use crate::scan::{is_genotype_type, is_population_type};
+
+/// What documentation says of an argument of zygosity.
+pub(super) const ZYGOSITY: (&str, &str) = (
+    "zc",
+    "Complete diploids, as `zygosity_counts(call_genotype, 'POP')` gives them; or `call_genotype` and then, if not every sample is meant, a population.",
+);
+
+/// Whether `data_type` is that of zygosity: a struct with lists of integers `ac` and `het`.
+pub fn is_zygosity_type(data_type: &DataType) -> bool {
+    let DataType::Struct(fields) = data_type else {
+        return data_type.is_null();
+    };
+    let has = |name: &str| {
+        let field = fields.find(name);
+        field.is_some_and(|(_, field)| is_counts_type(field.data_type()))
+    };
+    has("ac") && has("het")
+}
+
+/// How many of the arguments, from the first, are zygosity, or genotypes and the populations after them; an error unless these stand
+/// for a number of populations in `populations`.
+pub(super) fn leading(
+    function: &str,
+    syntax: &str,
+    types: &[DataType],
+    populations: RangeInclusive<usize>,
+) -> Result<usize> {
+    let (least, most) = populations.into_inner();
+    let Some(first) = types.first() else {
+        return plan_err!("{function} needs arguments: write {syntax}");
+    };
+    if is_genotype_type(first) {
+        let named = types[1..].iter().take(most);
+        let named = named.take_while(|other| is_population_type(other)).count();
+        if least > 1 && named < least {
+            return plan_err!(
+                "{function}: call_genotype must be followed by {least} populations or more (each a name or a list of \
+                 sample ids), found {named}: write {syntax}"
+            );
+        }
+        return Ok(1 + named);
+    }
+    let given = types.iter().take(most);
+    let given = given.take_while(|other| is_zygosity_type(other)).count();
+    if given < least {
+        return match types.get(given) {
+            Some(other) => plan_err!(
+                "{function}: argument {} must be what zygosity_counts(call_genotype [, population]) gives, found {other}: \
+                 write {syntax}",
+                given + 1
+            ),
+            None => plan_err!(
+                "{function}: argument {} is missing: write {syntax}",
+                given + 1
+            ),
+        };
+    }
+    Ok(given)
+}
+
+/// The arguments' types, all of them zygosity of one population, or genotypes and populations.
+pub(super) fn coerce_zygosity(
+    function: &str,
+    syntax: &str,
+    types: &[DataType],
+    populations: RangeInclusive<usize>,
+) -> Result<Vec<DataType>> {
+    let given = leading(function, syntax, types, populations)?;
+    match types.get(given) {
+        None => Ok(types.to_vec()),
+        Some(other) => plan_err!(
+            "{function}: argument {} ({other}) is one too many: write {syntax}",
+            given + 1
+        ),
+    }
+}
+
+/// The diploids of a batch.
+pub struct DiploidsView<'a> {
+    ac: CountsView<'a>,
+    het: CountsView<'a>,
+    of: &'a StructArray,
+}
+
+impl<'a> DiploidsView<'a> {
+    /// Views `array`, structs of zygosity.
+    ///
+    /// # Errors
+    /// Where it is of another type, or a count is NULL or negative.
+    pub fn try_new(array: &'a ArrayRef) -> Result<Self> {
+        let parts = array.as_struct_opt().and_then(|of| {
+            Some((of, of.column_by_name("ac")?, of.column_by_name("het")?))
+        });
+        let Some((of, ac, het)) = parts else {
+            return exec_err!(
+                "expected what zygosity_counts(call_genotype [, population]) gives, found {}",
+                array.data_type()
+            );
+        };
+        Ok(Self {
+            ac: CountsView::try_new(ac)?,
+            het: CountsView::try_new(het)?,
+            of,
+        })
+    }
+
+    /// The diploids at `row`; `None` where they are NULL.
+    pub fn get(&self, row: usize) -> Option<Diploids<'_>> {
+        let is_null = self.of.is_null(row) || self.ac.is_null(row) || self.het.is_null(row);
+        (!is_null).then(|| Diploids {
+            ac: self.ac.row(row),
+            het: self.het.row(row),
+        })
+    }
+}
+
+/// An argument of zygosity: a column or a constant.
+pub(super) struct Argument<'a> {
+    /// `None`: NULL in every row.
+    view: Option<DiploidsView<'a>>,
+    constant: bool,
+}
+
+impl Argument<'_> {
+    /// Argument `position`.
+    pub(super) fn try_new(inputs: &Inputs, position: usize) -> Result<Argument<'_>> {
+        let (array, constant) = inputs.array(position)?;
+        let view = match array.data_type() {
+            DataType::Null => None,
+            _ => Some(DiploidsView::try_new(array)?),
+        };
+        Ok(Argument { view, constant })
+    }
+
+    /// The diploids at `row`; `None` where they are NULL.
+    pub(super) fn get(&self, row: usize) -> Option<Diploids<'_>> {
+        let row = if self.constant { 0 } else { row };
+        self.view.as_ref()?.get(row)
+    }
+}
