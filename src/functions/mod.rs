@@ -1,4 +1,4 @@
-//! SQL functions, one file each; [`counts_arg`] is how they all read their allele counts.
+//! SQL functions, one file each; [`counts_arg`] is how they all read their allele counts, [`zygosity_arg`] their zygosity.
 //!
 //! * `genotype`: on `call_genotype`, computed by the scan.
 //! * `scalar`: on counts, sites, positions and masks.
@@ -16,15 +16,18 @@ pub mod mask;
 mod mask_source;
 pub mod numeric;
 pub mod scalar;
+pub mod site_argument;
 pub mod table;
+pub mod zygosity_arg;
 
 use std::sync::Arc;
 
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub use aggregate::{Stages, is_state, stages, sugar_arity, value_size};
+pub use aggregate::{Stages, is_state, stages, value_size};
 pub use mask_source::{bind_mask, load_mask, needs_mask};
+pub use site_argument::{SiteArgument, SiteArguments};
 
 /// Every scalar function.
 pub fn scalar_functions() -> Vec<ScalarUDF> {
@@ -43,7 +46,12 @@ pub fn table_functions() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
     table::all()
 }
 
-/// `allele_counts`, which sugar is rewritten to.
-pub fn allele_counts_udf() -> ScalarUDF {
-    genotype::allele_counts_udf()
+/// The site arguments of the function of that name, an aggregate or a scalar function that may be called with `call_genotype` and
+/// populations in their place; `None` for any other.
+///
+/// In that form follow, for one argument, at most one population (a name, a list of sample ids or a subquery that gives one), and for
+/// more, as many populations; then the function's other arguments. Such a call has its type, but cannot be run: rewrite each population
+/// to a call of [`SiteArgument::udf`](site_argument::SiteArgument::udf).
+pub fn site_arguments(name: &str) -> Option<SiteArguments> {
+    aggregate::site_arguments(name).or_else(|| scalar::site_arguments(name))
 }

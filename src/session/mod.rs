@@ -74,7 +74,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let inner = builder.query_planner().take();
     builder
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
-        .with_analyzer_rule(Arc::new(sugar::SugarRule::default()))
+        .with_analyzer_rule(Arc::new(sugar::SugarRule))
         .with_analyzer_rule(Arc::new(bind::BindCalls))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))

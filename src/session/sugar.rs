@@ -1,11 +1,12 @@
-//! Rewrites sugar: an aggregate of genotypes and populations becomes the aggregate of their allele counts, in GROUP BY
-//! queries and in OVER alike, with its output name kept.
+//! Rewrites sugar: a function of genotypes and populations becomes the function of their allele counts or zygosity, aggregates in
+//! GROUP BY queries and in OVER alike, with its output name kept.
 //!
 //! ```text
 //! sfs(call_genotype, 'first')                   ->  sfs(allele_counts(call_genotype, 'first'))
 //! joint_sfs(call_genotype, 'first', 'second')   ->  joint_sfs(allele_counts(…, 'first'), allele_counts(…, 'second'))
 //! f3(call_genotype, 'c', 'a', 'b')              ->  f3(allele_counts(…, 'c'), allele_counts(…, 'a'), allele_counts(…, 'b'))
 //! project_sfs(call_genotype, 'first', 20)       ->  project_sfs(allele_counts(call_genotype, 'first'), 20)
+//! hwe_exact(call_genotype, 'first')             ->  hwe_exact(zygosity_counts(call_genotype, 'first'))
 //! ```
 
 use std::sync::Arc;
@@ -16,28 +17,16 @@ use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, ScalarUDF, WindowFunctionDefinition,
-};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::list_literal::list_of_strings;
-use crate::functions::{allele_counts_udf, sugar_arity};
+use crate::functions::{SiteArguments, site_arguments};
 use crate::scan::{GenotypeUdf, is_genotype_type, is_population_type};
 
 /// The rule.
-#[derive(Debug)]
-pub struct SugarRule {
-    allele_counts: Arc<ScalarUDF>,
-}
-
-impl Default for SugarRule {
-    fn default() -> Self {
-        Self {
-            allele_counts: Arc::new(allele_counts_udf()),
-        }
-    }
-}
+#[derive(Debug, Default)]
+pub struct SugarRule;
 
 impl AnalyzerRule for SugarRule {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
@@ -107,15 +96,25 @@ impl SugarRule {
                 call.args[1] = folded;
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
+            Expr::ScalarFunction(mut call) => {
+                match self.counts_of(call.func.name(), &call.args, schema)? {
+                    Some(args) => {
+                        call.args = args;
+                        Ok(Transformed::yes(Expr::ScalarFunction(call)))
+                    }
+                    None => Ok(Transformed::no(Expr::ScalarFunction(call))),
+                }
+            }
             other => Ok(Transformed::no(other)),
         }
     }
 
     /// The arguments on counts that the sugared arguments stand for; `None` if they are not sugar.
     fn counts_of(&self, name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
-        let (Some(arity), Some(genotypes)) = (sugar_arity(name), args.first()) else {
+        let (Some(arguments), Some(genotypes)) = (site_arguments(name), args.first()) else {
             return Ok(None);
         };
+        let SiteArguments { of, populations } = arguments;
         if !is_genotype_type(&genotypes.get_type(schema)?) {
             return Ok(None);
         }
@@ -125,7 +124,7 @@ impl SugarRule {
             ))
         };
         let mut given = 0;
-        let (least, most) = arity.into_inner();
+        let (least, most) = populations.into_inner();
         while given < most && args.len() > 1 + given && is_population(&args[1 + given])? {
             given += 1;
         }
@@ -134,16 +133,14 @@ impl SugarRule {
                 "{name}: {given} populations after call_genotype are too few, {least} are needed"
             );
         }
+        let udf = of.udf();
         let counts = |population: Option<&Expr>| {
             let population =
                 population.map(|expr| constant_list(expr).unwrap_or_else(|| expr.clone()));
             let args = std::iter::once(genotypes.clone())
                 .chain(population)
                 .collect();
-            Expr::ScalarFunction(ScalarFunction::new_udf(
-                Arc::clone(&self.allele_counts),
-                args,
-            ))
+            Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&udf), args))
         };
         let mut rewritten: Vec<Expr> = match given {
             0 => vec![counts(None)],

@@ -10,7 +10,6 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_plan::PhysicalExpr;
 
 use super::definition::Definition;
-use crate::functions::counts_arg::is_counts_type;
 
 /// Where the counts of a call come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,14 +66,15 @@ fn is_population(data_type: &DataType) -> bool {
 
 /// How a call is to be written.
 fn usage<D: Definition>() -> String {
+    let argument = D::ARGUMENT.name();
     let (counts, populations) = match (D::COUNTS, D::VARIADIC) {
-        (1, false) => ("ac".to_string(), " [, population]".to_string()),
+        (1, false) => (argument.to_string(), " [, population]".to_string()),
         (counts, variadic) => {
             let numbered = |name: &str| {
                 let names: Vec<String> = (1..=counts).map(|at| format!("{name}{at}")).collect();
                 names.join(", ") + if variadic { ", …" } else { "" }
             };
-            (numbered("ac"), format!(", {}", numbered("population")))
+            (numbered(argument), format!(", {}", numbered("population")))
         }
     };
     let required = D::NUMBERS.len().saturating_sub(D::OPTIONAL);
@@ -112,14 +112,14 @@ pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
         let populations = types
             .iter()
             .take(*arity.end())
-            .take_while(|other| is_counts_type(other))
+            .take_while(|other| D::ARGUMENT.is(other))
             .count();
         if populations < D::COUNTS {
             let position = populations + 1;
             return match types.get(populations) {
                 Some(other) => plan_err!(
-                    "{name}: argument {position} must be allele counts (a list of integers), found \
-                     {other}: {usage}"
+                    "{name}: argument {position} must be {}, found {other}: {usage}",
+                    D::ARGUMENT.expected()
                 ),
                 None => plan_err!("{name}: argument {position} is missing: {usage}"),
             };

@@ -10,13 +10,16 @@ use datafusion::logical_expr::{Documentation, DocumentationBuilder};
 use super::statistic::Statistic;
 use crate::functions::counts_arg::copies_of;
 use crate::functions::documentation::document;
+use crate::functions::site_argument::SiteArgument;
 
-/// An aggregate over allele counts.
+/// An aggregate over allele counts, or over zygosity.
 pub(crate) trait Definition: Debug + Send + Sync + 'static {
     /// What it computes.
     type Statistic: Statistic;
     /// Its SQL name.
     const NAME: &'static str;
+    /// What its counts arguments are.
+    const ARGUMENT: SiteArgument = SiteArgument::AlleleCounts;
     /// How many counts arguments it takes, one for each population; the least where it is [`VARIADIC`](Self::VARIADIC).
     const COUNTS: usize;
     /// Whether any number of further counts arguments may follow.
@@ -160,6 +163,31 @@ pub(crate) fn document_two(description: &str, syntax: &str, example: &str) -> Do
             ("ac2", "the second population"),
         ],
     )
+}
+
+/// Documents the arguments of a function of zygosity: their names, and which population each is of.
+pub(crate) fn document_zygosity(
+    description: &str,
+    syntax: &str,
+    example: &str,
+    arguments: &[(&str, &str)],
+) -> DocumentationBuilder {
+    let mut builder = document(description, syntax, example);
+    for (at, (name, population)) in arguments.iter().enumerate() {
+        let text = match (at, arguments.len()) {
+            (0, 1) => format!(
+                "Complete diploids of {population}, as zygosity_counts gives them (NULL is skipped); or \
+                 call_genotype and then, if not every sample is meant, a population."
+            ),
+            (0, _) => format!(
+                "Complete diploids of {population}, as zygosity_counts gives them (NULL is skipped); or, \
+                 in place of all of them, call_genotype and then the populations."
+            ),
+            _ => format!("Complete diploids of {population}, of the same site."),
+        };
+        builder = builder.with_argument(*name, text);
+    }
+    builder
 }
 
 /// Documents the counts arguments of a function of several populations: their names, and which population each is of.

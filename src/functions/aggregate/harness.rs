@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::UInt32Array;
-use arrow::array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray};
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, StructArray,
+};
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use datafusion::common::{Result, ScalarValue};
@@ -154,6 +156,34 @@ pub(super) fn counts(rows: &[Counts]) -> ArrayRef {
         .iter()
         .map(|row| row.as_ref().map(|row| row.iter().copied().map(Some)));
     Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows))
+}
+
+/// Complete diploids of a population at one site, copies and heterozygous carriers of each allele, or NULL.
+pub(super) type Zygosity = Option<[Vec<i32>; 2]>;
+
+/// A field of zygosity.
+pub(super) fn zygosity_field(name: &str) -> Field {
+    let list = |name: &str| counts_field(name, None);
+    Field::new_struct(name, vec![list("ac"), list("het")], true)
+}
+
+/// A column of zygosity.
+pub(super) fn zygosity(rows: &[Zygosity]) -> ArrayRef {
+    let list = |at: usize| {
+        let rows = rows
+            .iter()
+            .map(|row| row.as_ref().map(|row| row[at].clone()));
+        counts(&rows.collect::<Vec<_>>())
+    };
+    let DataType::Struct(fields) = zygosity_field("zc").data_type().clone() else {
+        panic!()
+    };
+    let nulls = rows.iter().map(Option::is_some).collect::<Vec<_>>().into();
+    Arc::new(StructArray::new(
+        fields,
+        vec![list(0), list(1)],
+        Some(nulls),
+    ))
 }
 
 /// A column of counts, none of them NULL.

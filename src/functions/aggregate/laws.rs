@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::harness::{
-    Call, Counts, DEFERRED, Deal, assert_all_ways_agree, assert_close, counts, counts_field,
-    floats, integers, sites, udaf,
+    Call, Counts, DEFERRED, Deal, Zygosity, assert_all_ways_agree, assert_close, counts,
+    counts_field, floats, integers, sites, udaf, zygosity, zygosity_field,
 };
 
 /// Copies of each population in these tests.
@@ -73,7 +73,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 /// Name, counts arguments and constants of every aggregate over counts.
-const CALLS: [(&str, usize, &[i64]); 42] = [
+const CALLS: [(&str, usize, &[i64]); 44] = [
     ("sfs", 1, &[]),
     ("sfs_folded", 1, &[]),
     ("project_sfs", 1, &[4]),
@@ -116,7 +116,37 @@ const CALLS: [(&str, usize, &[i64]); 42] = [
     ("pbs_n1", 3, &[]),
     ("shared_polymorphism", 2, &[]),
     ("private_alleles", 2, &[]),
+    ("fst_weir_cockerham_haploid", 2, &[]),
+    ("fst_weir_cockerham_haploid", 4, &[]),
 ];
+
+/// Name and number of arguments of every aggregate over zygosity.
+const ZYGOSITY_CALLS: [(&str, usize); 3] = [
+    ("inbreeding", 1),
+    ("fst_weir_cockerham", 2),
+    ("fst_weir_cockerham", 4),
+];
+
+/// Up to four individuals, as the codes of their two copies; now and then NULL.
+fn diploids() -> impl Strategy<Value = Zygosity> {
+    let individuals = vec([0..3usize, 0..3usize], 0..5).prop_map(|individuals| {
+        let [mut ac, mut het] = [[0; 3]; 2].map(|row| row.to_vec());
+        for [first, second] in individuals {
+            ac[first] += 1;
+            ac[second] += 1;
+            het[first] += i32::from(first != second);
+            het[second] += i32::from(first != second);
+        }
+        [ac, het]
+    });
+    prop_oneof![9 => individuals.prop_map(Some), 1 => Just(None)]
+}
+
+/// A call of an aggregate over the zygosity of that many populations.
+fn zygosity_call(name: &str, arguments: usize) -> Call {
+    let fields = (0..arguments).map(|at| zygosity_field(&format!("zc{at}")));
+    Call::on(name, fields.collect(), &[]).unwrap()
+}
 
 fn call(name: &str, arguments: usize, constants: &[i64]) -> Call {
     Call::new(name, &vec![Some(N as u64); arguments], constants).unwrap()
@@ -153,6 +183,25 @@ proptest! {
             let call = call(name, arguments, constants);
             assert_all_ways_agree(&call, &columns[..arguments], &deal);
         }
+    }
+
+    #[test]
+    fn all_ways_agree_on_zygosity(
+        (populations, deal) in (0..40usize).prop_flat_map(|rows| (vec(vec(diploids(), rows), POPULATIONS), deal(rows)))
+    ) {
+        for (name, arguments) in ZYGOSITY_CALLS {
+            let columns: Vec<ArrayRef> = populations.iter().map(|rows| zygosity(rows)).collect();
+            assert_all_ways_agree(&zygosity_call(name, arguments), &columns[..arguments], &deal);
+        }
+    }
+
+    #[test]
+    fn weir_cockerham_of_one_population_twice_is_not_positive(rows in vec(diploids(), 1..20usize)) {
+        // Without variance among populations, a estimates 0 from below.
+        let columns = [zygosity(&rows), zygosity(&rows)];
+        let found = zygosity_call("fst_weir_cockerham", 2).value(&columns).unwrap();
+        let ScalarValue::Float64(found) = found else { panic!("{found:?}") };
+        prop_assert!(found.is_none_or(|found| found <= 1e-12), "{:?}", found);
     }
 
     #[test]
@@ -654,7 +703,7 @@ fn the_register_is_complete() {
         .iter()
         .map(|udaf| udaf.name().to_string())
         .collect();
-    assert_eq!(names.len(), 40);
+    assert_eq!(names.len(), 43);
     for name in &names {
         assert!(
             udaf(name)
@@ -662,9 +711,11 @@ fn the_register_is_complete() {
                 .is_some_and(|doc| !doc.description.is_empty())
         );
         // The least and the most arguments that are tested; more than the most of a function of any number of populations.
-        let tested = CALLS.iter().filter(|(other, ..)| other == name);
+        let tested = CALLS.iter().map(|call| (call.0, call.1));
+        let tested = tested.chain(ZYGOSITY_CALLS);
+        let tested = tested.filter(|(other, _)| other == name);
         let tested: Vec<usize> = tested.map(|call| call.1).collect();
-        let arity = super::sugar_arity(name).map(|arity| (*arity.start(), *arity.end()));
+        let arity = super::site_arguments(name).map(|arguments| arguments.populations.into_inner());
         let expected = match (tested.iter().min(), tested.iter().max()) {
             (Some(&least), Some(&most)) if least < most => Some((least, usize::MAX)),
             (Some(&least), Some(&most)) => Some((least, most)),
@@ -672,5 +723,5 @@ fn the_register_is_complete() {
         };
         assert_eq!(arity, expected, "{name}");
     }
-    assert_eq!(super::sugar_arity("sum"), None);
+    assert_eq!(super::site_arguments("sum"), None);
 }

@@ -2,39 +2,55 @@
 //!
 //! Invariant: no count of a row that is not NULL is negative, see [`CountsView`].
 
-use arrow::array::ArrayRef;
+use arrow::array::{Array, ArrayRef};
+use arrow::buffer::NullBuffer;
 use datafusion::common::{Result, internal_err};
 
 use super::statistic::SiteInput;
 use crate::functions::counts_arg::{CountsView, is_counts_type};
+use crate::functions::zygosity_arg::lists as zygosity_lists;
 
-/// The allele counts of the same sites in each population; a site that is NULL in any is skipped.
-pub(crate) struct ManySites<'a>(Vec<CountsView<'a>>);
+/// The counts of the same sites in each population, a list for allele counts and two, `ac` and `het`, for zygosity; a site that is NULL
+/// in any is skipped.
+pub(crate) struct ManySites<'a> {
+    lists: Vec<CountsView<'a>>,
+    /// Those of the structs that hold the lists.
+    nulls: Vec<&'a NullBuffer>,
+}
 
 impl<'a> ManySites<'a> {
     /// Views the arguments that are counts; whole numbers may follow them.
     pub(crate) fn try_new(values: &'a [ArrayRef]) -> Result<Self> {
-        let counts = values
-            .iter()
-            .take_while(|values| is_counts_type(values.data_type()));
-        let views: Vec<_> = counts.map(CountsView::try_new).collect::<Result<_>>()?;
-        let lengths: Vec<usize> = views.iter().map(CountsView::len).collect();
-        if views.is_empty() || lengths.windows(2).any(|pair| pair[0] != pair[1]) {
+        let (mut lists, mut nulls) = (vec![], vec![]);
+        for values in values {
+            if is_counts_type(values.data_type()) {
+                lists.push(CountsView::try_new(values)?);
+            } else if let Some((of, parts)) = zygosity_lists(values) {
+                nulls.extend(of.nulls());
+                for part in parts {
+                    lists.push(CountsView::try_new(part)?);
+                }
+            } else {
+                break;
+            }
+        }
+        let lengths: Vec<usize> = lists.iter().map(CountsView::len).collect();
+        if lists.is_empty() || lengths.windows(2).any(|pair| pair[0] != pair[1]) {
             return internal_err!("counts arguments of {lengths:?} rows");
         }
-        Ok(Self(views))
+        Ok(Self { lists, nulls })
     }
 
-    /// Visits the sites of `rows`, none of them NULL: each row's number, and its counts in each population.
+    /// Visits the sites of `rows`, none of them NULL: each row's number, and its lists, population by population.
     pub(crate) fn for_each(
         &self,
         rows: impl Iterator<Item = usize>,
         mut visit: impl FnMut(usize, &[&[i32]]),
     ) {
-        let mut counts: Vec<&[i32]> = Vec::with_capacity(self.0.len());
+        let mut counts: Vec<&[i32]> = Vec::with_capacity(self.lists.len());
         for row in rows {
             counts.clear();
-            counts.extend(self.0.iter().map(|view| view.row(row)));
+            counts.extend(self.lists.iter().map(|view| view.row(row)));
             visit(row, &counts);
         }
     }
@@ -42,16 +58,17 @@ impl<'a> ManySites<'a> {
 
 impl SiteInput for ManySites<'_> {
     fn len(&self) -> usize {
-        self.0.first().map_or(0, CountsView::len)
+        self.lists.first().map_or(0, CountsView::len)
     }
 
     #[inline]
     fn is_null(&self, row: usize) -> bool {
-        self.0.iter().any(|view| view.is_null(row))
+        self.nulls.iter().any(|nulls| nulls.is_null(row))
+            || self.lists.iter().any(|view| view.is_null(row))
     }
 
     fn has_nulls(&self) -> bool {
-        self.0.iter().any(CountsView::has_nulls)
+        !self.nulls.is_empty() || self.lists.iter().any(CountsView::has_nulls)
     }
 }
 

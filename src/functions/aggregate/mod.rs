@@ -19,10 +19,13 @@ mod fay_wu_h;
 mod fay_wu_h_norm;
 mod fst_hudson;
 mod fst_nei;
+mod fst_weir_cockerham;
+mod fst_weir_cockerham_haploid;
 mod fu_li_d;
 mod fu_li_d_star;
 mod fu_li_f;
 mod fu_li_f_star;
+mod inbreeding;
 mod jackknife;
 mod joint_sfs;
 mod jost_d;
@@ -74,13 +77,12 @@ mod sums_of;
 mod udaf;
 mod value_size;
 
-use std::ops::RangeInclusive;
-
 use datafusion::logical_expr::AggregateUDF;
 
 use self::definition::Definition;
 use self::numbers::NumbersAggregate;
 use self::udaf::CountsAggregate;
+use super::site_argument::SiteArguments;
 
 pub use self::stages::{Stages, is_state, stages};
 pub use self::value_size::value_size;
@@ -97,16 +99,12 @@ macro_rules! aggregates {
             ]
         }
 
-        /// How many counts arguments an aggregate takes, or `None` for any other function.
-        ///
-        /// Such an aggregate may be called with `call_genotype` in place of counts; then follow, for one counts
-        /// argument, at most one population (a name, a list of sample ids or a subquery that gives one), and for more,
-        /// as many populations; then whole numbers. A call in that form has the type and nullability of the form on
-        /// counts, but cannot be run: rewrite each population to `allele_counts(call_genotype [, population])`.
-        pub fn sugar_arity(name: &str) -> Option<RangeInclusive<usize>> {
+        /// The site arguments of the aggregate of that name; `None` for any other function. Whole numbers may follow them.
+        pub fn site_arguments(name: &str) -> Option<SiteArguments> {
             $(
                 if name == <$definition>::NAME {
-                    return Some(<$definition>::arity());
+                    let populations = <$definition>::arity();
+                    return Some(SiteArguments { of: <$definition>::ARGUMENT, populations });
                 }
             )+
             None
@@ -153,4 +151,7 @@ aggregates!(
     pbs::PbsN1,
     shared_polymorphism::SharedPolymorphism,
     private_alleles::PrivateAlleles,
+    inbreeding::Inbreeding,
+    fst_weir_cockerham::FstWeirCockerham,
+    fst_weir_cockerham_haploid::FstWeirCockerhamHaploid,
 );

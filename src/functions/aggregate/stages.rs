@@ -19,7 +19,6 @@ use datafusion::logical_expr::{AggregateUDF, Expr, ExprSchemable};
 use super::definition::Copies;
 use super::merge_of::{Argument, MergeOf};
 use super::state_of::StateOf;
-use crate::functions::counts_arg::is_counts_type;
 
 /// A call in two stages.
 #[derive(Clone, Debug)]
@@ -83,16 +82,16 @@ static OURS: LazyLock<Vec<Arc<AggregateUDF>>> =
 /// Whether a call of ours is on counts, its numbers constants, and its populations' numbers of copies known if they are
 /// ever to be.
 fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
-    let Some(arity) = super::sugar_arity(call.func.name()) else {
+    let Some(arguments) = super::site_arguments(call.func.name()) else {
         return true;
     };
-    let is_counts = |field: &&FieldRef| is_counts_type(field.data_type());
-    let counts = fields.iter().take(*arity.end()).take_while(is_counts);
-    let counts: Vec<_> = counts.collect();
+    let (least, most) = arguments.populations.into_inner();
+    let is_counts = |field: &&FieldRef| arguments.of.is(field.data_type());
+    let counts: Vec<_> = fields.iter().take(most).take_while(is_counts).collect();
     let known =
         |field: &&FieldRef| Copies::of(field).is_ok_and(|copies| copies != Copies::Deferred);
     let mut numbers = call.params.args.iter().skip(counts.len());
-    counts.len() >= *arity.start()
+    counts.len() >= least
         && counts.iter().all(known)
         && numbers.all(|arg| matches!(arg, Expr::Literal(..)))
 }

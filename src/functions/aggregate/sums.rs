@@ -143,7 +143,8 @@ pub(crate) trait ManySums<const F: usize, const C: usize>:
     /// The type of the result.
     type Output: Output;
 
-    /// What a site with these counts in each population adds, if anything. `work` is room for numbers, kept from site to site.
+    /// What a site with these counts adds, if anything: a list for each population, two (`ac` and `het`) for zygosity. `work` is room for
+    /// numbers, kept from site to site.
     fn site(counts: &[&[i32]], work: &mut Vec<f64>) -> Option<Site<F, C>>;
 
     /// The result; `None` is NULL.

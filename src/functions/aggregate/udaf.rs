@@ -50,8 +50,9 @@ impl<D: Definition> CountsAggregate<D> {
             .collect();
         let Form::Counts { populations } = form::<D>(&types)? else {
             return exec_err!(
-                "{name}: call_genotype was not turned into allele counts before execution, as \
-                 the sessions of this crate do; write {name}(allele_counts(call_genotype, …), …)"
+                "{name}: call_genotype was not counted before execution, as the sessions of this \
+                 crate do; write {name}({}(call_genotype, …), …)",
+                D::ARGUMENT.function()
             );
         };
         let copies = args

@@ -4,14 +4,14 @@ use arrow::array::new_empty_array;
 use datafusion::common::Result;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::sugar_arity;
+use super::site_arguments;
 
 /// Bytes of the value of one group of `call`, if it is one of this crate's aggregates whose values may be large (spectra); else 0.
 ///
 /// # Errors
 /// If the call's accumulator does not take its own state.
 pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
-    if sugar_arity(call.fun().name()).is_none() {
+    if site_arguments(call.fun().name()).is_none() {
         return Ok(0);
     }
     // An accumulator that cannot be made says why when the plan is run.

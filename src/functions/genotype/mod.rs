@@ -11,6 +11,7 @@ mod zygosity_counts;
 use datafusion::logical_expr::ScalarUDF;
 
 pub use allele_counts::udf as allele_counts_udf;
+pub use zygosity_counts::udf as zygosity_counts_udf;
 
 /// All functions on genotypes.
 pub fn all() -> Vec<ScalarUDF> {

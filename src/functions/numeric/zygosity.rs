@@ -46,25 +46,31 @@ impl Diploids<'_> {
     }
 }
 
+/// Variance components are summed as multiples of this, 2⁻³¹: so they lie in [−1, 1], as fixed-point sums need them, for every number
+/// of copies that counts can hold. It cancels in their ratio.
+pub const VARIANCE_UNIT: f64 = 1.0 / (1u32 << 31) as f64;
+
 /// The variance components a (among populations), b (among individuals within populations) and c (within individuals) of a site, as
 /// sums over its alleles: Weir and Cockerham 1984, eqs 2 to 4 and 10. `None` unless every population has an individual, and the
 /// populations have more than one on average. |a|, |b| and |c| are at most the number of copies.
 ///
-/// `populations` are at least two; `alleles` is the number of alleles of the longest.
-pub fn weir_cockerham(populations: &[Diploids<'_>]) -> Option<[f64; 3]> {
+/// `populations` are at least two.
+pub fn weir_cockerham<'a>(
+    populations: impl Iterator<Item = Diploids<'a>> + Clone,
+) -> Option<[f64; 3]> {
     let size = |population: &Diploids<'_>| population.individuals() as f64;
-    let sizes = Sizes::new(populations.iter().map(size))?;
-    let alleles = populations.iter().map(|of| of.ac.len()).max()?;
+    let sizes = Sizes::new(populations.clone().map(|of| size(&of)))?;
+    let alleles = populations.clone().map(|of| of.ac.len()).max()?;
     let mut sum = [0.0; 3];
-    if is_fixed(alleles, populations.iter().map(|of| of.ac)) {
+    if is_fixed(alleles, populations.clone().map(|of| of.ac)) {
         return Some(sum);
     }
     let Sizes { mean, n_c, r, .. } = sizes;
     for allele in 0..alleles {
         let frequency = |of: &Diploids<'_>| at(of.ac, allele) / (2.0 * size(of));
-        let heterozygotes: f64 = populations.iter().map(|of| at(of.het, allele)).sum();
+        let heterozygotes: f64 = populations.clone().map(|of| at(of.het, allele)).sum();
         let h = heterozygotes / (r * mean);
-        let of = populations.iter().map(|of| (size(of), frequency(of)));
+        let of = populations.clone().map(|of| (size(&of), frequency(&of)));
         let (q, s2) = sizes.within(of);
         let a = mean / n_c * (s2 - (q - h / 4.0) / (mean - 1.0));
         let b = mean / (mean - 1.0) * (q - (2.0 * mean - 1.0) * h / (4.0 * mean));
@@ -185,12 +191,12 @@ mod tests {
             ac: &[0, 8],
             het: &[0, 0],
         };
-        let [a, b, c] = weir_cockerham(&[first, second]).unwrap();
+        let [a, b, c] = weir_cockerham([first, second].into_iter()).unwrap();
         assert!((a / (a + b + c) - 1.0).abs() < 1e-15);
         let [a, b] = weir_cockerham_haploid(&[&[8, 0], &[0, 8]]).unwrap();
         assert!((a / (a + b) - 1.0).abs() < 1e-15);
         assert_eq!(
-            weir_cockerham(&[first, first]),
+            weir_cockerham([first, first].into_iter()),
             Some([0.0; 3]),
             "one allele"
         );
@@ -218,9 +224,9 @@ mod tests {
             ac: &[2, 2],
             het: &[2, 2],
         };
-        assert_eq!(weir_cockerham(&[one, one]), None, "one each");
-        assert_eq!(weir_cockerham(&[two, none]), None);
-        assert!(weir_cockerham(&[two, one]).is_some());
+        assert_eq!(weir_cockerham([one, one].into_iter()), None, "one each");
+        assert_eq!(weir_cockerham([two, none].into_iter()), None);
+        assert!(weir_cockerham([two, one].into_iter()).is_some());
         assert_eq!(weir_cockerham_haploid(&[&[1, 0], &[0, 1]]), None);
     }
 }

@@ -3,13 +3,12 @@
 
 use std::ops::RangeInclusive;
 
-use arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use arrow::datatypes::DataType;
-use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::common::{Result, plan_err};
 
 use super::support::Inputs;
-use crate::functions::counts_arg::{CountsView, is_counts_type};
 use crate::functions::numeric::zygosity::Diploids;
+use crate::functions::zygosity_arg::{DiploidsView, is_zygosity_type};
 use crate::scan::{is_genotype_type, is_population_type};
 
 /// What documentation says of an argument of zygosity.
@@ -17,18 +16,6 @@ pub(super) const ZYGOSITY: (&str, &str) = (
     "zc",
     "Complete diploids, as `zygosity_counts(call_genotype, 'POP')` gives them; or `call_genotype` and then, if not every sample is meant, a population.",
 );
-
-/// Whether `data_type` is that of zygosity: a struct with lists of integers `ac` and `het`.
-pub fn is_zygosity_type(data_type: &DataType) -> bool {
-    let DataType::Struct(fields) = data_type else {
-        return data_type.is_null();
-    };
-    let has = |name: &str| {
-        let field = fields.find(name);
-        field.is_some_and(|(_, field)| is_counts_type(field.data_type()))
-    };
-    has("ac") && has("het")
-}
 
 /// How many of the arguments, from the first, are zygosity, or genotypes and the populations after them; an error unless these stand
 /// for a number of populations in `populations`.
@@ -85,45 +72,6 @@ pub(super) fn coerce_zygosity(
             "{function}: argument {} ({other}) is one too many: write {syntax}",
             given + 1
         ),
-    }
-}
-
-/// The diploids of a batch.
-pub struct DiploidsView<'a> {
-    ac: CountsView<'a>,
-    het: CountsView<'a>,
-    of: &'a StructArray,
-}
-
-impl<'a> DiploidsView<'a> {
-    /// Views `array`, structs of zygosity.
-    ///
-    /// # Errors
-    /// Where it is of another type, or a count is NULL or negative.
-    pub fn try_new(array: &'a ArrayRef) -> Result<Self> {
-        let parts = array.as_struct_opt().and_then(|of| {
-            Some((of, of.column_by_name("ac")?, of.column_by_name("het")?))
-        });
-        let Some((of, ac, het)) = parts else {
-            return exec_err!(
-                "expected what zygosity_counts(call_genotype [, population]) gives, found {}",
-                array.data_type()
-            );
-        };
-        Ok(Self {
-            ac: CountsView::try_new(ac)?,
-            het: CountsView::try_new(het)?,
-            of,
-        })
-    }
-
-    /// The diploids at `row`; `None` where they are NULL.
-    pub fn get(&self, row: usize) -> Option<Diploids<'_>> {
-        let is_null = self.of.is_null(row) || self.ac.is_null(row) || self.het.is_null(row);
-        (!is_null).then(|| Diploids {
-            ac: self.ac.row(row),
-            het: self.het.row(row),
-        })
     }
 }
 

@@ -7,7 +7,8 @@ use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs,
 use super::diploids::{Argument, ZYGOSITY, coerce_zygosity};
 use super::support::{Inputs, document, function_identity, function_struct, numbers};
 
-const SYNTAX: &str = "expected_heterozygosity(zc) or expected_heterozygosity(call_genotype [, population])";
+const SYNTAX: &str =
+    "expected_heterozygosity(zc) or expected_heterozygosity(call_genotype [, population])";
 
 function_struct! {
     /// `expected_heterozygosity(zc)` → Float64: 1 − Σ ac(ac−1) / (c(c−1)), c = Σ ac, in [0, 1] (Nei 1978, without bias); NULL where c < 2.
@@ -38,7 +39,9 @@ impl ScalarUDFImpl for ExpectedHeterozygosity {
         let inputs = Inputs::new(self.name(), &args)?;
         let diploids = Argument::try_new(&inputs, 0)?;
         inputs.finish(numbers::<Float64Type>(inputs.rows, |row| {
-            Ok(diploids.get(row).and_then(|site| site.expected_heterozygosity()))
+            Ok(diploids
+                .get(row)
+                .and_then(|site| site.expected_heterozygosity()))
         })?)
     }
 }

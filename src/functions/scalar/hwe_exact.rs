@@ -26,7 +26,9 @@ function_struct! {
 
 /// How the function `name` is called.
 fn syntax(name: &str) -> String {
-    format!("{name}(zc [, k]), {name}(call_genotype [, population] [, k]) or {name}(hom1, het, hom2)")
+    format!(
+        "{name}(zc [, k]), {name}(call_genotype [, population] [, k]) or {name}(hom1, het, hom2)"
+    )
 }
 
 fn documentation_of(name: &str, what: &str) -> Documentation {
@@ -38,7 +40,10 @@ fn documentation_of(name: &str, what: &str) -> Documentation {
         &format!("SELECT variant_position, {name}(call_genotype, 'YRI') AS p FROM chr22;"),
         &[
             ZYGOSITY,
-            ("k", "The allele's code, 0 for the reference; 1, the first ALT allele, when left out."),
+            (
+                "k",
+                "The allele's code, 0 for the reference; 1, the first ALT allele, when left out.",
+            ),
             ("hom1", "Individuals homozygous for the allele."),
             ("het", "Heterozygous individuals."),
             ("hom2", "Individuals without the allele."),
@@ -58,7 +63,11 @@ fn coerce(name: &str, types: &[DataType]) -> Result<Vec<DataType>> {
     match &types[given..] {
         [] => {}
         [k] if is_number(k) => coerced.push(DataType::Int64),
-        [k] => return plan_err!("{name}: the allele k must be a whole number, found {k}: write {syntax}"),
+        [k] => {
+            return plan_err!(
+                "{name}: the allele k must be a whole number, found {k}: write {syntax}"
+            );
+        }
         [_, other, ..] => {
             return plan_err!(
                 "{name}: argument {} ({other}) is one too many: write {syntax}",
@@ -74,7 +83,11 @@ fn table(name: &str, site: Diploids<'_>, k: i64) -> Result<(u64, u64, u64)> {
     let Ok(k) = usize::try_from(k) else {
         return exec_err!("{name}: the allele k must be 0 or more, found {k}");
     };
-    let of = |row: &[i32]| row.get(k).copied().map_or(0, |count| u64::from(count.max(0) as u32));
+    let of = |row: &[i32]| {
+        row.get(k)
+            .copied()
+            .map_or(0, |count| u64::from(count.max(0) as u32))
+    };
     let (copies, het, individuals) = (of(site.ac), of(site.het), site.individuals());
     let hom = copies.checked_sub(het).map(|copies| copies / 2);
     match hom.and_then(|hom| Some((hom, individuals.checked_sub(hom + het)?))) {
@@ -101,16 +114,26 @@ fn invoke(
         found.map(&value)
     };
     if inputs.len() == 3 {
-        let counts = [inputs.integers(0)?, inputs.integers(1)?, inputs.integers(2)?];
+        let counts = [
+            inputs.integers(0)?,
+            inputs.integers(1)?,
+            inputs.integers(2)?,
+        ];
         return inputs.finish(numbers::<Float64Type>(inputs.rows, |row| {
-            let [Some(hom1), Some(het), Some(hom2)] = [0, 1, 2].map(|at: usize| counts[at].get(row)) else {
+            let [Some(hom1), Some(het), Some(hom2)] =
+                [0, 1, 2].map(|at: usize| counts[at].get(row))
+            else {
                 return Ok(None);
             };
             let individuals = |count: i64| match u32::try_from(count) {
                 Ok(count) => Ok(u64::from(count)),
                 Err(_) => exec_err!("{name}: expected a number of individuals, found {count}"),
             };
-            Ok(test((individuals(hom1)?, individuals(het)?, individuals(hom2)?)))
+            Ok(test((
+                individuals(hom1)?,
+                individuals(het)?,
+                individuals(hom2)?,
+            )))
         })?);
     }
     let diploids = Argument::try_new(&inputs, 0)?;
@@ -164,7 +187,8 @@ macro_rules! test_function {
     };
 }
 
-test_function!(HweExact, "hwe_exact", "its two-sided p-value.", |test| test.p);
+test_function!(HweExact, "hwe_exact", "its two-sided p-value.", |test| test
+    .p);
 test_function!(
     HweExactMidp,
     "hwe_exact_midp",
@@ -180,11 +204,19 @@ mod tests {
     #[test]
     fn counts_of_genotypes() {
         // Wigginton et al. 2005, table 1: 100 individuals with 21 copies of the rarer allele.
-        let (hom1, het, hom2) = (ints(&[Some(0), Some(3), None]), ints(&[Some(21), Some(15), Some(1)]), ints(&[Some(79), Some(82), Some(1)]));
+        let (hom1, het, hom2) = (
+            ints(&[Some(0), Some(3), None]),
+            ints(&[Some(21), Some(15), Some(1)]),
+            ints(&[Some(79), Some(82), Some(1)]),
+        );
         let found = call(HweExact::new(), &[hom1, het, hom2]).unwrap();
         let found = format!("{found:?}");
         assert!(found.contains("1.0"), "{found}");
-        let none = call(HweExactMidp::new(), &[ints(&[Some(0)]), ints(&[Some(0)]), ints(&[Some(0)])]).unwrap();
+        let none = call(
+            HweExactMidp::new(),
+            &[ints(&[Some(0)]), ints(&[Some(0)]), ints(&[Some(0)])],
+        )
+        .unwrap();
         assert_eq!(none, floats(&[None]));
         let negative = [ints(&[Some(-1)]), ints(&[Some(0)]), ints(&[Some(0)])];
         assert!(call(HweExact::new(), &negative).is_err());

@@ -7,8 +7,11 @@ mod allele_number;
 mod alleles;
 mod bin_lists;
 mod derived_count;
+mod diploids;
+mod expected_heterozygosity;
 mod genome_bin;
 mod genome_bins;
+mod hwe_exact;
 mod interval_bins;
 mod is_accessible;
 mod is_biallelic;
@@ -17,6 +20,7 @@ mod is_segregating;
 mod is_snp;
 mod masked;
 mod minor_count;
+mod observed_heterozygosity;
 mod polarize;
 mod populations;
 mod site_bin;
@@ -29,6 +33,7 @@ mod site_f3;
 mod site_f3_normalized;
 mod site_f4;
 mod site_fst_hudson;
+mod site_fst_weir_cockerham;
 mod site_patterson_d;
 mod spectrum_test;
 mod spectrum_theta;
@@ -42,13 +47,17 @@ mod tests;
 
 use datafusion::logical_expr::ScalarUDF;
 
+use super::site_argument::{SiteArgument, SiteArguments};
+
 pub use accessible_bases::{AccessibleBases, bound as bound_accessible_bases};
 pub use add_counts::AddCounts;
 pub use allele_frequencies::AlleleFrequencies;
 pub use allele_number::AlleleNumber;
 pub use derived_count::DerivedCount;
+pub use expected_heterozygosity::ExpectedHeterozygosity;
 pub use genome_bin::GenomeBin;
 pub use genome_bins::GenomeBins;
+pub use hwe_exact::{HweExact, HweExactMidp};
 pub use interval_bins::IntervalBins;
 pub use is_accessible::{IsAccessible, bound as bound_is_accessible};
 pub use is_biallelic::IsBiallelic;
@@ -56,6 +65,7 @@ pub use is_pass::IsPass;
 pub use is_segregating::IsSegregating;
 pub use is_snp::IsSnp;
 pub use minor_count::MinorCount;
+pub use observed_heterozygosity::ObservedHeterozygosity;
 pub use polarize::Polarize;
 pub use site_bin::SiteBin;
 pub use site_comparisons::SiteComparisons;
@@ -67,6 +77,7 @@ pub use site_f3::SiteF3;
 pub use site_f3_normalized::SiteF3Normalized;
 pub use site_f4::SiteF4;
 pub use site_fst_hudson::SiteFstHudson;
+pub use site_fst_weir_cockerham::SiteFstWeirCockerham;
 pub use site_patterson_d::SitePattersonD;
 pub use spectrum_test::SpectrumTest;
 pub use spectrum_theta::SpectrumTheta;
@@ -80,8 +91,11 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(AlleleFrequencies::new()),
         ScalarUDF::new_from_impl(AlleleNumber::new()),
         ScalarUDF::new_from_impl(DerivedCount::new()),
+        ScalarUDF::new_from_impl(ExpectedHeterozygosity::new()),
         ScalarUDF::new_from_impl(GenomeBin::new()),
         ScalarUDF::new_from_impl(GenomeBins::new()),
+        ScalarUDF::new_from_impl(HweExact::new()),
+        ScalarUDF::new_from_impl(HweExactMidp::new()),
         ScalarUDF::new_from_impl(IntervalBins::new()),
         ScalarUDF::new_from_impl(IsAccessible::new()),
         ScalarUDF::new_from_impl(IsBiallelic::new()),
@@ -89,6 +103,7 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(IsSegregating::new()),
         ScalarUDF::new_from_impl(IsSnp::new()),
         ScalarUDF::new_from_impl(MinorCount::new()),
+        ScalarUDF::new_from_impl(ObservedHeterozygosity::new()),
         ScalarUDF::new_from_impl(Polarize::new()),
         ScalarUDF::new_from_impl(SiteBin::new()),
         ScalarUDF::new_from_impl(SiteComparisons::new()),
@@ -100,8 +115,25 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(SiteF3Normalized::new()),
         ScalarUDF::new_from_impl(SiteF4::new()),
         ScalarUDF::new_from_impl(SiteFstHudson::new()),
+        ScalarUDF::new_from_impl(SiteFstWeirCockerham::new()),
         ScalarUDF::new_from_impl(SitePattersonD::new()),
         ScalarUDF::new_from_impl(SpectrumTest::new()),
         ScalarUDF::new_from_impl(SpectrumTheta::new()),
     ]
+}
+
+/// The site arguments of the scalar function of that name that may be called with `call_genotype` in their place; `None` for any
+/// other. Those of allele counts take no `call_genotype`.
+pub fn site_arguments(name: &str) -> Option<SiteArguments> {
+    let populations = match name {
+        "expected_heterozygosity" | "hwe_exact" | "hwe_exact_midp" | "observed_heterozygosity" => {
+            1..=1
+        }
+        "site_fst_weir_cockerham" => 2..=usize::MAX,
+        _ => return None,
+    };
+    Some(SiteArguments {
+        of: SiteArgument::Zygosity,
+        populations,
+    })
 }

@@ -7,7 +7,8 @@ use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs,
 use super::diploids::{Argument, ZYGOSITY, coerce_zygosity};
 use super::support::{Inputs, document, function_identity, function_struct, numbers};
 
-const SYNTAX: &str = "observed_heterozygosity(zc) or observed_heterozygosity(call_genotype [, population])";
+const SYNTAX: &str =
+    "observed_heterozygosity(zc) or observed_heterozygosity(call_genotype [, population])";
 
 function_struct! {
     /// `observed_heterozygosity(zc)` → Float64: Σ het / 2 over individuals, in [0, 1]; NULL without complete diploids.
@@ -38,7 +39,9 @@ impl ScalarUDFImpl for ObservedHeterozygosity {
         let inputs = Inputs::new(self.name(), &args)?;
         let diploids = Argument::try_new(&inputs, 0)?;
         inputs.finish(numbers::<Float64Type>(inputs.rows, |row| {
-            Ok(diploids.get(row).and_then(|site| site.observed_heterozygosity()))
+            Ok(diploids
+                .get(row)
+                .and_then(|site| site.observed_heterozygosity()))
         })?)
     }
 }

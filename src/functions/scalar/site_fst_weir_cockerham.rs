@@ -27,8 +27,14 @@ fn documentation() -> Documentation {
         SYNTAX,
         "SELECT 1 - exact_sum(f['c']) / exact_sum(f['b'] + f['c']) AS f_is\nFROM (SELECT site_fst_weir_cockerham(call_genotype, 'YRI', 'CEU') AS f FROM chr22);",
         &[
-            ("zc1", "Complete diploids of the first population, as `zygosity_counts(call_genotype, 'POP')` gives them; or, in place of all, `call_genotype` and then the populations."),
-            ("zc2", "Complete diploids of the second population; any number may follow."),
+            (
+                "zc1",
+                "Complete diploids of the first population, as `zygosity_counts(call_genotype, 'POP')` gives them; or, in place of all, `call_genotype` and then the populations.",
+            ),
+            (
+                "zc2",
+                "Complete diploids of the second population; any number may follow.",
+            ),
         ],
     )
 }
@@ -60,7 +66,7 @@ impl ScalarUDFImpl for SiteFstWeirCockerham {
         let mut valid = Vec::with_capacity(inputs.rows);
         for row in 0..inputs.rows {
             let site: Option<Vec<Diploids>> = populations.iter().map(|of| of.get(row)).collect();
-            let components = site.and_then(|site| weir_cockerham(&site));
+            let components = site.and_then(|site| weir_cockerham(site.into_iter()));
             valid.push(components.is_some());
             for (part, component) in parts.iter_mut().zip(components.unwrap_or_default()) {
                 part.push(component);
@@ -70,7 +76,12 @@ impl ScalarUDFImpl for SiteFstWeirCockerham {
         // The parts of a NULL are NULL too: access to a field of a NULL struct reads the part.
         let parts = parts
             .into_iter()
-            .map(|part| Ok(Arc::new(Float64Array::try_new(ScalarBuffer::from(part), nulls.clone())?) as ArrayRef))
+            .map(|part| {
+                Ok(Arc::new(Float64Array::try_new(
+                    ScalarBuffer::from(part),
+                    nulls.clone(),
+                )?) as ArrayRef)
+            })
             .collect::<Result<_>>()?;
         inputs.finish(Arc::new(StructArray::try_new(fields(), parts, nulls)?))
     }

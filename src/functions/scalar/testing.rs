@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, FixedSizeListArray, Float64Array, Int64Array, ListArray,
-    ListBuilder, StringArray, StringBuilder, StringViewArray,
+    ListBuilder, StringArray, StringBuilder, StringViewArray, StructArray,
 };
 use arrow::datatypes::{Field, Float64Type, Int32Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -83,13 +83,26 @@ pub(super) fn null() -> Value {
     Value(ColumnarValue::Scalar(ScalarValue::Null))
 }
 
+fn counts_array(rows: impl Iterator<Item = Option<Vec<i32>>>) -> ArrayRef {
+    let rows = rows.map(|row| row.map(|row| row.into_iter().map(Some).collect::<Vec<_>>()));
+    Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(rows))
+}
+
 pub(super) fn counts(rows: &[Option<&[i32]>]) -> Value {
-    let rows = rows
-        .iter()
-        .map(|row| row.map(|row| row.iter().copied().map(Some).collect::<Vec<_>>()));
-    column(Arc::new(ListArray::from_iter_primitive::<Int32Type, _, _>(
-        rows,
-    )))
+    column(counts_array(
+        rows.iter().map(|row| row.map(<[i32]>::to_vec)),
+    ))
+}
+
+/// Zygosity: copies and heterozygous carriers of each allele.
+pub(super) fn diploids(rows: &[Option<[&[i32]; 2]>]) -> Value {
+    let list = |at: usize| counts_array(rows.iter().map(|row| row.map(|row| row[at].to_vec())));
+    let (ac, het) = (list(0), list(1));
+    let field = |name: &str, of: &ArrayRef| Field::new(name, of.data_type().clone(), true);
+    let fields = vec![field("ac", &ac), field("het", &het)].into();
+    let nulls = rows.iter().map(Option::is_some).collect::<Vec<_>>().into();
+    let array = StructArray::new(fields, vec![ac, het], Some(nulls));
+    column(Arc::new(array))
 }
 
 pub(super) fn fixed_counts(width: i32, rows: &[Option<&[i32]>]) -> Value {

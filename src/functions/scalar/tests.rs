@@ -7,7 +7,9 @@ use arrow::array::Array;
 use arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility};
 
-use super::testing::{Value, call_udf, counts, fixed_counts, ints, lists, null, strings, views};
+use super::testing::{
+    Value, call_udf, counts, diploids, fixed_counts, ints, lists, null, strings, views,
+};
 use super::{all, bound_accessible_bases, bound_is_accessible};
 use crate::functions::mask::Mask;
 
@@ -32,6 +34,17 @@ fn second_counts() -> Value {
         Some(&[2, 2]),
         Some(&[1, 0, 3]),
         None,
+    ])
+}
+
+fn some_diploids() -> Value {
+    diploids(&[
+        Some([&[3, 1], &[1, 1]]),
+        Some([&[2, 2, 0], &[0, 0, 0]]),
+        None,
+        Some([&[0, 4], &[0, 0]]),
+        Some([&[0, 0], &[0, 0]]),
+        Some([&[5, 1], &[1, 1]]),
     ])
 }
 
@@ -89,6 +102,9 @@ fn arguments(name: &str) -> Vec<Value> {
                 first_counts(),
             ]
         }
+        "expected_heterozygosity" | "observed_heterozygosity" => vec![some_diploids()],
+        "hwe_exact" | "hwe_exact_midp" => vec![some_diploids(), ints(&[Some(1); ROWS])],
+        "site_fst_weir_cockerham" => vec![some_diploids(), some_diploids()],
         "polarize" => vec![first_counts(), some_alleles(), some_strings()],
         "is_snp" | "is_biallelic" | "is_pass" => vec![some_alleles()],
         "genome_bin" | "site_bin" => vec![positions(3), sizes()],

@@ -1,0 +1,72 @@
+//! The arguments with which functions on sites take their populations: allele counts or zygosity, one for each population; or, in
+//! place of all of them, `call_genotype` and the populations ("sugar", which an analyzer rule rewrites into the first form).
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::ScalarUDF;
+
+use super::counts_arg::is_counts_type;
+use super::genotype::{allele_counts_udf, zygosity_counts_udf};
+use super::zygosity_arg::is_zygosity_type;
+
+/// What an argument holds for each site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteArgument {
+    /// Called copies of each allele, a list of integers.
+    AlleleCounts,
+    /// Complete diploids by allele and zygosity, a struct.
+    Zygosity,
+}
+
+impl SiteArgument {
+    /// Whether an argument of this type can be one.
+    pub fn is(self, data_type: &DataType) -> bool {
+        match self {
+            Self::AlleleCounts => is_counts_type(data_type),
+            Self::Zygosity => is_zygosity_type(data_type),
+        }
+    }
+
+    /// The name of such an argument in documentation and errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AlleleCounts => "ac",
+            Self::Zygosity => "zc",
+        }
+    }
+
+    /// What an argument must be, for errors.
+    pub fn expected(self) -> &'static str {
+        match self {
+            Self::AlleleCounts => "allele counts (a list of integers)",
+            Self::Zygosity => "what zygosity_counts(call_genotype [, population]) gives",
+        }
+    }
+
+    /// The name of the function of genotypes that gives it.
+    pub fn function(self) -> &'static str {
+        match self {
+            Self::AlleleCounts => "allele_counts",
+            Self::Zygosity => "zygosity_counts",
+        }
+    }
+
+    /// The function of genotypes that gives it.
+    pub fn udf(self) -> Arc<ScalarUDF> {
+        Arc::new(match self {
+            Self::AlleleCounts => allele_counts_udf(),
+            Self::Zygosity => zygosity_counts_udf(),
+        })
+    }
+}
+
+/// The site arguments of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteArguments {
+    /// What each of them is.
+    pub of: SiteArgument,
+    /// How many there may be, one for each population. Other arguments may follow.
+    pub populations: RangeInclusive<usize>,
+}
