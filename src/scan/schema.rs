@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field};
 
 use crate::error::{Result, VczError};
-use crate::scan::calls::call::list_size;
+use crate::scan::calls::results::list_size;
 use crate::store::{ArrayMeta, ElementType, Store};
 
 /// How one array's elements become an Arrow column.

@@ -384,8 +384,12 @@ impl<'a> Store<'a> {
     }
 
     /// The estimators of θ that are linear in the spectrum, and tests of them: of the sites and of their spectrum.
+    /// The values of the fixtures have them; those of the real stores are in the catalogue, which has tests of its own.
     async fn check_estimators(&self, x: &str, from: &str, wanted: &Value, place: &str) {
-        let (sites, spectrum) = (&wanted["estimators"], &wanted["of_spectrum"]);
+        let (Some(sites), Some(spectrum)) = (wanted.get("estimators"), wanted.get("of_spectrum"))
+        else {
+            return;
+        };
         let of_sites = keys(sites)
             .into_iter()
             .map(|name| format!("{name}({x}) AS {name}"));
@@ -617,6 +621,7 @@ async fn layouts() {
     let all = read_json(&folder.join("expected.json"));
     let (names, expected) = (all["stores"].as_object().unwrap(), &all["expected"]);
     assert!(names.len() >= 80, "{} layouts", names.len());
+    assert!(expected["all"]["estimators"].is_object());
     let populations = folder.join("populations.tsv");
     let (plain, small) = (common::plain_session(), common::session(3, 64));
     let unpacked = tempfile::tempdir().unwrap();

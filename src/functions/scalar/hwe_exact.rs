@@ -7,7 +7,7 @@ use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl};
 
 use super::diploids::{Argument, ZYGOSITY, leading};
-use super::support::{Inputs, document, function_identity, function_struct, numbers};
+use super::support::{Inputs, document, function_struct, numbers};
 use crate::functions::numeric::hardy_weinberg::{HardyWeinberg, hardy_weinberg};
 use crate::functions::numeric::zygosity::Diploids;
 

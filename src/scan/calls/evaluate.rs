@@ -7,12 +7,13 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, Int8Type, Int16Type, Int32Type, Int64Type};
 use datafusion::common::{Result, exec_err};
 
-use super::call::{
-    GenotypeCall, allele_counts_array, genotype_counts_array, list_size, population_counts_array,
-    zygosity_counts_array,
-};
+use super::call::GenotypeCall;
 use super::context::{GenotypeContext, genotype_shape};
 use super::population_pairs::population_pair_counts_array;
+use super::results::{
+    allele_counts_array, genotype_counts_array, list_size, population_counts_array,
+    zygosity_counts_array,
+};
 use crate::counts::{ChunkCounts, CountError, CountRequest, Counter, SampleSet};
 use crate::error::VczError;
 use crate::store::ElementType;

@@ -16,10 +16,11 @@ use datafusion::logical_expr::{
 };
 
 use super::bound::BoundCall;
-use super::call::{GenotypeCall, selected_type};
+use super::call::GenotypeCall;
 use super::context::{GenotypeContext, PopulationArg};
 use super::copies::with_copies;
 use super::function::GenotypeFunction;
+use super::results::selected_type;
 
 /// A scalar function over a genotype column: as SQL names it, or bound to the samples of one column.
 #[derive(Debug)]

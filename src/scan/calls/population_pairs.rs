@@ -8,8 +8,8 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, exec_err, plan_err};
 
-use super::call::{allele_counts_array, allele_counts_type};
 use super::context::GenotypeContext;
+use super::results::{allele_counts_array, allele_counts_type};
 use crate::counts::Populations;
 
 /// The most populations whose pairs are listed.

@@ -12,12 +12,13 @@ use super::metrics::ScanMetrics;
 use super::select::{KeptGenotypes, Selection};
 use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
-use crate::scan::calls::call::{
-    GENOTYPE_CLASSES, GenotypeCall, allele_counts_array, genotype_counts_array,
-    population_counts_array, zygosity_counts_array,
-};
+use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::population_pairs::population_pair_counts_array;
+use crate::scan::calls::results::{
+    GENOTYPE_CLASSES, allele_counts_array, genotype_counts_array, population_counts_array,
+    zygosity_counts_array,
+};
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index, first_index};
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::Prefetch;

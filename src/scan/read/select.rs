@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, exec_err};
 
 use crate::counts::SampleSet;
-use crate::scan::calls::call::list_size;
+use crate::scan::calls::results::list_size;
 use crate::scan::schema::ColumnSpec;
 use crate::store::ArrayMeta;
 
