@@ -7,6 +7,7 @@ mod binding;
 mod catalogue;
 mod catalogue_data;
 mod catalogue_pairs;
+mod catalogue_zygosity;
 mod circles;
 mod common;
 mod conventions;

@@ -36,7 +36,8 @@ async fn plan(ctx: &SessionContext, sql: &str) -> String {
 fn queries() -> Vec<(String, bool)> {
     let aggregates = AGGREGATES.join(", ");
     let sites = "(SELECT variant_contig, variant_position, variant_id, variant_allele, call_genotype,
-                         allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b FROM t)";
+                         allele_counts(call_genotype, 'first') AS a, allele_counts(call_genotype, 'second') AS b,
+                         allele_counts(call_genotype) AS everyone FROM t)";
     let of = |aggregates: &str, keys: &str, runs: bool| {
         (
             format!("SELECT {keys}, {aggregates} FROM {sites} GROUP BY {keys} ORDER BY {keys}"),
