@@ -44,7 +44,7 @@ impl Admission {
     /// Waits for a permit.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if no permit is free in time, or too many queries wait; UNAVAILABLE if the server is stopping.
+    /// UNAVAILABLE, which clients may try again, if no permit is free in time, too many queries wait, or the server is stopping.
     pub async fn enter(&self) -> Result<QueryPermit, Status> {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(QueryPermit { _permit: permit });
@@ -78,7 +78,7 @@ impl Admission {
     }
 
     fn full(&self, why: &str) -> Status {
-        Status::resource_exhausted(format!(
+        Status::unavailable(format!(
             "{} queries are running, as many as this server allows, and {why}; try again later",
             self.max_queries
         ))
@@ -97,7 +97,7 @@ mod tests {
         let permit = admission.enter().await.unwrap();
         assert_eq!((admission.running(), admission.waiting()), (1, 0));
         let refused = admission.enter().await.map(drop).unwrap_err();
-        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert_eq!(refused.code(), Code::Unavailable);
         assert_eq!(admission.waiting(), 0);
         drop(permit);
         assert_eq!(admission.running(), 0);

@@ -125,10 +125,13 @@ impl QueryEngine {
             memory_pool: Arc::new(pool),
             ..self.template.runtime_env().as_ref().clone()
         };
-        SessionStateBuilder::new_from_existing(self.template.clone())
+        let mut state = SessionStateBuilder::new_from_existing(self.template.clone())
             .with_config(config)
             .with_runtime_env(Arc::new(runtime))
-            .build()
+            .build();
+        // The time that now() and current_date give.
+        state.mark_start_execution();
+        state
     }
 
     /// The session state that statements start from.

@@ -2,8 +2,10 @@
 //! clients or the server's limits. Everything else is refused. Also the settings of this layer, with the prefix `flight`.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use arrow::array::timezone::Tz;
 use arrow::ipc::CompressionType;
 use arrow::ipc::writer::IpcWriteOptions;
 use datafusion::common::config::{
@@ -15,9 +17,9 @@ use datafusion::prelude::SessionConfig;
 use crate::scan::VczSettings;
 
 /// Bounds of `flight.message_bytes`.
-const MESSAGE_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=64 << 20;
+const MESSAGE_BYTES: RangeInclusive<usize> = 64 << 10..=64 << 20;
 /// Bounds of `vcz.batch_bytes`, and the most chunks that are fetched ahead.
-const BATCH_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 20;
+const BATCH_BYTES: RangeInclusive<usize> = 4 << 10..=64 << 20;
 const MAX_PREFETCH: usize = 16;
 /// Bound of `datafusion.execution.batch_size`.
 const MAX_BATCH_SIZE: usize = 65_536;
@@ -214,36 +216,57 @@ pub fn set(
         Some(value) => config.options_mut().set(&name, &value)?,
         None => config.options_mut().reset(&name)?,
     }
-    check(&config, max_partitions)?;
+    check(&config, defaults, max_partitions)?;
     Ok(config)
 }
 
-/// Checks that the settings that affect memory are within bounds.
-fn check(config: &SessionConfig, max_partitions: usize) -> Result<()> {
-    let bounded = |name: &str, value: usize, range: std::ops::RangeInclusive<usize>| {
-        if range.contains(&value) {
+/// Checks that the settings that affect memory are within bounds, which a default of the operator's extends, and that the time zone
+/// is known.
+fn check(config: &SessionConfig, defaults: &SessionConfig, max_partitions: usize) -> Result<()> {
+    let bounded = |name: &str, value: usize, default: usize, range: RangeInclusive<usize>| {
+        let (least, most) = range.into_inner();
+        let (least, most) = (least.min(default), most.max(default));
+        if (least..=most).contains(&value) {
             Ok(())
         } else {
-            config_err!(
-                "{name} must be from {} to {} on this server, found {value}",
-                range.start(),
-                range.end()
-            )
+            config_err!("{name} must be from {least} to {most} on this server, found {value}")
         }
     };
-    let vcz = VczSettings::of(config.options());
-    bounded("vcz.batch_bytes", vcz.batch_bytes, BATCH_BYTES)?;
-    bounded("vcz.prefetch", vcz.prefetch, 0..=MAX_PREFETCH)?;
+    let (vcz, default) = (
+        VczSettings::of(config.options()),
+        VczSettings::of(defaults.options()),
+    );
+    bounded(
+        "vcz.batch_bytes",
+        vcz.batch_bytes,
+        default.batch_bytes,
+        BATCH_BYTES,
+    )?;
+    bounded(
+        "vcz.prefetch",
+        vcz.prefetch,
+        default.prefetch,
+        0..=MAX_PREFETCH,
+    )?;
     bounded(
         "datafusion.execution.batch_size",
         config.batch_size(),
+        defaults.batch_size(),
         1..=MAX_BATCH_SIZE,
     )?;
     bounded(
         "datafusion.execution.target_partitions",
         config.target_partitions(),
+        defaults.target_partitions(),
         1..=max_partitions,
-    )
+    )?;
+    match &config.options().execution.time_zone {
+        Some(zone) if zone.parse::<Tz>().is_err() => config_err!(
+            "datafusion.execution.time_zone: there is no time zone '{zone}'; expected an offset such as '+02:00' or a name \
+             such as 'Europe/Paris'"
+        ),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -276,6 +299,7 @@ mod tests {
             ("datafusion.execution.target_partitions", "4"),
             ("datafusion.execution.time_zone", "+02:00"),
             ("TIMEZONE", "+02:00"),
+            ("TIMEZONE", "Europe/Paris"),
             ("datafusion.explain.format", "tree"),
             ("datafusion.explain.analyze_level", "summary"),
             ("datafusion.explain.show_statistics", "true"),
@@ -299,6 +323,15 @@ mod tests {
     }
 
     #[test]
+    fn defaults_of_the_operator_are_allowed() {
+        let mut defaults = defaults();
+        defaults.options_mut().set("vcz.prefetch", "64").unwrap();
+        let set = |name, value| set(&defaults, &defaults, name, Some(value), 4);
+        assert!(set("vcz.backend", "host").is_ok());
+        assert!(set("vcz.prefetch", "64").is_ok() && set("vcz.prefetch", "65").is_err());
+    }
+
+    #[test]
     fn everything_else_is_refused() {
         let defaults = defaults();
         for (name, value) in [
@@ -317,6 +350,8 @@ mod tests {
             ("vcz.batch_bytes", "1GB"),
             ("vcz.batch_bytes", "1"),
             ("vcz.prefetch", "1000"),
+            ("datafusion.execution.time_zone", "Mars/Phobos"),
+            ("TIMEZONE", ""),
             ("vcz.backend", "quantum"),
             ("flight.compression", "gzip"),
             ("flight.message_bytes", "1"),

@@ -108,3 +108,28 @@ def test_queries_that_do_not_end_are_cancelled(wide):
             while True:
                 reader.read_chunk()
         assert "queries that did not end are cancelled" in "\n".join(server.log)
+
+
+def test_defaults_of_the_operator_may_be_large(tmp_path):
+    setup = tmp_path / "setup.sql"
+    setup.write_text("SET vcz.prefetch = 64;")
+    with Server(*SIM, "--sql", setup) as server:
+        connection = server.adbc()
+        rows(connection, "SET datafusion.execution.batch_size = 1000")
+        assert rows(connection, "SELECT count(*) AS n FROM sim") == [{"n": 7402}]
+        with pytest.raises(Exception, match="from 0 to 64"):
+            rows(connection, "SET vcz.prefetch = 65")
+
+
+def test_the_time_of_a_statement(server):
+    (first,) = rows(server.adbc(), "SELECT now() AS now, current_timestamp AS again, current_date AS date, current_time AS time")
+    assert abs(first["now"].timestamp() - time.time()) < 60 and first["now"] == first["again"]
+    assert first["date"] == first["now"].date()
+    time.sleep(0.01)
+    connection = server.adbc()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now() AS now WHERE $1 > 0", [1])
+        second = cursor.fetch_arrow_table().to_pylist()[0]["now"]
+    assert second > first["now"], "each statement has a time of its own"
+    with pytest.raises(Exception, match="no time zone 'Mars/Phobos'"):
+        rows(connection, "SET datafusion.execution.time_zone = 'Mars/Phobos'")

@@ -4,6 +4,7 @@ import pathlib
 import re
 import time
 
+import adbc_driver_manager.dbapi as adbc
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
@@ -225,6 +226,9 @@ def test_too_many_queries():
         reader.read_chunk()
         with pytest.raises((flight.FlightError, pa.ArrowException), match="as many as this server allows"):
             read(server.flight(), "SELECT 1 AS a")
+        # ADBC's UNAVAILABLE: not the query's fault, and worth trying again.
+        with pytest.raises(adbc.OperationalError, match="as many as this server allows"):
+            rows(server.adbc(), "SELECT 1 AS a")
         reader.cancel()
         assert read(server.flight(), "SELECT 1 AS a")[0].num_rows == 1
         server.idle()
