@@ -1,5 +1,5 @@
-//! Random statements over UNION, CTE, filters, LIMIT, joins and subqueries: the answer with DataFusion's leaf pushdown, without it, and
-//! over tables that hold the counts already, so that no call on genotypes is planned at all.
+//! Random statements over UNION, CTE, filters, LIMIT, joins, subqueries, and tables and Parquet files stored before: the answer with
+//! DataFusion's leaf pushdown, without it, and over tables that hold the counts already, so that no call on genotypes is planned at all.
 //!
 //! `VCZ_PLANS_SECONDS=600 cargo test --test it random_plans` runs for ten minutes instead of a fixed number of statements;
 //! `VCZ_PLANS_SEED=n` begins with another statement.
@@ -63,8 +63,28 @@ const AGGREGATES: [&str; 11] = [
     "fst_hudson({first}, {second}) AS a10",
 ];
 
-/// A statement in which `{x}` and `{y}` are tables and `{first}`, `{second}`, `{two}`, `{all}`, `{het}` counts.
-fn statement(random: &mut Random) -> String {
+/// A query in which `{x}` and `{y}` are tables, `{first}`, `{second}`, `{two}`, `{all}`, `{het}` counts, and `{stored}` is what was
+/// stored before, if anything.
+struct Statement {
+    stored: Option<Stored>,
+    query: String,
+}
+
+/// A relation that is stored before a query reads it.
+struct Stored {
+    relation: String,
+    storage: Storage,
+}
+
+#[derive(Clone, Copy)]
+enum Storage {
+    /// CREATE TABLE … AS.
+    Table,
+    /// COPY … TO a Parquet file.
+    Parquet,
+}
+
+fn statement(random: &mut Random) -> Statement {
     let relation = relation(random, 3, false);
     let mut aggregates: Vec<&str> = (0..1 + random.below(4))
         .map(|_| random.pick(&AGGREGATES))
@@ -75,13 +95,60 @@ fn statement(random: &mut Random) -> String {
         0 => format!(" WHERE {}", random.pick(&FILTERS)),
         _ => String::new(),
     };
+    let storage = [Storage::Table, Storage::Parquet][random.below(2) as usize];
+    let (stored, query) = match random.below(6) {
+        // Counts are stored, and every statistic takes them.
+        0 | 1 => {
+            let relation = format!(
+                "SELECT variant_contig, variant_position, k, {{first}} AS c_first, {{second}} AS c_second, {{two}} AS c_two, \
+                 {{all}} AS c_all, {{het}} AS c_het FROM ({relation}) AS r"
+            );
+            let query = query(random, "{stored}", &aggregates, &filter);
+            let of_stored = ["first", "second", "two", "all", "het"]
+                .iter()
+                .fold(query, |query, name| {
+                    query.replace(&format!("{{{name}}}"), &format!("c_{name}"))
+                });
+            (Some(Stored { relation, storage }), of_stored)
+        }
+        // Genotypes are stored, without the names of samples and populations.
+        2 => {
+            let named = |text: &str| {
+                ["{first}", "{second}", "{two}", "{het}"]
+                    .iter()
+                    .any(|name| text.contains(name))
+            };
+            aggregates.retain(|aggregate| !named(aggregate));
+            aggregates.push("diversity({all}) AS b0");
+            let filter = if named(&filter) { "" } else { &filter };
+            let query = query(random, "{stored}", &aggregates, filter);
+            (Some(Stored { relation, storage }), query)
+        }
+        // Genotypes of one table are stored, and the query reads that table, too: it knows the names.
+        3 => {
+            let relation = relation.replace("{y}", "{x}");
+            let query = query(random, "{stored}", &aggregates, &filter).replace("{y}", "{x}");
+            let query =
+                format!("SELECT * FROM ({query}) AS q WHERE (SELECT count(*) FROM {{x}}) > 0");
+            (Some(Stored { relation, storage }), query)
+        }
+        _ => (
+            None,
+            query(random, &format!("({relation})"), &aggregates, &filter),
+        ),
+    };
+    Statement { stored, query }
+}
+
+/// A query of `aggregates` over `relation`, of all rows or in groups.
+fn query(random: &mut Random, relation: &str, aggregates: &[&str], filter: &str) -> String {
     let aggregates = aggregates.join(", ");
     match random.below(3) {
-        0 => format!("SELECT {aggregates} FROM ({relation}) AS r{filter}"),
+        0 => format!("SELECT {aggregates} FROM {relation} AS r{filter}"),
         1 => format!(
-            "SELECT variant_contig, {aggregates} FROM ({relation}) AS r{filter} GROUP BY variant_contig ORDER BY variant_contig"
+            "SELECT variant_contig, {aggregates} FROM {relation} AS r{filter} GROUP BY variant_contig ORDER BY variant_contig"
         ),
-        _ => format!("SELECT k, {aggregates} FROM ({relation}) AS r{filter} GROUP BY k ORDER BY k"),
+        _ => format!("SELECT k, {aggregates} FROM {relation} AS r{filter} GROUP BY k ORDER BY k"),
     }
 }
 
@@ -183,8 +250,30 @@ fn over_counts(statement: &str) -> String {
 }
 
 /// The rows, or the first words of the error: a spectrum of counts with different numbers of copies is refused, however it is planned.
-async fn answer(ctx: &SessionContext, sql: &str) -> Result<String, String> {
-    let rows = async { ctx.sql(sql).await?.collect().await };
+async fn answer(
+    ctx: &SessionContext,
+    statement: &Statement,
+    fill: fn(&str) -> String,
+) -> Result<String, String> {
+    let mut sql = fill(&statement.query);
+    let parquet = work_dir().join("stored.parquet");
+    if let Some(Stored { relation, storage }) = &statement.stored {
+        let relation = fill(relation);
+        let name = match storage {
+            Storage::Table => {
+                run(ctx, "DROP TABLE IF EXISTS stored").await;
+                run(ctx, &format!("CREATE TABLE stored AS {relation}")).await;
+                "stored".to_string()
+            }
+            Storage::Parquet => {
+                let name = format!("'{}'", parquet.display());
+                run(ctx, &format!("COPY ({relation}) TO {name}")).await;
+                name
+            }
+        };
+        sql = sql.replace("{stored}", &name);
+    }
+    let rows = async { ctx.sql(&sql).await?.collect().await };
     match rows.await {
         Ok(batches) => Ok(pretty_format_batches(&batches).unwrap().to_string()),
         Err(error) => {
@@ -250,20 +339,27 @@ async fn random_plans_agree() {
         }
         let number = seed + statements;
         let statement = statement(&mut Random(number));
-        let sql = over_stores(&statement);
-        let expected = answer(&pushed, &over_counts(&statement)).await;
+        let shown = over_stores(&format!(
+            "{} {}",
+            statement
+                .stored
+                .as_ref()
+                .map_or("", |stored| &stored.relation),
+            statement.query
+        ));
+        let expected = answer(&pushed, &statement, over_counts).await;
         statements += 1;
         // Stored counts with different numbers of copies have no spectrum, also where all but one branch of a UNION turn out empty.
         if expected.is_err() {
             refused += 1;
             continue;
         }
-        let found = answer(&pushed, &sql).await;
-        assert_eq!(found, expected, "statement {number}: {sql}");
-        let found = answer(&kept, &sql).await;
+        let found = answer(&pushed, &statement, over_stores).await;
+        assert_eq!(found, expected, "statement {number}: {shown}");
+        let found = answer(&kept, &statement, over_stores).await;
         assert_eq!(
             found, expected,
-            "statement {number}, without leaf pushdown: {sql}"
+            "statement {number}, without leaf pushdown: {shown}"
         );
     }
     println!("{statements} statements from {seed} on, {refused} of them refused");

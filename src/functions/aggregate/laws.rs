@@ -415,6 +415,14 @@ proptest! {
 
 #[test]
 fn no_rows() {
+    for (name, arguments) in ZYGOSITY_CALLS {
+        let call = zygosity_call(name, arguments);
+        for rows in [&[][..], &[None, None]] {
+            let columns = vec![zygosity(rows); arguments];
+            assert!(call.value(&columns).unwrap().is_null(), "{name}");
+        }
+        assert!(call.default_value().is_null(), "{name}");
+    }
     for (name, arguments, constants) in CALLS {
         let call = call(name, arguments, constants);
         let nothing = vec![counts(&[]); arguments];
@@ -422,9 +430,25 @@ fn no_rows() {
         let (empty, default) = (call.value(&nothing).unwrap(), call.default_value());
         assert_eq!(call.value(&nulls).unwrap(), empty);
         match name {
-            "tajimas_d" | "fst_hudson" | "f2" | "f3" | "f3_normalized" | "f4" | "patterson_d"
-            | "f_d" | "fst_nei" | "jost_d" | "pbs" | "pbs_n1" | "fay_wu_h_norm" | "zeng_e"
-            | "fu_li_d" | "fu_li_f" | "fu_li_d_star" | "fu_li_f_star" => {
+            "tajimas_d"
+            | "fst_hudson"
+            | "f2"
+            | "f3"
+            | "f3_normalized"
+            | "f4"
+            | "patterson_d"
+            | "f_d"
+            | "fst_nei"
+            | "jost_d"
+            | "pbs"
+            | "pbs_n1"
+            | "fay_wu_h_norm"
+            | "zeng_e"
+            | "fu_li_d"
+            | "fu_li_f"
+            | "fu_li_d_star"
+            | "fu_li_f_star"
+            | "fst_weir_cockerham_haploid" => {
                 assert!(empty.is_null() && default.is_null());
             }
             "shared_polymorphism" => {

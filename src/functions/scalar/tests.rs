@@ -239,6 +239,15 @@ fn every_layout_is_read() {
                         large(DataType::Int32),
                     ]
                 }
+                DataType::Struct(fields) => {
+                    let of = |item: DataType| {
+                        let fields = fields
+                            .iter()
+                            .map(|field| field.as_ref().clone().with_data_type(list(item.clone())));
+                        DataType::Struct(fields.collect())
+                    };
+                    vec![of(DataType::Int64), of(DataType::UInt8)]
+                }
                 _ => vec![
                     list(DataType::Utf8View),
                     list(DataType::LargeUtf8),
