@@ -221,6 +221,8 @@ impl Counting {
         let request = CountRequest {
             alleles,
             genotypes,
+            zygosity: vec![],
+            planes: vec![],
             n_alleles: 3,
             n_samples: SAMPLES,
             ploidy: PLOIDY,

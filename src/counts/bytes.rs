@@ -6,10 +6,13 @@
 //! copies, are counted code by code.
 
 use super::error::CountError;
+use super::gathered::FILL_CODE;
 use super::lanes::{Job, Lanes, Level, STRIP, STRIP_COPIES};
+use super::masks::PhaseMasks;
 use super::reference::{bad_code, diploid_alleles};
-use super::request::{FILL_CODE, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
-use super::rows::{RowPosition, Tally, count_low_strip, count_plane0, count_strip};
+use super::request::{HAPLOID, HET, HOM_ALT, HOM_REF, MISSING};
+use super::rows::{count_low_strip, count_plane0, count_strip};
+use super::tally::{RowPosition, Tally};
 use crate::store::ElementType;
 
 /// Largest K for one-byte codes.
@@ -149,7 +152,7 @@ pub(super) fn count_codes(
         && tally
             .masks
             .unshifted()
-            .is_some_and(|masks| !masks.alleles_only())
+            .is_some_and(PhaseMasks::counts_calls)
     {
         count_one_by_one(tally, codes, false)?;
     }
@@ -252,7 +255,8 @@ impl Job for CountRows<'_, '_> {
     }
 }
 
-/// Counts code by code: genotype classes and zygosity for any ploidy, and alleles if `with_alleles`. The codes must be a whole chunk.
+/// Counts code by code: genotype classes and zygosity for any ploidy, and what is of single copies if `with_alleles`. The codes must be a
+/// whole chunk.
 fn count_one_by_one(
     tally: &mut Tally,
     codes: DecodedCodes,
@@ -282,6 +286,20 @@ fn count_one_by_one(
                 for sample in masks.local_samples(slot) {
                     for code in call(sample).filter(|&code| code != 0) {
                         tally.move_alleles(slot, row, check(sample, code)?, 1);
+                    }
+                }
+            }
+        }
+        if with_alleles {
+            for gather in &slots.planes {
+                let mut copy = gather.first;
+                for sample in masks.local_samples(&gather.slot) {
+                    for code in call(sample) {
+                        check(sample, code)?;
+                        if let Some(planes) = tally.out.planes.get_mut(gather.slot.column) {
+                            planes.set(row, copy, code);
+                        }
+                        copy += 1;
                     }
                 }
             }

@@ -12,7 +12,7 @@ use super::masks::{ChunkMasks, DistinctSets};
 use super::planes;
 use super::reference::{bad_code, genotype_class};
 use super::request::{ChunkCounts, ChunkShape, CountRequest, GENOTYPE_CLASSES};
-use super::rows::Tally;
+use super::tally::Tally;
 use crate::codec::blosc::BloscHeader;
 use crate::codec::{CodecChain, Scratch};
 use crate::store::{ArrayMeta, ElementType, FillValue};
@@ -262,6 +262,11 @@ impl Counter {
         out: &mut ChunkCounts,
     ) -> Result<(), CountError> {
         self.check_out(out, rows)?;
+        if !self.request.planes.is_empty() {
+            return Err(CountError::Mismatch(
+                "a device gathers no bit-planes of genotypes".to_string(),
+            ));
+        }
         let widths = [
             (&mut out.alleles, self.request.n_alleles),
             (&mut out.genotypes, GENOTYPE_CLASSES),
@@ -345,6 +350,7 @@ impl Counter {
             && out.alleles.len() == self.request.alleles.len()
             && out.genotypes.len() == self.request.genotypes.len()
             && out.zygosity.len() == self.request.zygosity.len()
+            && out.planes.len() == self.request.planes.len()
         {
             Ok(())
         } else {
@@ -394,6 +400,7 @@ impl Counter {
         // All copies are equal, so two have the same class as any larger number of them.
         let class = genotype_class([code; 2].get(..self.request.ploidy).unwrap_or(&[code; 2]));
         tally.add_uniform(rows, allele, class);
+        tally.gather_uniform(rows, code);
         Ok(())
     }
 }

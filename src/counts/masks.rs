@@ -27,6 +27,16 @@ pub(super) struct Slot {
     set: usize,
 }
 
+/// A requested set's part in one sample chunk, for gathering the bits of its copies.
+#[derive(Debug)]
+pub(super) struct GatherSlot {
+    pub(super) slot: Slot,
+    /// Copies of the set in the sample chunks before.
+    pub(super) first: usize,
+    /// For each byte of the mask: the set bits before it.
+    pub(super) ranks: Vec<u32>,
+}
+
 /// The masks for rows that start at one bit of a byte.
 #[derive(Debug)]
 pub(super) struct PhaseMasks {
@@ -38,14 +48,21 @@ pub(super) struct PhaseMasks {
     pub(super) genotypes: Vec<Slot>,
     /// Sets whose zygosity is counted.
     pub(super) zygosity: Vec<Slot>,
+    /// Sets whose genotypes are kept.
+    pub(super) planes: Vec<GatherSlot>,
     /// All masks, that of all wanted samples first, then padding to read a whole strip past the end.
     bits: Vec<u8>,
 }
 
 impl PhaseMasks {
-    /// Whether only alleles are counted, and not whole calls.
+    /// Whether only alleles are counted: no whole calls, and no genotypes are kept.
     pub(super) fn alleles_only(&self) -> bool {
-        self.genotypes.is_empty() && self.zygosity.is_empty()
+        !self.counts_calls() && self.planes.is_empty()
+    }
+
+    /// Whether whole calls are counted.
+    pub(super) fn counts_calls(&self) -> bool {
+        !self.genotypes.is_empty() || !self.zygosity.is_empty()
     }
 
     /// A slot's mask from byte `byte` on. Bytes after the slot's span belong to other masks.
@@ -96,9 +113,10 @@ pub(super) struct DistinctSets {
     sets: Vec<Arc<SampleSet>>,
     /// For each set of `request.alleles`, its index in `sets`.
     alleles: Vec<usize>,
-    /// The same for `request.genotypes` and for `request.zygosity`.
+    /// The same for `request.genotypes`, `request.zygosity` and `request.planes`.
     genotypes: Vec<usize>,
     zygosity: Vec<usize>,
+    planes: Vec<usize>,
 }
 
 impl DistinctSets {
@@ -117,11 +135,13 @@ impl DistinctSets {
         let alleles = request.alleles.iter().map(&mut index_of).collect();
         let genotypes = request.genotypes.iter().map(&mut index_of).collect();
         let zygosity = request.zygosity.iter().map(&mut index_of).collect();
+        let planes = request.planes.iter().map(&mut index_of).collect();
         Self {
             sets,
             alleles,
             genotypes,
             zygosity,
+            planes,
         }
     }
 
@@ -236,6 +256,22 @@ impl ChunkMasks {
                     .enumerate()
                     .filter_map(slot)
                     .collect(),
+                planes: distinct
+                    .planes
+                    .iter()
+                    .enumerate()
+                    .filter_map(slot)
+                    .map(|slot| {
+                        let mask = bits.get(slot.bits..slot.bits + mask_bytes).unwrap_or(&[]);
+                        let set = sets.get(slot.set).map(|local| &local.set);
+                        let before = set.map_or(0, |set| set.within(0, start).len());
+                        GatherSlot {
+                            first: before * ploidy,
+                            ranks: ranks(mask),
+                            slot,
+                        }
+                    })
+                    .collect(),
                 bits,
             });
         }
@@ -290,6 +326,19 @@ impl ChunkMasks {
     }
 }
 
+/// For each byte of a mask: the set bits before it.
+fn ranks(mask: &[u8]) -> Vec<u32> {
+    let mut before = 0;
+    let bytes = mask.iter();
+    bytes
+        .map(|byte| {
+            let rank = before;
+            before += byte.count_ones();
+            rank
+        })
+        .collect()
+}
+
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -307,6 +356,7 @@ mod tests {
             ],
             genotypes: vec![Arc::new(SampleSet::new(vec![1, 5, 6]))],
             zygosity: vec![],
+            planes: vec![],
             n_alleles: 2,
             n_samples: 8,
             ploidy: 3,

@@ -3,6 +3,8 @@
 mod bytes;
 mod counter;
 mod error;
+mod gather;
+pub mod gathered;
 mod lanes;
 mod masks;
 mod near_names;
@@ -12,15 +14,17 @@ pub mod reference;
 mod request;
 mod rows;
 mod sample_set;
+mod tally;
 
 pub use counter::{CountScratch, Counter};
 pub use error::CountError;
+pub use gathered::FILL_CODE;
 pub(crate) use lanes::{Job, Lanes, Level};
 pub use near_names::near_names;
 pub use populations::Populations;
 pub use request::{
-    ChunkCounts, ChunkShape, CountRequest, FILL_CODE, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT,
-    HOM_REF, MISSING,
+    ChunkCounts, ChunkShape, CountRequest, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF,
+    MISSING,
 };
 pub use sample_set::{SampleIndex, SampleSet};
 

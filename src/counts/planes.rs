@@ -13,7 +13,8 @@ use super::error::CountError;
 use super::lanes::{Job, Lanes, Level, STRIP};
 use super::masks::PhaseMasks;
 use super::reference::bad_code;
-use super::rows::{BadCode, RowPosition, Tally, count_plane0, count_planes_0_and_7, count_strip};
+use super::rows::{count_plane0, count_planes_0_and_7, count_strip};
+use super::tally::{BadCode, RowPosition, Tally};
 use crate::codec::Scratch;
 use crate::codec::blosc::{self, BloscHeader};
 

@@ -3,8 +3,9 @@
 //! Slow and simple: every faster path (bytes, bit-planes, GPU) is tested against it. No query uses it.
 
 use super::error::CountError;
+use super::gathered::FILL_CODE;
 use super::request::{
-    ChunkCounts, CountRequest, FILL_CODE, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING,
+    ChunkCounts, CountRequest, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF, MISSING,
 };
 
 /// The class of one call: the copies of a call are its codes other than -2; if all are called, one copy is haploid, equal
@@ -103,6 +104,17 @@ pub fn count(
             }
         }
     }
+    for (set, planes) in request.planes.iter().zip(&mut counts.planes) {
+        for row in 0..rows {
+            let mut copy = 0;
+            for sample in set.iter() {
+                for &code in call(row, sample)? {
+                    planes.set(row, copy, code);
+                    copy += 1;
+                }
+            }
+        }
+    }
     Ok(counts)
 }
 
@@ -169,6 +181,7 @@ mod tests {
             ],
             genotypes: vec![Arc::new(SampleSet::all(3))],
             zygosity: vec![Arc::new(SampleSet::all(3))],
+            planes: vec![],
             n_alleles: 3,
             n_samples: 3,
             ploidy: 2,

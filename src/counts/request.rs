@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::error::CountError;
+use super::gathered::{GatheredPlanes, code_planes, most_row_words};
 use super::sample_set::SampleSet;
 
 /// Number of genotype classes of [`ChunkCounts::genotypes`].
@@ -21,9 +22,6 @@ pub const HAPLOID: usize = 3;
 /// A copy is not called, or there are no copies.
 pub const MISSING: usize = 4;
 
-/// The code of "no such copy" (a haploid call in a diploid array).
-pub const FILL_CODE: i64 = -2;
-
 /// What to count in one pass over a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CountRequest {
@@ -33,6 +31,8 @@ pub struct CountRequest {
     pub genotypes: Vec<Arc<SampleSet>>,
     /// Sample sets whose zygosity is counted.
     pub zygosity: Vec<Arc<SampleSet>>,
+    /// Sample sets whose genotypes are kept as bit-planes.
+    pub planes: Vec<Arc<SampleSet>>,
     /// K, the width of `variant_allele`: codes are `0..K`.
     pub n_alleles: usize,
     /// Samples of the store.
@@ -45,7 +45,7 @@ impl CountRequest {
     /// All sample sets.
     pub fn sets(&self) -> impl Iterator<Item = &Arc<SampleSet>> {
         let calls = self.genotypes.iter().chain(&self.zygosity);
-        self.alleles.iter().chain(calls)
+        self.alleles.iter().chain(calls).chain(&self.planes)
     }
 
     /// Whether whole calls are counted, and not only alleles.
@@ -58,12 +58,22 @@ impl CountRequest {
         self.n_alleles.saturating_mul(2)
     }
 
-    /// Counts of one row, of all sets.
+    /// Copies of a set.
+    pub fn copies(&self, set: &SampleSet) -> usize {
+        set.len().saturating_mul(self.ploidy)
+    }
+
+    /// Counts of one row, of all sets, and the most that its planes take, in 32-bit words.
     pub fn row_counts(&self) -> usize {
         let alleles = self.alleles.len().saturating_mul(self.n_alleles);
         let zygosity = self.zygosity.len().saturating_mul(self.zygosity_width());
         let genotypes = self.genotypes.len().saturating_mul(GENOTYPE_CLASSES);
-        alleles.saturating_add(genotypes).saturating_add(zygosity)
+        let words = |set: &Arc<SampleSet>| most_row_words(self.copies(set), self.n_alleles);
+        let planes = self.planes.iter().map(words).fold(0, usize::saturating_add);
+        alleles
+            .saturating_add(genotypes)
+            .saturating_add(zygosity)
+            .saturating_add(planes.saturating_mul(2))
     }
 
     /// Checks that the request is valid: sizes are positive, sets are inside `0..n_samples`, counts fit in 32 bits.
@@ -87,6 +97,12 @@ impl CountRequest {
             return Err(CountError::Request(format!(
                 "{} samples of ploidy {} are more copies than 32-bit counts hold",
                 self.n_samples, self.ploidy
+            )));
+        }
+        if !self.planes.is_empty() && code_planes(self.n_alleles).is_none() {
+            return Err(CountError::Request(format!(
+                "{} alleles are more than bit-planes of genotypes hold",
+                self.n_alleles
             )));
         }
         for set in self.sets() {
@@ -116,6 +132,8 @@ pub struct ChunkCounts {
     /// For each set of [`CountRequest::zygosity`]: row-major `[rows × 2 K]`, complete diploids: those homozygous for each allele, then
     /// for each allele the heterozygous ones that carry it. A complete diploid has exactly two codes other than -2, both called.
     pub zygosity: Vec<Vec<i32>>,
+    /// For each set of [`CountRequest::planes`]: its genotypes.
+    pub planes: Vec<GatheredPlanes>,
 }
 
 impl ChunkCounts {
@@ -142,7 +160,13 @@ impl ChunkCounts {
             request.zygosity.len(),
             rows,
             request.zygosity_width(),
-        )
+        )?;
+        self.planes
+            .resize_with(request.planes.len(), GatheredPlanes::default);
+        let mut planes = self.planes.iter_mut().zip(&request.planes);
+        planes.try_for_each(|(planes, set)| {
+            planes.reset(rows, request.copies(set), request.n_alleles)
+        })
     }
 }
 
@@ -190,6 +214,7 @@ mod tests {
             alleles: vec![Arc::new(SampleSet::new(vec![0, 4]))],
             genotypes: vec![],
             zygosity: vec![],
+            planes: vec![],
             n_alleles: 3,
             n_samples: 5,
             ploidy: 2,

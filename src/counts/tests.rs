@@ -45,6 +45,7 @@ struct Case {
     alleles: Vec<Arc<SampleSet>>,
     genotypes: Vec<Arc<SampleSet>>,
     zygosity: Vec<Arc<SampleSet>>,
+    planes: Vec<Arc<SampleSet>>,
     compressor: &'static str,
     shuffle: c_int,
     level: c_int,
@@ -97,28 +98,31 @@ fn case() -> impl Strategy<Value = Case> {
             }),
         ];
         let sets = || prop::collection::vec(one.clone().prop_map(Arc::new), 0..4);
-        (sets(), sets(), sets()).prop_map(move |(alleles, genotypes, zygosity)| Case {
-            n_samples,
-            ploidy,
-            n_alleles,
-            rows,
-            // Few chunks, so that cases stay small.
-            chunk_samples: chunk_samples.max(n_samples / 12),
-            chunk_rows: rows + more_rows,
-            bad,
-            dtype,
-            kinds: kinds.clone(),
-            lost_in,
-            tidy: false,
-            alleles,
-            genotypes,
-            zygosity,
-            compressor,
-            shuffle,
-            level,
-            typesize,
-            blocksize,
-            seed,
+        (sets(), sets(), sets(), sets()).prop_map(move |(alleles, genotypes, zygosity, planes)| {
+            Case {
+                n_samples,
+                ploidy,
+                n_alleles,
+                rows,
+                // Few chunks, so that cases stay small.
+                chunk_samples: chunk_samples.max(n_samples / 12),
+                chunk_rows: rows + more_rows,
+                bad,
+                dtype,
+                kinds: kinds.clone(),
+                lost_in,
+                tidy: false,
+                alleles,
+                genotypes,
+                zygosity,
+                planes,
+                compressor,
+                shuffle,
+                level,
+                typesize,
+                blocksize,
+                seed,
+            }
         })
     })
 }
@@ -141,6 +145,7 @@ impl Case {
             alleles: self.alleles.clone(),
             genotypes: self.genotypes.clone(),
             zygosity: self.zygosity.clone(),
+            planes: self.planes.clone(),
             n_alleles: self.n_alleles,
             n_samples: self.n_samples,
             ploidy: self.ploidy,
@@ -379,7 +384,8 @@ proptest! {
             n_samples, rows, chunk_rows: rows + case.chunk_rows % 2, chunk_samples: n_samples.div_ceil(chunks),
             alleles: vec![all.clone(), every_other.clone()],
             zygosity: if case.zygosity.is_empty() { vec![] } else { vec![all.clone(), every_other.clone()] },
-            genotypes: if case.genotypes.is_empty() { vec![] } else { vec![every_other, all] },
+            genotypes: if case.genotypes.is_empty() { vec![] } else { vec![every_other.clone(), all.clone()] },
+            planes: if case.planes.is_empty() { vec![] } else { vec![every_other, all] },
             kinds, tidy, dtype: "|i1", compressor: "zstd", shuffle: 2, level, typesize: 1, blocksize, ..case
         })?;
     }

@@ -122,6 +122,7 @@ impl Genotypes {
             alleles: sets(&self.alleles),
             genotypes: sets(&self.genotypes),
             zygosity: vec![],
+            planes: vec![],
             n_alleles: self.n_alleles,
             n_samples: self.samples,
             ploidy: self.ploidy,

@@ -59,6 +59,7 @@ fn request(samples: usize) -> CountRequest {
         alleles: vec![Arc::new(SampleSet::all(samples as u32))],
         genotypes: vec![],
         zygosity: vec![],
+        planes: vec![],
         n_alleles: 2,
         n_samples: samples,
         ploidy: 2,

@@ -77,6 +77,11 @@ impl CountsOutput {
         if !request.zygosity.is_empty() {
             return Err("a GPU does not count zygosity".to_string().into());
         }
+        if !request.planes.is_empty() {
+            return Err("a GPU does not gather bit-planes of genotypes"
+                .to_string()
+                .into());
+        }
         if request.n_alleles > MOST_ALLELES {
             return Err(format!(
                 "{} alleles are more than a GPU counts ({MOST_ALLELES})",
@@ -209,6 +214,7 @@ mod tests {
             alleles: vec![Arc::new(SampleSet::new(vec![0, 5]))],
             genotypes: vec![Arc::new(SampleSet::new(vec![6]))],
             zygosity: vec![],
+            planes: vec![],
             n_alleles: 2,
             n_samples: 9,
             ploidy: 2,

@@ -36,6 +36,7 @@ pub use calls::context::{
 pub use calls::copies;
 pub use calls::function::GenotypeFunction;
 pub use calls::genotype_udf::{GenotypeUdf, is_genotype_type, is_population_type, population_of};
+pub use calls::planes::{genotype_planes_type, is_planes_type};
 pub use calls::unlabelled::unlabelled;
 pub use dataset::Dataset;
 pub use open::{Location, RegisteredOnly, locate, open_table, read_file};

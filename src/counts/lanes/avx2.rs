@@ -127,6 +127,11 @@ impl Lanes for Avx2 {
         unsafe { [_mm256_srli_epi64::<1>(a[0]), _mm256_srli_epi64::<1>(a[1])] }
     }
     #[inline(always)]
+    fn compress(self, word: u64, mask: u64) -> u64 {
+        // SAFETY: `self` proves BMI2.
+        unsafe { _pext_u64(word, mask) }
+    }
+    #[inline(always)]
     fn is_zero(self, a: [__m256i; 2]) -> bool {
         // SAFETY: `self` proves AVX2.
         unsafe {

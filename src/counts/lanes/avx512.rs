@@ -81,6 +81,11 @@ impl Lanes for Avx512 {
         unsafe { _mm512_srli_epi64::<1>(a) }
     }
     #[inline(always)]
+    fn compress(self, word: u64, mask: u64) -> u64 {
+        // SAFETY: `self` proves BMI2.
+        unsafe { _pext_u64(word, mask) }
+    }
+    #[inline(always)]
     fn is_zero(self, a: __m512i) -> bool {
         // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_test_epi64_mask(a, a) == 0 }

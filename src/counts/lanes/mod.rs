@@ -65,6 +65,18 @@ pub(crate) trait Lanes: Copy {
     /// All bit-planes of up to 512 one-byte codes.
     fn planes(self, codes: &[u8]) -> [Self::Strip; 8];
 
+    /// The bits of `word` where `mask` has bits, next to each other from the lowest on.
+    #[inline(always)]
+    fn compress(self, word: u64, mask: u64) -> u64 {
+        let (mut bits, mut at, mut mask) = (0, 0, mask);
+        while mask != 0 {
+            bits |= (word >> mask.trailing_zeros() & 1) << at;
+            at += 1;
+            mask &= mask - 1;
+        }
+        bits
+    }
+
     /// Number of set bits.
     #[inline(always)]
     fn count(self, a: Self::Strip) -> i32 {
@@ -172,6 +184,16 @@ mod tests {
                 out.push(vec![u8::from(l.is_zero(x))]);
             }
             out.push(l.count(a).to_le_bytes().to_vec());
+            let word = |at: usize| {
+                let mut word = [0; 8];
+                word.iter_mut()
+                    .zip(src.iter().skip(at))
+                    .for_each(|(to, from)| *to = *from);
+                u64::from_le_bytes(word)
+            };
+            for (word, mask) in [(word(0), word(9)), (word(3), u64::MAX), (word(1), 0)] {
+                out.push(l.compress(word, mask).to_le_bytes().to_vec());
+            }
             for n in [0, 1, 8, 31, 65, 511, 512, src.len()] {
                 let codes = &src[..src.len().min(n)];
                 let (plane, others) = l.low_plane(codes);

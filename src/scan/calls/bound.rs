@@ -19,7 +19,7 @@ use super::population_pairs::check_pairs;
 pub struct BoundCall {
     call: GenotypeCall,
     genotypes: Arc<GenotypeContext>,
-    /// What `select_samples` gives; `None` for the other functions.
+    /// What `select_samples` and `genotype_planes` give; `None` for the other functions.
     selected: Option<Arc<GenotypeContext>>,
 }
 
@@ -52,6 +52,10 @@ impl BoundCall {
                 selected = Some(genotypes.subset(&samples));
                 GenotypeCall::SelectSamples(samples)
             }
+            GenotypeFunction::GenotypePlanes => {
+                selected = Some(genotypes.subset(&samples));
+                GenotypeCall::GenotypePlanes(samples)
+            }
         };
         Ok(Self {
             call,
@@ -70,7 +74,7 @@ impl BoundCall {
         &self.genotypes
     }
 
-    /// The context of the genotypes that `select_samples` gives.
+    /// The context of the genotypes that `select_samples` or `genotype_planes` gives.
     pub fn selected(&self) -> Option<&Arc<GenotypeContext>> {
         self.selected.as_ref()
     }

@@ -10,6 +10,7 @@ use datafusion::common::Result;
 
 use super::context::GenotypeContext;
 use super::copies::with_copies;
+use super::planes::genotype_planes_type;
 use super::population_pairs::population_pair_counts_type;
 use super::results::{
     allele_counts_type, genotype_counts_fields, population_counts_type, selected_type,
@@ -32,6 +33,8 @@ pub enum GenotypeCall {
     ZygosityCounts(Arc<SampleSet>),
     /// `select_samples(call_genotype, population)`
     SelectSamples(Arc<SampleSet>),
+    /// `genotype_planes(call_genotype [, population])`
+    GenotypePlanes(Arc<SampleSet>),
 }
 
 /// By function and number of samples: the optimizer hashes expressions often, and lists of samples are long.
@@ -42,7 +45,8 @@ impl Hash for GenotypeCall {
             Self::AlleleCounts(samples)
             | Self::GenotypeCounts(samples)
             | Self::ZygosityCounts(samples)
-            | Self::SelectSamples(samples) => samples.len().hash(state),
+            | Self::SelectSamples(samples)
+            | Self::GenotypePlanes(samples) => samples.len().hash(state),
             Self::PopulationCounts(populations) | Self::PopulationPairCounts(populations) => {
                 populations.len().hash(state)
             }
@@ -81,6 +85,10 @@ impl GenotypeCall {
                 selected_type(genotypes.data_type(), samples.len())?,
                 nullable,
             ),
+            Self::GenotypePlanes(samples) => with_copies(
+                Field::new(name, genotype_planes_type(), nullable),
+                Some(context.copies(samples)),
+            ),
         })
     }
 
@@ -94,7 +102,10 @@ impl GenotypeCall {
                     .map(|(_, samples)| Arc::clone(samples))
                     .collect()
             }
-            Self::GenotypeCounts(_) | Self::ZygosityCounts(_) | Self::SelectSamples(_) => vec![],
+            Self::GenotypeCounts(_)
+            | Self::ZygosityCounts(_)
+            | Self::SelectSamples(_)
+            | Self::GenotypePlanes(_) => vec![],
         }
     }
 
@@ -114,6 +125,7 @@ impl GenotypeCall {
             Self::GenotypeCounts(samples) => Self::GenotypeCounts(original(samples)),
             Self::ZygosityCounts(samples) => Self::ZygosityCounts(original(samples)),
             Self::SelectSamples(samples) => Self::SelectSamples(original(samples)),
+            Self::GenotypePlanes(samples) => Self::GenotypePlanes(original(samples)),
             Self::PopulationCounts(populations) => {
                 Self::PopulationCounts(Arc::new(populations.map(original)))
             }
@@ -134,6 +146,7 @@ impl fmt::Display for DisplayCall<'_> {
             GenotypeCall::GenotypeCounts(samples) => ("genotype_counts", samples),
             GenotypeCall::ZygosityCounts(samples) => ("zygosity_counts", samples),
             GenotypeCall::SelectSamples(samples) => ("select_samples", samples),
+            GenotypeCall::GenotypePlanes(samples) => ("genotype_planes", samples),
             GenotypeCall::PopulationCounts(populations) => {
                 return write!(f, "population_counts({} populations)", populations.len());
             }

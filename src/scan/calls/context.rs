@@ -161,6 +161,11 @@ impl GenotypeContext {
             && genotype_shape(field.data_type()) == Some((self.n_samples(), self.ploidy))
     }
 
+    /// Whether `field` is of exactly these samples, whatever its type.
+    pub fn has_sample_ids_of(&self, field: &Field) -> bool {
+        self.known.is_some() && self.samples_key.as_ref() == field.metadata().get(SAMPLES_KEY)
+    }
+
     /// Whether `field` has these populations, too.
     pub fn has_populations_of(&self, field: &Field) -> bool {
         self.populations_key.as_ref() == field.metadata().get(POPULATIONS_KEY)

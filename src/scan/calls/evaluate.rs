@@ -9,6 +9,7 @@ use datafusion::common::{Result, exec_err};
 
 use super::call::GenotypeCall;
 use super::context::{GenotypeContext, genotype_shape};
+use super::planes::genotype_planes_array;
 use super::population_pairs::population_pair_counts_array;
 use super::results::{
     allele_counts_array, genotype_counts_array, list_size, population_counts_array,
@@ -60,14 +61,21 @@ pub fn evaluate(
         GenotypeCall::ZygosityCounts(samples) => vec![Arc::clone(samples)],
         _ => vec![],
     };
+    let planes = match call {
+        GenotypeCall::GenotypePlanes(samples) => vec![Arc::clone(samples)],
+        _ => vec![],
+    };
     let n_alleles = match call {
-        GenotypeCall::GenotypeCounts(_) => context.n_alleles().unwrap_or(usize::from(u8::MAX)),
+        GenotypeCall::GenotypeCounts(_) | GenotypeCall::GenotypePlanes(_) => {
+            context.n_alleles().unwrap_or(usize::from(u8::MAX))
+        }
         _ => context.n_alleles()?,
     };
     let request = CountRequest {
         alleles: call.allele_sets(),
         genotypes: genotype_sets,
         zygosity,
+        planes,
         n_alleles,
         n_samples: calls.value_length() as usize,
         ploidy: copies.value_length() as usize,
@@ -94,6 +102,7 @@ pub fn evaluate(
             let all: Vec<&[i32]> = counts.alleles.iter().map(Vec::as_slice).collect();
             population_pair_counts_array(&all, rows, populations, context, nulls)
         }
+        GenotypeCall::GenotypePlanes(_) => genotype_planes_array(&counts.planes[0], 0..rows, nulls),
         GenotypeCall::SelectSamples(_) => exec_err!("select_samples counts nothing"),
     }
 }

@@ -15,6 +15,8 @@ pub enum GenotypeFunction {
     ZygosityCounts,
     /// `select_samples(call_genotype, population)`
     SelectSamples,
+    /// `genotype_planes(call_genotype [, population])`, which only planning rules make.
+    GenotypePlanes,
 }
 
 impl GenotypeFunction {
@@ -27,6 +29,7 @@ impl GenotypeFunction {
             Self::GenotypeCounts => "genotype_counts",
             Self::ZygosityCounts => "zygosity_counts",
             Self::SelectSamples => "select_samples",
+            Self::GenotypePlanes => "genotype_planes",
         }
     }
 

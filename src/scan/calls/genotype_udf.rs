@@ -110,6 +110,16 @@ impl GenotypeUdf {
             (GenotypeFunction::ZygosityCounts, _) => {
                 GenotypeCall::ZygosityCounts(everyone).field(name, genotypes, &context)
             }
+            (GenotypeFunction::GenotypePlanes, population) => {
+                let field =
+                    GenotypeCall::GenotypePlanes(everyone).field(name, genotypes, &context)?;
+                Ok(match population {
+                    Population::Everyone if !context.is_deferred() => context.mark(field),
+                    _ => context
+                        .deferred_subset(context.n_samples())
+                        .mark(with_copies(field, None)),
+                })
+            }
             (GenotypeFunction::PopulationCounts, _) => {
                 GenotypeCall::PopulationCounts(Arc::default()).field(name, genotypes, &context)
             }

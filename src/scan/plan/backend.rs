@@ -119,6 +119,9 @@ impl VczSource {
                         }
                         GenotypeCall::GenotypeCounts(_) => GENOTYPE_CLASSES.len() * 4,
                         GenotypeCall::ZygosityCounts(_) => 2 * n_alleles * 4,
+                        GenotypeCall::GenotypePlanes(samples) => {
+                            samples.len() * self.table.context.ploidy() / 8
+                        }
                         _ => call.allele_sets().len() * n_alleles * 4,
                     };
                     (column, bytes)
@@ -142,6 +145,11 @@ impl VczSource {
             |input: &Input| matches!(input, Input::Call(GenotypeCall::SelectSamples(_)));
         let is_genotype = dataset.column_index("call_genotype") == Some(column);
         let across: u64 = spec.array.grid_shape().iter().skip(1).product();
+        let is_planes =
+            |input: &Input| matches!(input, Input::Call(GenotypeCall::GenotypePlanes(_)));
+        if is_genotype && self.inputs.iter().any(is_planes) {
+            return Err("genotype_planes is computed on the host only".to_string());
+        }
         let chunks = chunks_in(&self.kept, spec.array.chunks[0]).saturating_mul(across);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(ArrayLoad {

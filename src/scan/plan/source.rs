@@ -27,6 +27,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use super::choice::LatestChoice;
 use super::ranges::{rows_in, split};
 use super::zones::Zones;
+use crate::counts::gathered::most_row_words;
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::population_pairs::pairs_of;
@@ -199,6 +200,10 @@ impl VczSource {
             Input::Call(GenotypeCall::GenotypeCounts(_)) => 5 * size_of::<i32>(),
             Input::Call(GenotypeCall::SelectSamples(samples)) => {
                 samples.len() * context.ploidy() * size_of::<i8>()
+            }
+            Input::Call(GenotypeCall::GenotypePlanes(samples)) => {
+                let copies = samples.len().saturating_mul(context.ploidy());
+                most_row_words(copies, n_alleles).saturating_mul(size_of::<u64>())
             }
         };
         self.inputs.iter().map(bytes).sum::<usize>().max(1)

@@ -14,6 +14,7 @@ use crate::codec::{ChunkData, Scratch};
 use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
+use crate::scan::calls::planes::genotype_planes_array;
 use crate::scan::calls::population_pairs::population_pair_counts_array;
 use crate::scan::calls::results::{
     GENOTYPE_CLASSES, allele_counts_array, genotype_counts_array, population_counts_array,
@@ -74,6 +75,7 @@ impl GenotypeReader {
             alleles: vec![],
             genotypes: vec![],
             zygosity: vec![],
+            planes: vec![],
             n_alleles: context.n_alleles().unwrap_or(usize::from(u8::MAX)),
             n_samples: array.shape[1] as usize,
             ploidy: array.shape[2] as usize,
@@ -84,6 +86,7 @@ impl GenotypeReader {
             first_set.push(match call {
                 GenotypeCall::GenotypeCounts(_) => request.genotypes.len(),
                 GenotypeCall::ZygosityCounts(_) => request.zygosity.len(),
+                GenotypeCall::GenotypePlanes(_) => request.planes.len(),
                 _ => request.alleles.len(),
             });
             request.alleles.extend(call.allele_sets());
@@ -92,6 +95,7 @@ impl GenotypeReader {
                     request.genotypes.push(Arc::clone(samples))
                 }
                 GenotypeCall::ZygosityCounts(samples) => request.zygosity.push(Arc::clone(samples)),
+                GenotypeCall::GenotypePlanes(samples) => request.planes.push(Arc::clone(samples)),
                 GenotypeCall::SelectSamples(samples) => selected.push(Arc::clone(samples)),
                 _ => {}
             }
@@ -297,6 +301,9 @@ impl GenotypeReader {
                 let width = self.counter.request().zygosity_width();
                 let counts = &self.counts.zygosity[first][rows.start * width..rows.end * width];
                 zygosity_counts_array(counts, n_alleles, rows.len(), None)
+            }
+            GenotypeCall::GenotypePlanes(_) => {
+                genotype_planes_array(&self.counts.planes[first], rows, None)
             }
             GenotypeCall::SelectSamples(samples) => {
                 let Some(current) = &self.current else {

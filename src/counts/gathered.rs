@@ -1,0 +1,340 @@
+//! [`GatheredPlanes`]: the genotypes of a sample set as bit-planes, one bit a copy, as a counter gathers them from chunks.
+//! [`PlanesRow`]: one row of them as the words that leave the scan.
+//!
+//! A row is a header word and then, for each of its set bits from the lowest on, a plane of `copies.div_ceil(64)` words. Bit `k` of the
+//! header stands for plane `k` of the codes, [`UNCALLED`] for the copies that exist and are not called, [`ABSENT`] for those that do not
+//! exist (-2). Bit `i` of a plane is copy `i` of the set, in store order; bits past the last copy are zero, and so are those of codes
+//! that are not called. Planes without a set bit are left out: a row of reference calls is its header alone.
+
+use super::error::CountError;
+
+/// The code of "no such copy" (a haploid call in a diploid array).
+pub const FILL_CODE: i64 = -2;
+/// Bit of the header for copies that exist and are not called.
+pub const UNCALLED: u32 = 62;
+/// Bit of the header for copies that do not exist.
+pub const ABSENT: u32 = 63;
+/// Most planes of codes: K is at most 2³⁰.
+const MOST_CODE_PLANES: usize = 30;
+/// Planes beside those of codes.
+const OTHER_PLANES: usize = 2;
+
+/// Words of a plane of so many copies.
+pub fn plane_words(copies: usize) -> usize {
+    copies.div_ceil(u64::BITS as usize)
+}
+
+/// Planes that the codes below `n_alleles` have bits in, and at least one; `None` for more alleles than there are planes for.
+pub fn code_planes(n_alleles: usize) -> Option<usize> {
+    let highest = n_alleles.saturating_sub(1).max(1);
+    let planes = (usize::BITS - highest.leading_zeros()) as usize;
+    (planes <= MOST_CODE_PLANES).then_some(planes)
+}
+
+/// The most words of a row; saturating.
+pub fn most_row_words(copies: usize, n_alleles: usize) -> usize {
+    let planes = code_planes(n_alleles).unwrap_or(MOST_CODE_PLANES) + OTHER_PLANES;
+    planes.saturating_mul(plane_words(copies)).saturating_add(1)
+}
+
+/// The planes of the rows of one chunk. Planes without a set bit take no room.
+#[derive(Debug, Clone, Default)]
+pub struct GatheredPlanes {
+    rows: usize,
+    /// Words of a plane.
+    width: usize,
+    code_planes: usize,
+    /// For each row, and in it for each plane of codes, then for uncalled and for absent copies: one more than the plane's place in
+    /// `data`, or 0 where it has no set bit.
+    places: Vec<u32>,
+    data: Vec<u64>,
+}
+
+/// Equal where every row is, wherever its planes are kept.
+impl PartialEq for GatheredPlanes {
+    fn eq(&self, other: &Self) -> bool {
+        let row = |of: &Self, row: usize| {
+            let mut words = Vec::new();
+            of.push_row(row, &mut words);
+            words
+        };
+        self.rows == other.rows && (0..self.rows).all(|at| row(self, at) == row(other, at))
+    }
+}
+
+impl Eq for GatheredPlanes {}
+
+impl GatheredPlanes {
+    /// Makes room for `rows` rows of `copies` copies with codes below `n_alleles`, without a set bit; allocations are reused.
+    ///
+    /// # Errors
+    /// [`CountError::TooLarge`] if that does not fit in memory.
+    pub fn reset(
+        &mut self,
+        rows: usize,
+        copies: usize,
+        n_alleles: usize,
+    ) -> Result<(), CountError> {
+        let too_large =
+            || CountError::TooLarge(format!("bit-planes of {rows} rows of {copies} copies"));
+        self.rows = rows;
+        self.width = plane_words(copies);
+        self.code_planes = code_planes(n_alleles).ok_or_else(too_large)?;
+        self.data.clear();
+        self.places.clear();
+        let places = rows.checked_mul(self.planes()).ok_or_else(too_large)?;
+        if u32::try_from(places).is_err() {
+            return Err(too_large());
+        }
+        self.places
+            .try_reserve_exact(places)
+            .map_err(|_| too_large())?;
+        self.places.resize(places, 0);
+        Ok(())
+    }
+
+    fn planes(&self) -> usize {
+        self.code_planes + OTHER_PLANES
+    }
+
+    /// Place of the plane of uncalled copies among a row's planes.
+    pub(super) fn uncalled(&self) -> usize {
+        self.code_planes
+    }
+
+    /// Place of the plane of absent copies among a row's planes.
+    pub(super) fn absent(&self) -> usize {
+        self.code_planes + 1
+    }
+
+    /// Plane `plane` of a row, for writing; `None` where there is no such plane.
+    pub(super) fn plane_mut(&mut self, row: usize, plane: usize) -> Option<&mut [u64]> {
+        let planes = self.planes();
+        if plane >= planes {
+            return None;
+        }
+        let place = self.places.get_mut(row * planes + plane)?;
+        if *place == 0 {
+            // `reset` has checked that the number of all planes fits.
+            *place = (self.data.len() / self.width.max(1)) as u32 + 1;
+            self.data.resize(self.data.len() + self.width, 0);
+        }
+        let from = (*place as usize - 1) * self.width;
+        self.data.get_mut(from..from + self.width)
+    }
+
+    /// Sets the code of one copy, whose bits are clear.
+    pub(super) fn set(&mut self, row: usize, copy: usize, code: i64) {
+        let mut set = |plane: usize| {
+            if let Some(plane) = self.plane_mut(row, plane) {
+                or_bits(plane, copy, 1);
+            }
+        };
+        match u64::try_from(code) {
+            Ok(mut code) => {
+                while code != 0 {
+                    set(code.trailing_zeros() as usize);
+                    code &= code - 1;
+                }
+            }
+            Err(_) => {
+                let plane = if code == FILL_CODE {
+                    self.absent()
+                } else {
+                    self.uncalled()
+                };
+                if let Some(plane) = self.plane_mut(row, plane) {
+                    or_bits(plane, copy, 1);
+                }
+            }
+        }
+    }
+
+    /// Appends a row: its header and its planes.
+    pub fn push_row(&self, row: usize, out: &mut Vec<u64>) {
+        let planes = self.planes();
+        let places = self
+            .places
+            .get(row * planes..(row + 1) * planes)
+            .unwrap_or(&[]);
+        let header_at = out.len();
+        out.push(0);
+        let mut header = 0u64;
+        for (plane, &place) in places.iter().enumerate() {
+            let Some(place) = (place as usize).checked_sub(1) else {
+                continue;
+            };
+            header |= 1
+                << match plane.checked_sub(self.code_planes) {
+                    None => plane as u32,
+                    Some(0) => UNCALLED,
+                    Some(_) => ABSENT,
+                };
+            let from = place * self.width;
+            out.extend_from_slice(self.data.get(from..from + self.width).unwrap_or(&[]));
+        }
+        if let Some(word) = out.get_mut(header_at) {
+            *word = header;
+        }
+    }
+
+    /// Words of the rows of `rows`.
+    pub fn words(&self, rows: std::ops::Range<usize>) -> usize {
+        let planes = self.planes();
+        let places = self.places.get(rows.start * planes..rows.end * planes);
+        let kept = places.unwrap_or(&[]).iter().filter(|place| **place != 0);
+        rows.len() + kept.count() * self.width
+    }
+}
+
+/// Sets bits of a plane: those of `bits`, the lowest at bit `at`.
+#[inline(always)]
+pub(super) fn or_bits(plane: &mut [u64], at: usize, bits: u64) {
+    let (word, shift) = (at / 64, at % 64);
+    if let Some(word) = plane.get_mut(word) {
+        *word |= bits << shift;
+    }
+    if shift > 0
+        && let Some(word) = plane.get_mut(word + 1)
+    {
+        *word |= bits >> (64 - shift);
+    }
+}
+
+/// One row, viewed.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanesRow<'a> {
+    header: u64,
+    planes: &'a [u64],
+    width: usize,
+}
+
+impl<'a> PlanesRow<'a> {
+    /// The row of `words`, of `copies` copies; `None` if that is not what it is.
+    #[inline]
+    pub fn try_new(words: &'a [u64], copies: usize) -> Option<Self> {
+        let (&header, planes) = words.split_first()?;
+        let width = plane_words(copies);
+        let fits = (header.count_ones() as usize).checked_mul(width) == Some(planes.len());
+        fits.then_some(Self {
+            header,
+            planes,
+            width,
+        })
+    }
+
+    /// Words of a plane.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Whether every copy is called, and as the reference.
+    #[inline]
+    pub fn is_all_reference(&self) -> bool {
+        self.header == 0
+    }
+
+    /// Whether every copy is called.
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.header >> UNCALLED == 0
+    }
+
+    /// The only plane of codes, where every code is 0 or 1 and one of them 1.
+    #[inline]
+    pub fn only_low(&self) -> Option<&'a [u64]> {
+        (self.header & !(3 << UNCALLED) == 1)
+            .then(|| self.planes.get(..self.width))
+            .flatten()
+    }
+
+    /// The plane of a bit of the header, if it has a set bit.
+    #[inline]
+    pub fn plane(&self, bit: u32) -> Option<&'a [u64]> {
+        if self.header >> bit & 1 == 0 {
+            return None;
+        }
+        let before = (self.header & ((1 << bit) - 1)).count_ones() as usize;
+        let from = before * self.width;
+        self.planes.get(from..from + self.width)
+    }
+
+    /// The planes of codes with a set bit, from the lowest on, each with its bit of the code.
+    pub fn codes(&self) -> impl Iterator<Item = (u32, &'a [u64])> + '_ {
+        let bits = (0..UNCALLED).filter(|bit| self.header >> bit & 1 == 1);
+        bits.zip(self.planes.chunks_exact(self.width.max(1)))
+    }
+
+    /// The code of a copy: -2 where it is absent, -1 where it is not called.
+    pub fn code(&self, copy: usize) -> i64 {
+        let bit = |plane: &[u64]| {
+            plane
+                .get(copy / 64)
+                .map_or(0, |word| word >> (copy % 64) & 1)
+        };
+        if self.plane(ABSENT).is_some_and(|plane| bit(plane) == 1) {
+            return FILL_CODE;
+        }
+        if self.plane(UNCALLED).is_some_and(|plane| bit(plane) == 1) {
+            return -1;
+        }
+        self.codes()
+            .map(|(at, plane)| (bit(plane) << at) as i64)
+            .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_keep_codes() {
+        for copies in [1, 63, 64, 65, 200] {
+            let code = |row: usize, copy: usize| match (row, (row * 7 + copy * 5) % 11) {
+                (0, _) => 0,
+                (1, n) => i64::from(n == 3),
+                (_, 9) => -1,
+                (_, 10) => -2,
+                (_, n) => n as i64,
+            };
+            let mut planes = GatheredPlanes::default();
+            planes.reset(4, copies, 9).unwrap();
+            for row in 0..4 {
+                for copy in 0..copies {
+                    planes.set(row, copy, code(row, copy));
+                }
+            }
+            for row in 0..4 {
+                let mut words = vec![];
+                planes.push_row(row, &mut words);
+                assert_eq!(words.len(), planes.words(row..row + 1));
+                let view = PlanesRow::try_new(&words, copies).unwrap();
+                assert!((0..copies).all(|copy| view.code(copy) == code(row, copy)));
+                if row == 0 {
+                    assert_eq!(words, [0]);
+                }
+                assert!(PlanesRow::try_new(&words, copies + 64).is_none() || words == [0]);
+            }
+            assert!(words_fit(&planes, copies));
+        }
+        assert!(PlanesRow::try_new(&[], 3).is_none());
+    }
+
+    fn words_fit(planes: &GatheredPlanes, copies: usize) -> bool {
+        planes.words(0..4) <= 4 * most_row_words(copies, 9)
+    }
+
+    #[test]
+    fn planes_of_codes() {
+        assert_eq!(
+            [1, 2, 3, 4, 5, 128, 129].map(code_planes),
+            [1, 1, 2, 2, 3, 7, 8].map(Some)
+        );
+        assert_eq!(code_planes(1 << 30), Some(30));
+        assert_eq!(code_planes((1 << 30) + 1), None);
+        let mut planes = GatheredPlanes::default();
+        assert!(planes.reset(1, 1, usize::MAX).is_err());
+        assert!(planes.reset(usize::MAX, 1, 2).is_err());
+    }
+}
