@@ -29,7 +29,8 @@
 //! Nearly every statistic here is a function of the allele counts of each site in each population. So there is one heavy
 //! operator, the scan, which turns compressed chunks of genotypes into counts, and many light ones, which are SQL functions of
 //! these counts. `allele_counts(call_genotype, 'p')` is a scalar function that DataFusion's pushdown of expressions moves into
-//! the scan; the genotypes themselves are only decoded into columns if a query selects them.
+//! the scan; the genotypes themselves are only decoded into columns if a query selects them. Statistics of individuals and of
+//! haplotypes need more than counts: the scan hands them the bit-planes of a population, an eighth of the genotypes or less.
 //!
 //! ```text
 //!   SELECT diversity(call_genotype, 'first') FROM t GROUP BY genome_bin(variant_position, 10000)

@@ -1,4 +1,4 @@
-//! The arguments with which functions on sites take their populations: allele counts or zygosity, one for each population; or, in
+//! The arguments with which functions on sites take their populations: allele counts, zygosity or bit-planes, one for each population; or, in
 //! place of all of them, `call_genotype` and the populations ("sugar", which an analyzer rule rewrites into the first form).
 
 use std::ops::RangeInclusive;
@@ -8,8 +8,9 @@ use arrow::datatypes::DataType;
 use datafusion::logical_expr::ScalarUDF;
 
 use super::counts_arg::is_counts_type;
-use super::genotype::{allele_counts_udf, zygosity_counts_udf};
+use super::genotype::{allele_counts_udf, genotype_planes_udf, zygosity_counts_udf};
 use super::zygosity_arg::is_zygosity_type;
+use crate::scan::is_planes_type;
 
 /// What an argument holds for each site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub enum SiteArgument {
     AlleleCounts,
     /// Complete diploids by allele and zygosity, a struct.
     Zygosity,
+    /// The genotypes of a population as bit-planes, a list of words, which only planning makes.
+    GenotypePlanes,
 }
 
 impl SiteArgument {
@@ -26,6 +29,7 @@ impl SiteArgument {
         match self {
             Self::AlleleCounts => is_counts_type(data_type),
             Self::Zygosity => is_zygosity_type(data_type),
+            Self::GenotypePlanes => is_planes_type(data_type),
         }
     }
 
@@ -34,6 +38,7 @@ impl SiteArgument {
         match self {
             Self::AlleleCounts => "ac",
             Self::Zygosity => "zc",
+            Self::GenotypePlanes => "call_genotype",
         }
     }
 
@@ -42,6 +47,7 @@ impl SiteArgument {
         match self {
             Self::AlleleCounts => "allele counts (a list of integers)",
             Self::Zygosity => "what zygosity_counts(call_genotype [, population]) gives",
+            Self::GenotypePlanes => "genotypes such as call_genotype",
         }
     }
 
@@ -50,6 +56,7 @@ impl SiteArgument {
         match self {
             Self::AlleleCounts => "allele_counts",
             Self::Zygosity => "zygosity_counts",
+            Self::GenotypePlanes => "genotype_planes",
         }
     }
 
@@ -58,6 +65,7 @@ impl SiteArgument {
         Arc::new(match self {
             Self::AlleleCounts => allele_counts_udf(),
             Self::Zygosity => zygosity_counts_udf(),
+            Self::GenotypePlanes => genotype_planes_udf(),
         })
     }
 }

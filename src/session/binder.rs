@@ -1,4 +1,4 @@
-//! [`Binder`]: finds the samples that a call on genotypes is about, and binds the call to them.
+//! [`Binder`]: finds the samples that a call on genotypes is about, and binds the call to them; likewise aggregates that name samples.
 
 use std::sync::Arc;
 
@@ -9,12 +9,15 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition,
+};
 
 use super::unions;
+use crate::functions::bind_samples;
 use crate::scan::{
     BoundCall, GenotypeContext, GenotypeFunction, GenotypeUdf, PopulationArg, VczTable,
-    population_of,
+    is_planes_type, population_of,
 };
 
 /// The function and its arguments, where `expr` is a call on genotypes.
@@ -82,6 +85,11 @@ impl Binder {
     /// `expr` over `schema` with its calls bound.
     pub fn bind(&mut self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         expr.transform_up(|expr| {
+            let expr = self.bind_aggregate(expr, schema)?;
+            if expr.transformed {
+                return Ok(expr);
+            }
+            let expr = expr.data;
             let Some((udf, call)) = genotype_call(&expr) else {
                 return Ok(Transformed::no(expr));
             };
@@ -112,6 +120,41 @@ impl Binder {
                 ScalarFunction::new_udf(func, args),
             )))
         })
+    }
+
+    /// An aggregate that has to know whose genotypes it is over, bound to them where they are known.
+    fn bind_aggregate(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        let bound = |func: &Arc<AggregateUDF>, args: &[Expr]| -> Result<Option<AggregateUDF>> {
+            let [planes] = args else {
+                return Ok(None);
+            };
+            if !is_planes_type(&planes.get_type(schema)?) {
+                return Ok(None);
+            }
+            let field = planes.to_field(schema)?.1;
+            let mut contexts = self.contexts.iter();
+            let samples = contexts.find(|context| context.has_sample_ids_of(&field));
+            Ok(samples.and_then(|samples| bind_samples(func, samples)))
+        };
+        match expr {
+            Expr::AggregateFunction(mut call) => {
+                match bound(&call.func, &call.params.args)? {
+                    Some(func) => call.func = Arc::new(func),
+                    None => return Ok(Transformed::no(Expr::AggregateFunction(call))),
+                }
+                Ok(Transformed::yes(Expr::AggregateFunction(call)))
+            }
+            Expr::WindowFunction(mut window) => {
+                if let WindowFunctionDefinition::AggregateUDF(func) = &window.fun
+                    && let Some(func) = bound(func, &window.params.args)?
+                {
+                    window.fun = WindowFunctionDefinition::AggregateUDF(Arc::new(func));
+                    return Ok(Transformed::yes(Expr::WindowFunction(window)));
+                }
+                Ok(Transformed::no(Expr::WindowFunction(window)))
+            }
+            other => Ok(Transformed::no(other)),
+        }
     }
 
     /// What the genotype column `field` means to `function`: the context with its samples, and with its populations where the

@@ -1,4 +1,4 @@
-//! Rewrites sugar: a function of genotypes and populations becomes the function of their allele counts or zygosity, aggregates in
+//! Rewrites sugar: a function of genotypes and populations becomes the function of their allele counts, zygosity or bit-planes, aggregates in
 //! GROUP BY queries and in OVER alike, with its output name kept.
 //!
 //! ```text
@@ -7,6 +7,7 @@
 //! f3(call_genotype, 'c', 'a', 'b')              ->  f3(allele_counts(…, 'c'), allele_counts(…, 'a'), allele_counts(…, 'b'))
 //! project_sfs(call_genotype, 'first', 20)       ->  project_sfs(allele_counts(call_genotype, 'first'), 20)
 //! hwe_exact(call_genotype, 'first')             ->  hwe_exact(zygosity_counts(call_genotype, 'first'))
+//! garud_h(call_genotype, 'first')               ->  garud_h(genotype_planes(call_genotype, 'first'))
 //! ```
 
 use std::sync::Arc;
@@ -109,7 +110,7 @@ impl SugarRule {
         }
     }
 
-    /// The arguments on counts that the sugared arguments stand for; `None` if they are not sugar.
+    /// The arguments on counts, or on bit-planes, that the sugared arguments stand for; `None` if they are not sugar.
     fn counts_of(&self, name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
         let (Some(arguments), Some(genotypes)) = (site_arguments(name), args.first()) else {
             return Ok(None);

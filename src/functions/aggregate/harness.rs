@@ -82,19 +82,21 @@ impl Stages {
 impl Call {
     /// A call on columns of these fields, and then constants.
     pub(super) fn on(name: &str, fields: Vec<Field>, constants: &[i64]) -> Result<Self> {
+        Self::of(udaf(name), fields, constants)
+    }
+
+    /// A call of `udaf` on columns of these fields, and then constants.
+    pub(super) fn of(udaf: AggregateUDF, fields: Vec<Field>, constants: &[i64]) -> Result<Self> {
         let columns = fields.iter().enumerate();
         let mut args: Vec<Arc<dyn PhysicalExpr>> = columns
             .map(|(at, field)| Arc::new(Column::new(field.name(), at)) as _)
             .collect();
         args.extend(constants.iter().map(|&constant| lit(constant)));
-        let call = AggregateExprBuilder::new(Arc::new(udaf(name)), args.clone())
+        let call = AggregateExprBuilder::new(Arc::new(udaf.clone()), args.clone())
             .schema(Arc::new(Schema::new(fields.clone())))
             .alias("x")
             .build()?;
-        Ok(Self(
-            call,
-            Stages::new(udaf(name), &fields, constants, args)?,
-        ))
+        Ok(Self(call, Stages::new(udaf, &fields, constants, args)?))
     }
 
     /// A call on counts whose populations have these many copies, and then constants.

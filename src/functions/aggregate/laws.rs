@@ -727,7 +727,7 @@ fn the_register_is_complete() {
         .iter()
         .map(|udaf| udaf.name().to_string())
         .collect();
-    assert_eq!(names.len(), 43);
+    assert_eq!(names.len(), 47);
     for name in &names {
         assert!(
             udaf(name)
@@ -737,6 +737,7 @@ fn the_register_is_complete() {
         // The least and the most arguments that are tested; more than the most of a function of any number of populations.
         let tested = CALLS.iter().map(|call| (call.0, call.1));
         let tested = tested.chain(ZYGOSITY_CALLS);
+        let tested = tested.chain(super::planes_laws::NAMES.map(|name| (name, 1)));
         let tested = tested.filter(|(other, _)| other == name);
         let tested: Vec<usize> = tested.map(|call| call.1).collect();
         let arity = super::site_arguments(name).map(|arguments| arguments.populations.into_inner());

@@ -1,7 +1,7 @@
 //! SQL aggregates over sites: one file each for what they compute, and the machinery that they share.
 //!
 //! A function's file holds its `Definition` and its statistic: a function of sums over sites (`sums`), or of a histogram of
-//! sites (`cells`). Both implement the trait of `statistic`, of which `accumulator` makes DataFusion's accumulators and `udaf`
+//! sites (`cells`); or it is over individuals or haplotypes, of bit-planes of genotypes (`planes_udaf`). All implement the trait of `statistic`, of which `accumulator` makes DataFusion's accumulators and `udaf`
 //! the aggregate function. `stages` splits a call into the states of small groups (`state_of`) and the merge of these states
 //! (`merge_of`).
 //!
@@ -25,6 +25,9 @@ mod fu_li_d;
 mod fu_li_d_star;
 mod fu_li_f;
 mod fu_li_f_star;
+mod garud_h;
+mod haplotype_count;
+mod haplotype_diversity;
 mod inbreeding;
 mod jackknife;
 mod joint_sfs;
@@ -35,6 +38,7 @@ mod pbs;
 mod private_alleles;
 mod project_joint_sfs;
 mod project_sfs;
+mod sample_counts;
 mod segregating_sites;
 mod sfs;
 mod shared_polymorphism;
@@ -52,6 +56,8 @@ mod cells;
 mod checked_counts;
 mod definition;
 mod grid;
+mod haplotype_state;
+mod haplotype_windows;
 #[cfg(test)]
 mod harness;
 mod histogram;
@@ -62,9 +68,14 @@ mod many_sums_of;
 mod merge_of;
 mod neutrality_test;
 mod numbers;
+#[cfg(test)]
+mod planes_laws;
+mod planes_rows;
+mod planes_udaf;
 mod projection;
 #[cfg(test)]
 mod queries;
+mod sample_state;
 mod saved_cells;
 mod saved_sums;
 mod sites;
@@ -77,12 +88,16 @@ mod sums_of;
 mod udaf;
 mod value_size;
 
+use std::sync::Arc;
+
 use datafusion::logical_expr::AggregateUDF;
 
 use self::definition::Definition;
 use self::numbers::NumbersAggregate;
+use self::planes_udaf::{PlanesAggregate, PlanesDefinition};
 use self::udaf::CountsAggregate;
-use super::site_argument::SiteArguments;
+use super::site_argument::{SiteArgument, SiteArguments};
+use crate::scan::GenotypeContext;
 
 pub use self::stages::{Stages, is_state, stages};
 pub use self::value_size::value_size;
@@ -92,11 +107,13 @@ macro_rules! aggregates {
     ($($definition:ty),+ $(,)?) => {
         /// Every aggregate of this crate.
         pub fn all() -> Vec<AggregateUDF> {
-            vec![
+            let mut all = vec![
                 $(AggregateUDF::from(CountsAggregate::<$definition>::new()),)+
                 AggregateUDF::from(NumbersAggregate::<exact_sum::ExactSum>::new()),
                 AggregateUDF::from(NumbersAggregate::<jackknife::JackknifeAggregate>::new()),
-            ]
+            ];
+            all.extend(over_planes());
+            all
         }
 
         /// The site arguments of the aggregate of that name; `None` for any other function. Whole numbers may follow them.
@@ -107,10 +124,53 @@ macro_rules! aggregates {
                     return Some(SiteArguments { of: <$definition>::ARGUMENT, populations });
                 }
             )+
-            None
+            planes_arguments(name)
         }
     };
 }
+
+/// The register of aggregates over genotypes, which they take as bit-planes.
+macro_rules! aggregates_over_planes {
+    ($($definition:ty),+ $(,)?) => {
+        fn over_planes() -> Vec<AggregateUDF> {
+            vec![$(AggregateUDF::from(PlanesAggregate::<$definition>::new(None)),)+]
+        }
+
+        /// The argument of the aggregate over bit-planes of that name: one, of one population.
+        fn planes_arguments(name: &str) -> Option<SiteArguments> {
+            let names = [$(<$definition as PlanesDefinition>::NAME,)+];
+            names.contains(&name).then_some(SiteArguments {
+                of: SiteArgument::GenotypePlanes,
+                populations: 1..=1,
+            })
+        }
+
+        /// `func` bound to the samples that it is about, if it is an aggregate that has to know them and is not bound.
+        pub fn bind_samples(
+            func: &AggregateUDF,
+            samples: &Arc<GenotypeContext>,
+        ) -> Option<AggregateUDF> {
+            $(
+                if let Some(bound) = PlanesAggregate::<$definition>::bind(func, samples) {
+                    return Some(bound);
+                }
+            )+
+            None
+        }
+
+        /// Whether nothing is left to bind `func` to; `None` if it is not over bit-planes.
+        fn is_bound(func: &AggregateUDF) -> Option<bool> {
+            None$(.or_else(|| PlanesAggregate::<$definition>::is_bound(func)))+
+        }
+    };
+}
+
+aggregates_over_planes!(
+    sample_counts::SampleCounts,
+    garud_h::GarudH,
+    haplotype_diversity::HaplotypeDiversity,
+    haplotype_count::HaplotypeCount,
+);
 
 aggregates!(
     sfs::Sfs,

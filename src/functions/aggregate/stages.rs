@@ -44,8 +44,8 @@ pub fn stages(call: &AggregateFunction, input: &DFSchema) -> Result<Option<Stage
         .iter()
         .map(|arg| Ok(arg.to_field(input)?.1))
         .collect::<Result<Vec<_>>>()?;
-    let splits = OURS.contains(&call.func) && ours_splits(call, &fields)
-        || stock_splits(&call.func, &fields);
+    let splits =
+        is_ours(&call.func) && ours_splits(call, &fields) || stock_splits(&call.func, &fields);
     if !splits {
         return Ok(None);
     }
@@ -78,6 +78,11 @@ pub fn is_state(func: &AggregateUDF) -> bool {
 /// Every aggregate of this crate.
 static OURS: LazyLock<Vec<Arc<AggregateUDF>>> =
     LazyLock::new(|| super::all().into_iter().map(Arc::new).collect());
+
+/// Whether an aggregate is of this crate, and not one that planning has still to bind to samples.
+fn is_ours(func: &Arc<AggregateUDF>) -> bool {
+    super::is_bound(func).unwrap_or_else(|| OURS.contains(func))
+}
 
 /// Whether a call of ours is on counts, its numbers constants, and its populations' numbers of copies known if they are
 /// ever to be.

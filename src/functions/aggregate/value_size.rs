@@ -6,7 +6,8 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 use super::site_arguments;
 
-/// Bytes of the value of one group of `call`, if it is one of this crate's aggregates whose values may be large (spectra); else 0.
+/// Bytes of the value of one group of `call`, if it is one of this crate's aggregates whose values may be large (spectra, counts of every
+/// sample); else 0.
 ///
 /// # Errors
 /// If the call's accumulator does not take its own state.

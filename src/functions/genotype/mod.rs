@@ -3,6 +3,7 @@
 
 mod allele_counts;
 mod genotype_counts;
+mod genotype_planes;
 mod population_counts;
 mod population_pair_counts;
 mod select_samples;
@@ -11,9 +12,10 @@ mod zygosity_counts;
 use datafusion::logical_expr::ScalarUDF;
 
 pub use allele_counts::udf as allele_counts_udf;
+pub use genotype_planes::udf as genotype_planes_udf;
 pub use zygosity_counts::udf as zygosity_counts_udf;
 
-/// All functions on genotypes.
+/// All functions on genotypes that SQL may name.
 pub fn all() -> Vec<ScalarUDF> {
     vec![
         allele_counts::udf(),

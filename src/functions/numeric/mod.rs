@@ -1,12 +1,15 @@
 //! The numerics that scalar functions and aggregates share, so that a per-site term has the same bits in every function and a
 //! sum the same bits in every order. No Arrow, no DataFusion.
+pub mod bit_counters;
 pub mod blocks;
 pub mod exact;
 pub mod fixed_sum;
 pub mod grid;
+pub mod haplotypes;
 pub mod hardy_weinberg;
 pub mod harmonic;
 pub mod jackknife;
+pub mod partition;
 pub mod populations;
 pub mod site;
 pub mod spectrum;

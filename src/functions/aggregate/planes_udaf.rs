@@ -1,0 +1,258 @@
+//! The DataFusion side of aggregates over genotypes, which they take as bit-planes: signature, planning checks, accumulators.
+//!
+//! SQL writes `sample_counts(call_genotype [, population])`; planning makes it `sample_counts(genotype_planes(call_genotype [,
+//! population]))`, whose argument the scan computes. Its field says how many copies there are. An aggregate that has to know who the
+//! samples are is bound to them while planning, as calls on genotypes are.
+
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, DocumentationBuilder,
+    GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+};
+
+use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
+use super::definition::Copies;
+use super::statistic::Statistic;
+use super::udaf::state_fields;
+use crate::functions::documentation::document;
+use crate::scan::{GenotypeContext, is_genotype_type, is_planes_type, is_population_type};
+
+/// The population of a call.
+pub(crate) struct Population {
+    /// Its copies.
+    pub(crate) copies: usize,
+    /// Its samples; only where [`PlanesDefinition::NAMES_SAMPLES`].
+    pub(crate) samples: Option<Arc<GenotypeContext>>,
+}
+
+/// An aggregate over genotypes. Its value over an empty frame is NULL.
+pub(crate) trait PlanesDefinition: Debug + Send + Sync + 'static {
+    /// What it computes.
+    type Statistic: Statistic;
+    /// Its SQL name.
+    const NAME: &'static str;
+    /// Whether it has to know who the samples are.
+    const NAMES_SAMPLES: bool = false;
+
+    /// The type of its result.
+    fn return_type() -> DataType;
+
+    /// The statistic for one call.
+    fn statistic(population: &Population) -> Result<Self::Statistic>;
+
+    /// The accumulator of sliding frames.
+    fn sliding(statistic: Self::Statistic) -> Box<dyn Accumulator> {
+        Box::new(StatisticAccumulator::new(statistic))
+    }
+
+    /// Its documentation.
+    fn documentation() -> Documentation;
+}
+
+/// Documents the arguments that all these functions take.
+pub(crate) fn document_genotypes(
+    description: &str,
+    syntax: &str,
+    example: &str,
+) -> DocumentationBuilder {
+    document(description, syntax, example)
+        .with_argument("call_genotype", "The genotype column of a VCZ table.")
+        .with_argument(
+            "population",
+            "A name from the table's populations file, a list of sample ids, or an uncorrelated scalar subquery that gives \
+             one; every sample when left out.",
+        )
+}
+
+/// The aggregate that a [`PlanesDefinition`] defines.
+#[derive(Debug)]
+pub(crate) struct PlanesAggregate<D> {
+    signature: Signature,
+    documentation: Documentation,
+    /// Who the samples are, once planning has bound the call.
+    samples: Option<Arc<GenotypeContext>>,
+    definition: std::marker::PhantomData<fn() -> D>,
+}
+
+impl<D: PlanesDefinition> PlanesAggregate<D> {
+    pub(crate) fn new(samples: Option<Arc<GenotypeContext>>) -> Self {
+        Self {
+            signature: Signature::user_defined(Volatility::Immutable),
+            documentation: D::documentation(),
+            samples,
+            definition: std::marker::PhantomData,
+        }
+    }
+
+    /// `func` bound to `samples`, if it is this aggregate, has to know them, and does not.
+    pub(crate) fn bind(
+        func: &AggregateUDF,
+        samples: &Arc<GenotypeContext>,
+    ) -> Option<AggregateUDF> {
+        let aggregate = func.inner().downcast_ref::<Self>()?;
+        (D::NAMES_SAMPLES && aggregate.samples.is_none())
+            .then(|| AggregateUDF::from(Self::new(Some(Arc::clone(samples)))))
+    }
+
+    /// Whether `func` is this aggregate, and whether nothing is left to bind it to.
+    pub(crate) fn is_bound(func: &AggregateUDF) -> Option<bool> {
+        let aggregate = func.inner().downcast_ref::<Self>()?;
+        Some(!D::NAMES_SAMPLES || aggregate.samples.is_some())
+    }
+
+    /// The statistic of one call.
+    fn statistic(&self, args: &AccumulatorArgs) -> Result<D::Statistic> {
+        let name = D::NAME;
+        if args.is_distinct {
+            return exec_err!(
+                "{name}(DISTINCT …) would drop sites that happen to have the same genotypes; leave DISTINCT out, or select the \
+                 distinct rows in a subquery"
+            );
+        }
+        let copies = match args.expr_fields.first() {
+            Some(field) if is_planes_type(field.data_type()) => Copies::of(field)?,
+            _ => {
+                return exec_err!(
+                    "{name}: call_genotype was not turned into bit-planes before execution, as the sessions of this crate do \
+                     (datafusion_vcz::session::register)"
+                );
+            }
+        };
+        let copies = match copies {
+            Copies::Known(copies) => usize::try_from(copies).ok(),
+            _ => None,
+        };
+        let Some(copies) = copies else {
+            return exec_err!(
+                "{name}: the population must be constant (a name, a list of sample ids, or a subquery that is run while \
+                 planning); this one's number of copies is not known"
+            );
+        };
+        if D::NAMES_SAMPLES && self.samples.is_none() {
+            return exec_err!(
+                "{name}: it is not known who the samples of these genotypes are, as no table of the query has them; write \
+                 {name}(call_genotype [, population]) in the query that reads the VCZ table, in each branch of a UNION of \
+                 different samples"
+            );
+        }
+        D::statistic(&Population {
+            copies,
+            samples: self.samples.clone(),
+        })
+    }
+}
+
+impl<D: PlanesDefinition> PartialEq for PlanesAggregate<D> {
+    /// Functions of the same type and the same samples are equal.
+    fn eq(&self, other: &Self) -> bool {
+        self.samples == other.samples
+    }
+}
+
+impl<D: PlanesDefinition> Eq for PlanesAggregate<D> {}
+
+impl<D: PlanesDefinition> Hash for PlanesAggregate<D> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        D::NAME.hash(state);
+        self.samples.hash(state);
+    }
+}
+
+impl<D: PlanesDefinition> AggregateUDFImpl for PlanesAggregate<D> {
+    fn name(&self) -> &str {
+        D::NAME
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
+        let name = D::NAME;
+        let usage = format!("write {name}(call_genotype [, population])");
+        match arg_types {
+            [planes] if is_planes_type(planes) => {}
+            [genotypes] if is_genotype_type(genotypes) => {}
+            [genotypes, population] if is_genotype_type(genotypes) => {
+                if !is_population_type(population) {
+                    return plan_err!(
+                        "{name}: a population is a name or a list of sample ids (strings), found {population}: {usage}"
+                    );
+                }
+            }
+            [] => return plan_err!("{name} needs arguments: {usage}"),
+            [genotypes, rest @ ..] if is_genotype_type(genotypes) => {
+                return plan_err!(
+                    "{name} takes one population, found {} arguments after the genotypes: {usage}",
+                    rest.len()
+                );
+            }
+            [other, ..] => {
+                return plan_err!(
+                    "{name}: the first argument must be genotypes such as call_genotype, found {other}: {usage}"
+                );
+            }
+        }
+        Ok(arg_types.to_vec())
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {
+        Ok(D::return_type())
+    }
+
+    fn return_field(&self, _arg_fields: &[FieldRef]) -> Result<FieldRef> {
+        Ok(Arc::new(Field::new(D::NAME, D::return_type(), true)))
+    }
+
+    fn is_nullable(&self) -> bool {
+        true
+    }
+
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        ScalarValue::try_from(data_type)
+    }
+
+    fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(StatisticAccumulator::new(self.statistic(&args)?)))
+    }
+
+    fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        Ok(D::sliding(self.statistic(&args)?))
+    }
+
+    fn groups_accumulator_supported(&self, _args: AccumulatorArgs) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        args: AccumulatorArgs,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(StatisticGroupsAccumulator::new(
+            self.statistic(&args)?,
+        )))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        Ok(state_fields::<D::Statistic>(args.name))
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        Some(&self.documentation)
+    }
+}
