@@ -7,6 +7,7 @@ mod binding;
 mod catalogue;
 mod catalogue_data;
 mod catalogue_pairs;
+mod catalogue_samples;
 mod catalogue_zygosity;
 mod circles;
 mod common;
@@ -14,6 +15,7 @@ mod conventions;
 mod golden;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod individuals;
 mod laws;
 mod layers;
 mod memory;

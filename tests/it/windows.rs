@@ -12,7 +12,11 @@ use crate::partitions::{Bits, bits};
 const RULE: &str = "vcz_two_step_windows";
 
 /// Every aggregate of ours, and those of DataFusion that are computed in two steps with them.
-pub const AGGREGATES: [&str; 60] = [
+pub const AGGREGATES: [&str; 64] = [
+    "sample_counts(call_genotype)",
+    "garud_h(call_genotype, 'first')",
+    "haplotype_diversity(call_genotype, 'second')",
+    "haplotype_count(call_genotype, 'first') FILTER (WHERE is_segregating(a))",
     "sfs(a)",
     "sfs(call_genotype, 'second')",
     "sfs_folded(a)",
