@@ -1,5 +1,6 @@
 //! Counts alleles and genotypes: sample sets, count requests, the reference implementation and the fast one on the host.
 
+mod by_copy;
 mod bytes;
 mod counter;
 mod error;
@@ -7,6 +8,7 @@ mod gather;
 pub mod gathered;
 mod lanes;
 mod masks;
+mod members;
 mod near_names;
 mod planes;
 mod populations;

@@ -6,6 +6,7 @@
 //! pieces. Bits of a code: planes 0 to 6 are its value if plane 7 is clear; a set bit in plane 7 means not called, and
 //! 0xFE (-2) that there is no such copy.
 
+use super::by_copy::{count_members, move_members};
 use super::gather::{Target, absent_copies, gather_codes, gather_piece, gather_strip};
 use super::lanes::{Lanes, STRIP};
 use super::masks::Slot;
@@ -29,7 +30,12 @@ pub(super) fn count_plane0<L: Lanes>(
         return count_low_strip(l, tally, at, l.load(plane, len));
     }
     gather_piece(l, tally, at, plane, len, Target::Code(0));
-    for slot in &at.masks.alleles {
+    let by_members = count_members(l, tally, at, plane, &[], len);
+    let slots = match by_members {
+        true => &[][..],
+        false => &at.masks.alleles,
+    };
+    for slot in slots {
         let (mut done, stop) = overlap(at, slot, len);
         let mut counters = l.zero();
         if slot.whole {
@@ -62,6 +68,29 @@ pub(super) fn count_plane0<L: Lanes>(
             if let Some(mut zygosity) = tally.zygosity(slot, at.row) {
                 zygosity.move_biallelic(het, hom_alt);
             }
+        }
+    }
+}
+
+/// Moves the copies of one strip from the reference to `allele` in the counts of every set that they belong to, by members or by masks.
+#[inline(always)]
+fn move_strip<L: Lanes>(
+    l: L,
+    tally: &mut Tally,
+    at: RowPosition,
+    copies: L::Strip,
+    allele: Option<usize>,
+) {
+    if let Some(members) = &tally.masks.members {
+        let wanted = l.and(copies, l.load(at.masks.wanted(at.byte), STRIP));
+        if members.pays(l.count(wanted)) {
+            return move_members(l, tally, members, at, wanted, allele);
+        }
+    }
+    for slot in &at.masks.alleles {
+        if let Some(mask) = mask_strip(l, at, slot) {
+            let n = l.count(l.and(copies, mask));
+            tally.move_alleles(slot, at.row, allele, n);
         }
     }
 }
@@ -100,6 +129,9 @@ pub(super) fn count_planes_0_and_7<L: Lanes>(
     negative: &[u8],
     len: usize,
 ) {
+    if count_members(l, tally, at, plane, negative, len) {
+        return;
+    }
     for slot in &at.masks.alleles {
         let (mut done, stop) = overlap(at, slot, len);
         let (mut ones, mut missing) = (l.zero(), l.zero());
@@ -121,12 +153,7 @@ pub(super) fn count_planes_0_and_7<L: Lanes>(
 #[inline(always)]
 pub(super) fn count_low_strip<L: Lanes>(l: L, tally: &mut Tally, at: RowPosition, plane: L::Strip) {
     gather_strip(l, tally, at, plane, Target::Code(0));
-    for slot in &at.masks.alleles {
-        if let Some(mask) = mask_strip(l, at, slot) {
-            let n = l.count(l.and(plane, mask));
-            tally.move_alleles(slot, at.row, Some(1), n);
-        }
-    }
+    move_strip(l, tally, at, plane, Some(1));
     if tally.masks.ploidy == 2 {
         let second = l.seconds(plane);
         let firsts = l.splat(FIRSTS);
@@ -166,12 +193,7 @@ pub(super) fn count_strip<L: Lanes>(
     let has_negative = !l.is_zero(negative);
     let called = l.and_not(wanted, negative);
     if has_negative {
-        for slot in &at.masks.alleles {
-            if let Some(mask) = mask_strip(l, at, slot) {
-                let n = l.count(l.and(negative, mask));
-                tally.move_alleles(slot, at.row, None, n);
-            }
-        }
+        move_strip(l, tally, at, negative, None);
     }
 
     // The planes of the wanted, called copies. Usually only the lowest has a set bit.
@@ -188,12 +210,7 @@ pub(super) fn count_strip<L: Lanes>(
         gather_codes(l, tally, at, planes, &values, negative);
     }
     if low_only {
-        for slot in &at.masks.alleles {
-            if let Some(mask) = mask_strip(l, at, slot) {
-                let n = l.count(l.and(values[0], mask));
-                tally.move_alleles(slot, at.row, Some(1), n);
-            }
-        }
+        move_strip(l, tally, at, values[0], Some(1));
     } else {
         count_values(l, tally, at, called, &values)?;
     }
@@ -248,12 +265,7 @@ fn count_values<L: Lanes>(
         if usize::from(code) >= tally.n_alleles {
             return Err(bad_code(at, &l.store(copies), code));
         }
-        for slot in &at.masks.alleles {
-            if let Some(mask) = mask_strip(l, at, slot) {
-                let n = l.count(l.and(copies, mask));
-                tally.move_alleles(slot, at.row, Some(code.into()), n);
-            }
-        }
+        move_strip(l, tally, at, copies, Some(code.into()));
     }
 }
 

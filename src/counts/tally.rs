@@ -76,7 +76,19 @@ impl Tally<'_> {
         allele: Option<usize>,
         copies: i32,
     ) {
-        if let Some(column) = self.out.alleles.get_mut(slot.column)
+        self.move_in_column(slot.column, row, allele, copies);
+    }
+
+    /// [`move_alleles`](Self::move_alleles) of the set with this column of counts.
+    #[inline(always)]
+    pub(super) fn move_in_column(
+        &mut self,
+        column: usize,
+        row: usize,
+        allele: Option<usize>,
+        copies: i32,
+    ) {
+        if let Some(column) = self.out.alleles.get_mut(column)
             && let Some(counts) = column.get_mut(row * self.n_alleles..(row + 1) * self.n_alleles)
         {
             if let Some(count) = counts.first_mut() {

@@ -1,0 +1,162 @@
+//! The sample sets that each copy of a sample chunk belongs to: with many sets, the alleles of a row with few other codes than 0 are
+//! counted copy by copy.
+//!
+//! Counting by masks takes time for every set, counting by members for every copy that does not have the reference allele, which are few
+//! in most variants. [`rows`](super::rows) chooses for each row, or piece of one, by [`Members::pays`].
+
+use super::error::CountError;
+
+/// Fewer sets are always counted by masks.
+const MIN_SETS: usize = 8;
+/// Most sets that a copy belongs to on average: members take 4 bytes for each.
+const MAX_MEAN_SETS: usize = 4;
+/// What it costs to count a set by its mask: loading and adding up a strip. In the unit of the next two.
+const MASK_COST: usize = 6;
+/// What it costs to find a copy.
+const COPY_COST: usize = 2;
+/// What it costs to count a copy in a set.
+const MEMBER_COST: usize = 2;
+
+/// A set of samples.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MemberSet {
+    /// Its column of counts.
+    pub(super) column: usize,
+    /// Number of its samples in the chunk.
+    pub(super) samples: usize,
+}
+
+/// For each copy of a sample chunk, the columns of counts of the sets that it belongs to.
+#[derive(Debug)]
+pub(super) struct Members {
+    /// Where the columns of each copy start in `columns`, and where those of the last end.
+    starts: Vec<u32>,
+    columns: Vec<u32>,
+    /// The most copies that are counted faster one by one than by masks.
+    most: i32,
+}
+
+impl Members {
+    /// The members of `sets`, whose samples, counted from the chunk's first, `samples_of` gives by their index; the chunk has `samples`.
+    /// `None` where masks are as fast, or the sets overlap so much that members would take too much memory.
+    pub(super) fn new<S: Iterator<Item = usize>>(
+        sets: &[MemberSet],
+        samples_of: impl Fn(usize) -> S,
+        samples: usize,
+        ploidy: usize,
+    ) -> Result<Option<Self>, CountError> {
+        let total = sets
+            .iter()
+            .map(|set| set.samples)
+            .fold(0, usize::saturating_add);
+        if sets.len() < MIN_SETS || total > samples.saturating_mul(MAX_MEAN_SETS) {
+            return Ok(None);
+        }
+        let too_large =
+            || CountError::TooLarge(format!("sets over {samples} samples of ploidy {ploidy}"));
+        let copies = samples.checked_mul(ploidy).ok_or_else(too_large)?;
+        let members = total.checked_mul(ploidy).ok_or_else(too_large)?;
+        if u32::try_from(members).is_err() {
+            return Err(too_large());
+        }
+        let mut starts: Vec<u32> = Vec::new();
+        let mut columns: Vec<u32> = Vec::new();
+        starts
+            .try_reserve_exact(copies + 1)
+            .and_then(|()| columns.try_reserve_exact(members))
+            .map_err(|_| too_large())?;
+        starts.resize(copies + 1, 0);
+        columns.resize(members, 0);
+        // First the number of sets of each copy, one place on; then sums; then each column into its place, which moves the start on by
+        // one place.
+        for at in 0..sets.len() {
+            for sample in samples_of(at) {
+                for copy in sample * ploidy..(sample + 1) * ploidy {
+                    if let Some(count) = starts.get_mut(copy + 1) {
+                        *count += 1;
+                    }
+                }
+            }
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        for (at, set) in sets.iter().enumerate() {
+            for sample in samples_of(at) {
+                for copy in sample * ploidy..(sample + 1) * ploidy {
+                    let Some(start) = starts.get_mut(copy) else {
+                        continue;
+                    };
+                    if let Some(place) = columns.get_mut(*start as usize) {
+                        *place = set.column as u32;
+                    }
+                    *start += 1;
+                }
+            }
+        }
+        // Every start is now the next one.
+        starts.rotate_right(1);
+        if let Some(first) = starts.first_mut() {
+            *first = 0;
+        }
+        let mean_sets = total.div_ceil(samples.max(1));
+        let most = sets.len().saturating_mul(MASK_COST) / (COPY_COST + mean_sets * MEMBER_COST);
+        Ok(Some(Self {
+            starts,
+            columns,
+            most: i32::try_from(most).unwrap_or(i32::MAX),
+        }))
+    }
+
+    /// Whether `copies` of a row are counted faster one by one than by masks.
+    #[inline(always)]
+    pub(super) fn pays(&self, copies: i32) -> bool {
+        copies <= self.most
+    }
+
+    /// The columns of counts of the sets that copy `copy` belongs to.
+    #[inline(always)]
+    pub(super) fn of(&self, copy: usize) -> &[u32] {
+        let at = |copy: usize| self.starts.get(copy).map_or(0, |start| *start as usize);
+        self.columns.get(at(copy)..at(copy + 1)).unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_know_their_sets() {
+        // Ten sets of two samples each of seven, diploid; the last sample is in none.
+        let sets: Vec<[usize; 2]> = (0..10).map(|i| [i % 6, (i + 1) % 6]).collect();
+        let described = (0..10).map(|at| MemberSet {
+            column: at * 3,
+            samples: 2,
+        });
+        let described: Vec<_> = described.collect();
+        let members = Members::new(&described, |at| sets[at].into_iter(), 7, 2)
+            .unwrap()
+            .unwrap();
+        for copy in 0..14 {
+            let expected: Vec<u32> = (0..10)
+                .filter(|&at| sets[at].contains(&(copy / 2)))
+                .map(|at| at as u32 * 3)
+                .collect();
+            assert_eq!(members.of(copy), expected, "copy {copy}");
+        }
+        assert!(members.of(14).is_empty() && members.of(100).is_empty());
+        assert!(members.pays(1) && !members.pays(1000));
+    }
+
+    #[test]
+    fn few_sets_and_sets_of_everyone_are_masked() {
+        let set = |samples| MemberSet { column: 0, samples };
+        let few = vec![set(1); 3];
+        assert!(Members::new(&few, |_| 0..1, 10, 2).unwrap().is_none());
+        let everyone = vec![set(10); 20];
+        assert!(Members::new(&everyone, |_| 0..10, 10, 2).unwrap().is_none());
+    }
+}
