@@ -1,6 +1,9 @@
 //! Counts alleles and genotypes: sample sets, count requests, the reference implementation and the fast one on the host.
 
 mod bytes;
+mod call_mask;
+mod call_numbers;
+mod call_test;
 mod counter;
 mod error;
 mod lanes;
@@ -13,6 +16,8 @@ mod request;
 mod rows;
 mod sample_set;
 
+pub use call_mask::{CallMask, CallValues};
+pub use call_test::{CallTest, FloatBound};
 pub use counter::{CountScratch, Counter};
 pub use error::CountError;
 pub(crate) use lanes::{Job, Lanes, Level};
