@@ -115,8 +115,8 @@ fn floats_are_compared_as_64_bit_numbers() {
         );
         for (bits, found) in halves.iter().zip(found) {
             let value = f16::from_bits(*bits).to_f64();
-            let expected = value >= min.unwrap_or(f64::NEG_INFINITY)
-                && value <= max.unwrap_or(f64::INFINITY);
+            let expected =
+                value >= min.unwrap_or(f64::NEG_INFINITY) && value <= max.unwrap_or(f64::INFINITY);
             assert_eq!(found, expected, "{test}: {value}");
         }
     }
@@ -140,7 +140,13 @@ fn one_value_of_several_is_tested() {
     assert_eq!(mask.bytes, [0, 0xFF, 0]);
     mask.retain(|at| at != 1);
     assert_eq!(mask.bytes, [0, 0, 0]);
-    for wrong in [of(2), CallValues { per_call: 3, ..of(0) }] {
+    for wrong in [
+        of(2),
+        CallValues {
+            per_call: 3,
+            ..of(0)
+        },
+    ] {
         assert!(mask.retain_values(wrong, &CallTest::Present).is_err());
     }
     assert!(mask.retain_values(of(0), &CallTest::Flag(true)).is_err());
@@ -168,7 +174,11 @@ fn copies_of_failing_calls_become_missing_and_fill_stays() {
                     _ if !passes(i / ploidy) => -1,
                     code => code,
                 };
-                assert_eq!(*found, T::from(expected), "{element}, ploidy {ploidy}, copy {i}");
+                assert_eq!(
+                    *found,
+                    T::from(expected),
+                    "{element}, ploidy {ploidy}, copy {i}"
+                );
             }
         }
     }
@@ -179,7 +189,10 @@ fn copies_of_failing_calls_become_missing_and_fill_stays() {
     let mut mask = CallMask::default();
     mask.reset(2).unwrap();
     for (codes, element) in [(3, ElementType::Int8), (4, ElementType::UInt8)] {
-        assert!(mask.apply(&vec![0; codes], element, 2, &mut vec![]).is_err());
+        assert!(
+            mask.apply(&vec![0; codes], element, 2, &mut vec![])
+                .is_err()
+        );
     }
 }
 

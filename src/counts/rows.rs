@@ -50,12 +50,7 @@ impl Tally<'_> {
     }
 
     /// Counts every copy of `rows` as allele `allele` (`None`: not called), every call as `class`.
-    pub(super) fn add_uniform(
-        &mut self,
-        rows: Range<usize>,
-        allele: Option<usize>,
-        class: usize,
-    ) {
+    pub(super) fn add_uniform(&mut self, rows: Range<usize>, allele: Option<usize>, class: usize) {
         let Some(masks) = self.masks.unshifted() else {
             return;
         };
@@ -69,14 +64,26 @@ impl Tally<'_> {
             for slot in &masks.zygosity {
                 let samples = self.masks.n_samples(slot);
                 if let Some(column) = self.out.zygosity.get_mut(slot.column) {
-                    add_to_rows(column, 2 * self.n_alleles, allele, rows.clone(), samples as i32);
+                    add_to_rows(
+                        column,
+                        2 * self.n_alleles,
+                        allele,
+                        rows.clone(),
+                        samples as i32,
+                    );
                 }
             }
         }
         for slot in &masks.genotypes {
             let samples = self.masks.n_samples(slot);
             if let Some(column) = self.out.genotypes.get_mut(slot.column) {
-                add_to_rows(column, GENOTYPE_CLASSES, class, rows.clone(), samples as i32);
+                add_to_rows(
+                    column,
+                    GENOTYPE_CLASSES,
+                    class,
+                    rows.clone(),
+                    samples as i32,
+                );
             }
         }
     }

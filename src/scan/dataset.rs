@@ -205,9 +205,7 @@ impl Dataset {
     /// The table's schema. `mark` may add metadata to the fields of the columns.
     pub fn schema(&self, mark: impl Fn(&ColumnSpec, Field) -> Field) -> SchemaRef {
         let columns = self.columns.iter();
-        let fields: Vec<Field> = columns
-            .map(|column| mark(column, column.field()))
-            .collect();
+        let fields: Vec<Field> = columns.map(|column| mark(column, column.field())).collect();
         Arc::new(Schema::new(fields))
     }
 

@@ -13,8 +13,8 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 
 use super::unions;
 use crate::scan::{
-    BoundCall, CallValue, FilterCalls, GenotypeContext, GenotypeFunction, GenotypeUdf, PopulationArg,
-    VczTable, population_of,
+    BoundCall, CallValue, FilterCalls, GenotypeContext, GenotypeFunction, GenotypeUdf,
+    PopulationArg, VczTable, population_of,
 };
 
 /// The function and its arguments, where `expr` is a call on genotypes.

@@ -69,8 +69,8 @@ impl Extracted<'_> {
     /// `expr` with every call on genotypes that `movable` accepts replaced by a column.
     fn take(&mut self, expr: Expr, movable: &dyn Fn(&Expr) -> bool) -> Result<Transformed<Expr>> {
         expr.transform_down(|expr| {
-            let is_call = is_of_calls(&expr)
-                && expr.placement() == ExpressionPlacement::MoveTowardsLeafNodes;
+            let is_call =
+                is_of_calls(&expr) && expr.placement() == ExpressionPlacement::MoveTowardsLeafNodes;
             if !is_call || !movable(&expr) {
                 return Ok(Transformed::no(expr));
             }

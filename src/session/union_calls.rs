@@ -171,7 +171,9 @@ impl Push<'_> {
         match plan {
             LogicalPlan::Union(union) => self.in_branches(union, call, columns, &places).map(Some),
             LogicalPlan::Projection(projection) => {
-                let inner = places.iter().map(|at| projection.expr[*at].clone().unalias());
+                let inner = places
+                    .iter()
+                    .map(|at| projection.expr[*at].clone().unalias());
                 let inner: Option<Vec<Column>> = inner
                     .map(|expr| match expr {
                         Expr::Column(column) => Some(column),

@@ -83,8 +83,7 @@ pub fn differs<P: AsRef<LogicalPlan>>(inputs: &[P], at: usize) -> bool {
     let disagree = |values: Vec<Option<&str>>, deferred: &str| {
         !values.contains(&Some(deferred)) && values.windows(2).any(|pair| pair[0] != pair[1])
     };
-    disagree(values(COPIES_KEY), COPIES_DEFERRED)
-        || disagree(values(SAMPLES_KEY), SAMPLES_DEFERRED)
+    disagree(values(COPIES_KEY), COPIES_DEFERRED) || disagree(values(SAMPLES_KEY), SAMPLES_DEFERRED)
 }
 
 fn without_labels(input: &Arc<LogicalPlan>, differing: &[bool]) -> Result<LogicalPlan> {

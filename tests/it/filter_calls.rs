@@ -37,7 +37,11 @@ async fn explained(ctx: &SessionContext, sql: &str) -> String {
     let batches = common::run(ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
     let plans = batches.iter().flat_map(|batch| {
         let plans = batch.column(1).as_string::<i32>();
-        plans.iter().flatten().map(str::to_string).collect::<Vec<_>>()
+        plans
+            .iter()
+            .flatten()
+            .map(str::to_string)
+            .collect::<Vec<_>>()
     });
     plans.last().unwrap()
 }
@@ -49,12 +53,13 @@ async fn found(ctx: &SessionContext, filtered: &str, from: &str, first: bool) ->
         let all: Vec<String> = (1..=k).map(of).collect();
         format!("[{}] AS {name}", all.join(", "))
     };
-    let k = common::row(ctx, "SELECT cardinality(allele_counts(call_genotype)) FROM t LIMIT 1").await;
+    let k = common::row(
+        ctx,
+        "SELECT cardinality(allele_counts(call_genotype)) FROM t LIMIT 1",
+    )
+    .await;
     let k: usize = k[0].to_string().parse().unwrap();
-    let mut columns = vec![
-        sums("ac", "a", "1", k),
-        sums("weighted", "a", "number", k),
-    ];
+    let mut columns = vec![sums("ac", "a", "1", k), sums("weighted", "a", "number", k)];
     let mut counts = vec![
         format!("allele_counts({filtered}) AS a"),
         format!("genotype_counts({filtered}) AS g"),
@@ -88,8 +93,7 @@ async fn found(ctx: &SessionContext, filtered: &str, from: &str, first: bool) ->
 #[tokio::test]
 async fn values_are_those_of_numpy() {
     let expected = read_json(&common::fixtures().join("filter_calls.json"));
-    let numbered =
-        "(SELECT *, row_number() OVER (ORDER BY variant_contig, variant_position) AS number FROM t)";
+    let numbered = "(SELECT *, row_number() OVER (ORDER BY variant_contig, variant_position) AS number FROM t)";
     for (store, cases) in expected.as_object().unwrap() {
         for (at, (partitions, batch_size)) in SESSIONS.into_iter().take(3).enumerate() {
             let ctx = table(store, partitions, batch_size).await;
@@ -99,12 +103,20 @@ async fn values_are_those_of_numpy() {
             for case in cases.as_array().unwrap() {
                 let filtered = case["sql"].as_str().unwrap();
                 let place = format!("{store}, {filtered}, {partitions} partitions");
-                assert_eq!(found(&ctx, filtered, numbered, true).await, without_sql(case), "{place}");
+                assert_eq!(
+                    found(&ctx, filtered, numbered, true).await,
+                    without_sql(case),
+                    "{place}"
+                );
                 if at < 2 {
                     // Populations are names of the table `t`, which is not in the query.
                     let mut case = without_sql(case);
                     case.as_object_mut().unwrap().remove("first");
-                    assert_eq!(found(&ctx, filtered, "m", false).await, case, "{place}, columns");
+                    assert_eq!(
+                        found(&ctx, filtered, "m", false).await,
+                        case,
+                        "{place}, columns"
+                    );
                 }
             }
         }
@@ -155,16 +167,25 @@ async fn every_function_in_any_partitions_and_batches() {
             let ctx = table("filters.vcz.zip", partitions, batch_size).await;
             let found = bits(&ctx, sql).await;
             let wanted = wanted.get_or_insert_with(|| found.clone());
-            assert_eq!(found.rows, wanted.rows, "{sql}\n{}\n{}", found.text, wanted.text);
+            assert_eq!(
+                found.rows, wanted.rows,
+                "{sql}\n{}\n{}",
+                found.text, wanted.text
+            );
             if partitions > 2 {
                 continue; // DataFusion may put a repartition between the scan and a projection above it.
             }
             let plan = explained(&ctx, sql).await;
             let mut scans = plan.lines().filter(|line| line.contains("VczSource"));
             let scan = scans.next().unwrap();
-            let functions = scan.split_once("functions=[filter").or(scan.split_once("functions=[allele_counts(filter"));
+            let functions = scan
+                .split_once("functions=[filter")
+                .or(scan.split_once("functions=[allele_counts(filter"));
             let (columns, _) = functions.unwrap_or_else(|| panic!("{sql}\n{plan}"));
-            assert!(!columns.contains("call_genotype") && !columns.contains("call_DP"), "{sql}\n{plan}");
+            assert!(
+                !columns.contains("call_genotype") && !columns.contains("call_DP"),
+                "{sql}\n{plan}"
+            );
         }
     }
     // A scan of one pass: each array over samples is read once.
@@ -193,7 +214,11 @@ async fn filters_without_bounds_change_calls_without_values_only() {
             format!("filter_calls(call_genotype, {field}, NULL, NULL)"),
         ];
         let counts = open.clone().map(|open| format!("genotype_counts({open})"));
-        let found = bits(&ctx, &format!("SELECT {}, {}, {} FROM t", counts[0], counts[1], counts[2])).await;
+        let found = bits(
+            &ctx,
+            &format!("SELECT {}, {}, {} FROM t", counts[0], counts[1], counts[2]),
+        )
+        .await;
         assert_eq!(found.batch.column(0), found.batch.column(1), "{field}");
         assert_eq!(found.batch.column(0), found.batch.column(2), "{field}");
         // Calls that differ, against values that are NULL, of existing copies.
@@ -217,7 +242,11 @@ async fn filters_without_bounds_change_calls_without_values_only() {
 async fn unions_and_joins() {
     let ctx = table("filters.vcz.zip", 2, 50).await;
     let f = "filter_calls(call_genotype, call_GQ, 20)";
-    let one = common::row(&ctx, &format!("SELECT sum(allele_counts({f}, 'first')[2]) FROM t")).await;
+    let one = common::row(
+        &ctx,
+        &format!("SELECT sum(allele_counts({f}, 'first')[2]) FROM t"),
+    )
+    .await;
     let other = common::renamed_samples("filters.vcz.zip", "renamed_filters.vcz");
     common::create(&ctx, "other", &other, None).await;
     let twice = common::row(
@@ -259,27 +288,78 @@ async fn what_does_not_fit_is_refused_while_planning() {
     let other = common::renamed_samples("filters.vcz.zip", "other_filters.vcz");
     common::create(&ctx, "other", &other, None).await;
     for (call, expected) in [
-        ("filter_calls(call_genotype, variant_position, 5)", "one value for each call"),
-        ("filter_calls(call_genotype, variant_allele, 'A')", "one value for each call"),
+        (
+            "filter_calls(call_genotype, variant_position, 5)",
+            "one value for each call",
+        ),
+        (
+            "filter_calls(call_genotype, variant_allele, 'A')",
+            "one value for each call",
+        ),
         ("filter_calls(call_genotype, 20)", "one value for each call"),
-        ("filter_calls(call_genotype, call_AD, 5)", "call_value(call_AD, 1)"),
-        ("filter_calls(call_genotype, call_genotype, 0)", "choose one of them"),
+        (
+            "filter_calls(call_genotype, call_AD, 5)",
+            "call_value(call_AD, 1)",
+        ),
+        (
+            "filter_calls(call_genotype, call_genotype, 0)",
+            "choose one of them",
+        ),
         ("filter_calls(call_GQ, call_GQ, 5)", "must be genotypes"),
         ("filter_calls(call_genotype)", "found 1 arguments"),
-        ("filter_calls(call_genotype, call_GQ, 1, 2, 3)", "found 5 arguments"),
-        ("filter_calls(call_genotype, call_GQ, 'x')", "compared with numbers"),
-        ("filter_calls(call_genotype, call_GQ, true)", "compared with numbers"),
-        ("filter_calls(call_genotype, call_FT, 5)", "compared with a string"),
-        ("filter_calls(call_genotype, call_FT, 'a', 'b')", "found a second"),
+        (
+            "filter_calls(call_genotype, call_GQ, 1, 2, 3)",
+            "found 5 arguments",
+        ),
+        (
+            "filter_calls(call_genotype, call_GQ, 'x')",
+            "compared with numbers",
+        ),
+        (
+            "filter_calls(call_genotype, call_GQ, true)",
+            "compared with numbers",
+        ),
+        (
+            "filter_calls(call_genotype, call_FT, 5)",
+            "compared with a string",
+        ),
+        (
+            "filter_calls(call_genotype, call_FT, 'a', 'b')",
+            "found a second",
+        ),
         ("filter_calls(call_genotype, call_FLAG, 1)", "true or false"),
-        ("filter_calls(call_genotype, call_GQ, 30, 20)", "at least 30 and at most 20"),
-        ("filter_calls(call_genotype, call_GQ, variant_position)", "expected a constant"),
-        ("filter_calls(call_genotype, call_GQ, (SELECT 5))", "expected a constant"),
-        ("filter_calls(select_samples(call_genotype, 'first'), call_GQ, 5)", "filter the calls first"),
-        ("filter_calls(call_genotype, call_value(call_AD, 0), 5)", "numbered from 1"),
-        ("filter_calls(call_genotype, call_value(call_AD, 4), 5)", "found 4"),
-        ("filter_calls(call_genotype, call_value(call_GQ, 1), 5)", "several values for each call"),
-        ("filter_calls(call_genotype, call_value(call_AD, variant_position), 5)", "expected a constant"),
+        (
+            "filter_calls(call_genotype, call_GQ, 30, 20)",
+            "at least 30 and at most 20",
+        ),
+        (
+            "filter_calls(call_genotype, call_GQ, variant_position)",
+            "expected a constant",
+        ),
+        (
+            "filter_calls(call_genotype, call_GQ, (SELECT 5))",
+            "expected a constant",
+        ),
+        (
+            "filter_calls(select_samples(call_genotype, 'first'), call_GQ, 5)",
+            "filter the calls first",
+        ),
+        (
+            "filter_calls(call_genotype, call_value(call_AD, 0), 5)",
+            "numbered from 1",
+        ),
+        (
+            "filter_calls(call_genotype, call_value(call_AD, 4), 5)",
+            "found 4",
+        ),
+        (
+            "filter_calls(call_genotype, call_value(call_GQ, 1), 5)",
+            "several values for each call",
+        ),
+        (
+            "filter_calls(call_genotype, call_value(call_AD, variant_position), 5)",
+            "expected a constant",
+        ),
         ("filter_calls(call_genotype, call_NO, 5)", "call_NO"),
     ] {
         let sql = format!("SELECT allele_counts({call}) FROM t");
@@ -292,9 +372,16 @@ async fn what_does_not_fit_is_refused_while_planning() {
     }
     let sql = "SELECT allele_counts(filter_calls(t.call_genotype, other.call_GQ, 20)) FROM t JOIN other USING (variant_position)";
     let error = ctx.sql(sql).await.unwrap_err().to_string();
-    assert!(error.contains("its own store") && error.contains("other_filters"), "{error}");
+    assert!(
+        error.contains("its own store") && error.contains("other_filters"),
+        "{error}"
+    );
     // Bounds may be computed, as long as they are constants.
-    let sum = |bound: &str| format!("SELECT sum(allele_counts(filter_calls(call_genotype, call_GQ, {bound}))[1]) FROM t");
+    let sum = |bound: &str| {
+        format!(
+            "SELECT sum(allele_counts(filter_calls(call_genotype, call_GQ, {bound}))[1]) FROM t"
+        )
+    };
     let wanted = common::row(&ctx, &sum("20")).await;
     assert_eq!(common::row(&ctx, &sum("10 + 10")).await, wanted);
     assert_eq!(common::row(&ctx, &sum("CAST('20' AS INT)")).await, wanted);
@@ -315,7 +402,10 @@ async fn columns_in_files() {
     .await;
     common::run(
         &ctx,
-        &format!("CREATE EXTERNAL TABLE p STORED AS PARQUET LOCATION '{}'", path.display()),
+        &format!(
+            "CREATE EXTERNAL TABLE p STORED AS PARQUET LOCATION '{}'",
+            path.display()
+        ),
     )
     .await;
     for (in_table, in_file) in [
@@ -327,10 +417,16 @@ async fn columns_in_files() {
         ),
     ] {
         let query = |call: &str, from: &str| {
-            format!("SELECT sum(g['het']), sum(g['missing']), sum(g['hom_alt']) FROM (SELECT genotype_counts({call}) AS g FROM {from})")
+            format!(
+                "SELECT sum(g['het']), sum(g['missing']), sum(g['hom_alt']) FROM (SELECT genotype_counts({call}) AS g FROM {from})"
+            )
         };
         let wanted = common::row(&ctx, &query(in_table, "t")).await;
-        assert_eq!(common::row(&ctx, &query(in_file, "p")).await, wanted, "{in_file}");
+        assert_eq!(
+            common::row(&ctx, &query(in_file, "p")).await,
+            wanted,
+            "{in_file}"
+        );
     }
     let rows = common::run(&ctx, "SELECT count(*) FROM p").await;
     assert!(rows[0].column(0).as_primitive::<Int64Type>().value(0) > 0);

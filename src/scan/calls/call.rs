@@ -151,10 +151,7 @@ impl fmt::Display for DisplayCall<'_> {
             GenotypeCall::SelectSamples(samples) => ("select_samples", samples),
             GenotypeCall::PopulationCounts(populations) => {
                 let populations = populations.len();
-                return write!(
-                    f,
-                    "population_counts({genotypes}{populations} populations)"
-                );
+                return write!(f, "population_counts({genotypes}{populations} populations)");
             }
             GenotypeCall::PopulationPairCounts(populations) => {
                 let populations = populations.len();

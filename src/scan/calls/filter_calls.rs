@@ -144,10 +144,7 @@ impl ScalarUDFImpl for FilterCalls {
 /// Genotypes whose calls pass `test`, the others missing; NULL rows of genotypes stay NULL, and in NULL rows of values no call passes.
 fn filtered(genotypes: &ArrayRef, values: &ArrayRef, test: &CallTest) -> Result<ArrayRef> {
     let failed = |error: CountError| VczError::Invalid(format!("{FILTER_CALLS}: {error}"));
-    let (calls, fields) = (
-        genotypes.as_fixed_size_list(),
-        values.as_fixed_size_list(),
-    );
+    let (calls, fields) = (genotypes.as_fixed_size_list(), values.as_fixed_size_list());
     let samples = calls.value_length();
     if fields.value_length() != samples || fields.len() != calls.len() {
         return exec_err!(
@@ -187,7 +184,10 @@ fn filtered(genotypes: &ArrayRef, values: &ArrayRef, test: &CallTest) -> Result<
             mask.retain_values(values, test).map_err(failed)?;
         }
         (_, None) => {
-            return exec_err!("{FILTER_CALLS}: values of {} have no bounds", items.data_type());
+            return exec_err!(
+                "{FILTER_CALLS}: values of {} have no bounds",
+                items.data_type()
+            );
         }
     }
     if let Some(nulls) = items.nulls() {

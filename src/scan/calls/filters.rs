@@ -71,7 +71,10 @@ mod tests {
             value,
             test: CallTest::Integers { min, max: Some(9) },
         };
-        let (one, other) = (filter("call_GQ", None, Some(2)), filter("call_AD", Some(1), None));
+        let (one, other) = (
+            filter("call_GQ", None, Some(2)),
+            filter("call_AD", Some(1), None),
+        );
         let none = CallFilters::default();
         let both = none.and(one.clone()).and(other.clone());
         assert_eq!(both, none.and(other.clone()).and(one.clone()).and(one));

@@ -65,7 +65,11 @@ fn other_bounds_are_refused() {
         (DataType::Int8, vec!["20".into()], "compared with numbers"),
         (DataType::Int8, vec![true.into()], "compared with numbers"),
         (DataType::Utf8View, vec![int(1)], "compared with a string"),
-        (DataType::Boolean, vec![int(1)], "compared with true or false"),
+        (
+            DataType::Boolean,
+            vec![int(1)],
+            "compared with true or false",
+        ),
         (
             DataType::Utf8View,
             vec!["a".into(), "b".into()],
@@ -76,7 +80,11 @@ fn other_bounds_are_refused() {
             vec![ScalarValue::Null, true.into()],
             "one flag",
         ),
-        (DataType::Int8, vec![int(30), int(20)], "at least 30 and at most 20"),
+        (
+            DataType::Int8,
+            vec![int(30), int(20)],
+            "at least 30 and at most 20",
+        ),
         (
             DataType::Float64,
             vec![ScalarValue::Float64(Some(f64::NAN))],
@@ -89,7 +97,10 @@ fn other_bounds_are_refused() {
         ),
     ] {
         let error = test_of(&data_type, &bounds).unwrap_err().to_string();
-        assert!(error.contains(expected) && error.contains("'call_X'"), "{error}");
+        assert!(
+            error.contains(expected) && error.contains("'call_X'"),
+            "{error}"
+        );
     }
 }
 
@@ -99,7 +110,9 @@ fn fields_must_be_of_the_same_calls() {
         DataType::FixedSizeList(Arc::new(Field::new_list_field(item, true)), size)
     };
     let marked = |field: Field, keys: &[(&str, &str)]| {
-        let keys = keys.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+        let keys = keys
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()));
         field.with_metadata(keys.collect::<HashMap<_, _>>())
     };
     let here = [(STORE_KEY, "a.vcz"), (SAMPLES_KEY, "3:x")];
@@ -127,12 +140,20 @@ fn fields_must_be_of_the_same_calls() {
     refused(genotypes(&here), field(4, &here), "values of 4 samples");
     refused(genotypes(&here), field(3, &[]), "whose calls");
     let other_store = [(STORE_KEY, "b.vcz"), (SAMPLES_KEY, "3:x")];
-    refused(genotypes(&here), field(3, &other_store), "is of store 'b.vcz'");
+    refused(
+        genotypes(&here),
+        field(3, &other_store),
+        "is of store 'b.vcz'",
+    );
     let other_samples = [(STORE_KEY, "a.vcz"), (SAMPLES_KEY, "3:y")];
     refused(genotypes(&here), field(3, &other_samples), "own store");
     let several = Field::new("call_AD", list(list(DataType::Int16, 4), 3), true);
     refused(genotypes(&here), several, "call_value(call_AD, 1)");
     let site = Field::new("variant_DP", DataType::Int32, true);
-    refused(genotypes(&here), site.clone(), "found 'variant_DP' of type Int32");
+    refused(
+        genotypes(&here),
+        site.clone(),
+        "found 'variant_DP' of type Int32",
+    );
     refused(site, field(3, &here), "must be genotypes");
 }

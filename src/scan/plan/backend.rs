@@ -2,6 +2,7 @@
 //! are small.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -115,16 +116,15 @@ impl VczSource {
             }
         };
         let is_filtered = self.filters_calls();
+        let mut decoded = BTreeSet::new();
         for input in &self.inputs {
             match (input, genotype) {
                 (Input::Array(column), _) if !columns[*column].is_site_level() => {
                     add(*column, columns[*column].row_bytes());
                 }
-                // Of filtered calls a GPU decodes the elements, and the host counts them.
+                // Of filtered calls a GPU decodes the elements once, and the host counts them.
                 (Input::Call(call), Some(_)) if is_filtered => {
-                    for column in self.columns_of(call) {
-                        add(column, columns[column].row_bytes());
-                    }
+                    decoded.extend(self.columns_of(call));
                 }
                 (Input::Call(call), Some(column)) => add(
                     column,
@@ -140,6 +140,9 @@ impl VczSource {
                 _ => {}
             }
         }
+        for column in decoded {
+            add(column, columns[column].row_bytes());
+        }
         arrays
     }
 
@@ -153,9 +156,7 @@ impl VczSource {
         let dataset = &self.table.dataset;
         let spec = &dataset.columns()[column];
         let is_elements = |input: &Input| matches!(input, Input::Array(at) if *at == column);
-        let is_selection = |input: &Input| {
-            matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::SelectSamples(_)))
-        };
+        let is_selection = |input: &Input| matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::SelectSamples(_)));
         let is_genotype = dataset.column_index("call_genotype") == Some(column);
         let across: u64 = spec.array.grid_shape().iter().skip(1).product();
         let chunks = chunks_in(&self.kept, spec.array.chunks[0]).saturating_mul(across);

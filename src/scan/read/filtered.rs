@@ -91,7 +91,12 @@ impl FilteredReader {
     ) -> Result<Self> {
         let array = &dataset.columns()[column].array;
         let (samples, ploidy) = (array.shape[1] as usize, array.shape[2] as usize);
-        let wanted = SampleSet::new(calls.iter().flat_map(|call| samples_of(&call.call)).collect());
+        let wanted = SampleSet::new(
+            calls
+                .iter()
+                .flat_map(|call| samples_of(&call.call))
+                .collect(),
+        );
         let open = |column: usize| {
             let chunks = sample_chunks(&wanted, &dataset.columns()[column].array);
             let request = ChunkRequest {
@@ -260,7 +265,13 @@ impl FilteredReader {
                 let counts = &mut group.counts;
                 group
                     .counter
-                    .add_dense(kept, array.element, block.clone(), counts, &mut self.scratch)
+                    .add_dense(
+                        kept,
+                        array.element,
+                        block.clone(),
+                        counts,
+                        &mut self.scratch,
+                    )
                     .map_err(|error| failed(error, before))?;
                 for (call, selected) in group.calls.iter().zip(&mut group.selected) {
                     if let GenotypeCall::SelectSamples(samples) = call {
