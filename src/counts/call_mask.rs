@@ -80,7 +80,7 @@ impl CallMask {
                     CallTest::Present => {}
                     CallTest::Flag(flag) => {
                         for (keep, byte) in self.bytes.iter_mut().zip(flags) {
-                            *keep &= mask(((*byte != 0) == *flag).into());
+                            *keep &= mask((*byte != 0) == *flag);
                         }
                     }
                     other => return Err(no_such_test(other, values.element)),
