@@ -10,6 +10,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use datafusion::datasource::MemTable;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::TryStreamExt;
 use tokio::runtime::Runtime;
 
 const SPECTRUM: &str = "SELECT sfs(call_genotype, 'first') FROM bench";
@@ -18,6 +19,11 @@ const WINDOWS: &str = "SELECT variant_contig, genome_bin(variant_position, 10000
     divergence(call_genotype, 'first', 'second'), fst_hudson(call_genotype, 'first', 'second') FROM bench GROUP BY 1, 2";
 const OVERLAPPING: &str = "SELECT variant_contig, w, diversity(call_genotype, 'first') FROM (SELECT variant_contig, call_genotype, \
     unnest(genome_bins(variant_position, 100000, 10000)) AS w FROM bench) GROUP BY 1, 2";
+
+const FILTERED: &str = "SELECT sfs(filter_calls(call_genotype, call_GQ, 20, NULL)) FROM bench";
+const FILTERED_BOTH: &str = "SELECT sfs(filter_calls(filter_calls(call_genotype, call_GQ, 20), call_DP, 5, 100)) FROM bench";
+/// What the first must decode, as columns.
+const BOTH_ARRAYS: &str = "SELECT call_genotype, call_GQ FROM bench";
 
 /// The input of the aggregates, one row for each variant.
 const COUNTS: &str = "SELECT variant_contig, variant_position, allele_counts(call_genotype, 'first') AS a, \
@@ -96,7 +102,37 @@ fn benches(c: &mut Criterion) {
         group.bench_function(name, |b| b.iter(|| collect(&runtime, &ctx, sql)));
     }
     group.finish();
+    filters(c, &runtime, &ctx);
     aggregates(c, &runtime, &ctx);
+}
+
+/// Filters of calls, where the store has `call_GQ` and `call_DP` (`simulate.py --calls`), beside decoding the genotypes and `call_GQ`.
+fn filters(c: &mut Criterion, runtime: &Runtime, ctx: &SessionContext) {
+    let columns = runtime.block_on(async { ctx.table("bench").await.expect("a table") });
+    let has = |name| columns.schema().has_column_with_unqualified_name(name);
+    if !has("call_GQ") || !has("call_DP") {
+        return;
+    }
+    let mut group = c.benchmark_group("filter_calls");
+    group.sample_size(10);
+    for (name, sql) in [
+        ("decode_genotypes_and_gq", BOTH_ARRAYS),
+        ("sfs_gq", FILTERED),
+        ("sfs_gq_dp", FILTERED_BOTH),
+    ] {
+        group.bench_function(name, |b| b.iter(|| stream(runtime, ctx, sql)));
+    }
+    group.finish();
+}
+
+/// Runs a query without keeping its rows.
+fn stream(runtime: &Runtime, ctx: &SessionContext, sql: &str) -> usize {
+    runtime.block_on(async {
+        let rows = ctx.sql(sql).await.expect("a plan");
+        let rows = rows.execute_stream().await.expect("rows");
+        let counted = rows.try_fold(0, |n, batch| async move { Ok(n + batch.num_rows()) });
+        counted.await.expect("rows")
+    })
 }
 
 /// Aggregates over counts in memory, without fetching, decoding and counting.

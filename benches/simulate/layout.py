@@ -76,7 +76,7 @@ class Array:
 class Store:
     """A store being written: `put` a block of variants a call, then `finish`."""
 
-    def __init__(self, directory, layout, variants, samples, alleles, variant_chunk, sample_chunk):
+    def __init__(self, directory, layout, variants, samples, alleles, variant_chunk, sample_chunk, calls=False):
         self.directory, self.layout = pathlib.Path(directory), layout
         self.variant_chunk, self.sample_chunk = variant_chunk, sample_chunk
         attributes = {"vcf_zarr_version": "0.4", "source": "benches/simulate"}
@@ -97,6 +97,9 @@ class Store:
             "call_genotype_mask": Array(self, "call_genotype_mask", [n, m, 2], bool, ["variants", "samples", "ploidy"]),
             "call_genotype_phased": Array(self, "call_genotype_phased", [n, m], bool, ["variants", "samples"]),
         }
+        if calls:
+            for name, dtype in (("call_DP", "<i2"), ("call_GQ", "i1")):
+                self.arrays[name] = Array(self, name, [n, m], dtype, ["variants", "samples"])
         self.small("sample_id", samples, str, ["samples"])
         self.small("contig_id", ["1"], str, ["contigs"])
         self.small("filter_id", ["PASS"], str, ["filters"])
@@ -112,14 +115,14 @@ class Store:
         for number in range(-(-len(data) // array.chunks[0])):
             array.put(number, data[number * array.chunks[0] : (number + 1) * array.chunks[0]])
 
-    def put(self, number, positions, alleles, genotypes):
+    def put(self, number, positions, alleles, genotypes, fields):
         n = len(positions)
         self.positions.append(positions)
         while len(self.pending) > 2 * os.cpu_count():
             self.pending.pop(0).result()
-        self.pending.append(self.pool.submit(self.put_now, number, n, positions, alleles, genotypes))
+        self.pending.append(self.pool.submit(self.put_now, number, n, positions, alleles, genotypes, fields))
 
-    def put_now(self, number, n, positions, alleles, genotypes):
+    def put_now(self, number, n, positions, alleles, genotypes, fields):
         columns = {
             "variant_contig": np.zeros(n, dtype="i1"),
             "variant_position": positions,
@@ -132,6 +135,7 @@ class Store:
             "call_genotype": genotypes,
             "call_genotype_mask": genotypes < 0,
             "call_genotype_phased": np.ones(genotypes.shape[:2], dtype=bool),
+            **fields,
         }
         for name, data in columns.items():
             self.arrays[name].put(number, data)

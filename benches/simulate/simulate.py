@@ -3,6 +3,7 @@
     python simulate.py OUT.vcz --haplotypes 2940 --variants 300000
     python simulate.py OUT.vcz --haplotypes 100000 --variants 10000 --model human
     python simulate.py OUT.vcz --haplotypes 2940 --variants 300000 --missing 0.05 --multiallelic 0.03
+    python simulate.py OUT.vcz --haplotypes 2940 --variants 300000 --missing 0.05 --calls
     python simulate.py OUT.vcz --haplotypes 2940 --variants 300000 --layout v3-zstd
     python simulate.py OUT.vcz --haplotypes 100 --variants 2000000 --variant-chunk 100        # 20,000 chunks
 
@@ -82,6 +83,18 @@ def blocks(args):
     source.close()
 
 
+def depth_and_quality(rng, genotypes):
+    """call_DP (int16) and call_GQ (int8) of (variants, individuals, 2) genotypes: Poisson depths around a mean of 12 to 28 for each
+    individual, qualities of about three a read up to 99; both missing where the call is."""
+    n, individuals = genotypes.shape[:2]
+    means = 12 + 16 * np.linspace(0, 1, individuals)
+    depth = rng.poisson(means, size=(n, individuals)).astype(np.int16)
+    quality = np.clip(3 * depth + rng.integers(-9, 10, size=depth.shape), 0, 99).astype(np.int8)
+    lost = (genotypes < 0).any(axis=2)
+    depth[lost], quality[lost] = -1, -1
+    return {"call_DP": depth, "call_GQ": quality}
+
+
 def whole_positions(positions, last):
     """Rounded to whole bases from 1, each above the one before it (`last`: that of the block before)."""
     steps = np.arange(len(positions))
@@ -106,7 +119,9 @@ def write(args, directory):
     alleles = 3 if args.multiallelic else 2
     rng = np.random.default_rng([args.seed, 2**32])
     summary = dict(derived=0, singletons=0, called=0)
-    with layout.Store(directory, args.layout, args.variants, samples, alleles, args.variant_chunk, args.sample_chunk) as store:
+    calls = np.random.default_rng([args.seed, 2**33])
+    chunks = (args.variant_chunk, args.sample_chunk)
+    with layout.Store(directory, args.layout, args.variants, samples, alleles, *chunks, calls=args.calls) as store:
         last = 0
         for number, (positions, genotypes) in enumerate(blocks(args)):
             n = len(positions)
@@ -116,8 +131,10 @@ def write(args, directory):
             letters = [BASES[(ref + k) % 4] for k in range(alleles)]
             if alleles > 2:
                 letters[2] = np.where((genotypes == 2).any(axis=1), letters[2], "")
-            store.put(number, positions, np.stack(letters, axis=1), genotypes.reshape(n, individuals, 2))
-            derived = (genotypes > 0).sum(axis=1)
+            genotypes = genotypes.reshape(n, individuals, 2)
+            fields = depth_and_quality(calls, genotypes) if args.calls else {}
+            store.put(number, positions, np.stack(letters, axis=1), genotypes, fields)
+            derived = (genotypes > 0).sum(axis=(1, 2))
             summary["derived"] += int(derived.sum())
             summary["singletons"] += int((derived == 1).sum())
             summary["called"] += int((genotypes >= 0).sum())
@@ -133,6 +150,7 @@ def arguments():
     parser.add_argument("--model", choices=models.MODELS, default="mosquito")
     parser.add_argument("--missing", type=float, default=0, help="fraction of calls (individuals at a site) that are missing")
     parser.add_argument("--multiallelic", type=float, default=0, help="fraction of sites with a second derived allele")
+    parser.add_argument("--calls", action="store_true", help="also call_DP and call_GQ, depths and qualities of every call")
     parser.add_argument("--layout", choices=layout.LAYOUTS, default="default")
     parser.add_argument("--variant-chunk", type=int, default=1_000)
     parser.add_argument("--sample-chunk", type=int, default=10_000)

@@ -118,7 +118,13 @@ fn sizes_that_do_not_fit_are_rejected() {
     assert!(error(&small_array(0, "|i1", 1), 0, 3, &mut out).contains("found shape"));
     assert!(
         counter
-            .add_dense(&[0; 9], ElementType::Int8, 1, &mut out)
+            .add_dense(
+                &[0; 9],
+                ElementType::Int8,
+                0..1,
+                &mut out,
+                &mut CountScratch::default()
+            )
             .unwrap_err()
             .to_string()
             .contains("found 9 bytes")

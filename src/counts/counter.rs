@@ -3,6 +3,7 @@
 //! Built once for a request and an array; shared by threads, each with its own [`CountScratch`]. Absent chunks are counted
 //! without decoding, others on bit-planes ([`planes`](super::planes)) or on decoded codes ([`bytes`](super::bytes)).
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::bytes::{Buffers, DecodedCodes, Width, count_codes};
@@ -134,7 +135,7 @@ impl Counter {
         let Some(encoded) = encoded else {
             return self.add_absent(&mut tally, array, width, rows);
         };
-        tally.add_all_reference(rows);
+        tally.add_all_reference(0..rows);
         let row_copies = shape.chunk_samples * shape.ploidy;
 
         // Calls of more than two copies are counted whole, and blocks may split them.
@@ -189,8 +190,8 @@ impl Counter {
         count_codes(self.level, &mut tally, codes, &mut scratch.codes)
     }
 
-    /// Adds the counts of a decoded matrix `[rows, n_samples, ploidy]`, row-major and without padding, to rows `[0, rows)` of
-    /// `out`. After an error the counts in `out` are undefined.
+    /// Adds the counts of a decoded matrix `[rows, n_samples, ploidy]`, row-major and without padding, to the rows `rows` of `out`.
+    /// After an error the counts in `out` are undefined.
     ///
     /// # Errors
     /// [`CountError`]: a wrong element type or length, or a wanted code of K or more.
@@ -198,19 +199,22 @@ impl Counter {
         &self,
         elements: &[u8],
         element: ElementType,
-        rows: usize,
+        rows: Range<usize>,
         out: &mut ChunkCounts,
+        scratch: &mut CountScratch,
     ) -> Result<(), CountError> {
         let width = Width::of(&element)?;
-        self.check_out(out, rows)?;
+        self.check_out(out, rows.end)?;
         let n_samples = self.request.n_samples;
         let row_copies = n_samples * self.request.ploidy;
         let expected = rows
+            .len()
             .checked_mul(row_copies)
             .and_then(|n| n.checked_mul(width.bytes()));
         if expected != Some(elements.len()) {
             return Err(CountError::Mismatch(format!(
-                "expected {rows} rows of {row_copies} {element} codes, found {} bytes",
+                "expected {} rows of {row_copies} {element} codes, found {} bytes",
+                rows.len(),
                 elements.len()
             )));
         }
@@ -239,15 +243,16 @@ impl Counter {
             n_alleles: self.request.n_alleles,
             out,
         };
-        tally.add_all_reference(rows);
+        tally.add_all_reference(rows.clone());
         let codes = DecodedCodes {
             bytes: elements,
             width,
-            first: 0,
+            // Every row is there from its first copy on.
+            first: rows.start.saturating_mul(row_copies),
             row_copies,
-            rows,
+            rows: rows.end,
         };
-        count_codes(self.level, &mut tally, codes, &mut Buffers::default())
+        count_codes(self.level, &mut tally, codes, &mut scratch.codes)
     }
 
     /// Adds counts of `rows` rows that a device made: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`,
@@ -382,7 +387,7 @@ impl Counter {
             }
         };
         if code == 0 {
-            tally.add_all_reference(rows);
+            tally.add_all_reference(0..rows);
             return Ok(());
         }
         let allele = usize::try_from(code).ok();
@@ -399,7 +404,7 @@ impl Counter {
         }
         // All copies are equal, so two have the same class as any larger number of them.
         let class = genotype_class([code; 2].get(..self.request.ploidy).unwrap_or(&[code; 2]));
-        tally.add_uniform(rows, allele, class);
+        tally.add_uniform(0..rows, allele, class);
         tally.gather_uniform(rows, code);
         Ok(())
     }

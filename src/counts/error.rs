@@ -37,6 +37,16 @@ pub enum CountError {
     Codec(#[from] CodecError),
 }
 
+impl CountError {
+    /// This error, where row 0 of what was counted is row `first` of the chunk.
+    pub fn in_rows_from(mut self, first: usize) -> Self {
+        if let Self::Code { row, .. } = &mut self {
+            *row = row.saturating_add(first);
+        }
+        self
+    }
+}
+
 impl From<CountError> for String {
     fn from(error: CountError) -> Self {
         error.to_string()

@@ -2,6 +2,9 @@
 
 mod by_copy;
 mod bytes;
+mod call_mask;
+mod call_numbers;
+mod call_test;
 mod counter;
 mod error;
 mod gather;
@@ -18,6 +21,8 @@ mod rows;
 mod sample_set;
 mod tally;
 
+pub use call_mask::{CallMask, CallValues};
+pub use call_test::{CallTest, FloatBound};
 pub use counter::{CountScratch, Counter};
 pub use error::CountError;
 pub use gathered::FILL_CODE;

@@ -3,6 +3,8 @@
 //! Invariant: each row was first counted as all reference ([`Tally::add_all_reference`]), so that what follows only moves copies with
 //! other codes.
 
+use std::ops::Range;
+
 use super::masks::{ChunkMasks, PhaseMasks, Slot};
 use super::request::{ChunkCounts, GENOTYPE_CLASSES, HAPLOID, HOM_REF};
 
@@ -33,36 +35,48 @@ pub(super) struct BadCode {
 }
 
 impl Tally<'_> {
-    /// Counts every row as all reference.
-    pub(super) fn add_all_reference(&mut self, rows: usize) {
+    /// Counts every one of `rows` as all reference.
+    pub(super) fn add_all_reference(&mut self, rows: Range<usize>) {
         let ploidy = self.masks.ploidy;
         let homozygous = if ploidy == 1 { HAPLOID } else { HOM_REF };
         self.add_uniform(rows, Some(0), homozygous);
     }
 
-    /// Counts every copy of every row as allele `allele` (`None`: not called), every call as `class`.
-    pub(super) fn add_uniform(&mut self, rows: usize, allele: Option<usize>, class: usize) {
+    /// Counts every copy of `rows` as allele `allele` (`None`: not called), every call as `class`.
+    pub(super) fn add_uniform(&mut self, rows: Range<usize>, allele: Option<usize>, class: usize) {
         let Some(masks) = self.masks.unshifted() else {
             return;
         };
         for slot in &masks.alleles {
             let copies = self.masks.n_samples(slot) * self.masks.ploidy;
             if let (Some(allele), Some(column)) = (allele, self.out.alleles.get_mut(slot.column)) {
-                add_to_rows(column, self.n_alleles, allele, rows, copies as i32);
+                add_to_rows(column, self.n_alleles, allele, rows.clone(), copies as i32);
             }
         }
         if let (2, Some(allele)) = (self.masks.ploidy, allele) {
             for slot in &masks.zygosity {
                 let samples = self.masks.n_samples(slot);
                 if let Some(column) = self.out.zygosity.get_mut(slot.column) {
-                    add_to_rows(column, 2 * self.n_alleles, allele, rows, samples as i32);
+                    add_to_rows(
+                        column,
+                        2 * self.n_alleles,
+                        allele,
+                        rows.clone(),
+                        samples as i32,
+                    );
                 }
             }
         }
         for slot in &masks.genotypes {
             let samples = self.masks.n_samples(slot);
             if let Some(column) = self.out.genotypes.get_mut(slot.column) {
-                add_to_rows(column, GENOTYPE_CLASSES, class, rows, samples as i32);
+                add_to_rows(
+                    column,
+                    GENOTYPE_CLASSES,
+                    class,
+                    rows.clone(),
+                    samples as i32,
+                );
             }
         }
     }
@@ -156,8 +170,9 @@ impl Zygosity<'_> {
     }
 }
 
-fn add_to_rows(column: &mut [i32], width: usize, class: usize, rows: usize, n: i32) {
-    for counts in column.chunks_exact_mut(width).take(rows) {
+fn add_to_rows(column: &mut [i32], width: usize, class: usize, rows: Range<usize>, n: i32) {
+    let counted = column.chunks_exact_mut(width).take(rows.end);
+    for counts in counted.skip(rows.start) {
         if let Some(count) = counts.get_mut(class) {
             *count += n;
         }

@@ -297,7 +297,12 @@ impl Case {
         let counter = Counter::with_level(self.request(), self.chunk_samples, level)?;
         let mut out = ChunkCounts::default();
         out.reset(counter.request(), self.rows)?;
-        counter.add_dense(&elements, element, self.rows, &mut out)?;
+        // In two pieces, as a scan that filters calls does.
+        let mut scratch = CountScratch::default();
+        let middle = self.rows / 3;
+        let (first, second) = elements.split_at(elements.len() / self.rows.max(1) * middle);
+        counter.add_dense(first, element, 0..middle, &mut out, &mut scratch)?;
+        counter.add_dense(second, element, middle..self.rows, &mut out, &mut scratch)?;
         Ok(out)
     }
 }

@@ -202,19 +202,10 @@ impl Dataset {
         Ok(last.into_iter().filter_map(named).collect())
     }
 
-    /// The table's schema; `mark` may add metadata to the field of `call_genotype`.
-    pub fn schema(&self, mark: impl Fn(Field) -> Field) -> SchemaRef {
-        let fields: Vec<Field> = self
-            .columns
-            .iter()
-            .map(|column| {
-                if column.kind == ColumnKind::Genotype {
-                    mark(column.field())
-                } else {
-                    column.field()
-                }
-            })
-            .collect();
+    /// The table's schema. `mark` may add metadata to the fields of the columns.
+    pub fn schema(&self, mark: impl Fn(&ColumnSpec, Field) -> Field) -> SchemaRef {
+        let columns = self.columns.iter();
+        let fields: Vec<Field> = columns.map(|column| mark(column, column.field())).collect();
         Arc::new(Schema::new(fields))
     }
 

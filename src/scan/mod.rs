@@ -12,7 +12,7 @@
 //! * `plan`: what is read. `calls`: functions on genotypes. `chunks`: chunks on their way. `read`: batches.
 //! * [`VczTable`] is the `TableProvider`, [`VczSource`] the `DataSource`.
 //! * [`Dataset`] is the opened store; [`GenotypeContext`] what its genotype column means.
-//! * [`GenotypeUdf`] makes the SQL functions that scans compute.
+//! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters the calls that they are about.
 
 mod calls;
 mod chunks;
@@ -29,11 +29,13 @@ mod sites;
 mod table;
 
 pub use calls::bound::BoundCall;
+pub use calls::call_value::CallValue;
 pub use calls::context::{
     ALLELES_KEY, GENOTYPE_KEYS, GenotypeContext, PopulationArg, SAMPLES_DEFERRED, SAMPLES_KEY,
     genotype_shape,
 };
 pub use calls::copies;
+pub use calls::filter_calls::FilterCalls;
 pub use calls::function::GenotypeFunction;
 pub use calls::genotype_udf::{GenotypeUdf, is_genotype_type, is_population_type, population_of};
 pub use calls::planes::{genotype_planes_type, is_planes_type};

@@ -57,6 +57,21 @@ impl ColumnSpec {
         !self.array.name.starts_with("call_") && self.kind != ColumnKind::Nested
     }
 
+    /// Number of samples of a FORMAT field: an array over variants and samples, and perhaps the values of a call.
+    pub fn samples(&self) -> Option<usize> {
+        let is_format = self.kind == ColumnKind::Nested && self.array.name.starts_with("call_");
+        let samples = self.array.shape.get(1).filter(|_| is_format)?;
+        usize::try_from(*samples).ok()
+    }
+
+    /// Values of a call of a FORMAT field that has several; `None` of others.
+    pub fn values_per_call(&self) -> Option<usize> {
+        match (self.samples(), &self.array.shape[..]) {
+            (Some(_), [_, _, values]) => usize::try_from(*values).ok(),
+            _ => None,
+        }
+    }
+
     /// The Arrow field. Contig, position and genotypes are never NULL.
     pub fn field(&self) -> Field {
         let nullable = !matches!(
@@ -68,7 +83,7 @@ impl ColumnSpec {
 }
 
 /// The Arrow type of one element where missing is NULL.
-fn element_type(element: &ElementType) -> DataType {
+pub fn element_type(element: &ElementType) -> DataType {
     match element {
         ElementType::Bool => DataType::Boolean,
         ElementType::Int8 => DataType::Int8,

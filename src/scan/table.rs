@@ -66,7 +66,11 @@ impl VczTable {
             n_alleles,
             ploidy,
         );
-        let schema = dataset.schema(|field| context.mark(field));
+        let schema = dataset.schema(|column, field| match column.kind {
+            ColumnKind::Genotype => context.mark(field),
+            _ if column.samples() == Some(n_samples) => context.mark_calls(field),
+            _ => field,
+        });
         Ok(Self {
             scan: Arc::new(ScanTable {
                 dataset,

@@ -14,7 +14,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::AnalyzerRule;
 
-use super::binder::{Binder, genotype_call};
+use super::binder::{Binder, is_of_calls};
 use super::union_calls::{self, Aliases};
 
 /// The rule.
@@ -46,7 +46,7 @@ fn concerns(plan: &LogicalPlan) -> Result<bool> {
     plan.apply_with_subqueries(|node| {
         found |= matches!(node, LogicalPlan::Union(_));
         node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| Ok(genotype_call(expr).is_some()))?;
+            found |= expr.exists(|expr| Ok(is_of_calls(expr)))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(match found {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::Field;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result, plan_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -16,8 +16,8 @@ use datafusion::logical_expr::{
 use super::unions;
 use crate::functions::bind_samples;
 use crate::scan::{
-    BoundCall, GenotypeContext, GenotypeFunction, GenotypeUdf, PopulationArg, VczTable,
-    is_planes_type, population_of,
+    BoundCall, CallValue, FilterCalls, GenotypeContext, GenotypeFunction, GenotypeUdf,
+    PopulationArg, VczTable, is_planes_type, population_of,
 };
 
 /// The function and its arguments, where `expr` is a call on genotypes.
@@ -27,6 +27,41 @@ pub fn genotype_call(expr: &Expr) -> Option<(&GenotypeUdf, &ScalarFunction)> {
     };
     let udf = call.func.inner().downcast_ref::<GenotypeUdf>()?;
     Some((udf, call))
+}
+
+/// Whether `expr` is a function of genotypes that a scan computes, perhaps as part of another.
+pub fn is_of_calls(expr: &Expr) -> bool {
+    genotype_call(expr).is_some() || call_filter(expr).is_some()
+}
+
+/// The arguments, where `expr` filters calls or chooses a value of each call.
+pub fn call_filter(expr: &Expr) -> Option<&ScalarFunction> {
+    let Expr::ScalarFunction(call) = expr else {
+        return None;
+    };
+    let function = call.func.inner();
+    (function.is::<FilterCalls>() || function.is::<CallValue>()).then_some(call)
+}
+
+/// Refuses a filter of calls with a bound that is not the same for every row.
+fn check_bounds(call: &ScalarFunction) -> Result<()> {
+    let constants = match call.func.inner().is::<FilterCalls>() {
+        true => 2..,
+        false => 1..,
+    };
+    let is_constant = |expr: &Expr| {
+        let has_subquery = expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_))))?;
+        Ok::<_, DataFusionError>(!has_subquery && !expr.any_column_refs() && !expr.contains_outer())
+    };
+    for bound in call.args.get(constants).unwrap_or_default() {
+        if !is_constant(bound)? {
+            return plan_err!(
+                "{}: expected a constant, the same for every row, found {bound}",
+                call.func.name()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The contexts of all VCZ tables in `plan`.
@@ -85,6 +120,9 @@ impl Binder {
     /// `expr` over `schema` with its calls bound.
     pub fn bind(&mut self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         expr.transform_up(|expr| {
+            if let Some(call) = call_filter(&expr) {
+                check_bounds(call)?;
+            }
             let expr = self.bind_aggregate(expr, schema)?;
             if expr.transformed {
                 return Ok(expr);

@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use crate::scan::GenotypeUdf;
+use super::binder::is_of_calls;
 
 /// Alias prefix that DataFusion's own extraction uses, so that its pushdown rule recognises ours.
 const EXTRACTED: &str = "__datafusion_extracted";
@@ -69,8 +69,8 @@ impl Extracted<'_> {
     /// `expr` with every call on genotypes that `movable` accepts replaced by a column.
     fn take(&mut self, expr: Expr, movable: &dyn Fn(&Expr) -> bool) -> Result<Transformed<Expr>> {
         expr.transform_down(|expr| {
-            let is_call = matches!(&expr, Expr::ScalarFunction(call) if call.func.inner().is::<GenotypeUdf>())
-                && expr.placement() == ExpressionPlacement::MoveTowardsLeafNodes;
+            let is_call =
+                is_of_calls(&expr) && expr.placement() == ExpressionPlacement::MoveTowardsLeafNodes;
             if !is_call || !movable(&expr) {
                 return Ok(Transformed::no(expr));
             }

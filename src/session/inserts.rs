@@ -57,10 +57,11 @@ fn check_insert(name: &str, table: &Field, rows: &Field) -> Result<()> {
             expected.unwrap_or_default()
         );
     }
-    if is_genotype_type(table.data_type()) && value(table, SAMPLES_KEY) != value(rows, SAMPLES_KEY)
-    {
+    let samples = (value(table, SAMPLES_KEY), value(rows, SAMPLES_KEY));
+    let is_labelled = is_genotype_type(table.data_type()) || samples.0.is_some();
+    if is_labelled && samples.0 != samples.1 {
         return plan_err!(
-            "INSERT of genotypes of other samples into column '{}' of table '{name}': its rows would pass for the samples that \
+            "INSERT of calls of other samples into column '{}' of table '{name}': its rows would pass for the samples that \
              the table has; keep them in another table, or store counts",
             table.name()
         );

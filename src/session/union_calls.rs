@@ -20,8 +20,9 @@ use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, Union};
 
-use super::binder::{Binder, genotype_call};
+use super::binder::{Binder, call_filter, genotype_call};
 use super::unions::{self, is_null};
+use crate::scan::FilterCalls;
 
 /// Prefix of the columns that calls become.
 const ALIAS: &str = "__vcz_call_";
@@ -68,7 +69,7 @@ pub fn push(
     for expr in node.expressions() {
         let name = names.save(&expr);
         let replaced = expr.transform_down(|expr| {
-            let Some(column) = genotypes_of(&expr) else {
+            let Some(columns) = columns_of(&expr) else {
                 return Ok(Transformed::no(expr));
             };
             if let Some(known) = pushed.get(&expr) {
@@ -76,7 +77,7 @@ pub fn push(
                 return Ok(Transformed::new(known, true, TreeNodeRecursion::Jump));
             }
             for input in &mut inputs {
-                if !input.schema().has_column(&column) {
+                if !has_columns(input, &columns) {
                     continue;
                 }
                 let alias = aliases.take();
@@ -84,7 +85,7 @@ pub fn push(
                     binder: &mut *binder,
                     alias: &alias,
                 };
-                if let Some(below) = push.below(input, &expr, &column)? {
+                if let Some(below) = push.below(input, &expr, &columns)? {
                     let found = push.column(&below)?;
                     *input = below;
                     pushed.insert(expr, found.clone());
@@ -114,17 +115,38 @@ pub fn push(
     ))
 }
 
-/// The genotype column of a call that depends on nothing else.
-fn genotypes_of(expr: &Expr) -> Option<Column> {
-    let (_, call) = genotype_call(expr)?;
-    let column = match call.args.first()? {
-        Expr::Column(column) => column.clone(),
-        inner => genotypes_of(inner)?,
+/// The genotype column of a call that depends on nothing else than it and the fields that filter its calls, and then these fields.
+fn columns_of(expr: &Expr) -> Option<Vec<Column>> {
+    let filter = call_filter(expr).filter(|call| call.func.inner().is::<FilterCalls>());
+    let (args, constants) = match (filter, genotype_call(expr)) {
+        (Some(filter), _) => (&filter.args, filter.args.get(2..)?),
+        (None, Some((_, call))) => (&call.args, call.args.get(1..)?),
+        (None, None) => return None,
     };
-    let constant = call.args[1..]
+    let mut columns = match args.first()? {
+        Expr::Column(column) => vec![column.clone()],
+        inner => columns_of(inner)?,
+    };
+    if filter.is_some() {
+        columns.push(match args.get(1)? {
+            Expr::Column(column) => column.clone(),
+            value => match call_filter(value)?.args.as_slice() {
+                [Expr::Column(column), number] if is_constant(number) => column.clone(),
+                _ => return None,
+            },
+        });
+    }
+    constants.iter().all(is_constant).then_some(columns)
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    !expr.any_column_refs() && !expr.contains_outer()
+}
+
+fn has_columns(plan: &LogicalPlan, columns: &[Column]) -> bool {
+    columns
         .iter()
-        .all(|argument| argument.column_refs().is_empty() && !argument.contains_outer());
-    constant.then_some(column)
+        .all(|column| plan.schema().has_column(column))
 }
 
 /// One call on its way down.
@@ -135,21 +157,33 @@ struct Push<'a> {
 }
 
 impl Push<'_> {
-    /// `plan` with one more column, `call` on its column `genotypes`, computed below a UNION; `None` if there is no UNION on the way.
+    /// `plan` with one more column, `call` on its columns `columns`, computed below a UNION; `None` if there is no UNION on the way.
     fn below(
         &mut self,
         plan: &LogicalPlan,
         call: &Expr,
-        genotypes: &Column,
+        columns: &[Column],
     ) -> Result<Option<LogicalPlan>> {
-        let at = plan.schema().index_of_column(genotypes)?;
+        let places = columns
+            .iter()
+            .map(|column| plan.schema().index_of_column(column));
+        let places = places.collect::<Result<Vec<usize>>>()?;
         match plan {
-            LogicalPlan::Union(union) => self.in_branches(union, call, at).map(Some),
+            LogicalPlan::Union(union) => self.in_branches(union, call, columns, &places).map(Some),
             LogicalPlan::Projection(projection) => {
-                let Expr::Column(inner) = projection.expr[at].clone().unalias() else {
+                let inner = places
+                    .iter()
+                    .map(|at| projection.expr[*at].clone().unalias());
+                let inner: Option<Vec<Column>> = inner
+                    .map(|expr| match expr {
+                        Expr::Column(column) => Some(column),
+                        _ => None,
+                    })
+                    .collect();
+                let Some(inner) = inner else {
                     return Ok(None);
                 };
-                let call = over(call, &inner)?;
+                let call = over(call, columns, &inner)?;
                 let Some(input) = self.below(&projection.input, &call, &inner)? else {
                     return Ok(None);
                 };
@@ -159,19 +193,23 @@ impl Push<'_> {
                 Ok(Some(LogicalPlan::Projection(projection)))
             }
             LogicalPlan::SubqueryAlias(alias) => {
-                let inner = Column::from(alias.input.schema().qualified_field(at));
-                let call = over(call, &inner)?;
+                let inner = columns_at(alias.input.schema(), &places);
+                let call = over(call, columns, &inner)?;
                 let Some(input) = self.below(&alias.input, &call, &inner)? else {
                     return Ok(None);
                 };
                 let builder = LogicalPlanBuilder::from(input).alias(alias.alias.clone())?;
                 Ok(Some(builder.build()?))
             }
-            LogicalPlan::Unnest(unnest) if !unnest.exec_columns.contains(genotypes) => {
-                if !unnest.input.schema().has_column(genotypes) {
+            LogicalPlan::Unnest(unnest)
+                if !columns
+                    .iter()
+                    .any(|column| unnest.exec_columns.contains(column)) =>
+            {
+                if !has_columns(&unnest.input, columns) {
                     return Ok(None);
                 }
-                let Some(input) = self.below(&unnest.input, call, genotypes)? else {
+                let Some(input) = self.below(&unnest.input, call, columns)? else {
                     return Ok(None);
                 };
                 let (columns, options) = (unnest.exec_columns.clone(), unnest.options.clone());
@@ -187,11 +225,11 @@ impl Push<'_> {
                 let mut inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
                 let mut owners = inputs
                     .iter_mut()
-                    .filter(|input| input.schema().has_column(genotypes));
+                    .filter(|input| has_columns(input, columns));
                 let (Some(input), None) = (owners.next(), owners.next()) else {
                     return Ok(None);
                 };
-                let Some(below) = self.below(input, call, genotypes)? else {
+                let Some(below) = self.below(input, call, columns)? else {
                     return Ok(None);
                 };
                 *input = below;
@@ -202,18 +240,24 @@ impl Push<'_> {
     }
 
     /// The UNION with the call in each branch.
-    fn in_branches(&mut self, union: &Union, call: &Expr, at: usize) -> Result<LogicalPlan> {
+    fn in_branches(
+        &mut self,
+        union: &Union,
+        call: &Expr,
+        columns: &[Column],
+        places: &[usize],
+    ) -> Result<LogicalPlan> {
         let mut inputs: Vec<Option<LogicalPlan>> = Vec::with_capacity(union.inputs.len());
         let mut result: Option<DataType> = None;
         for input in &union.inputs {
             // A branch without the column (BY NAME) has no genotypes to count: its calls are NULL.
-            if is_null(input, at) {
+            if places.first().is_some_and(|at| is_null(input, *at)) {
                 inputs.push(None);
                 continue;
             }
-            let genotypes = Column::from(input.schema().qualified_field(at));
-            let branch_call = over(call, &genotypes)?;
-            let input = match self.below(input, &branch_call, &genotypes)? {
+            let inner = columns_at(input.schema(), places);
+            let branch_call = over(call, columns, &inner)?;
+            let input = match self.below(input, &branch_call, &inner)? {
                 // The column of the call must be the last one.
                 Some(below) => {
                     let last = Expr::Column(self.column(&below)?);
@@ -288,12 +332,23 @@ fn with_column(input: &Arc<LogicalPlan>, schema: &DFSchema, last: Expr) -> Resul
     Ok(LogicalPlan::Projection(projection))
 }
 
-/// `call` on the column `genotypes` instead of its own.
-fn over(call: &Expr, genotypes: &Column) -> Result<Expr> {
+/// The columns at `places`.
+fn columns_at(schema: &DFSchema, places: &[usize]) -> Vec<Column> {
+    let columns = places.iter();
+    columns
+        .map(|at| Column::from(schema.qualified_field(*at)))
+        .collect()
+}
+
+/// `call` on the columns `new` instead of `old`, one for one.
+fn over(call: &Expr, old: &[Column], new: &[Column]) -> Result<Expr> {
     let column = |expr| {
-        Ok(match expr {
-            Expr::Column(_) => Transformed::yes(Expr::Column(genotypes.clone())),
-            other => Transformed::no(other),
+        let Expr::Column(column) = &expr else {
+            return Ok(Transformed::no(expr));
+        };
+        Ok(match old.iter().zip(new).find(|(old, _)| *old == column) {
+            Some((_, new)) => Transformed::yes(Expr::Column(new.clone())),
+            None => Transformed::no(expr),
         })
     };
     Ok(call.clone().transform(column)?.data)

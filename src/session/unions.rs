@@ -8,7 +8,7 @@ use datafusion::logical_expr::expr::intersect_metadata_for_union;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 
 use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY};
-use crate::scan::{SAMPLES_DEFERRED, SAMPLES_KEY, is_genotype_type, unlabelled};
+use crate::scan::{SAMPLES_DEFERRED, SAMPLES_KEY, unlabelled};
 
 /// The UNION with its schema worked out from its branches (DataFusion leaves it as it was), and with columns that disagree on
 /// their samples or copies unlabelled in every branch.
@@ -83,11 +83,7 @@ pub fn differs<P: AsRef<LogicalPlan>>(inputs: &[P], at: usize) -> bool {
     let disagree = |values: Vec<Option<&str>>, deferred: &str| {
         !values.contains(&Some(deferred)) && values.windows(2).any(|pair| pair[0] != pair[1])
     };
-    let genotypes = fields
-        .iter()
-        .any(|field| is_genotype_type(field.data_type()));
-    disagree(values(COPIES_KEY), COPIES_DEFERRED)
-        || (genotypes && disagree(values(SAMPLES_KEY), SAMPLES_DEFERRED))
+    disagree(values(COPIES_KEY), COPIES_DEFERRED) || disagree(values(SAMPLES_KEY), SAMPLES_DEFERRED)
 }
 
 fn without_labels(input: &Arc<LogicalPlan>, differing: &[bool]) -> Result<LogicalPlan> {

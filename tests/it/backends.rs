@@ -292,6 +292,24 @@ impl Backends {
                 ask(format!("SELECT {columns} FROM t LIMIT 10"), false);
             }
         }
+        let one_value = of(
+            "name",
+            "vcz_arrays('t') WHERE name LIKE 'call\\_%' AND backend <> 'none' AND cardinality(shape) = 2 ORDER BY 1",
+        );
+        for name in one_value.await {
+            let filtered = format!("filter_calls(call_genotype, \"{name}\")");
+            let columns = [
+                format!("genotype_counts({filtered}), {filtered}, allele_counts(call_genotype)"),
+                format!("allele_counts({filtered}, {few}), select_samples({filtered}, {few})"),
+            ];
+            for columns in columns {
+                queries.push(Query {
+                    sql: format!("SELECT {columns} FROM t"),
+                    arrays: vec!["call_genotype".to_string(), name.clone()],
+                    once: true,
+                });
+            }
+        }
         queries
     }
 }

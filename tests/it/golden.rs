@@ -38,6 +38,7 @@ fn to_json(value: &ScalarValue) -> Value {
         ScalarValue::List(list) => elements(list.value(0)),
         ScalarValue::FixedSizeList(list) => elements(list.value(0)),
         ScalarValue::Int64(Some(number)) => json!(number),
+        ScalarValue::Int8(Some(number)) => json!(number),
         ScalarValue::Int32(Some(number)) => json!(number),
         ScalarValue::UInt64(Some(number)) => json!(number),
         // What DataFusion makes of a sum of unsigned integers.

@@ -12,6 +12,7 @@ mod catalogue_zygosity;
 mod circles;
 mod common;
 mod conventions;
+mod filter_calls;
 mod golden;
 #[cfg(feature = "gpu")]
 mod gpu;

@@ -2,6 +2,8 @@
 //! documentation, one file each.
 
 mod allele_counts;
+mod call_value;
+mod filter_calls;
 mod genotype_counts;
 mod genotype_planes;
 mod population_counts;
@@ -19,6 +21,8 @@ pub use zygosity_counts::udf as zygosity_counts_udf;
 pub fn all() -> Vec<ScalarUDF> {
     vec![
         allele_counts::udf(),
+        call_value::udf(),
+        filter_calls::udf(),
         population_counts::udf(),
         population_pair_counts::udf(),
         genotype_counts::udf(),

@@ -10,6 +10,7 @@ use datafusion::common::Result;
 
 use super::context::GenotypeContext;
 use super::copies::with_copies;
+use super::filters::CallFilters;
 use super::planes::genotype_planes_type;
 use super::population_pairs::population_pair_counts_type;
 use super::results::{
@@ -136,36 +137,53 @@ impl GenotypeCall {
     }
 }
 
+/// A call on genotypes and the filters that their calls pass: what a scan computes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilteredCall {
+    /// The call.
+    pub call: GenotypeCall,
+    /// Filters of the genotypes that it is about.
+    pub filters: CallFilters,
+}
+
 /// How a call reads in EXPLAIN, given the names of the table's populations.
-pub struct DisplayCall<'a>(pub &'a GenotypeCall, pub &'a GenotypeContext);
+pub struct DisplayCall<'a>(pub &'a FilteredCall, pub &'a GenotypeContext);
 
 impl fmt::Display for DisplayCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, samples) = match self.0 {
+        let FilteredCall { call, filters } = self.0;
+        let genotypes = match filters.is_empty() {
+            true => String::new(),
+            false => format!("{filters}, "),
+        };
+        let (name, samples) = match call {
             GenotypeCall::AlleleCounts(samples) => ("allele_counts", samples),
             GenotypeCall::GenotypeCounts(samples) => ("genotype_counts", samples),
             GenotypeCall::ZygosityCounts(samples) => ("zygosity_counts", samples),
             GenotypeCall::SelectSamples(samples) => ("select_samples", samples),
             GenotypeCall::GenotypePlanes(samples) => ("genotype_planes", samples),
             GenotypeCall::PopulationCounts(populations) => {
-                return write!(f, "population_counts({} populations)", populations.len());
+                let populations = populations.len();
+                return write!(f, "population_counts({genotypes}{populations} populations)");
             }
             GenotypeCall::PopulationPairCounts(populations) => {
                 let populations = populations.len();
-                return write!(f, "population_pair_counts({populations} populations)");
+                return write!(
+                    f,
+                    "population_pair_counts({genotypes}{populations} populations)"
+                );
             }
         };
         if samples.len() == self.1.n_samples() {
-            return write!(f, "{name}(all)");
+            return match (call, filters.is_empty()) {
+                (GenotypeCall::SelectSamples(_), false) => write!(f, "{filters}"),
+                _ => write!(f, "{name}({genotypes}all)"),
+            };
         }
-        match self
-            .1
-            .populations()
-            .iter()
-            .find(|(_, known)| *known == samples)
-        {
-            Some((population, _)) => write!(f, "{name}({population})"),
-            None => write!(f, "{name}({} samples)", samples.len()),
+        let known = self.1.populations();
+        match known.iter().find(|(_, known)| *known == samples) {
+            Some((population, _)) => write!(f, "{name}({genotypes}{population})"),
+            None => write!(f, "{name}({genotypes}{} samples)", samples.len()),
         }
     }
 }

@@ -14,9 +14,9 @@ use arrow::datatypes::{DataType, Field};
 use crate::counts::{Populations, SampleSet, near_names};
 use crate::error::{Result, VczError};
 
-/// Field-metadata key of a genotype column: the location of its store, for messages only.
+/// Field-metadata key of a genotype column, and of FORMAT fields: the location of its store.
 pub const STORE_KEY: &str = "vcz.store";
-/// Field-metadata key of a genotype column: number and digest of its sample ids, in column order.
+/// Field-metadata key of a genotype column, and of FORMAT fields: number and digest of its sample ids, in column order.
 pub const SAMPLES_KEY: &str = "vcz.samples";
 /// Field-metadata key of a genotype column: digest of its named populations; absent where there are none.
 pub const POPULATIONS_KEY: &str = "vcz.populations";
@@ -150,6 +150,18 @@ impl GenotypeContext {
                 Some(value) => metadata.insert(key.to_string(), value),
                 None => metadata.remove(key),
             };
+        }
+        field.with_metadata(metadata)
+    }
+
+    /// `field`, which has values of every call, with its store and its samples in its metadata.
+    pub fn mark_calls(&self, field: Field) -> Field {
+        let mut metadata = field.metadata().clone();
+        let values = [(STORE_KEY, &self.store), (SAMPLES_KEY, &self.samples_key)];
+        for (key, value) in values {
+            if let Some(value) = value {
+                metadata.insert(key.to_string(), value.clone());
+            }
         }
         field.with_metadata(metadata)
     }

@@ -20,6 +20,8 @@ use crate::store::ArrayMeta;
 pub enum ChunkPurpose<'a> {
     /// All elements.
     Elements,
+    /// All elements of these sample chunks, ascending.
+    Samples(&'a [u64]),
     /// What calls on genotypes are computed from.
     Genotypes {
         /// What is counted.
@@ -65,6 +67,14 @@ impl ChunkRequest<'_> {
     pub fn parts(&self) -> Vec<Vec<u64>> {
         match self.purpose {
             ChunkPurpose::Elements => trailing_chunks(self.array()),
+            ChunkPurpose::Samples(chunks) => {
+                let is_wanted = |trailing: &Vec<u64>| {
+                    let sample_chunk = trailing.first();
+                    sample_chunk.is_none_or(|chunk| chunks.binary_search(chunk).is_ok())
+                };
+                let all = trailing_chunks(self.array());
+                all.into_iter().filter(is_wanted).collect()
+            }
             ChunkPurpose::Genotypes { selected, .. } => (0..selected.len())
                 .filter(|chunk| self.counts(*chunk) || self.selects(*chunk))
                 .map(|chunk| vec![chunk as u64, 0])
@@ -75,7 +85,7 @@ impl ChunkRequest<'_> {
     /// Whether genotypes of a sample chunk are counted.
     pub fn counts(&self, sample_chunk: usize) -> bool {
         match self.purpose {
-            ChunkPurpose::Elements => false,
+            ChunkPurpose::Elements | ChunkPurpose::Samples(_) => false,
             ChunkPurpose::Genotypes { counter, .. } => counter
                 .wanted_sample_chunks()
                 .binary_search(&sample_chunk)
@@ -87,6 +97,7 @@ impl ChunkRequest<'_> {
     pub fn selects(&self, sample_chunk: usize) -> bool {
         match self.purpose {
             ChunkPurpose::Elements => true,
+            ChunkPurpose::Samples(chunks) => chunks.binary_search(&(sample_chunk as u64)).is_ok(),
             ChunkPurpose::Genotypes { selected, .. } => selected
                 .get(sample_chunk)
                 .is_some_and(|samples| !samples.is_empty()),

@@ -2,6 +2,7 @@
 //! are small.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::Result;
@@ -107,13 +108,27 @@ impl VczSource {
         let rows = rows_in(&self.kept) as usize;
         let mut arrays: Vec<(usize, usize)> = Vec::new();
         let n_alleles = self.table.context.n_alleles().unwrap_or(1);
+        let mut add = |column: usize, row_bytes: usize| {
+            let output = rows.saturating_mul(row_bytes);
+            match arrays.iter_mut().find(|(known, _)| *known == column) {
+                Some((_, known)) => *known = known.saturating_add(output),
+                None => arrays.push((column, output)),
+            }
+        };
+        let is_filtered = self.filters_calls();
+        let mut decoded = BTreeSet::new();
         for input in &self.inputs {
-            let (column, row_bytes) = match (input, genotype) {
+            match (input, genotype) {
                 (Input::Array(column), _) if !columns[*column].is_site_level() => {
-                    (*column, columns[*column].row_bytes())
+                    add(*column, columns[*column].row_bytes());
                 }
-                (Input::Call(call), Some(column)) => {
-                    let bytes = match call {
+                // Of filtered calls a GPU decodes the elements once, and the host counts them.
+                (Input::Call(call), Some(_)) if is_filtered => {
+                    decoded.extend(self.columns_of(call));
+                }
+                (Input::Call(call), Some(column)) => add(
+                    column,
+                    match &call.call {
                         GenotypeCall::SelectSamples(samples) => {
                             samples.len() * self.table.context.ploidy()
                         }
@@ -122,31 +137,32 @@ impl VczSource {
                         GenotypeCall::GenotypePlanes(samples) => {
                             samples.len() * self.table.context.ploidy() / 8
                         }
-                        _ => call.allele_sets().len() * n_alleles * 4,
-                    };
-                    (column, bytes)
-                }
-                _ => continue,
-            };
-            let output = rows.saturating_mul(row_bytes);
-            match arrays.iter_mut().find(|(known, _)| *known == column) {
-                Some((_, known)) => *known = known.saturating_add(output),
-                None => arrays.push((column, output)),
+                        call => call.allele_sets().len() * n_alleles * 4,
+                    },
+                ),
+                _ => {}
             }
         }
+        for column in decoded {
+            add(column, columns[column].row_bytes());
+        }
         arrays
+    }
+
+    /// Whether calls are filtered: genotypes are then decoded, and counted on the host.
+    fn filters_calls(&self) -> bool {
+        let mut inputs = self.inputs.iter();
+        inputs.any(|input| matches!(input, Input::Call(call) if !call.filters.is_empty()))
     }
 
     fn load(&self, column: usize, output: usize) -> std::result::Result<ArrayLoad<'_>, String> {
         let dataset = &self.table.dataset;
         let spec = &dataset.columns()[column];
         let is_elements = |input: &Input| matches!(input, Input::Array(at) if *at == column);
-        let is_selection =
-            |input: &Input| matches!(input, Input::Call(GenotypeCall::SelectSamples(_)));
+        let is_selection = |input: &Input| matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::SelectSamples(_)));
         let is_genotype = dataset.column_index("call_genotype") == Some(column);
         let across: u64 = spec.array.grid_shape().iter().skip(1).product();
-        let is_planes =
-            |input: &Input| matches!(input, Input::Call(GenotypeCall::GenotypePlanes(_)));
+        let is_planes = |input: &Input| matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::GenotypePlanes(_)));
         if is_genotype && self.inputs.iter().any(is_planes) {
             return Err("genotype_planes is computed on the host only".to_string());
         }
@@ -157,7 +173,7 @@ impl VczSource {
             chain: dataset
                 .chain(column)
                 .map_err(|error| format!("{}: {error}", spec.array.name))?,
-            only_calls: !self.inputs.iter().any(is_elements),
+            only_calls: !self.filters_calls() && !self.inputs.iter().any(is_elements),
             selects: is_genotype && self.inputs.iter().any(is_selection),
             chunks: chunks as usize,
             output,

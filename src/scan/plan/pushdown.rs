@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, plan_err};
-use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Literal};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
@@ -14,9 +14,14 @@ use datafusion::physical_plan::filter_pushdown::PushedDown;
 
 use super::source::{Input, VczSource};
 use crate::scan::calls::bound::BoundCall;
-use crate::scan::calls::call::{DisplayCall, GenotypeCall};
+use crate::scan::calls::call::{DisplayCall, FilteredCall, GenotypeCall};
+use crate::scan::calls::call_value::{CallValue, place_of};
+use crate::scan::calls::context::PopulationArg;
+use crate::scan::calls::filter_calls::FilterCalls;
+use crate::scan::calls::filters::{CallFilter, CallFilters};
+use crate::scan::calls::format_field::call_test;
 use crate::scan::calls::genotype_udf::GenotypeUdf;
-use crate::scan::schema::ColumnKind;
+use crate::scan::schema::{ColumnKind, ColumnSpec, element_type};
 
 impl VczSource {
     /// The scan with `projection` on top; `None` if an expression is volatile, as it would be evaluated another number of times.
@@ -93,29 +98,113 @@ impl VczSource {
         let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
             return Ok(None);
         };
+        if function.fun().inner().is::<FilterCalls>() {
+            return self.pushed_filter(function);
+        }
         let udf = function.fun().inner().downcast_ref::<GenotypeUdf>();
         let (Some(bound), Some(genotypes)) =
             (udf.and_then(|udf| udf.bound()), function.args().first())
         else {
             return Ok(None);
         };
-        if let Some(column) = genotypes.downcast_ref::<Column>() {
-            let Some(Input::Array(at)) = self.inputs.get(column.index()) else {
-                return Ok(None);
-            };
-            if self.table.dataset.columns()[*at].kind != ColumnKind::Genotype {
-                return Ok(None);
-            }
+        if self.is_genotypes(genotypes) {
             self.check_samples(function.name(), bound)?;
-            return Ok(Some(Input::Call(bound.call().clone())));
+            return Ok(Some(Input::Call(FilteredCall {
+                call: bound.call().clone(),
+                filters: CallFilters::default(),
+            })));
         }
-        // Counts of selected samples are counts of those samples: `select_samples` itself need not be computed.
-        let Some(Input::Call(GenotypeCall::SelectSamples(selected))) =
-            self.pushed_call(genotypes)?
+        // Counts of selected samples are counts of those samples: `select_samples` itself need not be computed. The genotypes of all
+        // samples, filtered, are a selection as well.
+        let Some(Input::Call(FilteredCall {
+            call: GenotypeCall::SelectSamples(selected),
+            filters,
+        })) = self.pushed_call(genotypes)?
         else {
             return Ok(None);
         };
-        Ok(Some(Input::Call(bound.call().of_selected(&selected))))
+        Ok(Some(Input::Call(FilteredCall {
+            call: bound.call().of_selected(&selected),
+            filters,
+        })))
+    }
+
+    /// Whether `expr` is the column of genotypes.
+    fn is_genotypes(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
+        self.column_of(expr)
+            .is_some_and(|column| column.kind == ColumnKind::Genotype)
+    }
+
+    /// The column of the table that `expr` is.
+    fn column_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<&ColumnSpec> {
+        let column = expr.downcast_ref::<Column>()?;
+        match self.inputs.get(column.index())? {
+            Input::Array(at) => self.table.dataset.columns().get(*at),
+            Input::Call(_) => None,
+        }
+    }
+
+    /// The input of `filter_calls` of the genotypes of all samples, filtered before or not, by a field of the table.
+    ///
+    /// # Errors
+    /// Where the bounds do not fit the field's values.
+    fn pushed_filter(&self, function: &ScalarFunctionExpr) -> Result<Option<Input>> {
+        let [genotypes, field, bounds @ ..] = function.args() else {
+            return Ok(None);
+        };
+        let constants: Option<Vec<&ScalarValue>> = bounds.iter().map(constant).collect();
+        let (Some(constants), Some((spec, value))) = (constants, self.format_field(field)?) else {
+            return Ok(None);
+        };
+        let element = element_type(&spec.array.element);
+        let filter = CallFilter {
+            array: spec.array.name.clone(),
+            value,
+            test: call_test(&spec.array.name, &element, &constants)?,
+        };
+        let everyone = self.table.context.resolve(&PopulationArg::Everyone)?;
+        let filters = if self.is_genotypes(genotypes) {
+            CallFilters::default()
+        } else {
+            match self.pushed_call(genotypes)? {
+                Some(Input::Call(FilteredCall {
+                    call: GenotypeCall::SelectSamples(samples),
+                    filters,
+                })) if samples == everyone => filters,
+                _ => return Ok(None),
+            }
+        };
+        Ok(Some(Input::Call(FilteredCall {
+            call: GenotypeCall::SelectSamples(everyone),
+            filters: filters.and(filter),
+        })))
+    }
+
+    /// The FORMAT field that `expr` is, and which of a call's values.
+    fn format_field(
+        &self,
+        expr: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Option<(&ColumnSpec, Option<usize>)>> {
+        let n_samples = self.table.context.n_samples();
+        let is_format = |spec: &&ColumnSpec| spec.samples() == Some(n_samples);
+        if let Some(spec) = self.column_of(expr).filter(is_format) {
+            let is_one = spec.array.rank() == 2;
+            return Ok(is_one.then_some((spec, None)));
+        }
+        let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
+            return Ok(None);
+        };
+        let (true, [field, number]) = (function.fun().inner().is::<CallValue>(), function.args())
+        else {
+            return Ok(None);
+        };
+        let spec = self.column_of(field).filter(is_format);
+        let values = spec.and_then(ColumnSpec::values_per_call);
+        let (Some(spec), Some(values), Some(number)) = (spec, values, constant(number)) else {
+            return Ok(None);
+        };
+        let place = place_of(&spec.array.name, values, number)?;
+        Ok(Some((spec, Some(place))))
     }
 
     /// Refuses a call that was bound to the samples of another store.
@@ -173,11 +262,11 @@ impl VczSource {
         })
     }
 
-    fn call_field(&self, call: &GenotypeCall) -> Result<Field> {
+    fn call_field(&self, call: &FilteredCall) -> Result<Field> {
         let context = &self.table.context;
         let name = DisplayCall(call, context).to_string();
         let genotypes = self.table.schema.field_with_name("call_genotype")?;
-        call.field(&name, genotypes, context)
+        call.call.field(&name, genotypes, context)
     }
 
     /// An expression over the output as one over the table's per-variant columns, if it can be.
@@ -210,6 +299,11 @@ impl VczSource {
     }
 }
 
+/// The value of a literal.
+fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
+    expr.downcast_ref::<Literal>().map(Literal::value)
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::catalog::TableProvider;
@@ -221,7 +315,6 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::*;
-    use crate::scan::calls::context::PopulationArg;
     use crate::scan::calls::function::GenotypeFunction;
     use crate::scan::{TableOptions, open_table};
 
@@ -290,7 +383,7 @@ mod tests {
     }
 
     fn is_counts(input: &Input) -> bool {
-        matches!(input, Input::Call(GenotypeCall::AlleleCounts(_)))
+        matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::AlleleCounts(_)))
     }
 
     #[tokio::test]
@@ -338,7 +431,13 @@ mod tests {
         let genotypes = column(&source, "call_genotype");
         let selected = call(&source, GenotypeFunction::SelectSamples, "first", genotypes);
         let kept = project(&source, [(Arc::clone(&selected), "g")]);
-        let [Input::Call(GenotypeCall::SelectSamples(samples))] = &kept.inputs[..] else {
+        let [
+            Input::Call(FilteredCall {
+                call: GenotypeCall::SelectSamples(samples),
+                ..
+            }),
+        ] = &kept.inputs[..]
+        else {
             panic!("{:?}", kept.inputs);
         };
         // Genotypes themselves stay a column.

@@ -28,7 +28,7 @@ use super::choice::LatestChoice;
 use super::ranges::{rows_in, split};
 use super::zones::Zones;
 use crate::counts::gathered::most_row_words;
-use crate::scan::calls::call::GenotypeCall;
+use crate::scan::calls::call::{FilteredCall, GenotypeCall};
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::population_pairs::pairs_of;
 use crate::scan::dataset::Dataset;
@@ -40,7 +40,7 @@ pub enum Input {
     /// A column of the table.
     Array(usize),
     /// A call on `call_genotype`.
-    Call(GenotypeCall),
+    Call(FilteredCall),
 }
 
 /// The table side of a scan: shared by every plan over it.
@@ -152,13 +152,12 @@ impl VczSource {
 
     /// Table columns that are read: those of the inputs and of the filters.
     fn read_columns(&self) -> Vec<usize> {
-        let genotype = self.table.dataset.column_index("call_genotype");
         let mut read: Vec<usize> = self
             .inputs
             .iter()
-            .filter_map(|input| match input {
-                Input::Array(column) => Some(*column),
-                Input::Call(_) => genotype,
+            .flat_map(|input| match input {
+                Input::Array(column) => vec![*column],
+                Input::Call(call) => self.columns_of(call),
             })
             .chain(
                 self.filters
@@ -170,6 +169,15 @@ impl VczSource {
         read.sort_unstable();
         read.dedup();
         read
+    }
+
+    /// Table columns that `call` is computed from: the genotypes and the fields of its filters.
+    pub(in crate::scan) fn columns_of(&self, call: &FilteredCall) -> Vec<usize> {
+        let fields = call.filters.iter().map(|filter| filter.array.as_str());
+        let names = std::iter::once("call_genotype").chain(fields);
+        names
+            .filter_map(|name| self.table.dataset.column_index(name))
+            .collect()
     }
 
     /// Rows of one chunk of the column that is heaviest to decode.
@@ -189,22 +197,24 @@ impl VczSource {
         let n_alleles = context.n_alleles().unwrap_or(1);
         let bytes = |input: &Input| match input {
             Input::Array(column) => columns[*column].row_bytes(),
-            Input::Call(GenotypeCall::AlleleCounts(_)) => n_alleles * size_of::<i32>(),
-            Input::Call(GenotypeCall::PopulationCounts(populations)) => {
-                populations.len() * (n_alleles * size_of::<i32>() + 32)
-            }
-            Input::Call(GenotypeCall::PopulationPairCounts(populations)) => {
-                pairs_of(populations.len()) * 2 * (n_alleles * size_of::<i32>() + 32)
-            }
-            Input::Call(GenotypeCall::ZygosityCounts(_)) => (1 + 2 * n_alleles) * size_of::<i32>(),
-            Input::Call(GenotypeCall::GenotypeCounts(_)) => 5 * size_of::<i32>(),
-            Input::Call(GenotypeCall::SelectSamples(samples)) => {
-                samples.len() * context.ploidy() * size_of::<i8>()
-            }
-            Input::Call(GenotypeCall::GenotypePlanes(samples)) => {
-                let copies = samples.len().saturating_mul(context.ploidy());
-                most_row_words(copies, n_alleles).saturating_mul(size_of::<u64>())
-            }
+            Input::Call(call) => match &call.call {
+                GenotypeCall::AlleleCounts(_) => n_alleles * size_of::<i32>(),
+                GenotypeCall::PopulationCounts(populations) => {
+                    populations.len() * (n_alleles * size_of::<i32>() + 32)
+                }
+                GenotypeCall::PopulationPairCounts(populations) => {
+                    pairs_of(populations.len()) * 2 * (n_alleles * size_of::<i32>() + 32)
+                }
+                GenotypeCall::ZygosityCounts(_) => (1 + 2 * n_alleles) * size_of::<i32>(),
+                GenotypeCall::GenotypeCounts(_) => 5 * size_of::<i32>(),
+                GenotypeCall::SelectSamples(samples) => {
+                    samples.len() * context.ploidy() * size_of::<i8>()
+                }
+                GenotypeCall::GenotypePlanes(samples) => {
+                    let copies = samples.len().saturating_mul(context.ploidy());
+                    most_row_words(copies, n_alleles).saturating_mul(size_of::<u64>())
+                }
+            },
         };
         self.inputs.iter().map(bytes).sum::<usize>().max(1)
     }

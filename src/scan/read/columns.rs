@@ -8,13 +8,10 @@ use arrow::buffer::ScalarBuffer;
 use datafusion::common::Result;
 
 use super::arrow_column::{contig_at, contig_runs, integers, to_arrow};
-use super::dense::{Dense, assemble};
-use super::memory::{ScanMemory, Taken};
-use super::metrics::ScanMetrics;
-use crate::codec::Scratch;
+use super::dense::Dense;
+use super::dense_reader::DenseReader;
 use crate::scan::chunks::chunk::first_index;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
-use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnKind;
 use crate::store::ElementType;
@@ -23,17 +20,7 @@ use crate::store::ElementType;
 pub struct ColumnReader {
     dataset: Arc<Dataset>,
     column: usize,
-    chunks: Prefetch,
-    current: Option<Current>,
-    memory: ScanMemory,
-    metrics: ScanMetrics,
-    scratch: Scratch,
-}
-
-struct Current {
-    chunk: u64,
-    dense: Dense,
-    _memory: Taken,
+    chunks: DenseReader,
 }
 
 impl ColumnReader {
@@ -53,11 +40,7 @@ impl ColumnReader {
         Ok(Self {
             dataset: Arc::clone(dataset),
             column,
-            chunks: request.open(context)?,
-            current: None,
-            memory: context.memory.clone(),
-            metrics: context.metrics.clone(),
-            scratch: Scratch::default(),
+            chunks: DenseReader::try_new(request, context)?,
         })
     }
 
@@ -78,9 +61,9 @@ impl ColumnReader {
             let first = chunk * chunk_rows;
             let end = range.end.min(first + chunk_rows);
             self.load(chunk).await?;
-            if let Some(current) = &self.current {
+            if let Some(dense) = self.chunks.dense() {
                 let rows = (row - first) as usize..(end - first) as usize;
-                let piece = to_arrow(spec, &current.dense, rows, dataset.names());
+                let piece = to_arrow(spec, dense, rows, dataset.names());
                 pieces.push(piece.map_err(|reason| {
                     dataset.chunk_error(&spec.array, &first_index(chunk, &spec.array), reason)
                 })?);
@@ -91,32 +74,15 @@ impl ColumnReader {
     }
 
     async fn load(&mut self, chunk: u64) -> Result<()> {
-        if self
-            .current
-            .as_ref()
-            .is_some_and(|current| current.chunk == chunk)
+        if self.chunks.load(chunk).await?
+            && let Some(dense) = self.chunks.dense()
         {
-            return Ok(());
+            let spec = &self.dataset.columns()[self.column];
+            self.check_sites(chunk, dense).map_err(|reason| {
+                let index = first_index(chunk, &spec.array);
+                self.dataset.chunk_error(&spec.array, &index, reason)
+            })?;
         }
-        self.current = None;
-        let spec = &self.dataset.columns()[self.column];
-        let chain = self.dataset.chain(self.column)?;
-        let parts = self.chunks.fetch(chunk).await?;
-        let expected = (spec.array.chunks[0] as usize).saturating_mul(spec.row_bytes());
-        let memory = self.memory.take(expected)?;
-        let _timer = self.metrics.decode_time.timer();
-        let dense = assemble(&spec.array, chain, chunk, &parts, &mut self.scratch)
-            .map_err(|(index, reason)| self.dataset.chunk_error(&spec.array, &index, reason))?;
-        self.metrics.bytes_decoded.add(dense.bytes());
-        self.check_sites(chunk, &dense).map_err(|reason| {
-            let index = first_index(chunk, &spec.array);
-            self.dataset.chunk_error(&spec.array, &index, reason)
-        })?;
-        self.current = Some(Current {
-            chunk,
-            dense,
-            _memory: memory,
-        });
         Ok(())
     }
 

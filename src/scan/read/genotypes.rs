@@ -11,15 +11,10 @@ use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use super::select::{KeptGenotypes, Selection};
 use crate::codec::{ChunkData, Scratch};
-use crate::counts::{ChunkCounts, CountRequest, CountScratch, Counter, SampleSet};
+use crate::counts::{ChunkCounts, CountScratch, Counter, SampleSet};
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
-use crate::scan::calls::planes::genotype_planes_array;
-use crate::scan::calls::population_pairs::population_pair_counts_array;
-use crate::scan::calls::results::{
-    GENOTYPE_CLASSES, allele_counts_array, genotype_counts_array, population_counts_array,
-    zygosity_counts_array,
-};
+use crate::scan::calls::counted::{Counted, request_of};
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index, first_index};
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::Prefetch;
@@ -71,41 +66,17 @@ impl GenotypeReader {
             );
             return Err(refuse(reason).into());
         }
-        let mut request = CountRequest {
-            alleles: vec![],
-            genotypes: vec![],
-            zygosity: vec![],
-            planes: vec![],
-            n_alleles: context.n_alleles().unwrap_or(usize::from(u8::MAX)),
-            n_samples: array.shape[1] as usize,
-            ploidy: array.shape[2] as usize,
-        };
-        let mut first_set = Vec::with_capacity(calls.len());
-        let mut selected: Vec<Arc<SampleSet>> = vec![];
-        for call in &calls {
-            first_set.push(match call {
-                GenotypeCall::GenotypeCounts(_) => request.genotypes.len(),
-                GenotypeCall::ZygosityCounts(_) => request.zygosity.len(),
-                GenotypeCall::GenotypePlanes(_) => request.planes.len(),
-                _ => request.alleles.len(),
-            });
-            request.alleles.extend(call.allele_sets());
-            match call {
-                GenotypeCall::GenotypeCounts(samples) => {
-                    request.genotypes.push(Arc::clone(samples))
-                }
-                GenotypeCall::ZygosityCounts(samples) => request.zygosity.push(Arc::clone(samples)),
-                GenotypeCall::GenotypePlanes(samples) => request.planes.push(Arc::clone(samples)),
-                GenotypeCall::SelectSamples(samples) => selected.push(Arc::clone(samples)),
-                _ => {}
-            }
-        }
+        let (samples, ploidy) = (array.shape[1] as usize, array.shape[2] as usize);
+        let (request, first_set) = request_of(&calls, context, samples, ploidy);
+        let selected = calls.iter().filter_map(|call| match call {
+            GenotypeCall::SelectSamples(samples) => Some(samples),
+            _ => None,
+        });
+        let all = SampleSet::new(selected.flat_map(|samples| samples.iter()).collect());
         let chunk_samples = array.chunks[1] as usize;
         let counter = Counter::try_new(request, chunk_samples)
             .map_err(|error| dataset.array_error(array, error))?;
         let mut by_chunk = vec![vec![]; array.grid_shape()[1] as usize];
-        let all: SampleSet =
-            SampleSet::new(selected.iter().flat_map(|samples| samples.iter()).collect());
         for sample in all.iter() {
             let (chunk, within) = (
                 sample as usize / chunk_samples,
@@ -274,48 +245,22 @@ impl GenotypeReader {
     }
 
     fn piece(&self, call: usize, rows: Range<usize>) -> Result<ArrayRef> {
-        let n_alleles = self.counter.request().n_alleles;
-        let first = self.first_set[call];
-        let alleles =
-            |set: usize| &self.counts.alleles[set][rows.start * n_alleles..rows.end * n_alleles];
-        match &self.calls[call] {
-            GenotypeCall::AlleleCounts(_) => allele_counts_array(alleles(first), n_alleles, None),
-            GenotypeCall::PopulationCounts(populations) => {
-                let sets = populations.len();
-                let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
-                population_counts_array(&counts, rows.len(), populations, &self.context, None)
-            }
-            GenotypeCall::PopulationPairCounts(populations) => {
-                let sets = populations.len();
-                let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
-                population_pair_counts_array(&counts, rows.len(), populations, &self.context, None)
-            }
-            GenotypeCall::GenotypeCounts(_) => {
-                let width = GENOTYPE_CLASSES.len();
-                genotype_counts_array(
-                    &self.counts.genotypes[first][rows.start * width..rows.end * width],
-                    None,
-                )
-            }
-            GenotypeCall::ZygosityCounts(_) => {
-                let width = self.counter.request().zygosity_width();
-                let counts = &self.counts.zygosity[first][rows.start * width..rows.end * width];
-                zygosity_counts_array(counts, n_alleles, rows.len(), None)
-            }
-            GenotypeCall::GenotypePlanes(_) => {
-                genotype_planes_array(&self.counts.planes[first], rows, None)
-            }
-            GenotypeCall::SelectSamples(samples) => {
-                let Some(current) = &self.current else {
-                    return exec_err!("select_samples: no chunk is loaded");
-                };
-                let selection = Selection {
-                    spec: &self.dataset.columns()[self.column],
-                    kept: &current.selected,
-                    samples: &self.selected,
-                };
-                selection.gather(samples, rows)
-            }
+        if let GenotypeCall::SelectSamples(samples) = &self.calls[call] {
+            let Some(current) = &self.current else {
+                return exec_err!("select_samples: no chunk is loaded");
+            };
+            let selection = Selection {
+                spec: &self.dataset.columns()[self.column],
+                kept: &current.selected,
+                samples: &self.selected,
+            };
+            return selection.gather(samples, rows);
         }
+        let counted = Counted {
+            request: self.counter.request(),
+            counts: &self.counts,
+            context: &self.context,
+        };
+        counted.array(&self.calls[call], self.first_set[call], rows, None)
     }
 }

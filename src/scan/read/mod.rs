@@ -2,13 +2,16 @@
 //!
 //! * `stream`: the batches of a partition; `segments`: its rows, cut up for reading; `site_filter`: predicates evaluated before
 //!   anything else is read.
-//! * `columns`: an array as a column; `dense`: its chunks put together; `arrow_column`: as an Arrow array.
-//! * `genotypes`: calls on genotypes; `select`: the genotypes of selected samples.
+//! * `columns`: an array as a column; `dense`: its chunks put together, `dense_reader`: one after the other; `arrow_column`: as an Arrow
+//!   array.
+//! * `genotypes`: calls on genotypes; `filtered`: those whose genotypes are filtered by FORMAT fields; `select`: the genotypes of selected samples.
 //! * `memory`, `metrics`: what is accounted and measured.
 
 pub mod arrow_column;
 pub mod columns;
 pub mod dense;
+mod dense_reader;
+mod filtered;
 pub mod genotypes;
 pub mod memory;
 pub mod metrics;

@@ -1,15 +1,15 @@
 //! Gathers the genotypes of `select_samples` from the chunks that hold them.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, FixedSizeListArray};
+use arrow::array::ArrayRef;
 use arrow::buffer::{Buffer, MutableBuffer};
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 
 use crate::counts::SampleSet;
-use crate::scan::calls::results::list_size;
+use crate::scan::calls::elements::genotypes_array;
+use crate::scan::calls::results::selected_type;
 use crate::scan::schema::ColumnSpec;
 use crate::store::ArrayMeta;
 
@@ -81,7 +81,7 @@ impl Selection<'_> {
         let DataType::FixedSizeList(call, _) = &spec.data_type else {
             return exec_err!("expected genotypes, found {}", spec.data_type);
         };
-        let DataType::FixedSizeList(code, ploidy) = call.data_type() else {
+        let DataType::FixedSizeList(_, ploidy) = call.data_type() else {
             return exec_err!("expected genotypes, found {}", spec.data_type);
         };
         let element = spec.array.element.size().unwrap_or(1);
@@ -131,30 +131,29 @@ impl Selection<'_> {
                 out.len()
             );
         }
-        let copies = total / element;
-        let codes = arrow::array::make_array(
-            arrow::array::ArrayData::builder(code.data_type().clone())
-                .len(copies)
-                .add_buffer(out)
-                .build()?,
-        );
-        let n_calls = rows.len() * samples.len();
-        let calls = FixedSizeListArray::try_new_with_length(
-            Arc::clone(code),
-            *ploidy,
-            codes,
-            None,
-            n_calls,
-        )?;
-        let item = Arc::new(Field::new_list_field(call.data_type().clone(), false));
-        let size = list_size(samples.len())?;
-        Ok(Arc::new(FixedSizeListArray::try_new_with_length(
-            item,
-            size,
-            Arc::new(calls),
-            None,
-            rows.len(),
-        )?))
+        let data_type = selected_type(&spec.data_type, samples.len())?;
+        genotypes_array(&data_type, out, rows.len(), None)
+    }
+}
+
+/// Appends the copies of `samples` in `rows`, which are row-major rows of `row_bytes` bytes with `call_bytes` for each call.
+pub fn append_samples(
+    out: &mut MutableBuffer,
+    rows: &[u8],
+    row_bytes: usize,
+    call_bytes: usize,
+    samples: &SampleSet,
+) {
+    if samples.len().saturating_mul(call_bytes) == row_bytes {
+        out.extend_from_slice(rows);
+        return;
+    }
+    let runs = runs(samples, usize::MAX);
+    for row in rows.chunks_exact(row_bytes.max(1)) {
+        for run in &runs {
+            let copies = run.first * call_bytes..(run.first + run.len) * call_bytes;
+            out.extend_from_slice(row.get(copies).unwrap_or_default());
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{TryStreamExt, stream};
 
 use super::columns::ColumnReader;
+use super::filtered::FilteredReader;
 use super::genotypes::GenotypeReader;
 use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
@@ -79,6 +80,32 @@ impl VczSource {
     }
 }
 
+/// Computes the calls on genotypes.
+enum CallReader {
+    /// Counted as they are stored.
+    Counted(Box<GenotypeReader>),
+    /// Decoded, some of them filtered by FORMAT fields.
+    Filtered(Box<FilteredReader>),
+}
+
+impl CallReader {
+    /// Begins to read, before any row is asked for.
+    fn start(&mut self) {
+        match self {
+            Self::Counted(reader) => reader.start(),
+            Self::Filtered(reader) => reader.start(),
+        }
+    }
+
+    /// For each call, its values for the rows of `range`.
+    async fn rows(&mut self, range: Range<u64>) -> Result<Vec<Vec<ArrayRef>>> {
+        match self {
+            Self::Counted(reader) => reader.rows(range).await,
+            Self::Filtered(reader) => reader.rows(range).await,
+        }
+    }
+}
+
 struct Batches {
     source: VczSource,
     segments: Segments,
@@ -86,7 +113,7 @@ struct Batches {
     dynamic_filter: Option<SiteFilter>,
     pruning: Option<DynamicPruning>,
     readers: HashMap<usize, ColumnReader>,
-    genotypes: Option<GenotypeReader>,
+    genotypes: Option<CallReader>,
     /// For each input that is a call: its place among the reader's calls.
     call_of_input: Vec<Option<usize>>,
     batch_rows: usize,
@@ -161,14 +188,19 @@ impl Batches {
         ) {
             (true, _) => None,
             (false, None) => return exec_err!("the store has no call_genotype"),
-            (false, Some(column)) => Some(GenotypeReader::try_new(
-                &table.dataset,
-                &table.context,
-                column,
-                calls,
-                ranges,
-                context,
-            )?),
+            (false, Some(column)) => {
+                let (dataset, samples) = (&table.dataset, &table.context);
+                Some(if calls.iter().all(|call| call.filters.is_empty()) {
+                    let calls = calls.into_iter().map(|call| call.call).collect();
+                    let reader =
+                        GenotypeReader::try_new(dataset, samples, column, calls, ranges, context)?;
+                    CallReader::Counted(Box::new(reader))
+                } else {
+                    let reader =
+                        FilteredReader::try_new(dataset, samples, column, calls, ranges, context)?;
+                    CallReader::Filtered(Box::new(reader))
+                })
+            }
         };
         let by_bytes = source.settings.batch_bytes / source.output_row_bytes();
         if filter.is_none() && dynamic_filter.is_none() {

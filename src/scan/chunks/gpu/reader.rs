@@ -86,7 +86,7 @@ pub fn open(
         dataset: Arc::clone(request.dataset),
         array: Arc::clone(array),
         engine: Arc::clone(&device.engine),
-        is_whole: matches!(request.purpose, ChunkPurpose::Elements),
+        is_whole: !matches!(request.purpose, ChunkPurpose::Genotypes { .. }),
         leaves_files: device.reads_files && parts.iter().all(is_plain),
         in_groups: store.is_local() && context.ahead.few.is_none(),
         reading: Semaphore::new(context.ahead.prefetch.max(1)),
@@ -115,7 +115,7 @@ fn part_requests(
     let chain = dataset.chain(*column).map_err(|error| error.to_string())?;
     let planner = device.planner(spec, chain, only_calls)?;
     let (counts, elements) = match request.purpose {
-        ChunkPurpose::Elements => {
+        ChunkPurpose::Elements | ChunkPurpose::Samples(_) => {
             // Below the bytes of a chunk, which the planner has checked.
             let samples = array.chunks.get(1).copied().unwrap_or(1) as u32;
             let inner: u64 = array.chunks.iter().skip(2).product();

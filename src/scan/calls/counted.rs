@@ -1,0 +1,110 @@
+//! From the calls of a query to what is counted for them, and from the counts to their values. Both a scan and the evaluation on a
+//! column use it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::NullBuffer;
+use datafusion::common::{Result, exec_err};
+
+use super::call::GenotypeCall;
+use super::context::GenotypeContext;
+use super::planes::genotype_planes_array;
+use super::population_pairs::population_pair_counts_array;
+use super::results::{
+    GENOTYPE_CLASSES, allele_counts_array, genotype_counts_array, population_counts_array,
+    zygosity_counts_array,
+};
+use crate::counts::{ChunkCounts, CountRequest};
+
+/// What `calls` need counted of genotypes of `n_samples` samples and ploidy `ploidy`; and for each call, where its sets start among
+/// those of its kind.
+pub fn request_of<'a>(
+    calls: impl IntoIterator<Item = &'a GenotypeCall>,
+    context: &GenotypeContext,
+    n_samples: usize,
+    ploidy: usize,
+) -> (CountRequest, Vec<usize>) {
+    let mut request = CountRequest {
+        alleles: vec![],
+        genotypes: vec![],
+        zygosity: vec![],
+        planes: vec![],
+        n_alleles: context.n_alleles().unwrap_or(usize::from(u8::MAX)),
+        n_samples,
+        ploidy,
+    };
+    let mut first_set = vec![];
+    for call in calls {
+        first_set.push(match call {
+            GenotypeCall::GenotypeCounts(_) => request.genotypes.len(),
+            GenotypeCall::ZygosityCounts(_) => request.zygosity.len(),
+            GenotypeCall::GenotypePlanes(_) => request.planes.len(),
+            _ => request.alleles.len(),
+        });
+        request.alleles.extend(call.allele_sets());
+        match call {
+            GenotypeCall::GenotypeCounts(samples) => request.genotypes.push(Arc::clone(samples)),
+            GenotypeCall::ZygosityCounts(samples) => request.zygosity.push(Arc::clone(samples)),
+            GenotypeCall::GenotypePlanes(samples) => request.planes.push(Arc::clone(samples)),
+            _ => {}
+        }
+    }
+    (request, first_set)
+}
+
+/// Counts that were made for a request.
+pub struct Counted<'a> {
+    /// What was counted.
+    pub request: &'a CountRequest,
+    /// The counts.
+    pub counts: &'a ChunkCounts,
+    /// What the genotypes mean.
+    pub context: &'a GenotypeContext,
+}
+
+impl Counted<'_> {
+    /// The values of `call` for `rows`; its sets start at `first` among those of its kind.
+    ///
+    /// # Errors
+    /// Of a call that counts nothing, and where the counts do not fit in one batch.
+    pub fn array(
+        &self,
+        call: &GenotypeCall,
+        first: usize,
+        rows: Range<usize>,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef> {
+        let (counts, n_alleles) = (self.counts, self.request.n_alleles);
+        let alleles =
+            |set: usize| &counts.alleles[set][rows.start * n_alleles..rows.end * n_alleles];
+        match call {
+            GenotypeCall::AlleleCounts(_) => allele_counts_array(alleles(first), n_alleles, nulls),
+            GenotypeCall::PopulationCounts(populations) => {
+                let sets = populations.len();
+                let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
+                population_counts_array(&counts, rows.len(), populations, self.context, nulls)
+            }
+            GenotypeCall::PopulationPairCounts(populations) => {
+                let sets = populations.len();
+                let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
+                population_pair_counts_array(&counts, rows.len(), populations, self.context, nulls)
+            }
+            GenotypeCall::GenotypeCounts(_) => {
+                let width = GENOTYPE_CLASSES.len();
+                let counts = &counts.genotypes[first][rows.start * width..rows.end * width];
+                genotype_counts_array(counts, nulls)
+            }
+            GenotypeCall::ZygosityCounts(_) => {
+                let width = self.request.zygosity_width();
+                let counts = &counts.zygosity[first][rows.start * width..rows.end * width];
+                zygosity_counts_array(counts, n_alleles, rows.len(), nulls)
+            }
+            GenotypeCall::GenotypePlanes(_) => {
+                genotype_planes_array(&counts.planes[first], rows, nulls)
+            }
+            GenotypeCall::SelectSamples(_) => exec_err!("select_samples counts nothing"),
+        }
+    }
+}

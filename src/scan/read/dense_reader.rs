@@ -1,0 +1,112 @@
+//! [`DenseReader`]: the decoded chunks of one array, one after the other in ascending order, each put together from its parts along
+//! the other axes.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+
+use super::dense::{Dense, assemble};
+use super::memory::{ScanMemory, Taken};
+use super::metrics::ScanMetrics;
+use crate::codec::Scratch;
+use crate::scan::chunks::chunk::{Chunk, chunk_index};
+use crate::scan::chunks::open::{ChunkRequest, ReadContext};
+use crate::scan::chunks::prefetch::Prefetch;
+use crate::scan::dataset::Dataset;
+use crate::scan::schema::{ColumnKind, ColumnSpec};
+
+/// Reads the chunks of one array and keeps the one at hand decoded.
+pub struct DenseReader {
+    dataset: Arc<Dataset>,
+    column: usize,
+    chunks: Prefetch,
+    current: Option<Current>,
+    memory: ScanMemory,
+    metrics: ScanMetrics,
+    scratch: Scratch,
+}
+
+struct Current {
+    chunk: u64,
+    dense: Dense,
+    _memory: Taken,
+}
+
+impl DenseReader {
+    /// A reader of what `request` asks for: elements.
+    ///
+    /// # Errors
+    /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes.
+    pub fn try_new(request: ChunkRequest<'_>, context: ReadContext<'_>) -> Result<Self> {
+        Ok(Self {
+            dataset: Arc::clone(request.dataset),
+            column: request.column,
+            chunks: request.open(context)?,
+            current: None,
+            memory: context.memory.clone(),
+            metrics: context.metrics.clone(),
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Begins to read, before any chunk is asked for.
+    pub fn start(&mut self) {
+        self.chunks.start();
+    }
+
+    /// The array, as a column of the table.
+    pub fn column(&self) -> usize {
+        self.column
+    }
+
+    /// The array.
+    pub fn spec(&self) -> &ColumnSpec {
+        &self.dataset.columns()[self.column]
+    }
+
+    /// Rows of one chunk.
+    pub fn chunk_rows(&self) -> u64 {
+        self.spec().array.chunks[0]
+    }
+
+    /// Makes variant chunk `chunk` the one at hand. Whether it was not before.
+    ///
+    /// # Errors
+    /// Of reading and decoding it, and where the memory pool is exhausted.
+    pub async fn load(&mut self, chunk: u64) -> Result<bool> {
+        if let Some(current) = &self.current
+            && current.chunk == chunk
+        {
+            return Ok(false);
+        }
+        self.current = None;
+        let dataset = Arc::clone(&self.dataset);
+        let spec = &dataset.columns()[self.column];
+        let chain = dataset.chain(self.column)?;
+        let parts = self.chunks.fetch(chunk).await?;
+        if spec.kind == ColumnKind::Genotype
+            && let Some(absent) = parts
+                .iter()
+                .find(|part| matches!(part.chunk, Chunk::Absent))
+        {
+            dataset.log_absent(&spec.array, &chunk_index(chunk, &absent.trailing));
+        }
+        let expected = (spec.array.chunks[0] as usize).saturating_mul(spec.row_bytes());
+        let memory = self.memory.take(expected)?;
+        let _timer = self.metrics.decode_time.timer();
+        let dense = assemble(&spec.array, chain, chunk, &parts, &mut self.scratch)
+            .map_err(|(index, reason)| dataset.chunk_error(&spec.array, &index, reason))?;
+        self.metrics.bytes_decoded.add(dense.bytes());
+        self.current = Some(Current {
+            chunk,
+            dense,
+            _memory: memory,
+        });
+        Ok(true)
+    }
+
+    /// The rows of the chunk at hand; `None` before the first.
+    pub fn dense(&self) -> Option<&Dense> {
+        self.current.as_ref().map(|current| &current.dense)
+    }
+}
