@@ -3,7 +3,7 @@
 use half::f16;
 
 use super::call_test::{CallTest, FloatBound};
-use super::request::FILL_CODE;
+use super::gathered::FILL_CODE;
 
 /// A type of FORMAT values.
 pub(super) trait Number: bytemuck::Pod {
