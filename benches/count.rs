@@ -221,6 +221,7 @@ impl Counting {
         let request = CountRequest {
             alleles,
             genotypes,
+            zygosity: vec![],
             n_alleles: 3,
             n_samples: SAMPLES,
             ploidy: PLOIDY,

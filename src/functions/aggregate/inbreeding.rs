@@ -79,7 +79,7 @@ mod tests {
             None,
         ]);
         let call = Call::on("inbreeding", vec![zygosity_field("zc")], &[]).unwrap();
-        let found = call.value(&[column.clone()]).unwrap();
+        let found = call.value(std::slice::from_ref(&column)).unwrap();
         assert_eq!(found, (1.0 - 1.0 / (4.0 / 3.0)).into());
         assert!(call.value(&[column.slice(2, 2)]).unwrap().is_null());
     }
