@@ -14,6 +14,7 @@ pub const PLANES: usize = 64;
 pub struct Partition {
     /// For each copy, the label of its class; empty while there is one class.
     labels: Vec<u32>,
+    /// Number of classes; 0 while there is one.
     classes: u32,
 }
 
@@ -95,8 +96,8 @@ impl Partition {
             }
         }
         self.classes = next;
-        if self.classes <= 1 {
-            self.labels = Vec::new();
+        if next <= 1 {
+            *self = Self::default();
         }
     }
 
