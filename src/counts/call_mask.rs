@@ -6,8 +6,8 @@
 use super::call_numbers::{Half, Number};
 use super::call_test::CallTest;
 use super::error::CountError;
-use super::lanes::{Job, Lanes, Level};
 use super::gathered::FILL_CODE;
+use super::lanes::{Job, Lanes, Level};
 use crate::store::ElementType;
 
 /// Values of a FORMAT field of fixed width.

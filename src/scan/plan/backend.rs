@@ -155,16 +155,35 @@ impl VczSource {
         inputs.any(|input| matches!(input, Input::Call(call) if !call.filters.is_empty()))
     }
 
+    /// A function that a GPU does not compute. Of filtered calls the host counts everything.
+    fn counted_on_host(&self) -> Option<&'static str> {
+        if self.filters_calls() {
+            return None;
+        }
+        self.inputs.iter().find_map(|input| match input {
+            Input::Call(call) => match call.call {
+                GenotypeCall::GenotypePlanes(_) => Some("genotype_planes"),
+                GenotypeCall::ZygosityCounts(_) => Some("zygosity_counts"),
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
     fn load(&self, column: usize, output: usize) -> std::result::Result<ArrayLoad<'_>, String> {
         let dataset = &self.table.dataset;
         let spec = &dataset.columns()[column];
         let is_elements = |input: &Input| matches!(input, Input::Array(at) if *at == column);
-        let is_selection = |input: &Input| matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::SelectSamples(_)));
+        let is_selection = |input: &Input| {
+            let Input::Call(call) = input else {
+                return false;
+            };
+            matches!(call.call, GenotypeCall::SelectSamples(_))
+        };
         let is_genotype = dataset.column_index("call_genotype") == Some(column);
         let across: u64 = spec.array.grid_shape().iter().skip(1).product();
-        let is_planes = |input: &Input| matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::GenotypePlanes(_)));
-        if is_genotype && self.inputs.iter().any(is_planes) {
-            return Err("genotype_planes is computed on the host only".to_string());
+        if is_genotype && let Some(function) = self.counted_on_host() {
+            return Err(format!("{function} is computed on the host only"));
         }
         let chunks = chunks_in(&self.kept, spec.array.chunks[0]).saturating_mul(across);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
