@@ -289,7 +289,7 @@ async fn gamb_x() {
     // Every statistic, and frames, of a part of it.
     for (name, sql) in &mut queries {
         if *name == "statistics" {
-            let part = " FROM t WHERE variant_position < 5000000)";
+            let part = " FROM t WHERE variant_position < 9000000)";
             *sql = sql.replace(" FROM t)", part);
             assert!(sql.contains(part), "{sql}");
         }

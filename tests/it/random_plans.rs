@@ -128,8 +128,14 @@ fn statement(random: &mut Random) -> Statement {
         3 => {
             let relation = relation.replace("{y}", "{x}");
             let query = query(random, "{stored}", &aggregates, &filter).replace("{y}", "{x}");
-            let query =
-                format!("SELECT * FROM ({query}) AS q WHERE (SELECT count(*) FROM {{x}}) > 0");
+            let order = if query.contains(" GROUP BY ") {
+                " ORDER BY 1"
+            } else {
+                ""
+            };
+            let query = format!(
+                "SELECT * FROM ({query}) AS q WHERE (SELECT count(*) FROM {{x}}) > 0{order}"
+            );
             (Some(Stored { relation, storage }), query)
         }
         _ => (

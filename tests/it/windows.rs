@@ -219,7 +219,7 @@ async fn gamb_x() {
         return;
     };
     // A part of it: without the rule each site is aggregated ten times.
-    let of_part = " FROM t WHERE variant_position < 3000000)";
+    let of_part = " FROM t WHERE variant_position < 8500000)";
     let query = queries(100_000, 10_000)[0].replace(" FROM t)", of_part);
     assert!(query.contains(of_part), "{query}");
     let (store, populations) = (
