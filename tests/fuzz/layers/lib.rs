@@ -14,12 +14,21 @@ pub mod error;
 #[path = "../../../src/store/mod.rs"]
 pub mod store;
 
+/// Of the counts layer, only its error.
+#[path = "../../../src/counts"]
+pub mod counts {
+    mod error;
+
+    pub use error::CountError;
+}
+
 /// Of the GPU layer, only what a device is told about a chunk.
 #[path = "../../../src/gpu"]
 pub mod gpu {
     #[cfg(not(test))]
     #[path = "plan/tests/device.rs"]
     mod device;
+    mod error;
     #[cfg(not(test))]
     #[path = "../../tests/fuzz/checks/gpu_plan.rs"]
     pub mod fuzz_check;
