@@ -10,7 +10,8 @@ use super::error::CountError;
 const MIN_SETS: usize = 8;
 /// Most sets that a copy belongs to on average: members take 4 bytes for each.
 const MAX_MEAN_SETS: usize = 4;
-/// What it costs to count a set by its mask: loading and adding up a strip. In the unit of the next two.
+/// What it costs to count a set by its mask: loading and adding up a strip. In the unit of the next two; all three are estimates from
+/// the numbers of instructions, and none changes a count.
 const MASK_COST: usize = 6;
 /// What it costs to find a copy.
 const COPY_COST: usize = 2;

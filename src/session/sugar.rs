@@ -1,5 +1,5 @@
-//! Rewrites sugar: a function of genotypes and populations becomes the function of their allele counts, zygosity or bit-planes, aggregates in
-//! GROUP BY queries and in OVER alike, with its output name kept.
+//! Rewrites sugar: a function of genotypes and populations becomes the function of their allele counts, zygosity or bit-planes,
+//! aggregates in GROUP BY queries and in OVER alike, with its output name kept.
 //!
 //! ```text
 //! sfs(call_genotype, 'first')                   ->  sfs(allele_counts(call_genotype, 'first'))
