@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+import peers
 from server import FIXTURES, REPOSITORY, SIM, Server
 from stores import wide_store
 
@@ -37,3 +38,22 @@ def shared_data():
 def wide(tmp_path_factory):
     """A store with 1 GB of genotypes: 100,000 variants of 5,000 diploids."""
     return wide_store(tmp_path_factory.mktemp("wide") / "wide.vcz", variants=100_000, samples=5_000)
+
+
+@pytest.fixture(scope="session")
+def tree_sequence():
+    """What the store `simulated` is made of."""
+    return peers.simulation()
+
+
+@pytest.fixture(scope="session")
+def peer_stores(tree_sequence, tmp_path_factory):
+    """The stores that are compared with other packages, in one server; see peers.py."""
+    folder = tmp_path_factory.mktemp("peers")
+    stores = peers.stores(tree_sequence, folder)
+    sql = folder / "init.sql"
+    sql.write_text("\n".join(store.table for store in stores.values()))
+    with Server("--sql", sql) as server, server.adbc() as connection:
+        for store in stores.values():
+            store.connection = connection
+        yield stores

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The tests of `vcz serve` with real clients against the real server: tests/clients/run.sh [pytest's arguments].
+# The tests of `vcz serve` with real clients against the real server, and of its statistics against those of scikit-allel and tskit:
+# tests/clients/run.sh [pytest's arguments].
 # VCZ is the program to test (the one that `cargo test` has built, otherwise); clients are installed from PyPI into a folder
 # beside the build outputs. Fails if they cannot be installed.
 set -euo pipefail
