@@ -61,16 +61,16 @@ class Files:
             return None
 
 
-def decoding_plan(files):
-    """(shape, chunks, dtype, codecs in the order of decoding, key of a chunk) of call_genotype, from its own metadata."""
-    if (raw := files.read("call_genotype/.zarray")) is not None:
+def decoding_plan(files, array="call_genotype"):
+    """(shape, chunks, dtype, codecs in the order of decoding, key of a chunk) of an array, from its own metadata."""
+    if (raw := files.read(f"{array}/.zarray")) is not None:
         meta = json.loads(raw)
         if meta["filters"] or meta["order"] != "C":
             raise NotImplementedError("filters or order F")
         codecs = [numcodecs.get_codec(meta["compressor"])] if meta["compressor"] else []
         separator = meta.get("dimension_separator", ".")
         return meta["shape"], meta["chunks"], meta["dtype"], codecs, lambda i: separator.join(map(str, i))
-    meta = json.loads(files.read("call_genotype/zarr.json"))
+    meta = json.loads(files.read(f"{array}/zarr.json"))
     first, *rest = meta["codecs"]
     if first["name"] != "bytes":
         raise NotImplementedError(f"codec {first['name']}")

@@ -77,16 +77,16 @@ MEMORY_GROWTH = 1.1  # of a store with three times as many variants
 
 
 class Decoding:
-    """The encoded chunks of a store's genotypes, in memory, and one buffer for the decoded."""
+    """The encoded chunks of a store's genotypes, or of another array, in memory, and one buffer for the decoded."""
 
-    def __init__(self, store):
+    def __init__(self, store, array="call_genotype"):
         numcodecs.blosc.use_threads = False
         numcodecs.blosc.set_nthreads(1)
         files = Files(store)
-        self.shape, chunks, dtype, codecs, key = decoding_plan(files)
+        self.shape, chunks, dtype, codecs, key = decoding_plan(files, array)
         (self.codec,) = codecs
         grid = itertools.product(*(range(-(-n // c)) for n, c in zip(self.shape, chunks)))
-        chunks_or_none = (files.read(f"call_genotype/{key(index)}") for index in grid)
+        chunks_or_none = (files.read(f"{array}/{key(index)}") for index in grid)
         self.encoded = [chunk for chunk in chunks_or_none if chunk is not None]
         self.buffer = np.empty(int(np.prod(chunks)) * np.dtype(dtype).itemsize, dtype=np.uint8)
         self.calls = int(np.prod(self.shape))

@@ -360,7 +360,7 @@ async fn read_whole(
                     store: store.location().to_string(),
                     array: name.to_string(),
                     chunk: array.chunk_label(&index),
-                    reason,
+                    reason: reason.into(),
                 }
             })?;
         let rows = array.chunk_extent(&first_index(chunk, &array))[0] as usize;
@@ -424,7 +424,7 @@ async fn read_integers(store: &Store, name: &str) -> Result<Option<(Vec<i64>, Ve
             VczError::Metadata {
                 store: store.location().to_string(),
                 what: format!("array '{name}'"),
-                reason,
+                reason: reason.into(),
             }
         })?;
         all.extend(values);

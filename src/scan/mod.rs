@@ -27,19 +27,20 @@ pub mod report;
 mod schema;
 mod sites;
 mod table;
+mod value_error;
 
 pub use calls::bound::BoundCall;
 pub use calls::call_value::CallValue;
 pub use calls::context::{
-    ALLELES_KEY, GENOTYPE_KEYS, GenotypeContext, PopulationArg, SAMPLES_DEFERRED, SAMPLES_KEY,
-    genotype_shape,
+    ALLELES_KEY, GENOTYPE_KEYS, GenotypeContext, POPULATIONS_KEY, PopulationArg, SAMPLES_DEFERRED,
+    SAMPLES_KEY, STORE_KEY, genotype_shape,
 };
 pub use calls::copies;
 pub use calls::filter_calls::FilterCalls;
 pub use calls::function::GenotypeFunction;
 pub use calls::genotype_udf::{GenotypeUdf, is_genotype_type, is_population_type, population_of};
 pub use calls::planes::{genotype_planes_type, is_planes_type};
-pub use calls::unlabelled::unlabelled;
+pub use calls::without_metadata::without_metadata;
 pub use dataset::Dataset;
 pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
 pub use options::{Backend, RegionIndexMode, TableOptions, VczSettings, parse_bytes};

@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field};
 
 use crate::error::{Result, VczError};
 use crate::scan::calls::results::list_size;
+use crate::scan::value_error::ValueError;
 use crate::store::{ArrayMeta, ElementType, Store};
 
 /// How one array's elements become an Arrow column.
@@ -147,7 +148,7 @@ pub fn columns(store: &Store) -> Result<(u64, Vec<ColumnSpec>)> {
                 ),
             ));
         }
-        specs.push(column(array).map_err(|reason| refuse(&array.name, reason))?);
+        specs.push(column(array).map_err(|reason| refuse(&array.name, reason.into()))?);
     }
     check_samples(store, &specs).map_err(|(name, reason)| refuse(&name, reason))?;
     specs.sort_by_key(|spec| (table_order(&spec.array.name), spec.array.name.clone()));
@@ -171,17 +172,17 @@ fn table_order(name: &str) -> usize {
     }
 }
 
-fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, String> {
+fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, ValueError> {
     let rank = array.shape.len();
     let item = element_type(&array.element);
     let expect = |wanted: bool, what: &str| {
         if wanted {
             Ok(())
         } else {
-            Err(format!(
+            Err(ValueError::from(format!(
                 "expected {what}, found {} with {rank} axes",
                 array.element
-            ))
+            )))
         }
     };
     let (kind, data_type) = match array.name.as_str() {
@@ -236,7 +237,7 @@ fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, String> {
 }
 
 /// Fixed-size lists around the element, one per axis after variants, outermost first.
-fn nested_type(array: &ArrayMeta, item: DataType, nullable: bool) -> Result<DataType, String> {
+fn nested_type(array: &ArrayMeta, item: DataType, nullable: bool) -> Result<DataType, ValueError> {
     let mut data_type = item;
     let mut is_item = true;
     for &len in array.shape[1..].iter().rev() {
@@ -244,7 +245,9 @@ fn nested_type(array: &ArrayMeta, item: DataType, nullable: bool) -> Result<Data
             .ok()
             .and_then(|len| list_size(len).ok())
             .ok_or_else(|| {
-                format!("an axis of {len} elements is more than a fixed-size list can hold")
+                ValueError::from(format!(
+                    "an axis of {len} elements is more than a fixed-size list can hold"
+                ))
             })?;
         data_type = DataType::FixedSizeList(
             Arc::new(Field::new_list_field(data_type, nullable && is_item)),

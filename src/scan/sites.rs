@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::scan::chunks::chunk::{Chunk, Part};
 use crate::scan::read::arrow_column::{contig_at, integers};
 use crate::scan::read::dense::{Dense, assemble};
+use crate::scan::value_error::ValueError;
 
 impl Dataset {
     /// Calls `visit(first row, contig indices, positions)` for each chunk of positions, in row order, until it breaks. Does nothing
@@ -92,7 +93,7 @@ impl<'a> Cursor<'a> {
             let rows = array.chunk_extent(&[chunk])[0] as usize;
             let values = match &dense {
                 Dense::Fixed(buffer) => integers(&array.element, buffer, 0..rows),
-                Dense::Strings(_) => Err("expected integers, found strings".to_string()),
+                Dense::Strings(_) => Err("expected integers, found strings".into()),
             };
             let values = values
                 .and_then(|values| {
@@ -109,7 +110,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// Whether all contig codes are indices into `contig_id`; the reason if not.
-fn check_contigs(codes: &[i64], n_contigs: usize) -> Result<(), String> {
+fn check_contigs(codes: &[i64], n_contigs: usize) -> Result<(), ValueError> {
     codes
         .chunk_by(|a, b| a == b)
         .try_for_each(|run| contig_at(run[0], n_contigs).map(drop))

@@ -10,12 +10,13 @@
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::AnalyzerRule;
 
 use super::binder::{Binder, is_of_calls};
 use super::union_calls::{self, Aliases};
+use super::unions;
 
 /// The rule.
 #[derive(Debug)]
@@ -32,7 +33,12 @@ impl AnalyzerRule for BindCalls {
             let node = union_calls::push(node, &mut binder, &mut aliases)?;
             binder.bind_node(node.data)
         })?;
-        Ok(bound.data)
+        // After all calls have found their way into the branches.
+        let stored = bound.data.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Union(union) => unions::same_metadata(union).map(Transformed::yes),
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(stored.data)
     }
 
     fn name(&self) -> &str {

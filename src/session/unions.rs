@@ -8,26 +8,24 @@ use datafusion::logical_expr::expr::intersect_metadata_for_union;
 use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 
 use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY};
-use crate::scan::{SAMPLES_DEFERRED, SAMPLES_KEY, unlabelled};
+use crate::scan::{POPULATIONS_KEY, SAMPLES_DEFERRED, SAMPLES_KEY, STORE_KEY, without_metadata};
 
-/// The UNION with its schema worked out from its branches (DataFusion leaves it as it was), and with columns that disagree on
-/// their samples or copies unlabelled in every branch.
+/// The UNION with its schema worked out from its branches (DataFusion leaves it as it was). A column that disagrees on its samples or
+/// copies says nothing about whose it is; other metadata stay where all branches have them.
 pub fn reconcile(union: Union) -> Result<LogicalPlan> {
     let inputs = union.inputs.into_iter().map(qualified);
-    let mut inputs: Vec<Arc<LogicalPlan>> = inputs.collect::<Result<_>>()?;
-    let n_columns = union.schema.fields().len();
-    let differing: Vec<bool> = (0..n_columns).map(|at| differs(&inputs, at)).collect();
-    if differing.contains(&true) {
-        for input in &mut inputs {
-            *input = Arc::new(without_labels(input, &differing)?);
-        }
-    }
+    let inputs: Vec<Arc<LogicalPlan>> = inputs.collect::<Result<_>>()?;
     let columns = union.schema.iter().enumerate();
     let columns = columns
         .map(|(at, (qualifier, field))| {
             let fields = inputs.iter().map(|input| input.schema().field(at));
-            let metadata =
+            let mut metadata =
                 intersect_metadata_for_union(fields.clone().map(|field| field.metadata()));
+            if differs(&inputs, at) {
+                for key in [STORE_KEY, SAMPLES_KEY, POPULATIONS_KEY, COPIES_KEY] {
+                    metadata.remove(key);
+                }
+            }
             let data_type = inputs[0].schema().field(at).data_type().clone();
             let nullable = fields.clone().any(|field| field.is_nullable());
             let field = Field::new(field.name(), data_type, nullable).with_metadata(metadata);
@@ -39,6 +37,51 @@ pub fn reconcile(union: Union) -> Result<LogicalPlan> {
         inputs,
         schema: Arc::new(schema),
     }))
+}
+
+/// The UNION with branches that claim no more than it does: metadata that its own columns do not have are dropped in the branches.
+/// Their batches can then be stored (`CREATE TABLE AS`, COPY), and DataFusion cannot give all rows the metadata of one branch.
+/// Columns whose samples or copies are not known yet stay as they are.
+pub fn same_metadata(union: Union) -> Result<LogicalPlan> {
+    let Union { inputs, schema } = union;
+    let known: Vec<bool> = (0..schema.fields().len())
+        .map(|at| {
+            let mut fields = inputs.iter().map(|input| input.schema().field(at));
+            !fields.any(|field| {
+                let value = |key: &str| field.metadata().get(key).map(String::as_str);
+                value(COPIES_KEY) == Some(COPIES_DEFERRED)
+                    || value(SAMPLES_KEY) == Some(SAMPLES_DEFERRED)
+            })
+        })
+        .collect();
+    let inputs = inputs.into_iter().map(|input| {
+        let mut changed = false;
+        let columns = input.schema().iter().zip(schema.fields()).zip(&known);
+        let exprs: Vec<Expr> = columns
+            .map(|(((qualifier, field), of_union), known)| {
+                let column = Expr::from((qualifier, field));
+                let own = field.metadata().iter();
+                let kept = |key: &str, value: &String| of_union.metadata().get(key) == Some(value);
+                let mut dropped: Vec<String> = own
+                    .filter(|(key, value)| !kept(key, value))
+                    .map(|(key, _)| key.clone())
+                    .collect();
+                if dropped.is_empty() || !known {
+                    return column;
+                }
+                changed = true;
+                dropped.sort_unstable();
+                without_metadata(column, dropped).alias_qualified(qualifier.cloned(), field.name())
+            })
+            .collect();
+        if !changed {
+            return Ok(input);
+        }
+        let projection = Projection::try_new(exprs, Arc::clone(&input))?;
+        Ok(Arc::new(LogicalPlan::Projection(projection)))
+    });
+    let inputs = inputs.collect::<Result<_>>()?;
+    Ok(LogicalPlan::Union(Union { inputs, schema }))
 }
 
 /// A branch whose projection gives plain columns under their own names, with their table. UNION BY NAME and casts rename them, and
@@ -84,19 +127,6 @@ pub fn differs<P: AsRef<LogicalPlan>>(inputs: &[P], at: usize) -> bool {
         !values.contains(&Some(deferred)) && values.windows(2).any(|pair| pair[0] != pair[1])
     };
     disagree(values(COPIES_KEY), COPIES_DEFERRED) || disagree(values(SAMPLES_KEY), SAMPLES_DEFERRED)
-}
-
-fn without_labels(input: &Arc<LogicalPlan>, differing: &[bool]) -> Result<LogicalPlan> {
-    let columns = input.schema().iter().zip(differing);
-    let exprs = columns.map(|((qualifier, field), differs)| {
-        let column = Expr::from((qualifier, field));
-        match differs {
-            true => unlabelled(column).alias_qualified(qualifier.cloned(), field.name()),
-            false => column,
-        }
-    });
-    let projection = Projection::try_new(exprs.collect(), Arc::clone(input))?;
-    Ok(LogicalPlan::Projection(projection))
 }
 
 /// Whether column `at` of `plan` is the constant NULL.

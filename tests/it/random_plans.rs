@@ -111,10 +111,8 @@ fn statement(random: &mut Random) -> Statement {
                 });
             (Some(Stored { relation, storage }), of_stored)
         }
-        // Genotypes of one table are stored, without the names of samples and populations. A UNION of tables with other populations
-        // cannot be stored: DataFusion compares the metadata of the branches' batches with that of the UNION.
+        // Genotypes are stored, without the names of samples and populations.
         2 => {
-            let relation = relation.replace("{y}", "{x}");
             let named = |text: &str| {
                 ["{first}", "{second}", "{two}", "{het}"]
                     .iter()

@@ -9,7 +9,7 @@
 //! * `filter_calls`: the filter of calls by a FORMAT field, `format_field`: what that may be; `filters`: filters as part of a scan;
 //!   `call_value`: one of a field's values.
 //! * `evaluate`: a call on genotypes that are a column of a batch.
-//! * `copies`: the number of copies N that counts carry in field metadata; `unlabelled`: columns without such metadata.
+//! * `copies`: the number of copies N that counts carry in field metadata; `without_metadata`: columns without such metadata.
 
 pub mod bound;
 pub mod call;
@@ -27,4 +27,4 @@ pub mod genotype_udf;
 pub mod planes;
 pub mod population_pairs;
 pub mod results;
-pub mod unlabelled;
+pub mod without_metadata;

@@ -3,7 +3,7 @@
 use arrow::buffer::Buffer;
 use bytes::Bytes;
 
-use crate::codec::{ChunkData, CodecChain, Scratch};
+use crate::codec::{ChunkData, CodecChain, CodecError, Scratch};
 use crate::store::ArrayMeta;
 
 /// A chunk of an array on its way to whoever computes with it.
@@ -38,10 +38,14 @@ impl Chunk {
     ///
     /// # Errors
     /// The reason, where it cannot be decoded.
-    pub fn decode(&self, chain: &CodecChain, scratch: &mut Scratch) -> Result<ChunkData, String> {
+    pub fn decode(
+        &self,
+        chain: &CodecChain,
+        scratch: &mut Scratch,
+    ) -> Result<ChunkData, CodecError> {
         match self {
-            Self::Absent => Ok(chain.fill_chunk()?),
-            Self::Encoded(bytes) => Ok(chain.decode(bytes, scratch)?),
+            Self::Absent => chain.fill_chunk(),
+            Self::Encoded(bytes) => chain.decode(bytes, scratch),
             Self::Decoded(buffer) => Ok(ChunkData::Fixed(buffer.clone())),
             Self::Computed { .. } => Err("its elements are wanted, but it was only counted".into()),
         }

@@ -14,6 +14,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 
 use crate::scan::read::arrow_column::ContigRun;
+use crate::scan::value_error::ValueError;
 use crate::store::RegionIndex;
 
 /// A run of variants of one contig inside one chunk.
@@ -107,7 +108,7 @@ impl Zones {
         &self,
         first: u64,
         positions: &[T],
-    ) -> std::result::Result<(), String> {
+    ) -> std::result::Result<(), ValueError> {
         for (zone, variants) in self.parts(first..first.saturating_add(positions.len() as u64)) {
             let start = variants.start;
             let part = &positions[(start - first) as usize..(variants.end - first) as usize];
@@ -121,7 +122,8 @@ impl Zones {
                      sorted positions",
                     part[at + 1],
                     part[at]
-                ));
+                )
+                .into());
             }
             let (Some(&low), Some(&high)) = (part.first(), part.last()) else {
                 continue;
@@ -145,7 +147,8 @@ impl Zones {
                     end - 1,
                     zone.min,
                     zone.max
-                ));
+                )
+                .into());
             }
         }
         Ok(())
@@ -155,7 +158,11 @@ impl Zones {
     ///
     /// # Errors
     /// The reason, which names a variant that is otherwise.
-    pub fn check_contigs(&self, first: u64, runs: &[ContigRun]) -> std::result::Result<(), String> {
+    pub fn check_contigs(
+        &self,
+        first: u64,
+        runs: &[ContigRun],
+    ) -> std::result::Result<(), ValueError> {
         let mut start = first;
         for &(contig, len) in runs {
             let end = start.saturating_add(len as u64);
@@ -165,7 +172,8 @@ impl Zones {
                 return Err(format!(
                     "variant {} is on contig {contig}, but region_index says {}",
                     variants.start, zone.contig
-                ));
+                )
+                .into());
             }
             start = end;
         }

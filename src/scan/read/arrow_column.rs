@@ -20,6 +20,7 @@ use half::f16;
 use super::dense::Dense;
 use crate::codec::StringChunk;
 use crate::scan::schema::{ColumnKind, ColumnSpec};
+use crate::scan::value_error::ValueError;
 use crate::store::ElementType;
 
 /// VCZ's missing and fill values of one element type.
@@ -118,7 +119,7 @@ pub fn to_arrow(
     dense: &Dense,
     rows: Range<usize>,
     names: &Names,
-) -> Result<ArrayRef, String> {
+) -> Result<ArrayRef, ValueError> {
     let per_row = spec.row_elements();
     let elements = rows.start * per_row..rows.end * per_row;
     match (spec.kind, dense) {
@@ -168,7 +169,7 @@ pub fn to_arrow(
             &spec.data_type,
             rows.len(),
         ),
-        (kind, Dense::Strings(_)) => Err(format!("strings cannot be shown as {kind:?}")),
+        (kind, Dense::Strings(_)) => Err(format!("strings cannot be shown as {kind:?}").into()),
     }
 }
 
@@ -185,14 +186,14 @@ fn values(
     buffer: &Buffer,
     range: Range<usize>,
     nulls: Nulls,
-) -> Result<ArrayRef, String> {
+) -> Result<ArrayRef, ValueError> {
     if *element == ElementType::Bool {
         let bytes = &buffer.as_slice()[range];
         return Ok(Arc::new(BooleanArray::from_iter(
             bytes.iter().map(|&byte| Some(byte != 0)),
         )));
     }
-    for_number!(element, T => Ok(Arc::new(numbers::<T>(buffer, range, nulls))), _ => Err(format!("{element} is not a number")))
+    for_number!(element, T => Ok(Arc::new(numbers::<T>(buffer, range, nulls))), _ => Err(format!("{element} is not a number").into()))
 }
 
 fn numbers<T: ArrowPrimitiveType>(
@@ -220,7 +221,7 @@ where
 }
 
 /// Wraps a flat array in the fixed-size lists of `data_type`.
-fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, String> {
+fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, ValueError> {
     let DataType::FixedSizeList(field, size) = data_type else {
         return Ok(flat);
     };
@@ -232,7 +233,7 @@ fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, S
         FixedSizeListArray::try_new_with_length(Arc::clone(field), *size, child, None, rows);
     array
         .map(|array| Arc::new(array) as ArrayRef)
-        .map_err(|e| e.to_string())
+        .map_err(|e| e.to_string().into())
 }
 
 /// Consecutive variants of one contig: its index and their number.
@@ -243,7 +244,7 @@ pub fn contig_runs(
     element: &ElementType,
     buffer: &Buffer,
     range: Range<usize>,
-) -> Result<Vec<ContigRun>, String> {
+) -> Result<Vec<ContigRun>, ValueError> {
     let width = element.size().unwrap_or_default();
     let bytes = buffer
         .get(range.start * width..range.end * width)
@@ -262,12 +263,13 @@ pub fn contig_runs(
 ///
 /// # Errors
 /// The reason, where the code is none of the store's `n_contigs` contigs.
-pub fn contig_at(code: i64, n_contigs: usize) -> Result<usize, String> {
+pub fn contig_at(code: i64, n_contigs: usize) -> Result<usize, ValueError> {
     usize::try_from(code)
         .ok()
         .filter(|at| *at < n_contigs)
         .ok_or_else(|| {
             format!("the contig index {code} is outside contig_id, which has {n_contigs} contigs")
+                .into()
         })
 }
 
@@ -276,7 +278,7 @@ pub fn integers(
     element: &ElementType,
     buffer: &Buffer,
     range: Range<usize>,
-) -> Result<Vec<i64>, String> {
+) -> Result<Vec<i64>, ValueError> {
     macro_rules! widen {
         ($native:ty) => {
             ScalarBuffer::<$native>::new(buffer.clone(), range.start, range.len())
@@ -295,21 +297,22 @@ pub fn integers(
         ElementType::UInt32 => widen!(u32),
         ElementType::UInt64 => {
             let values = ScalarBuffer::<u64>::new(buffer.clone(), range.start, range.len());
-            let wide: Result<Vec<i64>, String> = values
+            let wide: Result<Vec<i64>, ValueError> = values
                 .iter()
                 .map(|&v| {
-                    i64::try_from(v)
-                        .map_err(|_| format!("the value {v} does not fit a signed 64-bit integer"))
+                    i64::try_from(v).map_err(|_| {
+                        format!("the value {v} does not fit a signed 64-bit integer").into()
+                    })
                 })
                 .collect();
             wide?
         }
-        other => return Err(format!("expected integers, found {other}")),
+        other => return Err(format!("expected integers, found {other}").into()),
     })
 }
 
 /// The names of contigs. Each run takes one look-up of the name, whose view is repeated.
-fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
+fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, ValueError> {
     let mut distinct = StringViewBuilder::new();
     for (code, _) in runs {
         distinct.append_value(&names.contigs[contig_at(*code, names.contigs.len())?]);
@@ -325,25 +328,32 @@ fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, String> {
     Ok(Arc::new(names))
 }
 
-fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, String> {
+fn positions(values: &[i64], data_type: &DataType) -> Result<ArrayRef, ValueError> {
     if *data_type == DataType::Int64 {
         return Ok(Arc::new(Int64Array::from(values.to_vec())));
     }
-    let narrow: Result<Vec<i32>, String> = values
+    let narrow: Result<Vec<i32>, ValueError> = values
         .iter()
         .map(|&v| {
-            i32::try_from(v).map_err(|_| format!("the position {v} does not fit a 32-bit integer"))
+            i32::try_from(v)
+                .map_err(|_| format!("the position {v} does not fit a 32-bit integer").into())
         })
         .collect();
     Ok(Arc::new(Int32Array::from(narrow?)))
 }
 
-fn filters(bytes: &[u8], per_row: usize, rows: usize, names: &Names) -> Result<ArrayRef, String> {
+fn filters(
+    bytes: &[u8],
+    per_row: usize,
+    rows: usize,
+    names: &Names,
+) -> Result<ArrayRef, ValueError> {
     if per_row > names.filters.len() {
         return Err(format!(
             "variant_filter has {per_row} filters, but filter_id names {}",
             names.filters.len()
-        ));
+        )
+        .into());
     }
     let mut builder = ListBuilder::new(StringBuilder::new());
     for row in 0..rows {
@@ -367,7 +377,7 @@ fn lists(
     range: Range<usize>,
     per_row: usize,
     rows: usize,
-) -> Result<ArrayRef, String> {
+) -> Result<ArrayRef, ValueError> {
     if *element == ElementType::Bool {
         let bytes = &buffer.as_slice()[range];
         let mut bits = BooleanBufferBuilder::new(bytes.len());
@@ -385,7 +395,7 @@ fn lists(
             None,
         )));
     }
-    for_number!(element, T => Ok(number_lists::<T>(buffer, range, per_row, rows)), _ => Err(format!("{element} is not a number")))
+    for_number!(element, T => Ok(number_lists::<T>(buffer, range, per_row, rows)), _ => Err(format!("{element} is not a number").into()))
 }
 
 fn number_lists<T: ArrowPrimitiveType>(

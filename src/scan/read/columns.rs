@@ -14,6 +14,7 @@ use crate::scan::chunks::chunk::first_index;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnKind;
+use crate::scan::value_error::ValueError;
 use crate::store::ElementType;
 
 /// Reads the rows of one column.
@@ -88,7 +89,7 @@ impl ColumnReader {
 
     /// Checks a whole chunk of contigs or positions: contig codes against `contig_id`, and both against what the region index
     /// claims of its variants, because pruning, orderings and statistics have relied on that.
-    fn check_sites(&self, chunk: u64, dense: &Dense) -> std::result::Result<(), String> {
+    fn check_sites(&self, chunk: u64, dense: &Dense) -> std::result::Result<(), ValueError> {
         let spec = &self.dataset.columns()[self.column];
         let Dense::Fixed(buffer) = dense else {
             return Ok(());
@@ -122,6 +123,7 @@ impl ColumnReader {
                 "{reason}; to read the positions instead of trusting the index, set the table option \
                  'vcz.region_index' to 'ignore'"
             )
+            .into()
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use arrow::buffer::{Buffer, MutableBuffer};
 
-use crate::codec::{ChunkData, CodecChain, Scratch, StringChunk};
+use crate::codec::{ChunkData, CodecChain, CodecError, Scratch, StringChunk};
 use crate::scan::chunks::chunk::{Part, chunk_index, first_index};
 use crate::store::ArrayMeta;
 
@@ -32,9 +32,9 @@ pub fn assemble(
     variant_chunk: u64,
     parts: &[Part],
     scratch: &mut Scratch,
-) -> Result<Dense, (Vec<u64>, String)> {
+) -> Result<Dense, (Vec<u64>, CodecError)> {
     let at_fault =
-        |trailing: &[u64], reason: String| (chunk_index(variant_chunk, trailing), reason);
+        |trailing: &[u64], reason: CodecError| (chunk_index(variant_chunk, trailing), reason);
     if let [Part { trailing, chunk }] = parts
         && array.chunks[1..] == array.shape[1..]
     {
@@ -47,12 +47,7 @@ pub fn assemble(
         };
     }
     let rows = array.chunk_extent(&first_index(variant_chunk, array))[0];
-    let too_large = || {
-        at_fault(
-            &[],
-            "the rows of this chunk do not fit in memory".to_string(),
-        )
-    };
+    let too_large = || at_fault(&[], "the rows of this chunk do not fit in memory".into());
     let shape: Vec<usize> = std::iter::once(rows)
         .chain(array.shape[1..].iter().copied())
         .map(|n| n as usize)

@@ -222,7 +222,7 @@ impl GenotypeReader {
                     data => {
                         let data = data
                             .decode(chain, &mut self.decode_scratch)
-                            .map_err(failed)?;
+                            .map_err(|error| failed(error.into()))?;
                         let ChunkData::Fixed(buffer) = data else {
                             return exec_err!(
                                 "array '{}': genotypes must be integers, found strings",

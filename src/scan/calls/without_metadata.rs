@@ -1,37 +1,36 @@
-//! [`unlabelled`]: a column without the metadata that says whose it is. Planning puts it into the branches of a UNION whose columns
-//! disagree: genotypes of different samples, counts of different numbers of copies. DataFusion would give the rows of all branches
-//! the metadata of one.
+//! [`without_metadata`]: a column without some of the metadata that say whose it is. Planning puts it into the branches of a UNION
+//! whose columns disagree: genotypes of different samples, stores or populations, counts of different numbers of copies. The batches of
+//! a branch then claim nothing that the UNION does not, so that they can be stored as its rows.
 
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    ScalarUDFImpl, Signature, Volatility, lit,
 };
 
-use super::context::{POPULATIONS_KEY, SAMPLES_KEY, STORE_KEY};
-use super::copies::COPIES_KEY;
-
-/// `expr` without the metadata of samples, populations and copies. The number of alleles stays: it is the counts' width.
-pub fn unlabelled(expr: Expr) -> Expr {
+/// `expr` without the metadata of `keys`.
+pub fn without_metadata(expr: Expr, keys: impl IntoIterator<Item = String>) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-        Arc::new(ScalarUDF::new_from_impl(Unlabelled {
-            signature: Signature::any(1, Volatility::Immutable),
+        Arc::new(ScalarUDF::new_from_impl(WithoutMetadata {
+            signature: Signature::variadic_any(Volatility::Immutable),
         }))
     });
-    FUNCTION.call(vec![expr])
+    let args = std::iter::once(expr).chain(keys.into_iter().map(lit));
+    FUNCTION.call(args.collect())
 }
 
+/// The function: a column, then the keys as constants.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Unlabelled {
+struct WithoutMetadata {
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Unlabelled {
+impl ScalarUDFImpl for WithoutMetadata {
     fn name(&self) -> &str {
-        "vcz_unlabelled"
+        "vcz_without_metadata"
     }
 
     fn signature(&self) -> &Signature {
@@ -45,8 +44,11 @@ impl ScalarUDFImpl for Unlabelled {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let field: &Field = &args.arg_fields[0];
         let mut metadata = field.metadata().clone();
-        for key in [STORE_KEY, SAMPLES_KEY, POPULATIONS_KEY, COPIES_KEY] {
-            metadata.remove(key);
+        for key in &args.scalar_arguments[1..] {
+            match key.and_then(|key| key.try_as_str().flatten()) {
+                Some(key) => metadata.remove(key),
+                None => return plan_err!("{}: keys must be constants", self.name()),
+            };
         }
         Ok(Arc::new(
             field.clone().with_name(self.name()).with_metadata(metadata),
