@@ -59,23 +59,38 @@ pub(super) fn gather_piece<L: Lanes>(
             Target::Uncalled => planes.uncalled(),
             Target::Absent => planes.absent(),
         };
-        let (mut done, stop) = overlap(at, &gather.slot, len);
-        while done < stop {
+        let (start, stop) = overlap(at, &gather.slot, len);
+        let bits_at = |done: usize| {
             let n = stop - done;
             let word = word_at(plane.get(done..).unwrap_or(&[]), n);
-            let mask = word_at(at.masks.mask(&gather.slot, at.byte + done), n);
-            if word & mask != 0
-                && let Some(rank) = gather.ranks.get(at.byte + done)
-                && let Some(plane) = planes.plane_mut(at.row, to)
-            {
+            (
+                word,
+                word_at(at.masks.mask(&gather.slot, at.byte + done), n),
+            )
+        };
+        let mut words = (start..stop).step_by(WORD);
+        let Some(first) = words.find(|&done| {
+            let (word, mask) = bits_at(done);
+            word & mask != 0
+        }) else {
+            continue;
+        };
+        let Some(out) = planes.plane_mut(at.row, to) else {
+            continue;
+        };
+        for done in (first..stop).step_by(WORD) {
+            let (word, mask) = bits_at(done);
+            if word & mask == 0 {
+                continue;
+            }
+            if let Some(rank) = gather.ranks.get(at.byte + done) {
                 let bits = if mask == u64::MAX {
                     word
                 } else {
                     l.compress(word, mask)
                 };
-                or_bits(plane, gather.first + *rank as usize, bits);
+                or_bits(out, gather.first + *rank as usize, bits);
             }
-            done += WORD;
         }
     }
 }

@@ -1,9 +1,15 @@
-//! Carries calls on genotypes to where DataFusion's leaf pushdown can take them: out of OVER, and below UNNEST of other columns.
+//! Carries calls on genotypes to where DataFusion's leaf pushdown can take them: out of OVER, and below windows and UNNEST of other
+//! columns.
 //!
 //! ```text
 //! Window: diversity(allele_counts(g, 'p')) OVER (…)      Projection: *, …
 //!   TableScan                                        ->    Window: diversity(x) OVER (…)
 //!                                                            Projection: *, allele_counts(g, 'p') AS x
+//!                                                              TableScan
+//!
+//! Projection: allele_counts(g, 'p'), row_number() …      Projection: x, row_number() …
+//!   Window: row_number() OVER (…)                    ->    Window: row_number() OVER (…)
+//!     TableScan                                              Projection: *, allele_counts(g, 'p') AS x
 //!                                                              TableScan
 //!
 //! Projection: allele_counts(g, 'p'), w                   Projection: x, w
@@ -51,6 +57,10 @@ impl OptimizerRule for CarryCalls {
                 LogicalPlan::Unnest(unnest) => {
                     let unnest = unnest.clone();
                     below_unnest(projection, unnest, config)
+                }
+                LogicalPlan::Window(window) => {
+                    let window = window.clone();
+                    below_window(projection, window, config)
                 }
                 _ => Ok(Transformed::no(LogicalPlan::Projection(projection))),
             },
@@ -122,20 +132,54 @@ fn out_of_over(window: Window, config: &dyn OptimizerConfig) -> Result<Transform
     ))
 }
 
+fn below_window(
+    projection: Projection,
+    window: Window,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    let Window {
+        input, window_expr, ..
+    } = window;
+    let again = |input| Ok(LogicalPlan::Window(Window::try_new(window_expr, input)?));
+    below(projection, &input, &|_| true, again, config)
+}
+
 fn below_unnest(
     projection: Projection,
     unnest: Unnest,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    let Unnest {
+        input,
+        exec_columns,
+        options,
+        ..
+    } = unnest;
+    let stays = |column: &Column| !exec_columns.contains(column);
+    let again = |input: Arc<LogicalPlan>| {
+        LogicalPlanBuilder::from(input)
+            .unnest_columns_with_options(exec_columns.clone(), options)?
+            .build()
+    };
+    below(projection, &input, &stays, again, config)
+}
+
+/// The projection with its calls on columns of `input` that are the same above and below the node between them, which `again` makes anew
+/// over another input.
+fn below(
+    projection: Projection,
+    input: &Arc<LogicalPlan>,
+    is_same: &dyn Fn(&Column) -> bool,
+    again: impl FnOnce(Arc<LogicalPlan>) -> Result<LogicalPlan>,
     config: &dyn OptimizerConfig,
 ) -> Result<Transformed<LogicalPlan>> {
     let mut extracted = Extracted {
         calls: vec![],
         config,
     };
-    let input_schema = Arc::clone(unnest.input.schema());
     let movable = |call: &Expr| {
-        call.column_refs()
-            .into_iter()
-            .all(|column| input_schema.has_column(column) && !unnest.exec_columns.contains(column))
+        let mut columns = call.column_refs().into_iter();
+        columns.all(|column| input.schema().has_column(column) && is_same(column))
     };
     let names = NamePreserver::new_for_projection();
     let mut exprs = Vec::with_capacity(projection.expr.len());
@@ -146,11 +190,8 @@ fn below_unnest(
     if extracted.calls.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Projection(projection)));
     }
-    let input = extracted.below(Arc::clone(&unnest.input))?;
-    let unnest = LogicalPlanBuilder::from(input)
-        .unnest_columns_with_options(unnest.exec_columns, unnest.options)?
-        .build()?;
+    let node = again(Arc::new(extracted.below(Arc::clone(input))?))?;
     Ok(Transformed::yes(LogicalPlan::Projection(
-        Projection::try_new(exprs, Arc::new(unnest))?,
+        Projection::try_new(exprs, Arc::new(node))?,
     )))
 }

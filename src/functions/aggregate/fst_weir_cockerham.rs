@@ -19,8 +19,24 @@ impl ManySums<2, 0> for FstWeirCockerham {
 
     #[inline]
     fn site(counts: &[&[i32]], _work: &mut Vec<f64>) -> Option<Site<2, 0>> {
-        let (populations, _) = counts.as_chunks::<2>();
-        let [a, b, c] = weir_cockerham(populations.iter().map(|&[ac, het]| Diploids { ac, het }))?;
+        let [a, b, c] = match *counts {
+            // Most often two populations and two alleles: compiled for these lengths.
+            [&[a, b], &[c, d], &[e, f], &[g, h]] => {
+                let first = Diploids {
+                    ac: &[a, b],
+                    het: &[c, d],
+                };
+                let second = Diploids {
+                    ac: &[e, f],
+                    het: &[g, h],
+                };
+                weir_cockerham([first, second].into_iter())?
+            }
+            _ => {
+                let (populations, _) = counts.as_chunks::<2>();
+                weir_cockerham(populations.iter().map(|&[ac, het]| Diploids { ac, het }))?
+            }
+        };
         Some(Site {
             terms: [a * VARIANCE_UNIT, (a + b + c) * VARIANCE_UNIT],
             counts: [],

@@ -9,7 +9,7 @@ use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
 use crate::counts::reference::{diploid_alleles, genotype_class};
 use crate::counts::{HAPLOID, HET, HOM_ALT, MISSING};
 use crate::functions::numeric::FixedSum;
-use crate::functions::numeric::bit_counters::{BitCounters, for_each_bit};
+use crate::functions::numeric::bit_counters::{BLOCK, BitCounters, for_each_bit};
 use crate::functions::numeric::site::site_diversity;
 
 /// What is counted of an individual: the classes but for the homozygous reference, which is what is left of the rows; heterozygous
@@ -136,23 +136,33 @@ impl Individuals {
     #[inline(always)]
     fn add_biallelic(self, state: &mut SampleState, plane: &[u64], sign: i64) {
         state.called.reserve(plane.len());
-        let mut carriers = Carriers::default();
-        for (at, &bits) in plane.iter().enumerate() {
-            if bits == 0 {
+        let mut ones = 0;
+        for (at, words) in plane.chunks(BLOCK).enumerate() {
+            let mut block = [0; BLOCK];
+            block[..words.len()].copy_from_slice(words);
+            for bits in &mut block {
+                ones += bits.count_ones();
+                let second = *bits >> 1;
+                *bits = (*bits ^ second) & FIRSTS | (*bits & second & FIRSTS) << 1;
+            }
+            if sign > 0 {
+                state.called.add_block(at, block);
                 continue;
             }
-            carriers.add(at, bits);
-            let second = bits >> 1;
-            let classes = (bits ^ second) & FIRSTS | (bits & second & FIRSTS) << 1;
-            if sign > 0 {
-                state.called.add(at, classes);
-            } else {
-                self.uncount(&mut state.counts, at, classes, [HET, HOM_ALT]);
+            for (word, &classes) in block.iter().enumerate() {
+                let word = at * BLOCK + word;
+                self.uncount(&mut state.counts, word, classes, [HET, HOM_ALT]);
             }
         }
-        self.carried(state, carriers, carriers.copies == 1, sign);
+        // More copies than an individual has are not all its own.
+        if ones <= 2 {
+            let mut carriers = Carriers::default();
+            let set = plane.iter().enumerate().filter(|(_, bits)| **bits != 0);
+            set.for_each(|(at, &bits)| carriers.add(at, bits));
+            self.carried(state, carriers, ones == 1, sign);
+        }
         let copies = self.copies() as i32; // fits, as a scan's counts do
-        let ones = carriers.copies as i32;
+        let ones = ones as i32;
         if let Some(expected) = site_diversity(&[copies - ones, ones]) {
             state.expected.add_times(expected, sign);
         }

@@ -1,30 +1,33 @@
-//! [`BitCounters`]: how often each bit of a row of words was set, counted for all bits of a word at a time.
+//! [`BitCounters`]: how often each bit of a row of words was set, counted for all bits of a block of words at a time.
 
-/// Levels of a counter: it counts to 2⁸ − 1.
-const LEVELS: usize = 8;
+/// Levels of a counter: it counts to 2¹² − 1.
+const LEVELS: usize = 12;
 /// Rows that fit the levels.
 const ROWS: u32 = (1 << LEVELS) - 1;
+/// Words of a block, which the widest vector instructions take at once.
+pub const BLOCK: usize = 8;
 
-/// A counter for each bit of some words. Level `k` of a word has bit `k` of the counters of its 64 bits, so that adding a word is a
-/// carry through as many levels as it goes, and words without a set bit cost nothing.
+/// A counter for each bit of some words, in blocks. Level `k` of a block has bit `k` of the counters of its bits, so that adding a block
+/// is a carry through as many levels as it goes, and blocks without a set bit cost nothing.
 #[derive(Clone, Debug, Default)]
 pub struct BitCounters {
-    words: Vec<[u64; LEVELS]>,
+    blocks: Vec<[[u64; BLOCK]; LEVELS]>,
     rows: u32,
 }
 
 impl BitCounters {
     /// Makes room for `words` words.
     pub fn reserve(&mut self, words: usize) {
-        if self.words.len() < words {
-            self.words.resize(words, [0; LEVELS]);
+        let blocks = words.div_ceil(BLOCK);
+        if self.blocks.len() < blocks {
+            self.blocks.resize(blocks, [[0; BLOCK]; LEVELS]);
         }
     }
 
     /// Counts the set bits of word `at`, for which there is room. Each word is added at most once a row.
     #[inline(always)]
     pub fn add(&mut self, at: usize, bits: u64) {
-        let Some(levels) = self.words.get_mut(at) else {
+        let Some(levels) = self.blocks.get_mut(at / BLOCK) else {
             return;
         };
         let mut carry = bits;
@@ -32,7 +35,27 @@ impl BitCounters {
             if carry == 0 {
                 return;
             }
+            let level = &mut level[at % BLOCK];
             (*level, carry) = (*level ^ carry, *level & carry);
+        }
+    }
+
+    /// [`add`](Self::add) of the words of block `at`.
+    #[inline(always)]
+    pub fn add_block(&mut self, at: usize, bits: [u64; BLOCK]) {
+        let Some(levels) = self.blocks.get_mut(at) else {
+            return;
+        };
+        let mut carry = bits;
+        for level in levels {
+            let mut any = 0;
+            for (level, carry) in level.iter_mut().zip(&mut carry) {
+                (*level, *carry) = (*level ^ *carry, *level & *carry);
+                any |= *carry;
+            }
+            if any == 0 {
+                return;
+            }
         }
     }
 
@@ -45,9 +68,12 @@ impl BitCounters {
 
     /// Calls `count(bit, times)`, for a bit with its number of times in parts.
     pub fn for_each(&self, mut count: impl FnMut(usize, i64)) {
-        for (at, levels) in self.words.iter().enumerate() {
-            for (level, &bits) in levels.iter().enumerate() {
-                for_each_bit(bits, |bit| count(at * 64 + bit, 1 << level));
+        for (block, levels) in self.blocks.iter().enumerate() {
+            for (level, words) in levels.iter().enumerate() {
+                for (word, &bits) in words.iter().enumerate() {
+                    let first = (block * BLOCK + word) * 64;
+                    for_each_bit(bits, |bit| count(first + bit, 1 << level));
+                }
             }
         }
     }
@@ -55,13 +81,13 @@ impl BitCounters {
     /// As [`for_each`](Self::for_each), and sets all counters to zero.
     pub fn take(&mut self, count: impl FnMut(usize, i64)) {
         self.for_each(count);
-        self.words.fill([0; LEVELS]);
+        self.blocks.fill([[0; BLOCK]; LEVELS]);
         self.rows = 0;
     }
 
     /// Bytes on the heap.
     pub fn heap_size(&self) -> usize {
-        self.words.capacity() * size_of::<[u64; LEVELS]>()
+        self.blocks.capacity() * size_of::<[[u64; BLOCK]; LEVELS]>()
     }
 }
 
@@ -82,15 +108,22 @@ mod tests {
     fn every_bit_is_counted() {
         let mut counters = BitCounters::default();
         counters.reserve(2);
-        let mut totals = vec![0; 128];
-        let mut expected = vec![0; 128];
+        let mut totals = vec![0; 512];
+        let mut expected = vec![0; 512];
         let mut noise = 1u64;
-        for row in 0..1000u64 {
+        for row in 0..10_000u64 {
+            let mut block = [0; BLOCK];
             for word in 0..2 {
                 noise = noise.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(row);
                 let bits = noise | 1;
-                counters.add(word, bits);
+                block[word] = bits;
+                if row % 2 == 0 {
+                    counters.add(word, bits);
+                }
                 for_each_bit(bits, |bit| expected[word * 64 + bit] += 1);
+            }
+            if row % 2 == 1 {
+                counters.add_block(0, block);
             }
             if counters.end_row() {
                 counters.take(|bit, times| totals[bit] += times);
@@ -99,7 +132,8 @@ mod tests {
         counters.for_each(|bit, times| totals[bit] += times);
         assert_eq!(totals, expected);
         // A word that there is no room for.
-        counters.add(2, 1);
-        assert_eq!(totals[0], 1000);
+        counters.add(BLOCK, 1);
+        counters.add_block(1, [1; BLOCK]);
+        assert_eq!(totals[0], 10_000);
     }
 }

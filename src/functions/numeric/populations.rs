@@ -110,15 +110,26 @@ pub fn f_d_terms(rows: [&[i32]; 4]) -> Option<(f64, f64)> {
 ///
 /// `work` is room for numbers, whose contents do not matter.
 pub fn within_and_between(rows: &[&[i32]], work: &mut Vec<f64>) -> Option<(f64, f64)> {
+    // Most often two populations and two alleles: compiled for these lengths.
+    if let [first, second] = rows
+        && let (Ok(first), Ok(second)) = (<&[i32; 2]>::try_from(*first), (*second).try_into())
+    {
+        let rows: [&[i32; 2]; 2] = [first, second];
+        return within_and_between_of(&rows.map(|row| &row[..]), &mut [0.0; 2]);
+    }
+    work.clear();
+    let alleles = rows.iter().map(|row| row.len()).max()?;
+    work.resize(alleles, 0.0);
+    within_and_between_of(rows, work)
+}
+
+/// [`within_and_between`]; `sums` has a zero for each allele.
+#[inline(always)]
+fn within_and_between_of(rows: &[&[i32]], sums: &mut [f64]) -> Option<(f64, f64)> {
     // Σ over pairs x ≠ y of Σ_k p_xk p_yk = Σ_k (Σ_x p_xk)² − Σ_x Σ_k p_xk²: linear in the number of populations.
-    let sums = work;
-    sums.clear();
     let (mut within, mut squares) = (0.0, 0.0);
     for row in rows {
         within += site_diversity(row)?;
-        if sums.len() < row.len() {
-            sums.resize(row.len(), 0.0);
-        }
         let n = allele_number(row) as f64;
         for (sum, &count) in sums.iter_mut().zip(*row) {
             let frequency = f64::from(count) / n;

@@ -55,6 +55,7 @@ pub const VARIANCE_UNIT: f64 = 1.0 / (1u32 << 31) as f64;
 /// populations have more than one on average. |a|, |b| and |c| are at most the number of copies.
 ///
 /// `populations` are at least two.
+#[inline]
 pub fn weir_cockerham<'a>(
     populations: impl Iterator<Item = Diploids<'a>> + Clone,
 ) -> Option<[f64; 3]> {

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{ColumnarValue, Documentation, ReturnFieldArgs, Sc
 
 use crate::functions::counts_arg::{CountsView, expect_counts};
 use crate::functions::documentation;
+use crate::scan::is_genotype_type;
 
 /// Defines the struct of a strict, immutable function with user-defined argument types.
 macro_rules! function_struct {
@@ -96,8 +97,13 @@ pub(super) fn check_arity(syntax: &str, types: &[DataType], min: usize, max: usi
     if (min..=max).contains(&types.len()) {
         return Ok(());
     }
+    // As the aggregates are called.
+    let hint = match types.first().is_some_and(is_genotype_type) {
+        true => "; allele_counts(call_genotype, population) makes the counts of one population",
+        false => "",
+    };
     plan_err!(
-        "wrong number of arguments: expected {syntax}, found {}",
+        "wrong number of arguments: expected {syntax}, found {}{hint}",
         types.len()
     )
 }
