@@ -2,18 +2,12 @@
 // the same words of 32 codes in registers.
 //
 // A warp counts a row, or two or four at once; a lane takes every 32nd group of 32 codes, counted from the row's start, so that the
-// masks of a tile need one shift for all rows. Bits p0 and p1 distinguish alleles 4t to 4t + 3, and `other` marks all other codes
-// (also missing ones), so alleles are counted four at a time. Usually only p0 has bits; the count of allele 0 is then the size
-// of the set in this tile minus the other counts. Sets are processed two at a time.
-#include "vcz.cuh"
+// masks of a tile need one shift for all rows. Alleles are counted four at a time. Usually only p0 has bits; the count of allele 0 is
+// then the size of the set in this tile minus the other counts. Sets are processed two at a time.
+#include "codes.cuh"
 
 // Sets whose sizes in the tile are cached.
 #define VCZ_SIZES 128
-
-// 32 codes, as bits.
-struct VczWords {
-    u32 p0, p1, other, bad;
-};
 
 // The tile of a CTA, and values derived from it once for all threads.
 struct VczJob {
@@ -25,117 +19,6 @@ struct VczJob {
     bool big_endian, shared;
     u32 size[VCZ_SIZES];     // copies of the first sets in the tile
 };
-
-// Bit-shuffled codes of which at most two planes are there; or, of one-byte codes, three of which the last repeats: codes with a
-// bit there are negative. The others are 0 to 3.
-template <bool ONE_BYTE>
-VCZ_DEVICE VczWords vcz_few_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
-    const bool repeats = ONE_BYTE && vcz_repeats(block);
-    const u64 stride = block.elements / 8;
-    VczWords w;
-    w.p0 = vcz_plane_bits(block.data, bit);
-    w.p1 = block.planes > 1 ? vcz_plane_bits(block.data + stride, bit) : repeats ? w.p0 : 0;
-    w.other = ONE_BYTE && block.planes > 2 ? vcz_plane_bits(block.data + 2 * stride, bit) : repeats ? w.p1 : 0;
-    w.bad = n_alleles == 1 ? w.p0 | w.p1 : n_alleles == 2 ? w.p1 : n_alleles == 3 ? w.p0 & w.p1 : 0;
-    w.bad &= ~w.other;
-    return w;
-}
-
-// Bit-shuffled codes of any width; only those of one byte may repeat.
-template <bool ONE_BYTE>
-VCZ_DEVICE VczWords vcz_all_planes(const VczBlock& block, i32 bit, u32 width, bool big_endian, u32 t, u32 n_alleles) {
-    const u32 sign = 8 * width - 1;
-    VczWords w;
-    w.p0 = w.p1 = 0;
-    // Alleles that only a wider code could represent have no copies.
-    w.other = width < 4 && (t >> (sign - 2)) != 0 ? VCZ_ALL_LANES : 0;
-    w.bad = VCZ_ALL_LANES;
-    const u64 stride = block.elements / 8;
-    const bool repeats = ONE_BYTE && vcz_repeats(block);
-    u32 x = 0;
-#pragma unroll 8
-    for (u32 v = 0; v <= sign; ++v) {
-        const u32 plane = vcz_plane_of(v, width, big_endian);
-        if (plane < block.planes) {
-            x = vcz_plane_bits(block.data + plane * stride, bit);
-        } else if (!repeats) {
-            x = 0;
-        }
-        if (v == sign) {
-            w.other |= x;
-            // With more alleles than codes, no code is invalid.
-            w.bad = width < 4 && (n_alleles >> sign) != 0 ? 0 : w.bad & ~x;
-            break;
-        }
-        // Whether the code's bits up to this one are at least those of K.
-        const bool k = v < 32 && ((n_alleles >> v) & 1) != 0;
-        w.bad = k ? w.bad & x : w.bad | x;
-        if (v == 0) {
-            w.p0 = x;
-        } else if (v == 1) {
-            w.p1 = x;
-        } else {
-            const bool high = v - 2 < 32 && ((t >> (v - 2)) & 1) != 0;
-            w.other |= high ? ~x : x;
-        }
-    }
-    return w;
-}
-
-// Gathers bits 0, 8, 16 and 24 into the lowest four.
-VCZ_DEVICE u32 vcz_nibble(u32 x) { return ((x & 0x01010101u) * 0x01020408u) >> 24; }
-
-// Reads 32 consecutive one-byte codes, all of them in the block.
-VCZ_DEVICE VczWords vcz_byte_codes(const VczBlock& block, u32 first, u32 t, u32 n_alleles) {
-    const u64 address = block.data + first;
-    const u32* from = (const u32*)(address & ~(u64)3);
-    const u32 shift = 8 * (u32)(address & 3);
-    u32 x[8], any = 0;
-    u32 low = __ldg(from);
-#pragma unroll
-    for (u32 j = 0; j < 8; ++j) {
-        const u32 high = j < 7 || shift != 0 ? __ldg(from + j + 1) : 0;
-        x[j] = __funnelshift_r(low, high, shift);
-        any |= x[j];
-        low = high;
-    }
-    VczWords w;
-    w.p0 = w.p1 = w.other = w.bad = 0;
-#pragma unroll
-    for (u32 j = 0; j < 8; ++j) w.p0 |= vcz_nibble(x[j]) << (4 * j);
-    if ((any & 0xfefefefeu) == 0 && t == 0) {
-        w.bad = n_alleles == 1 ? w.p0 : 0;
-        return w;
-    }
-    // Every byte below 0x40, after the shift: adding 0x3f carries into bit 6 unless it is 0.
-    const u32 high = (t & 31) * 0x01010101u;
-    const u32 limit = n_alleles < 128 ? (128 - n_alleles) * 0x01010101u : 0;
-#pragma unroll
-    for (u32 j = 0; j < 8; ++j) {
-        w.p1 |= vcz_nibble(x[j] >> 1) << (4 * j);
-        w.other |= vcz_nibble(((((x[j] >> 2) & 0x3f3f3f3fu) ^ high) + 0x3f3f3f3fu) >> 6) << (4 * j);
-        w.bad |= vcz_nibble((((x[j] & 0x7f7f7f7fu) + limit) & ~x[j]) >> 7) << (4 * j);
-    }
-    if (t > 31) w.other = VCZ_ALL_LANES;
-    if (n_alleles >= 128) w.bad = 0;
-    return w;
-}
-
-// Codes of any kind and width, those of `valid` only; `first` is the block's element of bit 0 and may be before the block.
-VCZ_DEVICE VczWords vcz_any_codes(const VczBlock& block, u32 first, u32 valid, u32 width, bool big_endian, u32 t,
-                                  u32 n_alleles) {
-    VczWords w;
-    w.p0 = w.p1 = w.other = w.bad = 0;
-    for (u32 i = 0; i < 32; ++i) {
-        if (((valid >> i) & 1) == 0) continue;
-        const i64 code = vcz_code(block, first + i, width, big_endian);
-        w.p0 |= (u32)(code & 1) << i;
-        w.p1 |= (u32)((code >> 1) & 1) << i;
-        w.other |= (u32)(code >> 2 != (i64)t) << i;
-        w.bad |= (u32)(code >= (i64)n_alleles) << i;
-    }
-    return w;
-}
 
 // Counts of a row, of one lane. `first`: the codes that are none of alleles 0 to 3, or, for t > 0, allele 4t.
 template <int S>
@@ -200,20 +83,7 @@ VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace a
                 if (end - begin < 32) valid &= ~(VCZ_ALL_LANES << (end - begin));
                 // Negative for the group that straddles the start of the block.
                 const u32 first = at.offset + begin - done;
-                VczWords w;
-                if (block.kind == VCZ_BIT_SHUFFLED && !(CODES && vcz_repeats(block))) {
-                    const bool few = !CODES && vcz_repeats(block) ? block.planes <= 3 : block.planes <= 2 && !(big_endian && width > 1);
-                    if (few) {
-                        w = vcz_few_planes<!CODES>(block, (i32)first, k);
-                        if (part.t != 0) w.other = VCZ_ALL_LANES;
-                    } else {
-                        w = vcz_all_planes<!CODES>(block, (i32)first, width, big_endian, part.t, k);
-                    }
-                } else if (valid == VCZ_ALL_LANES && width == 1 && !(CODES && vcz_repeats(block))) {
-                    w = vcz_byte_codes(block, first, part.t, k);
-                } else {
-                    w = vcz_any_codes(block, first, valid, width, big_endian, part.t, k);
-                }
+                const VczWords w = vcz_words<CODES>(block, first, valid, width, big_endian, part.t, k);
                 const u32 bit = job.mask_bit + begin;
                 if (part.check && (w.bad & valid) != 0) bad |= w.bad & valid & vcz_mask_bits(job.wanted, bit);
                 vcz_tally<S>(counts, w, valid, part.t, masks, job.spec.mask_words, bit);

@@ -40,15 +40,6 @@ VCZ_DEVICE u32 vcz_samples_of(const VczClassJob& job, u32 set) {
     return set < VCZ_CLASS_SIZES ? job.size[set] : vcz_mask_size(vcz_class_mask(job, set), job.tile.sample0, job.tile.samples);
 }
 
-// The low 16 bits at the even places.
-VCZ_DEVICE u32 vcz_spread(u32 x) {
-    x &= 0xffff;
-    x = (x | x << 8) & 0x00ff00ff;
-    x = (x | x << 4) & 0x0f0f0f0f;
-    x = (x | x << 2) & 0x33333333;
-    return (x | x << 1) & 0x55555555;
-}
-
 // The 16 diploid calls of a bit-shuffled block from element `first` on.
 VCZ_DEVICE VczCalls vcz_calls(const VczBlock& block, i32 first, u32 width, bool big_endian, u32 n_alleles) {
     const u64 stride = block.elements / 8;

@@ -74,18 +74,21 @@ struct VczTile {
 };
 
 // Sample sets as bit masks. First 1 + allele_sets masks of mask_words words over stored elements (bit sample * copies + copy;
-// 0 for padding copies), the first of them the union of every wanted set; then genotype_sets masks of sample_words words over
-// samples. Two words that may be read follow after the last.
+// 0 for padding copies), the first of them the union of every wanted set; then genotype_sets + zygosity_sets masks of sample_words
+// words over samples. Two words that may be read follow after the last.
 //
-// Counts go to out[set][row][allele] for all allele sets, then to [set][row][class] for all genotype sets.
+// Counts go to out[set][row][allele] for all allele sets, then to [set][row][class] for all genotype sets, then for all zygosity sets
+// to [set][row][2 * n_alleles]: complete diploids that are homozygous for each allele, then the heterozygous ones that carry it.
 struct VczCountSpec {
     u64 masks;
     u32 mask_words;
     u32 allele_sets;
     u32 genotype_sets;
+    u32 zygosity_sets;
     u32 sample_words;
     u32 n_alleles;
     u32 ploidy;
+    u32 pad;
 };
 
 // Wanted samples. Elements go to out[row][selected sample][inner], little-endian.
@@ -129,7 +132,7 @@ struct VczCheck {
 
 static_assert(sizeof(VczBlock) == 24, "layout of VczBlock");
 static_assert(sizeof(VczTile) == 88, "layout of VczTile");
-static_assert(sizeof(VczCountSpec) == 32, "layout of VczCountSpec");
+static_assert(sizeof(VczCountSpec) == 40, "layout of VczCountSpec");
 static_assert(sizeof(VczGatherSpec) == 16, "layout of VczGatherSpec");
 static_assert(sizeof(VczFrame) == 32, "layout of VczFrame");
 static_assert(sizeof(VczSegment) == 24, "layout of VczSegment");
@@ -232,6 +235,15 @@ struct VczRowWalk {
 VCZ_DEVICE u32 vcz_mask_bits(const u32* __restrict__ mask, u32 bit) {
     const u32* word = mask + (bit >> 5);
     return __funnelshift_r(__ldg(word), __ldg(word + 1), bit & 31);
+}
+
+// The low 16 bits at the even places.
+VCZ_DEVICE u32 vcz_spread(u32 x) {
+    x &= 0xffff;
+    x = (x | x << 8) & 0x00ff00ff;
+    x = (x | x << 4) & 0x0f0f0f0f;
+    x = (x | x << 2) & 0x33333333;
+    return (x | x << 1) & 0x55555555;
 }
 
 // The number of ones among the `bits` bits of a mask from bit `bit` on, in every lane.

@@ -9,8 +9,10 @@
 #include "frames.cu"
 #include "gather.cu"
 #include "genotypes.cu"
+#include "zygosity.cu"
 
 #include <cstring>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
@@ -284,13 +286,15 @@ void test_counts() {
     spec.ploidy = ploidy;
     spec.allele_sets = (u32)(chance(0.1) ? between(5, 11) : below(4));
     spec.genotype_sets = (u32)below(4);
-    if (spec.allele_sets + spec.genotype_sets == 0) spec.allele_sets = 1;
+    spec.zygosity_sets = (u32)below(4);
+    const u32 call_sets = spec.genotype_sets + spec.zygosity_sets;
+    if (spec.allele_sets + call_sets == 0) spec.allele_sets = 1;
     std::vector<Set> sets;
-    for (u32 i = 0; i < spec.allele_sets + spec.genotype_sets; ++i) sets.push_back(random_set(chunk.samples));
+    for (u32 i = 0; i < spec.allele_sets + call_sets; ++i) sets.push_back(random_set(chunk.samples));
     spec.mask_words = (chunk.samples * chunk.copies + 31) / 32;
     spec.sample_words = (chunk.samples + 31) / 32;
     const size_t n_masks = 1 + spec.allele_sets;
-    std::vector<u32> masks(n_masks * spec.mask_words + spec.genotype_sets * (size_t)spec.sample_words + 2);
+    std::vector<u32> masks(n_masks * spec.mask_words + call_sets * (size_t)spec.sample_words + 2);
     for (u32 i = 0; i < sets.size(); ++i) {
         for (u32 sample = 0; sample < chunk.samples; ++sample) {
             if (!sets[i][sample]) continue;
@@ -314,18 +318,22 @@ void test_counts() {
            " tiles, style " + str(style);
 
     const size_t alleles = (size_t)spec.allele_sets * chunk.out_rows * k;
-    std::vector<i32> expected(alleles + (size_t)spec.genotype_sets * chunk.out_rows * VCZ_CLASSES);
+    const size_t genotypes = (size_t)spec.genotype_sets * chunk.out_rows * VCZ_CLASSES, before_zygosity = alleles + genotypes;
+    std::vector<i32> expected(before_zygosity + (size_t)spec.zygosity_sets * chunk.out_rows * 2 * k);
     std::vector<i32> blank(expected.size());
     if (!tiles.shared) {
         for (i32& x : blank) x = (i32)below(1000) + 1000000;
     }
     // Rows that no tile has stay as they are.
     for (size_t i = 0; i < expected.size(); ++i) {
-        const size_t row = i < alleles ? i / k % chunk.out_rows : (i - alleles) / VCZ_CLASSES % chunk.out_rows;
+        const size_t row = i < alleles           ? i / k % chunk.out_rows
+                           : i < before_zygosity ? (i - alleles) / VCZ_CLASSES % chunk.out_rows
+                                                 : (i - before_zygosity) / (2 * k) % chunk.out_rows;
         const bool counted = row >= chunk.row0 && row < chunk.row0 + chunk.rows;
         expected[i] = counted ? 0 : blank[i];
     }
     std::vector<u32> bad_alleles(status_offset + tiles.tiles.size()), bad_genotypes(bad_alleles.size());
+    std::vector<u32> bad_zygosity(bad_alleles.size());
     bool any_bad = false;
     for (const VczTile& tile : tiles.tiles) {
         for (u32 r = 0; r < tile.rows; ++r) {
@@ -339,11 +347,23 @@ void test_counts() {
                     if (bad) {
                         any_bad = true;
                         bad_alleles[tile.status] = VCZ_BAD_CODE;
-                        if (i >= spec.allele_sets) bad_genotypes[tile.status] = VCZ_BAD_CODE;
+                        const bool of_zygosity = i >= spec.allele_sets + spec.genotype_sets;
+                        if (i >= spec.allele_sets) (of_zygosity ? bad_zygosity : bad_genotypes)[tile.status] = VCZ_BAD_CODE;
                     }
                     if (i < spec.allele_sets) {
                         for (i64 code : call) {
                             if (code >= 0 && code < (i64)k) expected[((size_t)i * chunk.out_rows + row) * k + code] += 1;
+                        }
+                    } else if (i >= spec.allele_sets + spec.genotype_sets) {
+                        const size_t set = i - spec.allele_sets - spec.genotype_sets;
+                        std::vector<i64> copies;
+                        std::copy_if(call.begin(), call.end(), std::back_inserter(copies), [](i64 code) { return code != -2; });
+                        if (bad || copies.size() != 2 || std::min(copies[0], copies[1]) < 0) continue;
+                        i32* out = &expected[before_zygosity + (set * chunk.out_rows + row) * 2 * k];
+                        if (copies[0] == copies[1]) {
+                            out[copies[0]] += 1;
+                        } else {
+                            for (i64 code : copies) out[k + code] += 1;
                         }
                     } else {
                         const size_t set = i - spec.allele_sets;
@@ -372,7 +392,12 @@ void test_counts() {
             launch_tiles(vcz_count_genotypes, tiles, status);
             if (status != bad_genotypes) fail("vcz_count_genotypes: status");
         }
-        if (!any_bad) compare(out, expected, codes ? "vcz_count_codes or _genotypes" : "vcz_count_planes or _genotypes");
+        status.assign(status.size(), 0);
+        if (spec.zygosity_sets > 0) {
+            launch_tiles(vcz_count_zygosity, tiles, status);
+            if (status != bad_zygosity) fail("vcz_count_zygosity: status");
+        }
+        if (!any_bad) compare(out, expected, codes ? "vcz_count_codes, _genotypes or _zygosity" : "vcz_count_planes, _genotypes or _zygosity");
     }
 }
 
