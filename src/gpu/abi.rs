@@ -77,7 +77,7 @@ pub const SHARED: u32 = 2;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CountSpec {
-    /// Address of the masks: the wanted copies, the copies of each allele set, the samples of each genotype set.
+    /// Address of the masks: the wanted copies, the copies of each allele set, the samples of each genotype and zygosity set.
     pub masks: u64,
     /// 32-bit words of a mask of copies.
     pub mask_words: u32,
@@ -85,12 +85,16 @@ pub struct CountSpec {
     pub allele_sets: u32,
     /// Sets whose genotypes are counted.
     pub genotype_sets: u32,
+    /// Sets whose zygosity is counted.
+    pub zygosity_sets: u32,
     /// 32-bit words of a mask of samples.
     pub sample_words: u32,
     /// Number of alleles, K.
     pub n_alleles: u32,
     /// Copies of a call.
     pub ploidy: u32,
+    /// Unused.
+    pub pad: u32,
 }
 
 /// Which elements of a sample chunk to return.
@@ -192,4 +196,4 @@ macro_rules! plain {
     )*};
 }
 
-plain!(Block: 24, Tile: 88, CountSpec: 32, GatherSpec: 16, Frame: 32, Segment: 24, Check: 32);
+plain!(Block: 24, Tile: 88, CountSpec: 40, GatherSpec: 16, Frame: 32, Segment: 24, Check: 32);

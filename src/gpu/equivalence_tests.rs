@@ -33,6 +33,7 @@ struct Genotypes {
     bad: bool,
     alleles: Vec<Vec<u32>>,
     genotypes: Vec<Vec<u32>>,
+    zygosity: Vec<Vec<u32>>,
     selected: Vec<u32>,
     seed: u64,
 }
@@ -87,6 +88,7 @@ fn arrays() -> impl Strategy<Value = Genotypes> {
                     bad,
                     alleles: vec![],
                     genotypes: vec![],
+                    zygosity: vec![],
                     selected: vec![],
                     seed,
                 };
@@ -96,13 +98,17 @@ fn arrays() -> impl Strategy<Value = Genotypes> {
                 (
                     prop::collection::vec(set(), 0..4),
                     prop::collection::vec(set(), 0..3),
+                    prop::collection::vec(set(), 0..3),
                     set(),
                 )
-                    .prop_map(move |(alleles, genotypes, selected)| Genotypes {
-                        alleles,
-                        genotypes,
-                        selected,
-                        ..template.clone()
+                    .prop_map(move |(alleles, genotypes, zygosity, selected)| {
+                        Genotypes {
+                            alleles,
+                            genotypes,
+                            zygosity,
+                            selected,
+                            ..template.clone()
+                        }
                     })
             },
         )
@@ -121,7 +127,7 @@ impl Genotypes {
         CountRequest {
             alleles: sets(&self.alleles),
             genotypes: sets(&self.genotypes),
-            zygosity: vec![],
+            zygosity: sets(&self.zygosity),
             planes: vec![],
             n_alleles: self.n_alleles,
             n_samples: self.samples,
@@ -130,8 +136,11 @@ impl Genotypes {
     }
 
     fn is_wanted(&self, sample: usize) -> bool {
-        let sets = || self.alleles.iter().chain(&self.genotypes);
-        sets().any(|set| set.contains(&(sample as u32)))
+        let calls = self.genotypes.iter().chain(&self.zygosity);
+        self.alleles
+            .iter()
+            .chain(calls)
+            .any(|set| set.contains(&(sample as u32)))
     }
 
     /// The codes of a sample chunk, as they are serialized.
@@ -279,8 +288,8 @@ impl Genotypes {
                 Some(Outcome::Host(reason)) => refused = Some(reason),
                 Some(Outcome::Done(done)) => {
                     let mut counts = done.bytes.typed_data::<i32>().iter();
-                    let columns = found.alleles.iter_mut().chain(&mut found.genotypes);
-                    for sum in columns.flatten() {
+                    let calls = found.genotypes.iter_mut().chain(&mut found.zygosity);
+                    for sum in found.alleles.iter_mut().chain(calls).flatten() {
                         *sum += counts.next().expect("fewer counts");
                     }
                     assert_eq!(counts.next(), None, "more counts");
@@ -291,6 +300,7 @@ impl Genotypes {
             (Ok(expected), None) => {
                 assert_eq!(found.alleles, expected.alleles);
                 assert_eq!(found.genotypes, expected.genotypes);
+                assert_eq!(found.zygosity, expected.zygosity);
             }
             (Err(error), Some(reason)) => {
                 assert_eq!(reason, "a genotype code has no allele", "{error}");

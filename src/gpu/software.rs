@@ -17,7 +17,7 @@ use super::slab::{Memory, Slab};
 use super::watchdog::BatchProgress;
 use super::work::{CountsOutput, ElementsOutput, WorkOutput};
 use crate::counts::GENOTYPE_CLASSES;
-use crate::counts::reference::genotype_class;
+use crate::counts::reference::{diploid_alleles, genotype_class};
 use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 use std::sync::Arc;
@@ -238,15 +238,32 @@ fn count(
                 }
             }
         }
+        let call = |sample: usize| -> Vec<i64> {
+            let copies = (0..request.ploidy).map(|copy| of(sample * copies + copy));
+            copies.collect()
+        };
         let base = request.alleles.len() * job.rows * request.n_alleles;
+        let mask_of =
+            |set: usize| (1 + request.alleles.len()) * words + set * masks.sample_words as usize;
         for set in 0..request.genotypes.len() {
-            let mask = (1 + request.alleles.len()) * words + set * masks.sample_words as usize;
+            let mask = mask_of(set);
             for sample in (0..samples).filter(|sample| bit(mask, *sample)) {
-                let call: Vec<i64> = (0..request.ploidy)
-                    .map(|copy| of(sample * copies + copy))
-                    .collect();
-                let class = genotype_class(&call);
+                let class = genotype_class(&call(sample));
                 values[base + (set * job.rows + row) * GENOTYPE_CLASSES + class] += 1;
+            }
+        }
+        let base = base + request.genotypes.len() * job.rows * GENOTYPE_CLASSES;
+        let k = request.n_alleles;
+        for set in 0..request.zygosity.len() {
+            let mask = mask_of(request.genotypes.len() + set);
+            let counts = &mut values[base + (set * job.rows + row) * 2 * k..][..2 * k];
+            for sample in (0..samples).filter(|sample| bit(mask, *sample)) {
+                match diploid_alleles(call(sample)) {
+                    Some([first, second]) if first.max(second) >= k => {}
+                    Some([first, second]) if first == second => counts[first] += 1,
+                    Some(alleles) => alleles.iter().for_each(|allele| counts[k + allele] += 1),
+                    None => {}
+                }
             }
         }
     }

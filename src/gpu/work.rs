@@ -33,7 +33,7 @@ pub enum WorkOutput {
 }
 
 /// The counts of a request in an array's chunks: little-endian `i32`, for each allele set `[rows × K]`, then for each
-/// genotype set `[rows × 5]`.
+/// genotype set `[rows × 5]`, then for each zygosity set `[rows × 2 K]`.
 #[derive(Debug)]
 pub struct CountsOutput {
     request: CountRequest,
@@ -74,9 +74,6 @@ impl CountsOutput {
         copies: usize,
     ) -> Result<Self, GpuError> {
         request.check()?;
-        if !request.zygosity.is_empty() {
-            return Err("a GPU does not count zygosity".to_string().into());
-        }
         if !request.planes.is_empty() {
             return Err("a GPU does not gather bit-planes of genotypes"
                 .to_string()
@@ -98,14 +95,8 @@ impl CountsOutput {
             .ok_or_else(too_large)?;
         let mask_words = row.div_ceil(32);
         let sample_words = chunk_samples.div_ceil(32);
-        let union = SampleSet::new(
-            request
-                .alleles
-                .iter()
-                .chain(&request.genotypes)
-                .flat_map(|set| set.iter())
-                .collect(),
-        );
+        let union = SampleSet::new(request.sets().flat_map(|set| set.iter()).collect());
+        let of_samples = request.genotypes.len() + request.zygosity.len();
         let mut masks = Vec::new();
         for chunk in 0..request.n_samples.div_ceil(chunk_samples) {
             let first = chunk * chunk_samples;
@@ -119,7 +110,7 @@ impl CountsOutput {
             }
             let n_words = mask_words
                 .checked_mul(1 + request.alleles.len())
-                .and_then(|n| n.checked_add(sample_words.checked_mul(request.genotypes.len())?))
+                .and_then(|n| n.checked_add(sample_words.checked_mul(of_samples)?))
                 .ok_or_else(too_large)?;
             let mut words = Vec::with_capacity(n_words + 2);
             for set in std::iter::once(&union).chain(request.alleles.iter().map(AsRef::as_ref)) {
@@ -132,7 +123,7 @@ impl CountsOutput {
                     }
                 }
             }
-            for set in &request.genotypes {
+            for set in request.genotypes.iter().chain(&request.zygosity) {
                 let at = words.len();
                 words.resize(at + sample_words, 0u32);
                 for sample in set.within(first, stop) {
@@ -167,7 +158,13 @@ impl CountsOutput {
         let (request, alleles) = (&self.request, self.request.alleles.len());
         let per_row = alleles
             .checked_mul(request.n_alleles)?
-            .checked_add(request.genotypes.len().checked_mul(GENOTYPE_CLASSES)?)?;
+            .checked_add(request.genotypes.len().checked_mul(GENOTYPE_CLASSES)?)?
+            .checked_add(
+                request
+                    .zygosity
+                    .len()
+                    .checked_mul(request.zygosity_width())?,
+            )?;
         per_row.checked_mul(rows)
     }
 
@@ -178,9 +175,11 @@ impl CountsOutput {
             mask_words: of.mask_words,
             allele_sets: self.request.alleles.len() as u32,
             genotype_sets: self.request.genotypes.len() as u32,
+            zygosity_sets: self.request.zygosity.len() as u32,
             sample_words: of.sample_words,
             n_alleles: self.request.n_alleles as u32,
             ploidy: self.request.ploidy as u32,
+            pad: 0,
         }
     }
 }
@@ -213,7 +212,7 @@ mod tests {
         let request = CountRequest {
             alleles: vec![Arc::new(SampleSet::new(vec![0, 5]))],
             genotypes: vec![Arc::new(SampleSet::new(vec![6]))],
-            zygosity: vec![],
+            zygosity: vec![Arc::new(SampleSet::new(vec![4, 6]))],
             planes: vec![],
             n_alleles: 2,
             n_samples: 9,
@@ -221,15 +220,15 @@ mod tests {
         };
         // Three stored elements a sample, of which two are copies; chunks of four samples.
         let counts = CountsOutput::try_new(request, 4, 3).unwrap();
-        assert_eq!(counts.masks(0).unwrap().words, [0b11, 0b11, 0, 0, 0]);
+        assert_eq!(counts.masks(0).unwrap().words, [0b11, 0b11, 0, 0, 0, 0]);
         let second = counts.masks(1).unwrap();
         assert_eq!(
             second.words,
-            [0b011_011_000, 0b000_011_000, 0b0100, 0, 0],
-            "the union, the allele set, the genotype set, and two words of padding"
+            [0b011_011_011, 0b000_011_000, 0b0100, 0b0101, 0, 0],
+            "the union, the allele set, the genotype set, the zygosity set, and two words of padding"
         );
         assert!(counts.masks(2).is_none() && counts.masks(3).is_none());
-        assert_eq!(counts.len(10), Some(10 * 2 + 10 * 5));
+        assert_eq!(counts.len(10), Some(10 * 2 + 10 * 5 + 10 * 4));
         assert_eq!(counts.len(usize::MAX), None);
         let many = CountRequest {
             n_alleles: MOST_ALLELES + 1,

@@ -243,6 +243,10 @@ impl Backends {
                 format!("SELECT genotype_counts(call_genotype{argument}) FROM t"),
                 true,
             );
+            ask(
+                format!("SELECT zygosity_counts(call_genotype{argument}) FROM t"),
+                true,
+            );
             let sql = format!(
                 "SELECT sfs(call_genotype{argument}), sfs_folded(call_genotype{argument}),
                         diversity(call_genotype{argument}), tajimas_d(call_genotype{argument}) FROM t"
@@ -267,6 +271,11 @@ impl Backends {
                         fst_hudson(call_genotype, {first}, {second}) FROM t GROUP BY 1, 2 ORDER BY 1, 2"
             );
             ask(sql, false);
+            let sql = format!(
+                "SELECT variant_contig, fst_weir_cockerham(call_genotype, {first}, {second}), inbreeding(call_genotype, {first})
+                   FROM t GROUP BY 1 ORDER BY 1"
+            );
+            ask(sql, false);
         }
         ask(
             format!("SELECT select_samples(call_genotype, {few}) FROM t"),
@@ -274,7 +283,11 @@ impl Backends {
         );
         let all: Vec<String> = arguments
             .iter()
-            .map(|p| format!("allele_counts(call_genotype{p}), genotype_counts(call_genotype{p})"))
+            .map(|p| {
+                ["allele", "genotype", "zygosity"]
+                    .map(|what| format!("{what}_counts(call_genotype{p})"))
+                    .join(", ")
+            })
             .collect();
         let all = all.join(", ");
         ask(

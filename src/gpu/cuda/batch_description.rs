@@ -17,6 +17,8 @@ use crate::gpu::work::{Work, WorkOutput};
 
 /// The codecs that nvCOMP decodes; its frames are grouped by codec.
 pub const CODECS: [FrameCodec; 2] = [FrameCodec::Lz4, FrameCodec::Deflate];
+/// Most tables that one tile is in: of alleles, of genotypes and of zygosity.
+const TABLES_OF_TILE: usize = 3;
 /// nvCOMP needs deflate streams at multiples of this.
 const DEFLATE_ALIGN: u64 = 4;
 
@@ -36,6 +38,7 @@ pub struct TileTables {
     pub planes: Vec<abi::Tile>,
     pub codes: Vec<abi::Tile>,
     pub genotypes: Vec<abi::Tile>,
+    pub zygosity: Vec<abi::Tile>,
     pub gather: Vec<abi::Tile>,
 }
 
@@ -148,6 +151,7 @@ impl BatchDescription {
         self.tiles.planes.clear();
         self.tiles.codes.clear();
         self.tiles.genotypes.clear();
+        self.tiles.zygosity.clear();
         self.tiles.gather.clear();
         self.segments.clear();
         self.checks.clear();
@@ -204,6 +208,9 @@ impl BatchDescription {
                     }
                     if !request.genotypes.is_empty() {
                         self.tiles.genotypes.push(described);
+                    }
+                    if !request.zygosity.is_empty() {
+                        self.tiles.zygosity.push(described);
                     }
                 }
                 WorkOutput::Elements(elements) => {
@@ -366,7 +373,7 @@ pub fn room(jobs: &[ChunkJob]) -> usize {
     // Each table is rounded up; there are fewer than 32 besides the specs.
     specs.values().sum::<usize>()
         + room_for::<abi::Block>(blocks)
-        + 2 * room_for::<abi::Tile>(tiles)
+        + TABLES_OF_TILE * room_for::<abi::Tile>(tiles)
         + frames * per_frame
         + bytes * size_of::<abi::Check>()
         + room_for::<abi::Segment>(segments + frames)

@@ -11,8 +11,9 @@ use super::{kernel_cache, libraries};
 use crate::gpu::error::GpuError;
 
 /// Headers of the kernels, by file name.
-const HEADERS: [(&str, &str); 6] = [
+const HEADERS: [(&str, &str); 7] = [
     ("vcz.cuh", include_str!("../../../kernels/vcz.cuh")),
+    ("codes.cuh", include_str!("../../../kernels/codes.cuh")),
     (
         "zstd_state.cuh",
         include_str!("../../../kernels/zstd_state.cuh"),
@@ -36,12 +37,13 @@ const HEADERS: [(&str, &str); 6] = [
 ];
 
 /// The kernels' sources, by file name.
-pub const KERNEL_SOURCES: [(&str, &str); 5] = [
+pub const KERNEL_SOURCES: [(&str, &str); 6] = [
     ("count.cu", include_str!("../../../kernels/count.cu")),
     (
         "genotypes.cu",
         include_str!("../../../kernels/genotypes.cu"),
     ),
+    ("zygosity.cu", include_str!("../../../kernels/zygosity.cu")),
     ("gather.cu", include_str!("../../../kernels/gather.cu")),
     ("frames.cu", include_str!("../../../kernels/frames.cu")),
     ("zstd.cu", include_str!("../../../kernels/zstd.cu")),
@@ -56,6 +58,8 @@ pub struct Kernels {
     pub count_codes: sys::CUfunction,
     /// Counts genotypes of any elements.
     pub count_genotypes: sys::CUfunction,
+    /// Counts the zygosity of complete diploids, of any elements.
+    pub count_zygosity: sys::CUfunction,
     /// Gathers elements of selected samples into rows.
     pub gather: sys::CUfunction,
     /// Copies and zero-fills.
@@ -95,6 +99,7 @@ impl Kernels {
             count_planes: function("count.cu", "vcz_count_planes")?,
             count_codes: function("count.cu", "vcz_count_codes")?,
             count_genotypes: function("genotypes.cu", "vcz_count_genotypes")?,
+            count_zygosity: function("zygosity.cu", "vcz_count_zygosity")?,
             gather: function("gather.cu", "vcz_gather")?,
             segments: function("frames.cu", "vcz_segments")?,
             zstd: function("zstd.cu", "vcz_zstd")?,

@@ -199,6 +199,7 @@ impl Worker {
         launches.tiles(kernels.count_planes, &self.description.tiles.planes)?;
         launches.tiles(kernels.count_codes, &self.description.tiles.codes)?;
         launches.tiles(kernels.count_genotypes, &self.description.tiles.genotypes)?;
+        launches.tiles(kernels.count_zygosity, &self.description.tiles.zygosity)?;
         launches.tiles(kernels.gather, &self.description.tiles.gather)?;
         let pending = std::mem::take(&mut launches.pending);
 

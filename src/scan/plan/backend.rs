@@ -163,7 +163,6 @@ impl VczSource {
         self.inputs.iter().find_map(|input| match input {
             Input::Call(call) => match call.call {
                 GenotypeCall::GenotypePlanes(_) => Some("genotype_planes"),
-                GenotypeCall::ZygosityCounts(_) => Some("zygosity_counts"),
                 _ => None,
             },
             _ => None,
