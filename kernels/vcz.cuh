@@ -68,9 +68,11 @@ struct VczTile {
     u32 flags;           // VCZ_BIG_ENDIAN, VCZ_SHARED
     u32 status;          // index of the status word
     u32 out_rows;        // rows of the output
-    u32 sel_begin;       // gather: the part of the selection in this tile
+    u32 sel_begin;       // gather, planes: the part of the selection, or of the set, in this tile
     u32 sel_count;
-    u32 pad[3];
+    u32 set;             // planes: which set
+    u32 used;            // planes: index, among the status words, of the words that rows have taken
+    u32 pad;
 };
 
 // Sample sets as bit masks. First 1 + allele_sets masks of mask_words words over stored elements (bit sample * copies + copy;
@@ -79,8 +81,14 @@ struct VczTile {
 //
 // Counts go to out[set][row][allele] for all allele sets, then to [set][row][class] for all genotype sets, then for all zygosity sets
 // to [set][row][2 * n_alleles]: complete diploids that are homozygous for each allele, then the heterozygous ones that carry it.
+//
+// Then, at a multiple of 8 bytes, for all plane sets to [set][row] the planes that are stored, as bits, and the place of the first among
+// 64-bit words that follow after these entries. All stored planes of a row lie one after the other, from the lowest on. Tiles that share
+// rows store every plane of a row, at row * planes * width after the rows of the sets before; others those with a bit, and take words
+// from a counter.
 struct VczCountSpec {
     u64 masks;
+    u64 planes;  // VczPlaneSet*
     u32 mask_words;
     u32 allele_sets;
     u32 genotype_sets;
@@ -88,7 +96,15 @@ struct VczCountSpec {
     u32 sample_words;
     u32 n_alleles;
     u32 ploidy;
-    u32 pad;
+    u32 plane_sets;
+};
+
+// A set whose genotypes are kept as bit-planes.
+struct VczPlaneSet {
+    u64 samples;    // u32 indices, ascending
+    u64 before;     // 64-bit words that a row of the sets before has at most
+    u32 n_samples;
+    u32 width;      // 64-bit words of a plane
 };
 
 // Wanted samples. Elements go to out[row][selected sample][inner], little-endian.
@@ -132,7 +148,8 @@ struct VczCheck {
 
 static_assert(sizeof(VczBlock) == 24, "layout of VczBlock");
 static_assert(sizeof(VczTile) == 88, "layout of VczTile");
-static_assert(sizeof(VczCountSpec) == 40, "layout of VczCountSpec");
+static_assert(sizeof(VczCountSpec) == 48, "layout of VczCountSpec");
+static_assert(sizeof(VczPlaneSet) == 24, "layout of VczPlaneSet");
 static_assert(sizeof(VczGatherSpec) == 16, "layout of VczGatherSpec");
 static_assert(sizeof(VczFrame) == 32, "layout of VczFrame");
 static_assert(sizeof(VczSegment) == 24, "layout of VczSegment");

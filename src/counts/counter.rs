@@ -12,7 +12,7 @@ use super::lanes::Level;
 use super::masks::{ChunkMasks, DistinctSets};
 use super::planes;
 use super::reference::{bad_code, genotype_class};
-use super::request::{ChunkCounts, ChunkShape, CountRequest, GENOTYPE_CLASSES};
+use super::request::{ChunkCounts, ChunkShape, CountRequest};
 use super::tally::Tally;
 use crate::codec::blosc::BloscHeader;
 use crate::codec::{CodecChain, Scratch};
@@ -255,54 +255,11 @@ impl Counter {
         count_codes(self.level, &mut tally, codes, &mut scratch.codes)
     }
 
-    /// Adds counts of `rows` rows that a device made: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`,
-    /// then for each zygosity set `[rows × 2 K]`.
-    ///
-    /// # Errors
-    /// [`CountError::Mismatch`]: another number of counts than that.
-    pub fn add_counted(
-        &self,
-        counted: &[i32],
-        rows: usize,
-        out: &mut ChunkCounts,
-    ) -> Result<(), CountError> {
-        self.check_out(out, rows)?;
-        if !self.request.planes.is_empty() {
-            return Err(CountError::Mismatch(
-                "a device gathers no bit-planes of genotypes".to_string(),
-            ));
-        }
-        let widths = [
-            (&mut out.alleles, self.request.n_alleles),
-            (&mut out.genotypes, GENOTYPE_CLASSES),
-            (&mut out.zygosity, self.request.zygosity_width()),
-        ];
-        let mut rest = counted;
-        for (columns, width) in widths {
-            for column in columns {
-                let counts = rows
-                    .checked_mul(width)
-                    .and_then(|n| Some((rest.split_at_checked(n)?, column.get_mut(..n)?)));
-                let Some(((counts, tail), column)) = counts else {
-                    return Err(CountError::Mismatch(format!(
-                        "expected counts of {rows} rows of every set, found {} in all",
-                        counted.len()
-                    )));
-                };
-                for (sum, count) in column.iter_mut().zip(counts) {
-                    *sum += count;
-                }
-                rest = tail;
-            }
-        }
-        if rest.is_empty() {
-            Ok(())
-        } else {
-            Err(CountError::Mismatch(format!(
-                "expected counts of {rows} rows of every set, found {} more",
-                rest.len()
-            )))
-        }
+    /// The samples of a sample chunk.
+    pub(super) fn samples_of(&self, sample_chunk: usize) -> Range<usize> {
+        let n = self.request.n_samples;
+        let first = sample_chunk.saturating_mul(self.chunk_samples).min(n);
+        first..first.saturating_add(self.chunk_samples).min(n)
     }
 
     /// The chunk's shape in the array, checked against the request, and the stored copies of a call (more than the ploidy if the
@@ -350,7 +307,7 @@ impl Counter {
         }
     }
 
-    fn check_out(&self, out: &ChunkCounts, rows: usize) -> Result<(), CountError> {
+    pub(super) fn check_out(&self, out: &ChunkCounts, rows: usize) -> Result<(), CountError> {
         if rows <= out.rows
             && out.alleles.len() == self.request.alleles.len()
             && out.genotypes.len() == self.request.genotypes.len()

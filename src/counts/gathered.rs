@@ -17,7 +17,7 @@ pub const ABSENT: u32 = 63;
 /// Most planes of codes: K is at most 2³⁰.
 const MOST_CODE_PLANES: usize = 30;
 /// Planes beside those of codes.
-const OTHER_PLANES: usize = 2;
+pub(super) const OTHER_PLANES: usize = 2;
 
 /// Words of a plane of so many copies.
 pub fn plane_words(copies: usize) -> usize {
@@ -121,6 +121,18 @@ impl GatheredPlanes {
         }
         let from = (*place as usize - 1) * self.width;
         self.data.get_mut(from..from + self.width)
+    }
+
+    /// Sets the bits of `words` in plane `plane` of a row, the lowest of them that of copy `first`.
+    pub(super) fn add_plane(&mut self, row: usize, plane: usize, first: usize, words: &[u64]) {
+        if words.iter().all(|word| *word == 0) {
+            return;
+        }
+        if let Some(plane) = self.plane_mut(row, plane) {
+            for (word, at) in words.iter().zip((first..).step_by(u64::BITS as usize)) {
+                or_bits(plane, at, *word);
+            }
+        }
     }
 
     /// Sets the code of one copy, whose bits are clear.

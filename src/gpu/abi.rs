@@ -60,12 +60,16 @@ pub struct Tile {
     pub status: u32,
     /// Rows of the whole output.
     pub out_rows: u32,
-    /// Selected samples before this tile's.
+    /// Selected samples, or samples of its set of planes, before this tile's.
     pub sel_begin: u32,
-    /// Selected samples in this tile.
+    /// Selected samples, or samples of its set of planes, in this tile.
     pub sel_count: u32,
+    /// Its set of planes.
+    pub set: u32,
+    /// Index, among the statuses, of the words of planes that the chunk has used.
+    pub used: u32,
     /// Unused.
-    pub pad: [u32; 3],
+    pub pad: u32,
 }
 
 /// Flag of a [`Tile`]: elements are big-endian.
@@ -79,6 +83,8 @@ pub const SHARED: u32 = 2;
 pub struct CountSpec {
     /// Address of the masks: the wanted copies, the copies of each allele set, the samples of each genotype and zygosity set.
     pub masks: u64,
+    /// Address of its [`PlaneSet`]s.
+    pub planes: u64,
     /// 32-bit words of a mask of copies.
     pub mask_words: u32,
     /// Sets whose alleles are counted.
@@ -93,8 +99,22 @@ pub struct CountSpec {
     pub n_alleles: u32,
     /// Copies of a call.
     pub ploidy: u32,
-    /// Unused.
-    pub pad: u32,
+    /// Sets whose genotypes are kept as bit-planes.
+    pub plane_sets: u32,
+}
+
+/// A set whose genotypes are kept as bit-planes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PlaneSet {
+    /// Address of its samples, `u32`, ascending, counted from the chunk's first.
+    pub samples: u64,
+    /// 64-bit words that a row of the sets before has at most.
+    pub before: u64,
+    /// Samples of the set in the chunk.
+    pub n_samples: u32,
+    /// 64-bit words of a plane.
+    pub width: u32,
 }
 
 /// Which elements of a sample chunk to return.
@@ -196,4 +216,4 @@ macro_rules! plain {
     )*};
 }
 
-plain!(Block: 24, Tile: 88, CountSpec: 40, GatherSpec: 16, Frame: 32, Segment: 24, Check: 32);
+plain!(Block: 24, Tile: 88, CountSpec: 48, PlaneSet: 24, GatherSpec: 16, Frame: 32, Segment: 24, Check: 32);

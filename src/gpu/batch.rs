@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::plan::ChunkPlan;
 use super::slab::Slab;
-use super::work::Work;
+use super::work::{Work, WorkOutput};
 use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 
@@ -119,10 +119,27 @@ pub struct ChunkJob {
     pub plan: ChunkPlan,
     /// Start of its decoded area in the batch's.
     pub dst: usize,
-    /// Its results in the batch's.
+    /// Its results in the batch's; before it has run, as many bytes as there can be.
     pub out: Range<usize>,
     /// Sends the outcome.
     pub reply: Reply,
+}
+
+impl ChunkJob {
+    /// Bytes of its results where it has used `used` 64-bit words of planes.
+    pub fn results_len(&self, used: u32) -> usize {
+        match &self.work.wanted {
+            WorkOutput::Counts(counts)
+                if !counts.request().planes.is_empty() && !self.plan.shared_rows =>
+            {
+                let layout = counts.layout(self.sample_chunk, self.rows);
+                let data = layout.map_or(self.out.len(), |layout| layout.data);
+                data.saturating_add(used as usize * size_of::<u64>())
+                    .min(self.out.len())
+            }
+            _ => self.out.len(),
+        }
+    }
 }
 
 /// Chunks that run together.

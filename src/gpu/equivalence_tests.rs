@@ -14,7 +14,7 @@ use super::software::engine;
 use super::work::{CountsOutput, ElementsOutput, Work, WorkOutput};
 use crate::codec::testing::noise;
 use crate::codec::{ChunkData, CodecChain, Scratch};
-use crate::counts::{ChunkCounts, CountRequest, SampleSet, reference};
+use crate::counts::{ChunkCounts, CountRequest, Counter, SampleSet, reference};
 
 /// One variant chunk of a genotype array, of one or more sample chunks.
 #[derive(Debug, Clone)]
@@ -34,6 +34,7 @@ struct Genotypes {
     alleles: Vec<Vec<u32>>,
     genotypes: Vec<Vec<u32>>,
     zygosity: Vec<Vec<u32>>,
+    planes: Vec<Vec<u32>>,
     selected: Vec<u32>,
     seed: u64,
 }
@@ -89,6 +90,7 @@ fn arrays() -> impl Strategy<Value = Genotypes> {
                     alleles: vec![],
                     genotypes: vec![],
                     zygosity: vec![],
+                    planes: vec![],
                     selected: vec![],
                     seed,
                 };
@@ -99,17 +101,19 @@ fn arrays() -> impl Strategy<Value = Genotypes> {
                     prop::collection::vec(set(), 0..4),
                     prop::collection::vec(set(), 0..3),
                     prop::collection::vec(set(), 0..3),
+                    prop::collection::vec(set(), 0..3),
                     set(),
                 )
-                    .prop_map(move |(alleles, genotypes, zygosity, selected)| {
-                        Genotypes {
+                    .prop_map(
+                        move |(alleles, genotypes, zygosity, planes, selected)| Genotypes {
                             alleles,
                             genotypes,
                             zygosity,
+                            planes,
                             selected,
                             ..template.clone()
-                        }
-                    })
+                        },
+                    )
             },
         )
 }
@@ -128,7 +132,7 @@ impl Genotypes {
             alleles: sets(&self.alleles),
             genotypes: sets(&self.genotypes),
             zygosity: sets(&self.zygosity),
-            planes: vec![],
+            planes: sets(&self.planes),
             n_alleles: self.n_alleles,
             n_samples: self.samples,
             ploidy: self.ploidy,
@@ -136,7 +140,11 @@ impl Genotypes {
     }
 
     fn is_wanted(&self, sample: usize) -> bool {
-        let calls = self.genotypes.iter().chain(&self.zygosity);
+        let calls = self
+            .genotypes
+            .iter()
+            .chain(&self.zygosity)
+            .chain(&self.planes);
         self.alleles
             .iter()
             .chain(calls)
@@ -276,7 +284,8 @@ impl Genotypes {
         let mut found = ChunkCounts::default();
         found.reset(&request, self.rows).unwrap();
         let mut refused = None;
-        for ((counted, gathered), rows) in submitted {
+        let counter = Counter::try_new(request.clone(), chunk_samples).unwrap();
+        for (chunk, ((counted, gathered), rows)) in submitted.into_iter().enumerate() {
             if let Some(ticket) = gathered {
                 let Outcome::Done(done) = block_on(ticket).unwrap() else {
                     panic!("elements are left to the host");
@@ -287,12 +296,9 @@ impl Genotypes {
                 None => {}
                 Some(Outcome::Host(reason)) => refused = Some(reason),
                 Some(Outcome::Done(done)) => {
-                    let mut counts = done.bytes.typed_data::<i32>().iter();
-                    let calls = found.genotypes.iter_mut().chain(&mut found.zygosity);
-                    for sum in found.alleles.iter_mut().chain(calls).flatten() {
-                        *sum += counts.next().expect("fewer counts");
-                    }
-                    assert_eq!(counts.next(), None, "more counts");
+                    counter
+                        .add_computed(&done.bytes, self.rows, chunk, &mut found)
+                        .unwrap();
                 }
             }
         }
@@ -301,6 +307,7 @@ impl Genotypes {
                 assert_eq!(found.alleles, expected.alleles);
                 assert_eq!(found.genotypes, expected.genotypes);
                 assert_eq!(found.zygosity, expected.zygosity);
+                assert!(found.planes == expected.planes, "other planes");
             }
             (Err(error), Some(reason)) => {
                 assert_eq!(reason, "a genotype code has no allele", "{error}");

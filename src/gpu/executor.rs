@@ -21,6 +21,8 @@ pub struct Results<'a> {
     pub bytes: &'a [u8],
     /// For each job a status: 0, or bits such as [`BAD_CODE`](super::abi::BAD_CODE).
     pub statuses: &'a [u32],
+    /// For each job, the bytes of its results, from its `out` on: all, or the start.
+    pub lengths: &'a [usize],
     /// Jobs whose files could not be read or that the device rejects, and why. Their results are undefined.
     pub unread: &'a [(usize, GpuError)],
     /// How long it took.

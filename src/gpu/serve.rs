@@ -168,17 +168,25 @@ fn run(
         results.times.decode,
         results.times.count,
     );
-    if results.statuses.len() != batch.jobs.len() || results.bytes.len() < batch.output {
+    let n_jobs = batch.jobs.len();
+    if results.statuses.len() != n_jobs
+        || results.lengths.len() != n_jobs
+        || results.bytes.len() < batch.output
+    {
         return Err(Failure::Device(
             format!(
-                "{} statuses and {} bytes of results, expected {} and {}",
+                "{} statuses, {} lengths and {} bytes of results, expected {} and {}",
                 results.statuses.len(),
+                results.lengths.len(),
                 results.bytes.len(),
                 batch.jobs.len(),
                 batch.output
             )
             .into(),
         ));
+    }
+    for (job, len) in batch.jobs.iter_mut().zip(results.lengths) {
+        job.out.end = job.out.end.min(job.out.start.saturating_add(*len));
     }
     let whole = batch.decoded + batch.read;
     let mut verdicts: Vec<_> = results.statuses.iter().map(|status| Ok(*status)).collect();

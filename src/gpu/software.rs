@@ -54,6 +54,7 @@ pub fn slab(len: usize) -> Slab {
 pub struct Software {
     bytes: Vec<u8>,
     statuses: Vec<u32>,
+    lengths: Vec<usize>,
     /// Batches that have run.
     pub batches: Arc<AtomicUsize>,
     /// Fails instead of running the batch with this number; `true` loses the device.
@@ -89,6 +90,7 @@ impl Executor for Software {
         self.most_held.fetch_max(needed, Ordering::Relaxed);
         self.bytes = vec![0xa5; batch.output];
         self.statuses.clear();
+        self.lengths.clear();
         self.unread.clear();
         let mut read = vec![None; batch.jobs.len()];
         if batch.read > 0 {
@@ -121,17 +123,21 @@ impl Executor for Software {
             let out = &mut self.bytes[job.out.clone()];
             if job.file.is_some() {
                 // A job that could not be read is in `unread` instead.
-                let status = read.as_ref().map_or(0, |read| run(job, read, out));
+                let (status, used) = read.as_ref().map_or((0, 0), |read| run(job, read, out));
                 self.statuses.push(status);
+                self.lengths.push(job.results_len(used));
                 continue;
             }
             // SAFETY: all chunks are staged.
             let encoded = unsafe { batch.staging(job.src.clone()) }.unwrap();
-            self.statuses.push(run(job, encoded, out));
+            let (status, used) = run(job, encoded, out);
+            self.statuses.push(status);
+            self.lengths.push(job.results_len(used));
         }
         Ok(Results {
             bytes: &self.bytes,
             statuses: &self.statuses,
+            lengths: &self.lengths,
             unread: &self.unread,
             times: Times {
                 decode: Duration::from_micros(1),
@@ -149,10 +155,11 @@ impl Executor for Software {
     }
 }
 
-fn run(job: &ChunkJob, encoded: &[u8], out: &mut [u8]) -> u32 {
+/// Runs a job: its status, and the words of planes that it has used.
+fn run(job: &ChunkJob, encoded: &[u8], out: &mut [u8]) -> (u32, u32) {
     let width = job.work.planner.width();
     let Ok(device) = Device::run(&job.plan, encoded, width) else {
-        return BAD_FRAME;
+        return (BAD_FRAME, 0);
     };
     let (samples, copies) = shape(&job.plan);
     let mut elements = device.elements(samples, copies, job.work.planner.chunk_len());
@@ -162,7 +169,7 @@ fn run(job: &ChunkJob, encoded: &[u8], out: &mut [u8]) -> u32 {
     match &job.work.wanted {
         WorkOutput::Elements(wanted) => {
             gather(wanted, job, &elements, samples, copies, out);
-            0
+            (0, 0)
         }
         WorkOutput::Counts(counts) => count(counts, job, &elements, samples, copies, out),
     }
@@ -213,13 +220,14 @@ fn count(
     samples: usize,
     copies: usize,
     out: &mut [u8],
-) -> u32 {
+) -> (u32, u32) {
     let request = counts.request();
     let masks = counts.masks(job.sample_chunk).unwrap();
     let width = job.work.planner.width();
     let bit = |mask: usize, at: usize| masks.words[mask + at / 32] >> (at % 32) & 1 != 0;
     let words = masks.mask_words as usize;
-    let mut values = vec![0i32; out.len() / 4];
+    let layout = counts.layout(job.sample_chunk, job.rows).unwrap();
+    let mut values = vec![0i32; layout.counts];
     let mut status = 0;
     for row in 0..job.rows {
         let of = |at: usize| code(elements, width, row * samples * copies + at);
@@ -270,7 +278,48 @@ fn count(
     for (to, value) in out.chunks_exact_mut(4).zip(values) {
         to.copy_from_slice(&value.to_ne_bytes());
     }
-    status
+    let (mut used, element_width) = (0, width);
+    let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+    for (set, samples_of_set) in counts.planes(job.sample_chunk).iter().enumerate() {
+        let width = layout.widths[set];
+        let before = layout.widths[..set].iter().sum::<usize>() * layout.planes * job.rows;
+        for row in 0..job.rows {
+            let mut planes = vec![vec![0u64; width]; layout.planes];
+            let copies = samples_of_set.iter().flat_map(|sample| {
+                let first = row * samples * copies + *sample as usize * copies;
+                first..first + request.ploidy
+            });
+            for (at, element) in copies.enumerate() {
+                let code = code(elements, element_width, element);
+                let bits = match code {
+                    -2 => 2 << (layout.planes - 2),
+                    0.. => code,
+                    _ => 1 << (layout.planes - 2),
+                };
+                for (plane, words) in planes.iter_mut().enumerate() {
+                    words[at / 64] |= ((bits >> plane & 1) as u64) << (at % 64);
+                }
+            }
+            let is_empty = |words: &Vec<u64>| words.iter().all(|word| *word == 0);
+            let (mut stored, mut place) = (0u32, used);
+            if job.plan.shared_rows {
+                place = before + row * layout.planes * width;
+            }
+            for (plane, words) in planes.iter().enumerate() {
+                if job.plan.shared_rows || !is_empty(words) {
+                    let at = place + stored.count_ones() as usize * width;
+                    stored |= 1 << plane;
+                    put(layout.data + at * 8, bytemuck::cast_slice(words));
+                }
+            }
+            if !job.plan.shared_rows {
+                used += stored.count_ones() as usize * width;
+            }
+            let at = layout.entries + (set * job.rows + row) * 8;
+            put(at, bytemuck::cast_slice(&[stored, place as u32]));
+        }
+    }
+    (status, used as u32)
 }
 
 /// Reads files as the host does.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::abi;
 use super::chunk_sizes::ChunkSizes;
 use super::plan::ChunkPlanner;
-use crate::counts::{CountRequest, GENOTYPE_CLASSES, SampleSet};
+use crate::counts::{ComputedLayout, CountRequest, SampleSet};
 use crate::gpu::error::GpuError;
 
 /// A device counts at most this many alleles: it reads a row once for every four of them.
@@ -32,13 +32,14 @@ pub enum WorkOutput {
     Elements(ElementsOutput),
 }
 
-/// The counts of a request in an array's chunks: little-endian `i32`, for each allele set `[rows × K]`, then for each
-/// genotype set `[rows × 5]`, then for each zygosity set `[rows × 2 K]`.
+/// The counts and bit-planes of a request in an array's chunks, laid out as [`ComputedLayout`] says.
 #[derive(Debug)]
 pub struct CountsOutput {
     request: CountRequest,
     /// By sample chunk; `None` for one without a wanted sample.
     masks: Vec<Option<Arc<Masks>>>,
+    /// By sample chunk, for each set of planes: its samples there, ascending, counted from the chunk's first.
+    planes: Vec<Vec<Vec<u32>>>,
 }
 
 /// The sets of a request as bit masks over one sample chunk.
@@ -74,11 +75,6 @@ impl CountsOutput {
         copies: usize,
     ) -> Result<Self, GpuError> {
         request.check()?;
-        if !request.planes.is_empty() {
-            return Err("a GPU does not gather bit-planes of genotypes"
-                .to_string()
-                .into());
-        }
         if request.n_alleles > MOST_ALLELES {
             return Err(format!(
                 "{} alleles are more than a GPU counts ({MOST_ALLELES})",
@@ -97,13 +93,18 @@ impl CountsOutput {
         let sample_words = chunk_samples.div_ceil(32);
         let union = SampleSet::new(request.sets().flat_map(|set| set.iter()).collect());
         let of_samples = request.genotypes.len() + request.zygosity.len();
-        let mut masks = Vec::new();
+        let (mut masks, mut planes) = (Vec::new(), Vec::new());
         for chunk in 0..request.n_samples.div_ceil(chunk_samples) {
             let first = chunk * chunk_samples;
             let stop = (first + chunk_samples).min(request.n_samples);
             let (Ok(first), Ok(stop)) = (u32::try_from(first), u32::try_from(stop)) else {
                 return Err(too_large().into());
             };
+            let within = |set: &Arc<SampleSet>| -> Vec<u32> {
+                let samples = set.within(first, stop).iter();
+                samples.map(|sample| sample - first).collect()
+            };
+            planes.push(request.planes.iter().map(within).collect());
             if union.within(first, stop).is_empty() {
                 masks.push(None);
                 continue;
@@ -140,7 +141,11 @@ impl CountsOutput {
                 sample_words,
             })));
         }
-        Ok(Self { request, masks })
+        Ok(Self {
+            request,
+            masks,
+            planes,
+        })
     }
 
     /// What is counted.
@@ -153,25 +158,45 @@ impl CountsOutput {
         self.masks.get(sample_chunk).and_then(Option::as_ref)
     }
 
-    /// Number of counts of `rows` rows.
-    pub fn len(&self, rows: usize) -> Option<usize> {
-        let (request, alleles) = (&self.request, self.request.alleles.len());
-        let per_row = alleles
-            .checked_mul(request.n_alleles)?
-            .checked_add(request.genotypes.len().checked_mul(GENOTYPE_CLASSES)?)?
-            .checked_add(
-                request
-                    .zygosity
-                    .len()
-                    .checked_mul(request.zygosity_width())?,
-            )?;
-        per_row.checked_mul(rows)
+    /// For each set of planes, its samples in a sample chunk, ascending, counted from the chunk's first.
+    pub fn planes(&self, sample_chunk: usize) -> &[Vec<u32>] {
+        self.planes.get(sample_chunk).map_or(&[], Vec::as_slice)
     }
 
-    /// The request as the kernels read it, with its masks at device address `masks`.
-    pub fn spec(&self, of: &Masks, masks: u64) -> abi::CountSpec {
+    /// Where the results of `rows` rows of a sample chunk are; `None` if they do not fit in memory.
+    pub fn layout(&self, sample_chunk: usize, rows: usize) -> Option<ComputedLayout> {
+        let copies = self.planes(sample_chunk).iter();
+        let copies: Vec<usize> = copies
+            .map(|samples| samples.len().saturating_mul(self.request.ploidy))
+            .collect();
+        ComputedLayout::try_new(&self.request, &copies, rows)
+    }
+
+    /// The sets of planes as the kernels read them, with their samples at these device addresses.
+    pub fn plane_sets(&self, sample_chunk: usize, addresses: &[u64]) -> Vec<abi::PlaneSet> {
+        let Some(layout) = self.layout(sample_chunk, 1) else {
+            return vec![];
+        };
+        let mut before = 0;
+        let sets = self.planes(sample_chunk).iter().zip(addresses);
+        let sets = sets.zip(&layout.widths).map(|((samples, address), width)| {
+            let set = abi::PlaneSet {
+                samples: *address,
+                before,
+                n_samples: samples.len() as u32,
+                width: *width as u32,
+            };
+            before += (width * layout.planes) as u64;
+            set
+        });
+        sets.collect()
+    }
+
+    /// The request as the kernels read it, with its masks at device address `masks` and its sets of planes at `planes`.
+    pub fn spec(&self, of: &Masks, masks: u64, planes: u64) -> abi::CountSpec {
         abi::CountSpec {
             masks,
+            planes,
             mask_words: of.mask_words,
             allele_sets: self.request.alleles.len() as u32,
             genotype_sets: self.request.genotypes.len() as u32,
@@ -179,19 +204,21 @@ impl CountsOutput {
             sample_words: of.sample_words,
             n_alleles: self.request.n_alleles as u32,
             ploidy: self.request.ploidy as u32,
-            pad: 0,
+            plane_sets: self.request.planes.len() as u32,
         }
     }
 }
 
 impl Work {
-    /// Bytes of the results for `rows` rows of a sample chunk.
+    /// Bytes of the results for `rows` rows of a sample chunk, at most.
     ///
     /// # Errors
     /// The reason, if there are more than fit in memory.
     pub fn output_bytes(&self, sample_chunk: usize, rows: usize) -> Result<usize, GpuError> {
         let bytes = match &self.wanted {
-            WorkOutput::Counts(counts) => counts.len(rows).and_then(|n| n.checked_mul(4)),
+            WorkOutput::Counts(counts) => {
+                counts.layout(sample_chunk, rows).map(|layout| layout.len)
+            }
             WorkOutput::Elements(elements) => elements
                 .samples
                 .get(sample_chunk)
@@ -213,7 +240,7 @@ mod tests {
             alleles: vec![Arc::new(SampleSet::new(vec![0, 5]))],
             genotypes: vec![Arc::new(SampleSet::new(vec![6]))],
             zygosity: vec![Arc::new(SampleSet::new(vec![4, 6]))],
-            planes: vec![],
+            planes: vec![Arc::new(SampleSet::new(vec![5, 7]))],
             n_alleles: 2,
             n_samples: 9,
             ploidy: 2,
@@ -224,12 +251,16 @@ mod tests {
         let second = counts.masks(1).unwrap();
         assert_eq!(
             second.words,
-            [0b011_011_011, 0b000_011_000, 0b0100, 0b0101, 0, 0],
+            [0b011_011_011_011, 0b000_011_000, 0b0100, 0b0101, 0, 0],
             "the union, the allele set, the genotype set, the zygosity set, and two words of padding"
         );
         assert!(counts.masks(2).is_none() && counts.masks(3).is_none());
-        assert_eq!(counts.len(10), Some(10 * 2 + 10 * 5 + 10 * 4));
-        assert_eq!(counts.len(usize::MAX), None);
+        let layout = counts.layout(1, 10).unwrap();
+        assert_eq!(layout.counts, 10 * 2 + 10 * 5 + 10 * 4);
+        // Samples 5 and 7, two copies each: a word for each of three planes.
+        assert_eq!(counts.planes(1), [vec![1, 3]]);
+        assert_eq!(layout.len, 4 * layout.counts + 10 * 8 + 10 * 3 * 8);
+        assert_eq!(counts.layout(1, usize::MAX), None);
         let many = CountRequest {
             n_alleles: MOST_ALLELES + 1,
             ..counts.request().clone()

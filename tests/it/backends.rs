@@ -247,6 +247,12 @@ impl Backends {
                 format!("SELECT zygosity_counts(call_genotype{argument}) FROM t"),
                 true,
             );
+            ask(
+                format!(
+                    "SELECT sample_counts(call_genotype{argument}), haplotype_count(call_genotype{argument}) FROM t"
+                ),
+                true,
+            );
             let sql = format!(
                 "SELECT sfs(call_genotype{argument}), sfs_folded(call_genotype{argument}),
                         diversity(call_genotype{argument}), tajimas_d(call_genotype{argument}) FROM t"

@@ -9,6 +9,7 @@
 #include "frames.cu"
 #include "gather.cu"
 #include "genotypes.cu"
+#include "planes.cu"
 #include "zygosity.cu"
 
 #include <cstring>
@@ -464,6 +465,139 @@ void test_gather() {
     if (status != std::vector<u32>(status.size())) fail("status");
 }
 
+void test_planes() {
+    Chunk chunk;
+    const u32 ploidy = chance(0.6) ? 2 : (u32)between(1, 4);
+    chunk.copies = ploidy + (chance(0.2) ? (u32)between(1, 2) : 0);
+    chunk.rows = (u32)between(1, 40);
+    chunk.samples = (u32)(chance(0.1) ? between(200, 600) : between(1, 90));
+    chunk.width = chance(0.6) ? 1 : 1u << below(4);
+    chunk.big_endian = chance(0.3);
+    chunk.kind = chance(0.7) ? VCZ_BIT_SHUFFLED : (u32)below(3);
+    chunk.large = chance(0.3);
+    chunk.row0 = (u32)below(3);
+    chunk.out_rows = chunk.row0 + chunk.rows + (u32)below(3);
+    const u32 k = (u32)(chance(0.5) ? 2 : chance(0.1) && chunk.width > 1 ? between(100, 300) : between(1, 9));
+    const u32 style = (u32)below(4);
+    const auto code = [&]() -> i64 {
+        switch (style) {
+            case 0: return chance(0.02) ? 1 % k : 0;
+            case 1: return chance(0.1) ? -(i64)between(1, 2) : (i64)below(std::min(k, 2u));
+            case 2: return chance(0.2) ? -(i64)between(1, 3) : (i64)below(k);
+            default: return chance(0.001) ? -2 : chance(0.001) ? -1 : chance(0.01) ? (i64)below(k) : 0;
+        }
+    };
+    chunk.elements.resize((size_t)chunk.rows * chunk.samples * chunk.copies);
+    for (size_t i = 0; i < chunk.elements.size(); ++i) {
+        chunk.elements[i] = masked(i % chunk.copies < ploidy ? code() : -1, chunk.width);
+    }
+    if (chance(0.2)) {
+        const u64 call = below(chunk.rows) * chunk.samples + below(chunk.samples);
+        chunk.elements[call * chunk.copies + below(ploidy)] = masked(chance(0.5) ? k : std::max(k, 100u), chunk.width);
+    }
+    const u32 status_offset = (u32)below(3);
+    Tiles tiles = cut(chunk, [&]() { return masked(chance(0.5) ? 0 : -1, chunk.width); }, status_offset);
+    const u32 n_tiles = (u32)tiles.tiles.size();
+    what = "planes of " + str(chunk.rows) + " x " + str(chunk.samples) + " x " + str(chunk.copies) + ", ploidy " + str(ploidy) +
+           ", K " + str(k) + ", width " + str(chunk.width) + ", kind " + str(chunk.kind) + ", " + str(n_tiles) + " tiles, style " + str(style);
+
+    VczCountSpec spec = {};
+    spec.n_alleles = k;
+    spec.ploidy = ploidy;
+    spec.allele_sets = (u32)below(3);
+    spec.genotype_sets = (u32)below(2);
+    spec.zygosity_sets = (u32)below(2);
+    spec.plane_sets = (u32)between(1, 3);
+    u32 code_planes = 1;
+    while (code_planes < 30 && (k - 1) >> code_planes != 0) code_planes += 1;
+    const u32 planes = code_planes + 2;
+    std::vector<std::vector<u32>> sets(spec.plane_sets);
+    std::vector<VczPlaneSet> described(spec.plane_sets);
+    u64 before = 0;
+    for (u32 i = 0; i < spec.plane_sets; ++i) {
+        const Set set = random_set(chunk.samples);
+        for (u32 s = 0; s < chunk.samples; ++s) {
+            if (set[s]) sets[i].push_back(s);
+        }
+        VczPlaneSet& to = described[i];
+        to.samples = (u64)sets[i].data();
+        to.before = before;
+        to.n_samples = (u32)sets[i].size();
+        to.width = (to.n_samples * ploidy + 63) / 64;
+        before += (u64)planes * to.width;
+    }
+    spec.planes = (u64)described.data();
+    const size_t counts = ((size_t)spec.allele_sets * k + spec.genotype_sets * VCZ_CLASSES + spec.zygosity_sets * 2 * k) * chunk.out_rows;
+    const size_t first = (counts + 1) / 2, data = first + (size_t)spec.plane_sets * chunk.out_rows;
+    std::vector<u64> out(data + before * chunk.out_rows);
+
+    std::vector<VczTile> of_sets;
+    // One counter for all tiles: they are of one chunk.
+    std::vector<u32> status(status_offset + n_tiles + 1), expected(status.size());
+    const u32 used = status_offset + n_tiles;
+    for (u32 i = 0; i < spec.plane_sets; ++i) {
+        for (VczTile tile : tiles.tiles) {
+            const auto place = [&](u32 sample) { return (u32)(std::lower_bound(sets[i].begin(), sets[i].end(), sample) - sets[i].begin()); };
+            tile.out = (u64)out.data();
+            tile.spec = (u64)&spec;
+            tile.set = i;
+            tile.used = used;
+            tile.sel_begin = place(tile.sample0);
+            tile.sel_count = place(tile.sample0 + tile.samples) - tile.sel_begin;
+            if (tile.sel_count == 0) continue;
+            of_sets.push_back(tile);
+            for (u32 r = 0; r < tile.rows; ++r) {
+                for (u32 s = tile.sel_begin; s < tile.sel_begin + tile.sel_count; ++s) {
+                    for (u32 c = 0; c < ploidy; ++c) {
+                        if (chunk.code(tile.row0 - chunk.row0 + r, sets[i][s], c) >= (i64)k) expected[tile.status] = VCZ_BAD_CODE;
+                    }
+                }
+            }
+        }
+    }
+    tiles.tiles = of_sets;
+    if (of_sets.empty()) return;
+    launch_tiles(vcz_gather_planes, tiles, status);
+    const u32 taken = status[used];
+    bool any_bad = false;
+    for (u32 i = 0; i < used; ++i) {
+        if (status[i] != expected[i]) fail("vcz_gather_planes: status");
+        any_bad = any_bad || expected[i] != 0;
+    }
+    if (any_bad) return;
+    u64 words = 0;
+    for (u32 i = 0; i < spec.plane_sets; ++i) {
+        const u32 width = described[i].width;
+        for (u32 row = 0; row < chunk.out_rows; ++row) {
+            const u64 entry = out[first + (size_t)i * chunk.out_rows + row];
+            const u32 stored = (u32)entry;
+            const u64* from = &out[data + (u32)(entry >> 32)];
+            std::vector<std::vector<u64>> wanted(planes, std::vector<u64>(width));
+            if (row >= chunk.row0 && row < chunk.row0 + chunk.rows) {
+                for (u32 bit = 0; bit < described[i].n_samples * ploidy; ++bit) {
+                    const i64 x = chunk.code(row - chunk.row0, sets[i][bit / ploidy], bit % ploidy);
+                    for (u32 plane = 0; plane < planes; ++plane) {
+                        const bool has = plane < code_planes ? x >= 0 && (x >> plane & 1) : plane == code_planes ? x < 0 && x != -2 : x == -2;
+                        wanted[plane][bit / 64] |= (u64)has << bit % 64;
+                    }
+                }
+            }
+            for (u32 plane = 0; plane < planes; ++plane) {
+                const bool empty = wanted[plane] == std::vector<u64>(width);
+                if ((stored >> plane & 1) == 0) {
+                    if (!empty) fail("vcz_gather_planes: row " + str(row) + " has no plane " + str(plane));
+                    continue;
+                }
+                if (empty && !tiles.shared) fail("vcz_gather_planes: row " + str(row) + " has an empty plane " + str(plane));
+                if (!std::equal(from, from + width, wanted[plane].begin())) fail("vcz_gather_planes: row " + str(row) + ", plane " + str(plane));
+                from += width;
+                words += width;
+            }
+        }
+    }
+    if (!tiles.shared && words != taken) fail("vcz_gather_planes: words taken");
+}
+
 void test_segments() {
     what = "segments";
     const size_t n = between(1, 6);
@@ -567,6 +701,7 @@ int main(int argc, char** argv) {
         rng.seed(seed);
         test_counts();
         test_gather();
+        test_planes();
         test_segments();
         test_frames();
         test_sums();

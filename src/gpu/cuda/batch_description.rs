@@ -17,7 +17,7 @@ use crate::gpu::work::{Work, WorkOutput};
 
 /// The codecs that nvCOMP decodes; its frames are grouped by codec.
 pub const CODECS: [FrameCodec; 2] = [FrameCodec::Lz4, FrameCodec::Deflate];
-/// Most tables that one tile is in: of alleles, of genotypes and of zygosity.
+/// Most tables that one tile is in, besides those of planes: of alleles, of genotypes and of zygosity.
 const TABLES_OF_TILE: usize = 3;
 /// nvCOMP needs deflate streams at multiples of this.
 const DEFLATE_ALIGN: u64 = 4;
@@ -39,6 +39,7 @@ pub struct TileTables {
     pub codes: Vec<abi::Tile>,
     pub genotypes: Vec<abi::Tile>,
     pub zygosity: Vec<abi::Tile>,
+    pub planes_of_sets: Vec<abi::Tile>,
     pub gather: Vec<abi::Tile>,
 }
 
@@ -130,7 +131,9 @@ impl BatchDescription {
                 }
             };
             let out = results + job.out.start as u64;
-            self.add_tiles(job, spec, out, status, next_block);
+            // The words of planes that jobs use are after all statuses.
+            let used = jobs.len() as u32 + status;
+            self.add_tiles(job, spec, out, [status, used], next_block);
             next_block += (job.plan.blocks.len() * size_of::<abi::Block>()) as u64;
             self.add_frames(job, addresses, status, &mut next_realigned);
         }
@@ -152,12 +155,20 @@ impl BatchDescription {
         self.tiles.codes.clear();
         self.tiles.genotypes.clear();
         self.tiles.zygosity.clear();
+        self.tiles.planes_of_sets.clear();
         self.tiles.gather.clear();
         self.segments.clear();
         self.checks.clear();
     }
 
-    fn add_tiles(&mut self, job: &ChunkJob, spec: u64, out: u64, status: u32, blocks: u64) {
+    fn add_tiles(
+        &mut self,
+        job: &ChunkJob,
+        spec: u64,
+        out: u64,
+        [status, used]: [u32; 2],
+        blocks: u64,
+    ) {
         let planner = &job.work.planner;
         let width = planner.width();
         let mut flags = 0;
@@ -191,7 +202,9 @@ impl BatchDescription {
                 out_rows,
                 sel_begin: 0,
                 sel_count: 0,
-                pad: [0; 3],
+                set: 0,
+                used,
+                pad: 0,
             };
             match &job.work.wanted {
                 WorkOutput::Counts(counts) => {
@@ -212,17 +225,18 @@ impl BatchDescription {
                     if !request.zygosity.is_empty() {
                         self.tiles.zygosity.push(described);
                     }
+                    for (set, samples) in counts.planes(job.sample_chunk).iter().enumerate() {
+                        described.set = set as u32;
+                        if select(&mut described, samples) {
+                            self.tiles.planes_of_sets.push(described);
+                        }
+                    }
                 }
                 WorkOutput::Elements(elements) => {
                     let Some(samples) = elements.samples.get(job.sample_chunk) else {
                         continue;
                     };
-                    let stop = tile.sample0.saturating_add(tile.samples);
-                    let begin = samples.partition_point(|sample| *sample < tile.sample0);
-                    let end = samples.partition_point(|sample| *sample < stop);
-                    described.sel_begin = begin as u32;
-                    described.sel_count = (end - begin) as u32;
-                    if end > begin {
+                    if select(&mut described, samples) {
                         self.tiles.gather.push(described);
                     }
                 }
@@ -305,6 +319,16 @@ impl BatchDescription {
     }
 }
 
+/// Notes which of `samples`, ascending, are in a tile; false if none is.
+fn select(tile: &mut abi::Tile, samples: &[u32]) -> bool {
+    let stop = tile.sample0.saturating_add(tile.samples);
+    let begin = samples.partition_point(|sample| *sample < tile.sample0);
+    let end = samples.partition_point(|sample| *sample < stop);
+    tile.sel_begin = begin as u32;
+    tile.sel_count = (end - begin) as u32;
+    end > begin
+}
+
 /// Device addresses of a job's encoded bytes and its decoded area.
 fn places(addresses: Addresses, job: &ChunkJob) -> (u64, u64) {
     let encoded = match job.file {
@@ -324,7 +348,12 @@ fn spec_room(job: &ChunkJob) -> usize {
             let words = counts
                 .masks(job.sample_chunk)
                 .map_or(0, |masks| masks.words.len());
-            room_for::<u32>(words) + room_for::<abi::CountSpec>(1)
+            let planes = counts.planes(job.sample_chunk);
+            let samples = planes.iter().map(|samples| room_for::<u32>(samples.len()));
+            room_for::<u32>(words)
+                + room_for::<abi::CountSpec>(1)
+                + samples.sum::<usize>()
+                + room_for::<abi::PlaneSet>(planes.len())
         }
         WorkOutput::Elements(elements) => {
             let samples = elements
@@ -342,7 +371,12 @@ fn push_spec(tables: &mut Tables, job: &ChunkJob) -> Result<u64, GpuError> {
         WorkOutput::Counts(counts) => {
             let masks = counts.masks(job.sample_chunk).ok_or_else(missing)?;
             let words = tables.push(&masks.words)?;
-            tables.push(&[counts.spec(masks, words)])
+            let planes = counts.planes(job.sample_chunk).iter();
+            let samples = planes
+                .map(|samples| tables.push(samples))
+                .collect::<Result<Vec<_>, _>>()?;
+            let planes = tables.push(&counts.plane_sets(job.sample_chunk, &samples))?;
+            tables.push(&[counts.spec(masks, words, planes)])
         }
         WorkOutput::Elements(elements) => {
             let samples = elements.samples.get(job.sample_chunk).ok_or_else(missing)?;
@@ -359,11 +393,15 @@ fn push_spec(tables: &mut Tables, job: &ChunkJob) -> Result<u64, GpuError> {
 /// Most bytes of the tables of these jobs.
 pub fn room(jobs: &[ChunkJob]) -> usize {
     let mut specs = HashMap::new();
+    let mut of_planes = 0;
     let (mut blocks, mut tiles, mut frames, mut segments, mut bytes) = (0, 0, 0, 0, 0);
     for job in jobs {
         specs.insert((Arc::as_ptr(&job.work), job.sample_chunk), spec_room(job));
         blocks += job.plan.blocks.len();
         tiles += job.plan.tiles.len();
+        if let WorkOutput::Counts(counts) = &job.work.wanted {
+            of_planes += job.plan.tiles.len() * counts.request().planes.len();
+        }
         frames += job.plan.frames.len();
         segments += job.plan.segments.len();
         bytes += job.plan.known_bytes.len();
@@ -374,6 +412,7 @@ pub fn room(jobs: &[ChunkJob]) -> usize {
     specs.values().sum::<usize>()
         + room_for::<abi::Block>(blocks)
         + TABLES_OF_TILE * room_for::<abi::Tile>(tiles)
+        + room_for::<abi::Tile>(of_planes)
         + frames * per_frame
         + bytes * size_of::<abi::Check>()
         + room_for::<abi::Segment>(segments + frames)

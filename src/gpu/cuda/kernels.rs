@@ -37,13 +37,14 @@ const HEADERS: [(&str, &str); 7] = [
 ];
 
 /// The kernels' sources, by file name.
-pub const KERNEL_SOURCES: [(&str, &str); 6] = [
+pub const KERNEL_SOURCES: [(&str, &str); 7] = [
     ("count.cu", include_str!("../../../kernels/count.cu")),
     (
         "genotypes.cu",
         include_str!("../../../kernels/genotypes.cu"),
     ),
     ("zygosity.cu", include_str!("../../../kernels/zygosity.cu")),
+    ("planes.cu", include_str!("../../../kernels/planes.cu")),
     ("gather.cu", include_str!("../../../kernels/gather.cu")),
     ("frames.cu", include_str!("../../../kernels/frames.cu")),
     ("zstd.cu", include_str!("../../../kernels/zstd.cu")),
@@ -60,6 +61,8 @@ pub struct Kernels {
     pub count_genotypes: sys::CUfunction,
     /// Counts the zygosity of complete diploids, of any elements.
     pub count_zygosity: sys::CUfunction,
+    /// Gathers genotypes of sample sets as bit-planes.
+    pub gather_planes: sys::CUfunction,
     /// Gathers elements of selected samples into rows.
     pub gather: sys::CUfunction,
     /// Copies and zero-fills.
@@ -100,6 +103,7 @@ impl Kernels {
             count_codes: function("count.cu", "vcz_count_codes")?,
             count_genotypes: function("genotypes.cu", "vcz_count_genotypes")?,
             count_zygosity: function("zygosity.cu", "vcz_count_zygosity")?,
+            gather_planes: function("planes.cu", "vcz_gather_planes")?,
             gather: function("gather.cu", "vcz_gather")?,
             segments: function("frames.cu", "vcz_segments")?,
             zstd: function("zstd.cu", "vcz_zstd")?,

@@ -51,6 +51,11 @@ impl DeviceBuffer {
         Ok(self.address)
     }
 
+    /// Its address; 0 if it is empty.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
     /// Bytes held.
     pub fn len(&self) -> usize {
         self.len

@@ -43,6 +43,8 @@ pub struct Worker {
     tables: Tables,
     fetched: Pinned,
     description: BatchDescription,
+    /// For each job of the last batch, the bytes of its results.
+    lengths: Vec<usize>,
     reading: Duration,
 }
 
@@ -82,6 +84,7 @@ impl Worker {
             tables: Tables::new(device, 2 << 20)?,
             fetched: Pinned::new(device, results)?,
             description: BatchDescription::new(nvcomp.is_some()),
+            lengths: Vec::new(),
             reading: Duration::ZERO,
         })
     }
@@ -97,7 +100,8 @@ impl Worker {
             .sum();
         let read_at = align_up(batch.used);
         let realigned_at = align_up(batch.decoded + GUARD);
-        let results_at = align_up(jobs.len() * size_of::<u32>());
+        // A status of each job, then the words of planes that it has used.
+        let results_at = align_up(2 * jobs.len() * size_of::<u32>());
         let addresses = Addresses {
             encoded: self
                 .encoded
@@ -200,6 +204,10 @@ impl Worker {
         launches.tiles(kernels.count_codes, &self.description.tiles.codes)?;
         launches.tiles(kernels.count_genotypes, &self.description.tiles.genotypes)?;
         launches.tiles(kernels.count_zygosity, &self.description.tiles.zygosity)?;
+        launches.tiles(
+            kernels.gather_planes,
+            &self.description.tiles.planes_of_sets,
+        )?;
         launches.tiles(kernels.gather, &self.description.tiles.gather)?;
         let pending = std::mem::take(&mut launches.pending);
 
@@ -237,11 +245,47 @@ impl Worker {
                 launch.run(stream).map_err(lost)?;
             }
             event::record(self.events[3], stream).map_err(lost)?;
-            let to = self.fetched.bytes_mut(fetched);
+            // Of bit-planes only what is used is copied, which is known once the kernels have run.
+            let first = match self.description.tiles.planes_of_sets.is_empty() {
+                true => fetched,
+                false => results_at,
+            };
+            let to = self.fetched.bytes_mut(first);
             result::memcpy_dtoh_async(to, addresses.results, stream).map_err(lost)?;
             event::record(self.events[4], stream).map_err(lost)?;
         }
         Ok(results_at)
+    }
+
+    /// Once the statuses have been copied, sets the bytes of results of each job, and enqueues copies of those that have not been.
+    fn fetch_results(&mut self, batch: &Batch, results_at: usize) -> Result<(), Failure> {
+        let statuses = self.fetched.bytes(results_at);
+        let used: &[u32] = bytemuck::try_cast_slice(statuses).unwrap_or_default();
+        let used = used.iter().skip(batch.jobs.len());
+        self.lengths.clear();
+        let lengths = batch.jobs.iter().zip(used);
+        self.lengths
+            .extend(lengths.map(|(job, used)| job.results_len(*used)));
+        if self.description.tiles.planes_of_sets.is_empty() {
+            return Ok(());
+        }
+        let results = self.results.address() + results_at as u64;
+        let to = self.fetched.bytes_mut(results_at + batch.output);
+        let (_, to) = to.split_at_mut_checked(results_at).unwrap_or_default();
+        let lost = |error: DriverError| Failure::Device(format!("GPU: {error}").into());
+        for (job, len) in batch.jobs.iter().zip(&self.lengths) {
+            let start = job.out.start;
+            let Some(to) = to.get_mut(start..start + len) else {
+                continue;
+            };
+            // SAFETY: both ranges are in buffers of this worker, which waits for the stream before it uses them.
+            unsafe { result::memcpy_dtoh_async(to, results + start as u64, self.stream) }
+                .map_err(lost)?;
+        }
+        // SAFETY: the worker's event and stream.
+        unsafe { event::record(self.events[4], self.stream).map_err(lost)? };
+        // SAFETY: as above; the event was recorded.
+        unsafe { event::synchronize(self.events[4]).map_err(lost) }
     }
 
     /// Reads the chunks that are not staged. Nothing of this worker runs on the device meanwhile.
@@ -318,12 +362,14 @@ impl Executor for Worker {
         waited.map_err(|error| {
             Failure::Device(format!("GPU {}: {error}", self.device.ordinal).into())
         })?;
+        self.fetch_results(batch, results_at)?;
         let fetched = self.fetched.bytes(results_at + batch.output);
         let (statuses, bytes) = fetched.split_at_checked(results_at).unwrap_or_default();
         let statuses: &[u32] = bytemuck::try_cast_slice(statuses).unwrap_or_default();
         Ok(Results {
             bytes,
             statuses: statuses.get(..batch.jobs.len()).unwrap_or_default(),
+            lengths: &self.lengths,
             unread: &self.description.rejected,
             times: self.times(),
         })

@@ -21,7 +21,7 @@ pub enum Chunk {
     Decoded(Buffer),
     /// What a GPU computed of it, as far as it was wanted.
     Computed {
-        /// Counts of genotypes, `i32`, in the order of [`Counter::add_counted`](crate::counts::Counter::add_counted).
+        /// Counts of genotypes and their bit-planes, for [`Counter::add_computed`](crate::counts::Counter::add_computed).
         counts: Option<Buffer>,
         /// The elements of the selected samples, native-endian: `rows × samples × copies`.
         selected: Option<Buffer>,

@@ -155,20 +155,6 @@ impl VczSource {
         inputs.any(|input| matches!(input, Input::Call(call) if !call.filters.is_empty()))
     }
 
-    /// A function that a GPU does not compute. Of filtered calls the host counts everything.
-    fn counted_on_host(&self) -> Option<&'static str> {
-        if self.filters_calls() {
-            return None;
-        }
-        self.inputs.iter().find_map(|input| match input {
-            Input::Call(call) => match call.call {
-                GenotypeCall::GenotypePlanes(_) => Some("genotype_planes"),
-                _ => None,
-            },
-            _ => None,
-        })
-    }
-
     fn load(&self, column: usize, output: usize) -> std::result::Result<ArrayLoad<'_>, String> {
         let dataset = &self.table.dataset;
         let spec = &dataset.columns()[column];
@@ -181,9 +167,6 @@ impl VczSource {
         };
         let is_genotype = dataset.column_index("call_genotype") == Some(column);
         let across: u64 = spec.array.grid_shape().iter().skip(1).product();
-        if is_genotype && let Some(function) = self.counted_on_host() {
-            return Err(format!("{function} is computed on the host only"));
-        }
         let chunks = chunks_in(&self.kept, spec.array.chunks[0]).saturating_mul(across);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(ArrayLoad {

@@ -196,7 +196,7 @@ impl GenotypeReader {
                         ..
                     } => self
                         .counter
-                        .add_counted(counts.typed_data(), rows, &mut self.counts),
+                        .add_computed(counts, rows, sample_chunk, &mut self.counts),
                     Chunk::Encoded(_) | Chunk::Absent => self.counter.add_chunk(
                         chain,
                         array,

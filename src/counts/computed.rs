@@ -1,0 +1,239 @@
+//! [`ComputedLayout`]: how a device lays out what it computed of a chunk for a [`CountRequest`], and [`Counter::add_computed`], which
+//! adds it to the counts of a chunk.
+//!
+//! First counts, `i32`: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`, then for each zygosity set
+//! `[rows × 2 K]`. Then, at a multiple of 8 bytes, for each set of planes and row an entry of two `u32`: the planes that are stored, as
+//! bits in the order of [`GatheredPlanes`](super::gathered::GatheredPlanes), and the place of the first among the 64-bit words that
+//! follow after all entries. The stored planes of a row lie one after the other; a plane has one bit for each copy of the set in the
+//! sample chunk. Words after the last one used may be left out.
+
+use super::counter::Counter;
+use super::error::CountError;
+use super::gathered::{OTHER_PLANES, code_planes, plane_words};
+use super::request::{ChunkCounts, CountRequest, GENOTYPE_CLASSES};
+
+/// Bytes of an entry, and of a word of a plane.
+const WORD: usize = size_of::<u64>();
+
+/// Where the parts of a device's results are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputedLayout {
+    /// Number of counts.
+    pub counts: usize,
+    /// Byte at which the entries of rows start.
+    pub entries: usize,
+    /// Byte at which the words of planes start.
+    pub data: usize,
+    /// For each set of planes: the 64-bit words of a plane.
+    pub widths: Vec<usize>,
+    /// Planes of a row at most.
+    pub planes: usize,
+    /// Bytes at most.
+    pub len: usize,
+}
+
+impl ComputedLayout {
+    /// The layout for `rows` rows of a sample chunk that has `copies` copies of each set of planes; `None` if sizes do not fit in
+    /// memory, or places in 32 bits.
+    pub fn try_new(request: &CountRequest, copies: &[usize], rows: usize) -> Option<Self> {
+        let widths = [
+            (request.alleles.len(), request.n_alleles),
+            (request.genotypes.len(), GENOTYPE_CLASSES),
+            (request.zygosity.len(), request.zygosity_width()),
+        ];
+        let mut counts = 0usize;
+        for (sets, width) in widths {
+            counts = counts.checked_add(sets.checked_mul(width)?.checked_mul(rows)?)?;
+        }
+        let bytes = counts.checked_mul(size_of::<i32>())?;
+        if copies.is_empty() {
+            return Some(Self {
+                counts,
+                entries: bytes,
+                data: bytes,
+                widths: vec![],
+                planes: 0,
+                len: bytes,
+            });
+        }
+        let planes = code_planes(request.n_alleles)? + OTHER_PLANES;
+        let widths: Vec<usize> = copies.iter().map(|copies| plane_words(*copies)).collect();
+        let of_row = widths.iter().try_fold(0usize, |sum, width| {
+            sum.checked_add(width.checked_mul(planes)?)
+        })?;
+        let words = of_row.checked_mul(rows)?;
+        u32::try_from(words).ok()?;
+        let entries = bytes.checked_next_multiple_of(WORD)?;
+        let entry_bytes = copies.len().checked_mul(rows)?.checked_mul(WORD)?;
+        let data = entries.checked_add(entry_bytes)?;
+        Some(Self {
+            counts,
+            entries,
+            data,
+            widths,
+            planes,
+            len: data.checked_add(words.checked_mul(WORD)?)?,
+        })
+    }
+}
+
+impl Counter {
+    /// Adds what a device computed of `rows` rows of a sample chunk to the same rows of `out`. `computed` is laid out as
+    /// [`ComputedLayout`] says.
+    ///
+    /// # Errors
+    /// [`CountError::Mismatch`]: bytes that are not laid out so.
+    pub fn add_computed(
+        &self,
+        computed: &[u8],
+        rows: usize,
+        sample_chunk: usize,
+        out: &mut ChunkCounts,
+    ) -> Result<(), CountError> {
+        self.check_out(out, rows)?;
+        let request = self.request();
+        let samples = self.samples_of(sample_chunk);
+        let mut firsts = Vec::with_capacity(request.planes.len());
+        let mut copies = Vec::with_capacity(request.planes.len());
+        for set in &request.planes {
+            let before = |stop: usize| {
+                let ends = set
+                    .indices()
+                    .partition_point(|sample| (*sample as usize) < stop);
+                ends * request.ploidy
+            };
+            let first = before(samples.start);
+            firsts.push(first);
+            copies.push(before(samples.end) - first);
+        }
+        let mismatch = || {
+            CountError::Mismatch(format!(
+                "expected what a device computed of {rows} rows of every set, found {} bytes of something else",
+                computed.len()
+            ))
+        };
+        let layout = ComputedLayout::try_new(request, &copies, rows).ok_or_else(mismatch)?;
+        if computed.len() > layout.len || request.planes.is_empty() && computed.len() < layout.len {
+            return Err(mismatch());
+        }
+        let part = |range| {
+            let bytes: Option<&[u8]> = computed.get::<std::ops::Range<usize>>(range);
+            bytes.ok_or_else(mismatch)
+        };
+        let counts: &[i32] =
+            cast(part(0..layout.counts * size_of::<i32>())?).ok_or_else(mismatch)?;
+        let columns = out
+            .alleles
+            .iter_mut()
+            .map(|column| (column, request.n_alleles));
+        let genotypes = out
+            .genotypes
+            .iter_mut()
+            .map(|column| (column, GENOTYPE_CLASSES));
+        let width = request.zygosity_width();
+        let zygosity = out.zygosity.iter_mut().map(|column| (column, width));
+        let mut rest = counts;
+        for (column, width) in columns.chain(genotypes).chain(zygosity) {
+            // The layout has checked that this fits.
+            let (counts, tail) = rest.split_at_checked(rows * width).ok_or_else(mismatch)?;
+            for (sum, count) in column.iter_mut().zip(counts) {
+                *sum += count;
+            }
+            rest = tail;
+        }
+        let entries: &[[u32; 2]] = cast(part(layout.entries..layout.data)?).ok_or_else(mismatch)?;
+        let data: &[u64] = cast(part(layout.data..computed.len())?).ok_or_else(mismatch)?;
+        let sets = out.planes.iter_mut().zip(firsts).zip(&layout.widths);
+        for (set, ((planes, first), &width)) in sets.enumerate() {
+            let entries = entries
+                .get(set * rows..(set + 1) * rows)
+                .ok_or_else(mismatch)?;
+            for (row, [stored, place]) in entries.iter().enumerate() {
+                let (mut left, mut from) = (*stored, *place as usize);
+                while left != 0 {
+                    let plane = left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    let words = data.get(from..from + width).ok_or_else(mismatch)?;
+                    if plane >= layout.planes {
+                        return Err(mismatch());
+                    }
+                    planes.add_plane(row, plane, first, words);
+                    from += width;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes as numbers, where they are aligned and whole ones.
+fn cast<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Option<&[T]> {
+    match bytes {
+        [] => Some(&[]),
+        bytes => bytemuck::try_cast_slice(bytes).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::gathered::PlanesRow;
+    use super::super::sample_set::SampleSet;
+    use super::*;
+
+    fn counter() -> Counter {
+        let request = CountRequest {
+            alleles: vec![Arc::new(SampleSet::all(4))],
+            genotypes: vec![],
+            zygosity: vec![],
+            planes: vec![Arc::new(SampleSet::new(vec![0, 2, 3]))],
+            n_alleles: 3,
+            n_samples: 4,
+            ploidy: 2,
+        };
+        Counter::try_new(request, 3).unwrap()
+    }
+
+    /// Of the second sample chunk, which has the last sample: its copies follow those of the other two in the set.
+    #[test]
+    fn planes_of_a_sample_chunk_follow_those_before() {
+        let counter = counter();
+        let layout = ComputedLayout::try_new(counter.request(), &[2], 2).unwrap();
+        assert_eq!((layout.counts, layout.entries, layout.data), (6, 24, 40));
+        assert_eq!((layout.widths.as_slice(), layout.planes), (&[1][..], 4));
+        assert_eq!(layout.len, 40 + 2 * 4 * 8);
+        let mut words = vec![0u64; 5];
+        words[0] = 1 | 1 << 32;
+        // Row 1: plane 1 of the codes and the absent copies, from word 1 on.
+        words[4] = 0b1010 | 1 << 32;
+        words.extend([u64::MAX, 0b01, 0b10]);
+        let mut out = ChunkCounts::default();
+        out.reset(counter.request(), 2).unwrap();
+        counter
+            .add_computed(bytemuck::cast_slice(&words), 2, 1, &mut out)
+            .unwrap();
+        assert_eq!(out.alleles, [[1, 1, 0, 0, 0, 0]]);
+        let mut row = vec![];
+        out.planes[0].push_row(1, &mut row);
+        let row = PlanesRow::try_new(&row, 6).unwrap();
+        let codes: Vec<i64> = (0..6).map(|copy| row.code(copy)).collect();
+        assert_eq!(codes, [0, 0, 0, 0, 2, -2]);
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let counter = counter();
+        let add = |words: &[u64]| {
+            let mut out = ChunkCounts::default();
+            out.reset(counter.request(), 2).unwrap();
+            counter.add_computed(bytemuck::cast_slice(words), 2, 1, &mut out)
+        };
+        assert!(add(&[0; 5]).is_ok());
+        assert!(add(&[0; 4]).is_err(), "fewer entries");
+        assert!(add(&[0; 14]).is_err(), "more than there can be");
+        assert!(add(&[0, 0, 0, 0, 1]).is_err(), "a plane that is not there");
+        assert!(add(&[0, 0, 0, 0, 16, 0]).is_err(), "no such plane");
+        assert!(ComputedLayout::try_new(counter.request(), &[2], usize::MAX).is_none());
+    }
+}
