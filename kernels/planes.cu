@@ -208,7 +208,7 @@ VCZ_DEVICE void vcz_planes_row(const VczPlanesJob& job, u32 row, VczPlace at, u3
     }
 }
 
-extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS, 4)
     vcz_gather_planes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
     __shared__ VczPlanesJob job;
     if (blockIdx.x / tile_groups >= n_tiles) return;
