@@ -1,8 +1,8 @@
-//! Decoding and counting on NVIDIA GPUs: encoded chunks in, counts or elements out. Beside `counts`, which does the same on
+//! Decoding and counting on NVIDIA GPUs: encoded chunks in; counts, bit-planes of genotypes or elements out. Beside `counts`, which does the same on
 //! the host, and below the scan; knows nothing of DataFusion.
 //!
 //! * `plan`: the steps that decode one chunk on a device, planned on the host from the chunk's bytes.
-//! * `work`: what a scan wants of an array's chunks: counts or elements.
+//! * `work`: what a scan wants of an array's chunks: counts and bit-planes, or elements.
 //! * `queue`, `queue_state`, `batch`, `slab`: chunks of all partitions, gathered into batches of thousands of frames.
 //! * `chunk_sizes`: statistics of chunk sizes, which size the next batches.
 //! * `decode_scratch`: device memory that decoding needs besides its output.

@@ -1,4 +1,4 @@
-//! What a scan wants of an array's chunks: counts of sample sets, or the elements of some samples. Made once per scan and
+//! What a scan wants of an array's chunks: counts and bit-planes of sample sets, or the elements of some samples. Made once per scan and
 //! shared by its chunks.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub struct Work {
 /// The kind of result for a chunk.
 #[derive(Debug)]
 pub enum WorkOutput {
-    /// Counts of sample sets.
+    /// Counts and bit-planes of sample sets.
     Counts(CountsOutput),
     /// Elements of some samples.
     Elements(ElementsOutput),
