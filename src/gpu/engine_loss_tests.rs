@@ -58,6 +58,7 @@ struct Faulty {
     fault: Fault,
     zeros: Vec<u8>,
     statuses: Vec<u32>,
+    lengths: Vec<usize>,
 }
 
 impl Executor for Faulty {
@@ -77,9 +78,11 @@ impl Executor for Faulty {
         }
         self.zeros = vec![0; bytes];
         self.statuses = vec![0; statuses];
+        self.lengths = vec![0; batch.jobs.len()];
         Ok(Results {
             bytes: &self.zeros,
             statuses: &self.statuses,
+            lengths: &self.lengths,
             unread: &[],
             times: Times::default(),
         })
@@ -107,6 +110,7 @@ fn when_a_device_is_lost_the_host_gets_every_chunk() {
                 fault,
                 zeros: Vec::new(),
                 statuses: Vec::new(),
+                lengths: Vec::new(),
             };
             let workers: Vec<(usize, Box<dyn Executor>)> =
                 vec![(0, Box::new(faulty)), (0, Box::new(Software::default()))];
