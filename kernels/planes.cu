@@ -114,6 +114,19 @@ VCZ_DEVICE VczSeen vcz_planes_run(const VczPlanesJob& job, VczPlace at, u32 stor
     return seen;
 }
 
+// Element i of a bit-shuffled block of one-byte codes.
+VCZ_DEVICE i32 vcz_byte_of_planes(const VczBlock& block, u32 i) {
+    const u64 stride = block.elements / 8;
+    const u8* at = vcz_bytes(block.data) + i / 8;
+    u32 x = 0, bit = 0;
+    for (u32 plane = 0; plane < block.planes; ++plane) {
+        bit = ((u32)__ldg(at + plane * stride) >> (i % 8)) & 1;
+        x |= bit << plane;
+    }
+    if (vcz_repeats(block) && bit != 0) x |= VCZ_ALL_LANES << block.planes;
+    return (i32)(x << 24) >> 24;
+}
+
 // The same of a row of any blocks, of which some copies are wanted.
 template <bool WRITE>
 VCZ_DEVICE VczSeen vcz_planes_some(const VczPlanesJob& job, VczPlace at, u32 stored, u32* out) {
@@ -122,6 +135,10 @@ VCZ_DEVICE VczSeen vcz_planes_some(const VczPlanesJob& job, VczPlace at, u32 sto
     VczSeen seen = {0, false};
     VczBlock block = vcz_block(tile, at.block);
     u32 held = at.block;
+    const u64 end = (u64)at.offset + tile.samples * tile.copies;
+    const bool bytes = tile.width == 1 && block.kind == VCZ_BIT_SHUFFLED && block.planes <= 8 && end <= block.elements;
+    // Whether there is one plane, of codes 0 and 1: it is known once a bit is found.
+    const bool one = bytes && block.planes == 1 && !vcz_repeats(block) && job.n_alleles > 1;
     for (u32 begin = 0; begin < job.copies; begin += 32) {
         const u32 i = begin + vcz_lane();
         i64 code = 0;
@@ -129,18 +146,23 @@ VCZ_DEVICE VczSeen vcz_planes_some(const VczPlanesJob& job, VczPlace at, u32 sto
             const u32 place = job.ploidy == 2 ? i / 2 : i / job.ploidy;
             const u32 copy = i - place * job.ploidy;
             const u32 element = (__ldg(job.samples + place) - tile.sample0) * tile.copies + copy;
-            const VczPlace from = vcz_after(at, element, tile.block_elements);
-            if (from.block != held) {
-                held = from.block;
-                block = vcz_block(tile, held);
+            if (bytes) {
+                code = vcz_byte_of_planes(block, at.offset + element);
+            } else {
+                const VczPlace from = vcz_after(at, element, tile.block_elements);
+                if (from.block != held) {
+                    held = from.block;
+                    block = vcz_block(tile, held);
+                }
+                // Else there is no such element: the tile is inconsistent.
+                if (from.offset < block.elements) code = vcz_code(block, from.offset, tile.width, job.big_endian);
             }
-            // Else there is no such element: the tile is inconsistent.
-            if (from.offset < block.elements) code = vcz_code(block, from.offset, tile.width, job.big_endian);
         }
         if (!WRITE) {
             seen.bad |= code >= (i64)job.n_alleles;
             const u32 low = (u32)code & ((1u << code_planes) - 1);
             seen.planes |= code >= 0 ? low : code == -2 ? 2u << code_planes : 1u << code_planes;
+            if (one && __any_sync(VCZ_ALL_LANES, seen.planes != 0)) break;
             continue;
         }
         // Copies before this tile's are in the first bits of the row.
