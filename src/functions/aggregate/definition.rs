@@ -37,8 +37,8 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
         ScalarValue::try_from(&Self::return_type())
     }
 
-    /// Checks, while planning, what the counts say about their populations' copies.
-    fn plan(_copies: &[Copies]) -> Result<()> {
+    /// Checks, while planning, what the counts say about their populations' copies; `numbers` whole numbers follow them.
+    fn plan(_copies: &[Copies], _numbers: usize) -> Result<()> {
         Ok(())
     }
 

@@ -150,7 +150,7 @@ impl Definition for JointSfs {
         list_of(list_of(DataType::Int64))
     }
 
-    fn plan(copies: &[Copies]) -> Result<()> {
+    fn plan(copies: &[Copies], _numbers: usize) -> Result<()> {
         plan(Self::NAME, copies)
     }
 
@@ -183,7 +183,7 @@ impl Definition for JointSfsFolded {
         list_of(list_of(DataType::Float64))
     }
 
-    fn plan(copies: &[Copies]) -> Result<()> {
+    fn plan(copies: &[Copies], _numbers: usize) -> Result<()> {
         plan(Self::NAME, copies)
     }
 

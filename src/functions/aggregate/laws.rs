@@ -605,6 +605,8 @@ fn both_forms_of_a_call_are_accepted() {
         ("sfs", &[&genotypes]),
         ("sfs", &[&genotypes, &text]),
         ("sfs", &[&genotypes, &ids]),
+        ("sfs", &[&counts, &int]),
+        ("sfs_folded", &[&genotypes, &text, &int]),
         ("project_sfs", &[&counts, &int]),
         ("project_sfs", &[&genotypes, &int]),
         ("project_sfs", &[&genotypes, &ids, &int]),
@@ -641,7 +643,7 @@ fn both_forms_of_a_call_are_accepted() {
     let bad: &[(&str, &[&DataType])] = &[
         ("sfs", &[]),
         ("sfs", &[&text]),
-        ("sfs", &[&counts, &int]),
+        ("sfs", &[&counts, &int, &int]),
         ("sfs", &[&genotypes, &text, &text]),
         ("project_sfs", &[&counts]),
         ("project_sfs", &[&genotypes, &text]),

@@ -52,6 +52,7 @@ mod zeng_e;
 mod accumulator;
 mod arguments;
 mod block_sums;
+mod carriers;
 mod cells;
 mod checked_counts;
 mod definition;

@@ -5,6 +5,7 @@
 //! individual, counted in [`BitCounters`]. H_e of a row is added once for the whole population; individuals that are no complete
 //! diploids there have it taken off.
 
+use super::carriers::{Carriers, Tally, tally};
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
 use crate::counts::reference::{diploid_alleles, genotype_class};
 use crate::counts::{HAPLOID, HET, HOM_ALT, MISSING};
@@ -58,52 +59,6 @@ pub(crate) struct SampleRow {
     pub(crate) expected: f64,
     /// 1 − its heterozygous complete diploid calls / expected; `None` where that is 0.
     pub(crate) inbreeding: Option<f64>,
-}
-
-/// The copies of alleles other than the reference, in one row.
-#[derive(Clone, Copy, Default)]
-struct Carriers {
-    copies: u32,
-    first: usize,
-    last: usize,
-}
-
-impl Carriers {
-    /// Adds the copies of word `at`.
-    #[inline(always)]
-    fn add(&mut self, at: usize, bits: u64) {
-        if self.copies == 0 {
-            self.first = at * 64 + bits.trailing_zeros() as usize;
-        }
-        self.last = at * 64 + 63 - bits.leading_zeros() as usize;
-        self.copies += bits.count_ones();
-    }
-}
-
-/// How often an allele occurs in a row.
-struct Tally {
-    code: i64,
-    copies: i32,
-    /// The last copy of it.
-    copy: usize,
-    /// Copies in complete diploids.
-    in_diploids: i32,
-}
-
-fn tally(tallies: &mut Vec<Tally>, code: i64) -> &mut Tally {
-    let at = match tallies.iter().position(|known| known.code == code) {
-        Some(at) => at,
-        None => {
-            tallies.push(Tally {
-                code,
-                copies: 0,
-                copy: 0,
-                in_diploids: 0,
-            });
-            tallies.len() - 1
-        }
-    };
-    &mut tallies[at]
 }
 
 impl Individuals {

@@ -1,4 +1,4 @@
-//! `sfs(ac)` and `sfs_folded(ac)`: the site frequency spectrum of the sites where every copy is called.
+//! `sfs(ac [, n])` and `sfs_folded(ac [, n])`: the site frequency spectrum of the sites where every copy is called.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Int64Type};
@@ -19,8 +19,12 @@ pub(crate) struct Sfs;
 pub(crate) struct SfsFolded;
 
 /// What to use where there is no N.
-const INSTEAD: &str = "Use project_sfs(ac, m), or count sites with GROUP BY derived_count(ac), \
-                       allele_number(ac).";
+const INSTEAD: &str = "Give it as a number after the counts, or use project_sfs(ac, m), or count sites with GROUP BY \
+                       derived_count(ac), allele_number(ac).";
+
+/// What the number after the counts is.
+const COPIES: &str = "The population's number of copies N, a constant, for counts that do not carry it \
+                      (population_counts, counts made by other programs).";
 
 /// The spectrum of one population, folded or not.
 #[derive(Debug)]
@@ -31,8 +35,8 @@ pub(crate) struct Spectrum {
     bins: usize,
 }
 
-fn plan(function: &str, copies: &[Copies]) -> Result<()> {
-    for &copies in copies {
+fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
+    for &copies in copies.iter().filter(|_| numbers == 0) {
         copies.plan(function, INSTEAD)?;
         if copies
             .known()
@@ -48,7 +52,17 @@ fn plan(function: &str, copies: &[Copies]) -> Result<()> {
 
 impl Spectrum {
     fn new(function: &'static str, folded: bool, call: &Call) -> Result<Self> {
-        let copies = call.copies(0).required(function, INSTEAD)?;
+        let copies = match call.number(0) {
+            None => call.copies(0).required(function, INSTEAD)?,
+            Some(n) => match u64::try_from(n) {
+                Ok(copies) => copies,
+                Err(_) => {
+                    return exec_err!(
+                        "{function}: n, the population's number of copies, must not be negative, found {n}"
+                    );
+                }
+            },
+        };
         let bins = if folded { copies / 2 } else { copies }.saturating_add(1);
         match cells_within(MAX_SPECTRUM_CELLS, bins, 1, 1) {
             Some(bins) => Ok(Self {
@@ -118,13 +132,15 @@ impl Definition for Sfs {
     type Statistic = CellsOf<Spectrum, 1>;
     const NAME: &'static str = "sfs";
     const COUNTS: usize = 1;
+    const NUMBERS: &'static [&'static str] = &["n"];
+    const OPTIONAL: usize = 1;
 
     fn return_type() -> DataType {
         list_of(DataType::Int64)
     }
 
-    fn plan(copies: &[Copies]) -> Result<()> {
-        plan(Self::NAME, copies)
+    fn plan(copies: &[Copies], numbers: usize) -> Result<()> {
+        plan(Self::NAME, copies, numbers)
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
@@ -138,9 +154,11 @@ impl Definition for Sfs {
              after polarize, not the ancestral one). Only complete sites count, those with all N \
              copies called; bins 0 and N, the sites that do not vary, are included. For sites \
              with missing calls see project_sfs.",
-            "sfs(ac)",
+            "sfs(ac [, n])",
             "SELECT sfs(allele_counts(call_genotype, 'YRI')) FROM t",
         )
+        .with_argument("n", COPIES)
+        .with_related_udf("is_complete")
         .with_related_udf("sfs_folded")
         .with_related_udf("project_sfs")
         .build()
@@ -151,13 +169,15 @@ impl Definition for SfsFolded {
     type Statistic = CellsOf<Spectrum, 1>;
     const NAME: &'static str = "sfs_folded";
     const COUNTS: usize = 1;
+    const NUMBERS: &'static [&'static str] = &["n"];
+    const OPTIONAL: usize = 1;
 
     fn return_type() -> DataType {
         list_of(DataType::Int64)
     }
 
-    fn plan(copies: &[Copies]) -> Result<()> {
-        plan(Self::NAME, copies)
+    fn plan(copies: &[Copies], numbers: usize) -> Result<()> {
+        plan(Self::NAME, copies, numbers)
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
@@ -168,9 +188,10 @@ impl Definition for SfsFolded {
         document_one(
             "The folded site frequency spectrum: floor(N / 2) + 1 bins, where bin min(d, N - d) \
              counts the sites with d of N copies derived. Otherwise as sfs.",
-            "sfs_folded(ac)",
+            "sfs_folded(ac [, n])",
             "SELECT sfs_folded(allele_counts(call_genotype, 'YRI')) FROM t",
         )
+        .with_argument("n", COPIES)
         .with_related_udf("sfs")
         .with_related_udf("project_sfs_folded")
         .build()

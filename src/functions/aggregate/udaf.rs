@@ -112,7 +112,7 @@ impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
                 .take(populations)
                 .map(|field| Copies::of(field))
                 .collect::<Result<_>>()?;
-            D::plan(&copies)?;
+            D::plan(&copies, arg_fields.len().saturating_sub(populations))?;
         }
         Ok(Arc::new(Field::new(
             D::NAME,

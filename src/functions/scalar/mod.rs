@@ -15,6 +15,7 @@ mod hwe_exact;
 mod interval_bins;
 mod is_accessible;
 mod is_biallelic;
+mod is_complete;
 mod is_pass;
 mod is_segregating;
 mod is_snp;
@@ -61,6 +62,7 @@ pub use hwe_exact::{HweExact, HweExactMidp};
 pub use interval_bins::IntervalBins;
 pub use is_accessible::{IsAccessible, bound as bound_is_accessible};
 pub use is_biallelic::IsBiallelic;
+pub use is_complete::IsComplete;
 pub use is_pass::IsPass;
 pub use is_segregating::IsSegregating;
 pub use is_snp::IsSnp;
@@ -99,6 +101,7 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(IntervalBins::new()),
         ScalarUDF::new_from_impl(IsAccessible::new()),
         ScalarUDF::new_from_impl(IsBiallelic::new()),
+        ScalarUDF::new_from_impl(IsComplete::new()),
         ScalarUDF::new_from_impl(IsPass::new()),
         ScalarUDF::new_from_impl(IsSegregating::new()),
         ScalarUDF::new_from_impl(IsSnp::new()),

@@ -107,6 +107,7 @@ fn arguments(name: &str) -> Vec<Value> {
         "site_fst_weir_cockerham" => vec![some_diploids(), some_diploids()],
         "polarize" => vec![first_counts(), some_alleles(), some_strings()],
         "is_snp" | "is_biallelic" | "is_pass" => vec![some_alleles()],
+        "is_complete" => vec![first_counts(), sizes()],
         "genome_bin" | "site_bin" => vec![positions(3), sizes()],
         "genome_bins" => vec![positions(3), sizes(), ints(&[Some(4); ROWS])],
         "interval_bins" => vec![positions(3), positions(50), sizes()],

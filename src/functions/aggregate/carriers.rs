@@ -1,0 +1,53 @@
+//! Who carries the alleles of one row: singletons and private sites of individuals are found by it.
+
+/// The copies of alleles other than the reference, in one row.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Carriers {
+    /// How many there are.
+    pub(super) copies: u32,
+    /// The first of them.
+    pub(super) first: usize,
+    /// The last of them.
+    pub(super) last: usize,
+}
+
+impl Carriers {
+    /// Adds the copies of word `at`.
+    #[inline(always)]
+    pub(super) fn add(&mut self, at: usize, bits: u64) {
+        if self.copies == 0 {
+            self.first = at * 64 + bits.trailing_zeros() as usize;
+        }
+        self.last = at * 64 + 63 - bits.leading_zeros() as usize;
+        self.copies += bits.count_ones();
+    }
+}
+
+/// How often an allele occurs in a row.
+pub(super) struct Tally {
+    /// The allele.
+    pub(super) code: i64,
+    /// Its copies.
+    pub(super) copies: i32,
+    /// The last copy of it.
+    pub(super) copy: usize,
+    /// Copies in complete diploids.
+    pub(super) in_diploids: i32,
+}
+
+/// That of allele `code`, which is added where it is not there yet.
+pub(super) fn tally(tallies: &mut Vec<Tally>, code: i64) -> &mut Tally {
+    let at = match tallies.iter().position(|known| known.code == code) {
+        Some(at) => at,
+        None => {
+            tallies.push(Tally {
+                code,
+                copies: 0,
+                copy: 0,
+                in_diploids: 0,
+            });
+            tallies.len() - 1
+        }
+    };
+    &mut tallies[at]
+}
