@@ -279,7 +279,7 @@ impl Counter {
         ];
         let mut rest = counted;
         for (columns, width) in widths {
-            for column in columns {
+            for column in columns.iter_mut() {
                 let counts = rows
                     .checked_mul(width)
                     .and_then(|n| Some((rest.split_at_checked(n)?, column.get_mut(..n)?)));

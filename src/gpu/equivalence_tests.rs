@@ -279,7 +279,7 @@ impl Genotypes {
                 Some(Outcome::Host(reason)) => refused = Some(reason),
                 Some(Outcome::Done(done)) => {
                     let mut counts = done.bytes.typed_data::<i32>().iter();
-                    let columns = found.alleles.iter_mut().chain(&mut found.genotypes);
+                    let columns = found.alleles.iter_mut().chain(found.genotypes.iter_mut());
                     for sum in columns.flatten() {
                         *sum += counts.next().expect("fewer counts");
                     }

@@ -15,7 +15,6 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::core::getfield::GetFieldFunc;
 use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
@@ -91,14 +90,12 @@ fn by_populations(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionP
 /// Whether the values of all calls depend on the set of their rows only, to the last bit.
 fn all_exact(aggregate: &AggregateExec) -> Result<bool> {
     let schema = aggregate.input().schema();
-    let is_exact = |call: &Arc<AggregateFunctionExpr>| {
+    for call in aggregate.aggr_expr() {
         let fields = call.expressions();
         let fields = fields.iter().map(|expr| expr.return_field(&schema));
-        let plain = !call.is_distinct() && call.order_bys().is_empty() && !call.ignore_nulls();
-        Ok(plain && is_exact(call.fun(), &fields.collect::<Result<Vec<_>>>()?))
-    };
-    for call in aggregate.aggr_expr() {
-        if !is_exact(call)? {
+        let fields = fields.collect::<Result<Vec<_>>>()?;
+        let ordered = !call.order_bys().is_empty() || call.ignore_nulls();
+        if call.is_distinct() || ordered || !is_exact(call.fun(), &fields) {
             return Ok(false);
         }
     }
@@ -139,8 +136,15 @@ impl Below {
         let Some(unnest) = input.downcast_ref::<UnnestExec>() else {
             return Ok(None);
         };
-        let (&[ListUnnest { index_in_input_schema: column, depth: 1 }], []) =
-            (unnest.list_column_indices(), unnest.struct_column_indices())
+        let (
+            &[
+                ListUnnest {
+                    index_in_input_schema: column,
+                    depth: 1,
+                },
+            ],
+            [],
+        ) = (unnest.list_column_indices(), unnest.struct_column_indices())
         else {
             return Ok(None);
         };

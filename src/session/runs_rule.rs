@@ -81,7 +81,9 @@ fn by_runs(aggregate: AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
 
 /// The sorted input of a round-robin repartitioning whose output is sorted again in the same order. Aggregating rows by runs is
 /// cheaper than repartitioning and sorting them.
-pub(super) fn before_shuffling(input: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+pub(super) fn before_shuffling(
+    input: &Arc<dyn ExecutionPlan>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(sort) = input.downcast_ref::<SortExec>() else {
         return Ok(None);
     };
