@@ -102,6 +102,13 @@ fn all_exact(aggregate: &AggregateExec) -> Result<bool> {
     Ok(true)
 }
 
+/// The input of a round-robin repartitioning, which is not worth it for rows that are counts already.
+fn before_round_robin(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    let repartition = plan.downcast_ref::<RepartitionExec>()?;
+    matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
+        .then(|| repartition.input())
+}
+
 /// What is below the aggregate.
 struct Below {
     /// The projections above the unnesting, from the aggregate down.
@@ -124,10 +131,8 @@ impl Below {
                 Arc::clone(projection.input())
             } else if let Some(before) = before_shuffling(&input)? {
                 before
-            } else if let Some(repartition) = input.downcast_ref::<RepartitionExec>()
-                && matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
-            {
-                Arc::clone(repartition.input())
+            } else if let Some(before) = before_round_robin(&input) {
+                Arc::clone(before)
             } else {
                 break;
             };
@@ -149,13 +154,18 @@ impl Below {
             return Ok(None);
         };
         let unnested = unnest.schema();
+        // Elsewhere columns keep their places.
+        if unnested.fields().len() != unnest.input().schema().fields().len() {
+            return Ok(None);
+        }
         let DataType::Struct(element) = unnested.field(column).data_type() else {
             return Ok(None);
         };
         let Some((_, counts)) = element.find(COUNTS) else {
             return Ok(None);
         };
-        let Some(apart) = populations_apart(unnest.input(), column)? else {
+        let scan = before_round_robin(unnest.input()).unwrap_or(unnest.input());
+        let Some(apart) = populations_apart(scan, column)? else {
             return Ok(None);
         };
         let mut fields = unnested.fields().to_vec();

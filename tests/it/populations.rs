@@ -80,7 +80,7 @@ const EXACT: [&str; 15] = [
     "bool_or(is_segregating(p['ac']))",
     "diversity(p['ac'])",
     "theta_w(p['ac'])",
-    "sfs(p['ac'])",
+    "theta_h(p['ac'])",
     "project_sfs(p['ac'], 4)",
     "tajimas_d(p['ac'])",
     "divergence(p['ac'], p['ac'])",
@@ -185,9 +185,8 @@ async fn what_is_not_understood_is_left_alone() {
     };
     let population = "p['population']";
     let statements = [
-        // Keys that differ between the variants of a run, or are the list's element itself.
+        // Keys that differ between the variants of a run, or are computed.
         sql("p['ac']", "count(*)", ""),
-        sql("p", "count(*)", ""),
         sql("upper(p['population'])", "count(*)", ""),
         // Arguments that are not of the counts alone.
         sql(population, "max(p['copies'])", ""),
@@ -245,7 +244,7 @@ async fn other_inputs() {
         .await;
         let of = |genotypes: &str, from: &str| {
             format!(
-                "SELECT p['population'], count(*), sfs(p['ac']), diversity(p['ac']) FROM
+                "SELECT p['population'], count(*), project_sfs(p['ac'], 4), diversity(p['ac']) FROM
                  (SELECT unnest(population_counts({genotypes})) AS p FROM {from}) GROUP BY 1 ORDER BY 1"
             )
         };
