@@ -14,7 +14,7 @@ pub struct CountColumns {
     values: Vec<i32>,
     columns: usize,
     /// Elements of a column.
-    len: usize,
+    elements: usize,
     /// From the start of one column to that of the next.
     stride: usize,
 }
@@ -38,7 +38,7 @@ impl CountColumns {
             .try_reserve_exact(total)
             .map_err(|_| too_large())?;
         self.values.resize(total, 0);
-        (self.columns, self.len, self.stride) = (columns, len, stride);
+        (self.columns, self.elements, self.stride) = (columns, len, stride);
         Ok(())
     }
 
@@ -55,14 +55,14 @@ impl CountColumns {
     /// A column.
     pub fn get(&self, column: usize) -> Option<&[i32]> {
         let start = self.start(column, 0)?;
-        self.values.get(start..start + self.len)
+        self.values.get(start..start + self.elements)
     }
 
     /// A column.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, column: usize) -> Option<&mut [i32]> {
         let start = self.start(column, 0)?;
-        self.values.get_mut(start..start + self.len)
+        self.values.get_mut(start..start + self.elements)
     }
 
     /// Row `row` of a column of rows of `width` counts.
@@ -80,7 +80,7 @@ impl CountColumns {
     /// Where element `at` of a column is.
     #[inline(always)]
     fn start(&self, column: usize, at: usize) -> Option<usize> {
-        (column < self.columns && at <= self.len).then_some(column * self.stride + at)
+        (column < self.columns && at <= self.elements).then_some(column * self.stride + at)
     }
 
     /// Every column.
@@ -90,7 +90,7 @@ impl CountColumns {
 
     /// Every column.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut [i32]> {
-        let len = self.len;
+        let len = self.elements;
         let columns = self.values.chunks_exact_mut(self.stride.max(1));
         columns.filter_map(move |column| column.get_mut(..len))
     }
