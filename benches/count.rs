@@ -170,7 +170,7 @@ fn benches(c: &mut Criterion) {
             .throughput(length.clone())
             .measurement_time(Duration::from_secs(2));
         for (codec, compressor, encoded) in codecs(data) {
-            for n in [1, 2, 10] {
+            for n in [1, 2, 10, 100] {
                 // The cost of more populations does not depend on the codec.
                 if n == 2 || codec == "blosc_zstd_bitshuffle" {
                     let id = BenchmarkId::new(codec, format!("{n}_populations"));

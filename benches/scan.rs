@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use datafusion::datasource::MemTable;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -24,6 +26,12 @@ const FILTERED: &str = "SELECT sfs(filter_calls(call_genotype, call_GQ, 20, NULL
 const FILTERED_BOTH: &str = "SELECT sfs(filter_calls(filter_calls(call_genotype, call_GQ, 20), call_DP, 5, 100)) FROM bench";
 /// What the first must decode, as columns.
 const BOTH_ARRAYS: &str = "SELECT call_genotype, call_GQ FROM bench";
+
+/// Populations of `hundred`, the same table with other populations: as many of these as it has samples.
+const POPULATIONS: usize = 100;
+const UNNESTED: &str = "SELECT p['population'], diversity(p['ac']) FROM (SELECT unnest(population_counts(call_genotype)) AS p FROM hundred) GROUP BY 1";
+const UNNESTED_WINDOWS: &str = "SELECT variant_contig, genome_bin(variant_position, 100000), p['population'], diversity(p['ac']) FROM \
+    (SELECT variant_contig, variant_position, unnest(population_counts(call_genotype)) AS p FROM hundred) GROUP BY 1, 2, 3";
 
 /// The input of the aggregates, one row for each variant.
 const COUNTS: &str = "SELECT variant_contig, variant_position, allele_counts(call_genotype, 'first') AS a, \
@@ -102,8 +110,57 @@ fn benches(c: &mut Criterion) {
         group.bench_function(name, |b| b.iter(|| collect(&runtime, &ctx, sql)));
     }
     group.finish();
+    many_populations(c, &runtime, &ctx);
     filters(c, &runtime, &ctx);
     aggregates(c, &runtime, &ctx);
+}
+
+/// One population and many, which together are all samples.
+fn many_populations(c: &mut Criterion, runtime: &Runtime, ctx: &SessionContext) {
+    let samples = runtime.block_on(async {
+        let samples = ctx.sql("SELECT count(*) FROM vcz_samples('bench')").await;
+        let rows = samples.expect("a plan").collect().await.expect("rows");
+        let counted = rows[0].column(0).as_primitive::<Int64Type>().value(0);
+        usize::try_from(counted).expect("a number of samples")
+    });
+    let populations = POPULATIONS.min(samples);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("hundred.tsv");
+    runtime.block_on(async {
+        let sql = format!(
+            "COPY (SELECT sample_id, concat('p', sample_index * {populations} / {samples}) AS population
+             FROM vcz_samples('bench')) TO '{}' STORED AS CSV OPTIONS ('format.delimiter' '\t')",
+            file.display()
+        );
+        let copied = ctx.sql(&sql).await.expect("a plan");
+        copied.collect().await.expect("a file");
+        let sql = format!(
+            "CREATE OR REPLACE EXTERNAL TABLE hundred STORED AS VCZ LOCATION '{}' OPTIONS ('vcz.populations' '{}')",
+            store().0,
+            file.display()
+        );
+        let created = ctx.sql(&sql).await.expect("a table");
+        created.collect().await.expect("a table");
+    });
+    let of_each = |call: fn(usize) -> String, n: usize| {
+        let calls: Vec<String> = (0..n).map(call).collect();
+        format!("SELECT {} FROM hundred", calls.join(", "))
+    };
+    let counts = |i: usize| format!("count(allele_counts(call_genotype, 'p{i}'))");
+    let diversity = |i: usize| format!("diversity(call_genotype, 'p{i}')");
+    let mut group = c.benchmark_group("many_populations");
+    group.sample_size(10);
+    for (name, sql) in [
+        ("allele_counts_one", of_each(counts, 1)),
+        ("allele_counts_each", of_each(counts, populations)),
+        ("diversity_one", of_each(diversity, 1)),
+        ("diversity_each", of_each(diversity, populations)),
+        ("diversity_unnested", UNNESTED.to_string()),
+        ("diversity_unnested_windows", UNNESTED_WINDOWS.to_string()),
+    ] {
+        group.bench_function(name, |b| b.iter(|| collect(runtime, ctx, &sql)));
+    }
+    group.finish();
 }
 
 /// Filters of calls, where the store has `call_GQ` and `call_DP` (`simulate.py --calls`), beside decoding the genotypes and `call_GQ`.

@@ -59,9 +59,9 @@ def watch(child):
     return most
 
 
-def table(name, store, partitions=1):
-    """Statements that register `store` and its populations as the table `name`."""
-    populations = store.with_suffix(".populations.tsv")
+def table(name, store, partitions=1, populations=None):
+    """Statements that register `store` and its populations, those beside it if none are given, as the table `name`."""
+    populations = populations or store.with_suffix(".populations.tsv")
     return [
         f"SET datafusion.execution.target_partitions = {partitions}",
         f"CREATE EXTERNAL TABLE {name} STORED AS VCZ LOCATION '{store}' OPTIONS ('vcz.populations' '{populations}')",

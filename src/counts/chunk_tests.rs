@@ -84,8 +84,8 @@ fn calls_that_are_stored_with_more_copies_are_counted_without_them() {
             &mut scratch,
         )
         .unwrap();
-    assert_eq!(out.alleles, [vec![0, 1, 0, 1, 0, 1]]);
-    assert_eq!(out.genotypes, [[0, 0, 0, 1, 1].repeat(3)]);
+    assert_eq!(out.alleles.get(0).unwrap(), [0, 1, 0, 1, 0, 1]);
+    assert_eq!(out.genotypes.get(0).unwrap(), [0, 0, 0, 1, 1].repeat(3));
 }
 
 #[test]

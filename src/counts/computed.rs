@@ -213,7 +213,7 @@ mod tests {
         counter
             .add_computed(bytemuck::cast_slice(&words), 2, 1, &mut out)
             .unwrap();
-        assert_eq!(out.alleles, [[1, 1, 0, 0, 0, 0]]);
+        assert_eq!(out.alleles.get(0), Some(&[1, 1, 0, 0, 0, 0][..]));
         let mut row = vec![];
         out.planes[0].push_row(1, &mut row);
         let row = PlanesRow::try_new(&row, 6).unwrap();

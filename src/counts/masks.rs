@@ -25,6 +25,8 @@ pub(super) struct Slot {
     pub(super) span: Range<usize>,
     /// Whether every bit of the span is set, so that the mask can be left out.
     pub(super) whole: bool,
+    /// The mask from the span's start on, where the span is no longer than a word; else 0.
+    pub(super) word: u64,
     set: usize,
 }
 
@@ -231,10 +233,14 @@ impl ChunkMasks {
                     local.span.start * ploidy + phase,
                     local.span.end * ploidy + phase,
                 );
+                let span = first / 8..stop.div_ceil(8);
+                let start = set * mask_bytes;
+                let mask = bits.get(start + span.start..start + span.end);
                 Some(Slot {
                     column,
-                    bits: set * mask_bytes,
-                    span: first / 8..stop.div_ceil(8),
+                    bits: start,
+                    word: mask.and_then(one_word).unwrap_or(0),
+                    span,
                     whole: local.samples == local.span.len() && first % 8 == 0 && stop % 8 == 0,
                     set,
                 })
@@ -302,6 +308,7 @@ impl ChunkMasks {
             .map(|slot| MemberSet {
                 column: slot.column,
                 samples: self.n_samples(slot),
+                strips: (slot.word == 0).then(|| slot.span.len().div_ceil(STRIP)),
             })
             .collect();
         let samples_of = |set: usize| {
@@ -364,6 +371,13 @@ fn ranks(mask: &[u8]) -> Vec<u32> {
         .collect()
 }
 
+/// The bytes of a mask as a word, if they fit.
+fn one_word(mask: &[u8]) -> Option<u64> {
+    let mut word = [0; size_of::<u64>()];
+    word.get_mut(..mask.len())?.copy_from_slice(mask);
+    Some(u64::from_le_bytes(word))
+}
+
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -401,6 +415,7 @@ mod tests {
             assert_eq!(slot.bits, at.genotypes[0].bits);
             assert_eq!(masks.local_samples(slot).collect::<Vec<_>>(), [0, 1]);
             assert_eq!(slot.span, 0..(6 + phase).div_ceil(8));
+            assert_eq!(slot.word, 0b11_1111 << phase);
             for mask in [at.mask(slot, 0), at.wanted(0)] {
                 assert_eq!(
                     u16::from_le_bytes(mask[..2].try_into().unwrap()),

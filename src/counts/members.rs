@@ -10,9 +10,13 @@ use super::error::CountError;
 const MIN_SETS: usize = 8;
 /// Most sets that a copy belongs to on average: members take 4 bytes for each.
 const MAX_MEAN_SETS: usize = 4;
-/// What it costs to count a set by its mask: loading and adding up a strip. In the unit of the next two; all three are estimates from
-/// the numbers of instructions, and none changes a count.
-const MASK_COST: usize = 6;
+/// What it costs to count a set by a mask of one word. In the unit of the next four; all are estimates from the numbers of instructions,
+/// and none changes a count.
+const WORD_COST: usize = 3;
+/// What it costs to count a set by a mask of strips, without the strips.
+const MASK_COST: usize = 5;
+/// What it costs to load and count a strip.
+const STRIP_COST: usize = 1;
 /// What it costs to find a copy.
 const COPY_COST: usize = 2;
 /// What it costs to count a copy in a set.
@@ -25,6 +29,16 @@ pub(super) struct MemberSet {
     pub(super) column: usize,
     /// Number of its samples in the chunk.
     pub(super) samples: usize,
+    /// Strips of its mask; `None` where the mask is one word.
+    pub(super) strips: Option<usize>,
+}
+
+impl MemberSet {
+    /// What it costs to count the set by its mask.
+    fn mask_cost(&self) -> usize {
+        self.strips
+            .map_or(WORD_COST, |strips| MASK_COST + strips * STRIP_COST)
+    }
 }
 
 /// For each copy of a sample chunk, the columns of counts of the sets that it belongs to.
@@ -103,7 +117,8 @@ impl Members {
             *first = 0;
         }
         let mean_sets = total.div_ceil(samples.max(1));
-        let most = sets.len().saturating_mul(MASK_COST) / (COPY_COST + mean_sets * MEMBER_COST);
+        let by_masks: usize = sets.iter().map(MemberSet::mask_cost).sum();
+        let most = by_masks / (COPY_COST + mean_sets * MEMBER_COST);
         Ok(Some(Self {
             starts,
             columns,
@@ -136,6 +151,7 @@ mod tests {
         let described = (0..10).map(|at| MemberSet {
             column: at * 3,
             samples: 2,
+            strips: Some(1),
         });
         let described: Vec<_> = described.collect();
         let members = Members::new(&described, |at| sets[at].into_iter(), 7, 2)
@@ -154,7 +170,11 @@ mod tests {
 
     #[test]
     fn few_sets_and_sets_of_everyone_are_masked() {
-        let set = |samples| MemberSet { column: 0, samples };
+        let set = |samples| MemberSet {
+            column: 0,
+            samples,
+            strips: None,
+        };
         let few = vec![set(1); 3];
         assert!(Members::new(&few, |_| 0..1, 10, 2).unwrap().is_none());
         let everyone = vec![set(10); 20];

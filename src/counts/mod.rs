@@ -5,6 +5,7 @@ mod bytes;
 mod call_mask;
 mod call_numbers;
 mod call_test;
+mod columns;
 mod computed;
 mod counter;
 mod error;
@@ -24,6 +25,7 @@ mod tally;
 
 pub use call_mask::{CallMask, CallValues};
 pub use call_test::{CallTest, FloatBound};
+pub use columns::CountColumns;
 pub use computed::ComputedLayout;
 pub use counter::{CountScratch, Counter};
 pub use error::CountError;

@@ -72,7 +72,7 @@ pub fn count(
             None => Ok(call),
         }
     };
-    for (set, column) in request.alleles.iter().zip(&mut counts.alleles) {
+    for (set, column) in request.alleles.iter().zip(counts.alleles.iter_mut()) {
         for (row, counts) in column.chunks_exact_mut(k).enumerate() {
             for sample in set.iter() {
                 for &code in call(row, sample)? {
@@ -84,7 +84,7 @@ pub fn count(
             }
         }
     }
-    for (set, column) in request.genotypes.iter().zip(&mut counts.genotypes) {
+    for (set, column) in request.genotypes.iter().zip(counts.genotypes.iter_mut()) {
         for (row, counts) in column.chunks_exact_mut(GENOTYPE_CLASSES).enumerate() {
             for sample in set.iter() {
                 if let Some(count) = counts.get_mut(genotype_class(call(row, sample)?)) {
@@ -93,7 +93,7 @@ pub fn count(
             }
         }
     }
-    for (set, column) in request.zygosity.iter().zip(&mut counts.zygosity) {
+    for (set, column) in request.zygosity.iter().zip(counts.zygosity.iter_mut()) {
         for (row, counts) in column.chunks_exact_mut(2 * k).enumerate() {
             for sample in set.iter() {
                 match diploid_alleles(call(row, sample)?.iter().copied()) {
@@ -132,6 +132,7 @@ pub(super) fn bad_code(row: usize, sample: usize, code: i64, alleles: usize) -> 
 mod tests {
     use std::sync::Arc;
 
+    use super::super::columns::CountColumns;
     use super::super::sample_set::SampleSet;
     use super::*;
 
@@ -188,12 +189,20 @@ mod tests {
         };
         let codes = [0, 1, -1, 0, 2, 2, /* row 1 */ 0, 0, 1, -2, 0, 0];
         let counts = count(&request, &codes, 2).unwrap();
+        let columns =
+            |counts: &CountColumns| counts.iter().map(<[i32]>::to_vec).collect::<Vec<_>>();
         assert_eq!(
-            counts.alleles,
+            columns(&counts.alleles),
             [vec![2, 1, 2, 4, 1, 0], vec![0, 0, 2, 2, 0, 0]]
         );
-        assert_eq!(counts.genotypes, [vec![0, 1, 1, 0, 1, 2, 0, 0, 1, 0]]);
-        assert_eq!(counts.zygosity, [vec![0, 0, 1, 1, 1, 0, 2, 0, 0, 0, 0, 0]]);
+        assert_eq!(
+            columns(&counts.genotypes),
+            [vec![0, 1, 1, 0, 1, 2, 0, 0, 1, 0]]
+        );
+        assert_eq!(
+            columns(&counts.zygosity),
+            [vec![0, 0, 1, 1, 1, 0, 2, 0, 0, 0, 0, 0]]
+        );
         let mut bad = codes;
         bad[11] = 3;
         assert!(

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::columns::CountColumns;
 use super::error::CountError;
 use super::gathered::{GatheredPlanes, code_planes, most_row_words};
 use super::sample_set::SampleSet;
@@ -125,13 +126,13 @@ pub struct ChunkCounts {
     /// Number of rows (variants).
     pub rows: usize,
     /// For each set of [`CountRequest::alleles`]: row-major `[rows × K]`, called copies of each allele.
-    pub alleles: Vec<Vec<i32>>,
+    pub alleles: CountColumns,
     /// For each set of [`CountRequest::genotypes`]: row-major `[rows × 5]`, individuals by class, in the order
     /// hom_ref, het, hom_alt, haploid, missing.
-    pub genotypes: Vec<Vec<i32>>,
+    pub genotypes: CountColumns,
     /// For each set of [`CountRequest::zygosity`]: row-major `[rows × 2 K]`, complete diploids: those homozygous for each allele, then
     /// for each allele the heterozygous ones that carry it. A complete diploid has exactly two codes other than -2, both called.
-    pub zygosity: Vec<Vec<i32>>,
+    pub zygosity: CountColumns,
     /// For each set of [`CountRequest::planes`]: its genotypes.
     pub planes: Vec<GatheredPlanes>,
 }
@@ -143,24 +144,12 @@ impl ChunkCounts {
     /// [`CountError::TooLarge`] if the counts do not fit in memory.
     pub fn reset(&mut self, request: &CountRequest, rows: usize) -> Result<(), CountError> {
         self.rows = rows;
-        reset_columns(
-            &mut self.alleles,
-            request.alleles.len(),
-            rows,
-            request.n_alleles,
-        )?;
-        reset_columns(
-            &mut self.genotypes,
-            request.genotypes.len(),
-            rows,
-            GENOTYPE_CLASSES,
-        )?;
-        reset_columns(
-            &mut self.zygosity,
-            request.zygosity.len(),
-            rows,
-            request.zygosity_width(),
-        )?;
+        self.alleles
+            .reset(request.alleles.len(), rows, request.n_alleles)?;
+        self.genotypes
+            .reset(request.genotypes.len(), rows, GENOTYPE_CLASSES)?;
+        self.zygosity
+            .reset(request.zygosity.len(), rows, request.zygosity_width())?;
         self.planes
             .resize_with(request.planes.len(), GatheredPlanes::default);
         let mut planes = self.planes.iter_mut().zip(&request.planes);
@@ -168,24 +157,6 @@ impl ChunkCounts {
             planes.reset(rows, request.copies(set), request.n_alleles)
         })
     }
-}
-
-fn reset_columns(
-    columns: &mut Vec<Vec<i32>>,
-    n: usize,
-    rows: usize,
-    width: usize,
-) -> Result<(), CountError> {
-    columns.resize_with(n, Vec::new);
-    for column in columns {
-        column.clear();
-        let too_large =
-            || CountError::TooLarge(format!("the counts of {rows} rows with {width} classes"));
-        let len = rows.checked_mul(width).ok_or_else(too_large)?;
-        column.try_reserve_exact(len).map_err(|_| too_large())?;
-        column.resize(len, 0);
-    }
-    Ok(())
 }
 
 /// The shape of one genotype chunk.
@@ -239,10 +210,10 @@ mod tests {
     fn counts_are_reset() {
         let mut counts = ChunkCounts::default();
         counts.reset(&request(), 2).unwrap();
-        assert_eq!(counts.alleles, [vec![0; 6]]);
-        counts.alleles[0][3] = 7;
+        assert_eq!(counts.alleles.iter().collect::<Vec<_>>(), [[0; 6]]);
+        counts.alleles.get_mut(0).unwrap()[3] = 7;
         counts.reset(&request(), 1).unwrap();
-        assert_eq!(counts.alleles, [vec![0; 3]]);
+        assert_eq!(counts.alleles.iter().collect::<Vec<_>>(), [[0; 3]]);
         assert!(counts.reset(&request(), usize::MAX).is_err());
     }
 }

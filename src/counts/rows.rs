@@ -36,6 +36,10 @@ pub(super) fn count_plane0<L: Lanes>(
         false => &at.masks.alleles,
     };
     for slot in slots {
+        if let Some(bits) = word_of(at, slot, plane, len) {
+            tally.move_alleles(slot, at.row, Some(1), bits.count_ones() as i32);
+            continue;
+        }
         let (mut done, stop) = overlap(at, slot, len);
         let mut counters = l.zero();
         if slot.whole {
@@ -70,6 +74,17 @@ pub(super) fn count_plane0<L: Lanes>(
             }
         }
     }
+}
+
+/// The bits of a set in `plane`, a piece of a row as in [`count_plane0`], where its mask is one word, all of it in the piece.
+#[inline(always)]
+fn word_of(at: RowPosition, slot: &Slot, plane: &[u8], len: usize) -> Option<u64> {
+    if slot.word == 0 || slot.span.end > at.byte + len {
+        return None;
+    }
+    let start = slot.span.start.checked_sub(at.byte)?;
+    let word = plane.get(start..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*word) & slot.word)
 }
 
 /// Moves the copies of one strip from the reference to `allele` in the counts of every set that they belong to, by members or by masks.
@@ -133,6 +148,15 @@ pub(super) fn count_planes_0_and_7<L: Lanes>(
         return;
     }
     for slot in &at.masks.alleles {
+        if let (Some(bits), Some(negative)) = (
+            word_of(at, slot, plane, len),
+            word_of(at, slot, negative, len),
+        ) {
+            let ones = (bits & !negative).count_ones() as i32;
+            tally.move_alleles(slot, at.row, Some(1), ones);
+            tally.move_alleles(slot, at.row, None, negative.count_ones() as i32);
+            continue;
+        }
         let (mut done, stop) = overlap(at, slot, len);
         let (mut ones, mut missing) = (l.zero(), l.zero());
         while done < stop {

@@ -102,9 +102,7 @@ impl Tally<'_> {
         allele: Option<usize>,
         copies: i32,
     ) {
-        if let Some(column) = self.out.alleles.get_mut(column)
-            && let Some(counts) = column.get_mut(row * self.n_alleles..(row + 1) * self.n_alleles)
-        {
+        if let Some(counts) = self.out.alleles.row_mut(column, row, self.n_alleles) {
             if let Some(count) = counts.first_mut() {
                 *count -= copies;
             }
@@ -121,15 +119,16 @@ impl Tally<'_> {
         slot: &Slot,
         row: usize,
     ) -> Option<&mut [i32; GENOTYPE_CLASSES]> {
-        let column = self.out.genotypes.get_mut(slot.column)?;
-        column.as_chunks_mut().0.get_mut(row)
+        let width = GENOTYPE_CLASSES;
+        let classes = self.out.genotypes.row_mut(slot.column, row, width)?;
+        classes.first_chunk_mut()
     }
 
     /// The zygosity of one row of a set.
     #[inline(always)]
     pub(super) fn zygosity(&mut self, slot: &Slot, row: usize) -> Option<Zygosity<'_>> {
-        let (column, k) = (self.out.zygosity.get_mut(slot.column)?, self.n_alleles);
-        let counts = column.get_mut(2 * k * row..2 * k * (row + 1))?;
+        let k = self.n_alleles;
+        let counts = self.out.zygosity.row_mut(slot.column, row, 2 * k)?;
         let (homozygous, heterozygous) = counts.split_at_mut_checked(k)?;
         Some(Zygosity {
             homozygous,
@@ -171,6 +170,15 @@ impl Zygosity<'_> {
 }
 
 fn add_to_rows(column: &mut [i32], width: usize, class: usize, rows: Range<usize>, n: i32) {
+    // The usual width in a loop of its own, for vector instructions.
+    if let (2, Some(counted)) = (width, column.as_chunks_mut().0.get_mut(rows.clone())) {
+        let (first, second) = (n * i32::from(class == 0), n * i32::from(class == 1));
+        for [of_first, of_second] in counted {
+            *of_first += first;
+            *of_second += second;
+        }
+        return;
+    }
     let counted = column.chunks_exact_mut(width).take(rows.end);
     for counts in counted.skip(rows.start) {
         if let Some(count) = counts.get_mut(class) {

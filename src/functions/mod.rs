@@ -25,7 +25,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub use aggregate::{Stages, bind_samples, is_state, stages, value_size};
+pub use aggregate::{Stages, bind_samples, is_exact, is_state, stages, value_size};
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};
 

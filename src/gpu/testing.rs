@@ -74,7 +74,7 @@ pub fn chunk(rows: usize, samples: usize, seed: u64) -> (Vec<u8>, Vec<i32>) {
         .collect();
     let wide: Vec<i64> = codes.iter().map(|code| i64::from(*code as i8)).collect();
     let counts = reference::count(&request(samples), &wide, rows).unwrap();
-    (codes, counts.alleles.concat())
+    (codes, counts.alleles.iter().collect::<Vec<_>>().concat())
 }
 
 impl Queue {

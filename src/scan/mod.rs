@@ -44,6 +44,7 @@ pub use calls::without_metadata::without_metadata;
 pub use dataset::Dataset;
 pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
 pub use options::{Backend, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
+pub use plan::apart::{NamedCopies, PopulationsApart, populations_apart};
 pub use plan::backend::warm_up;
 pub use plan::source::VczSource;
 pub use plan::zones::{Zone, Zones};

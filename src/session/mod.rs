@@ -10,6 +10,7 @@
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
+//! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod bind;
@@ -24,6 +25,8 @@ mod leaf_pushdown;
 mod list_literal;
 mod memory_rule;
 mod planner;
+mod populations;
+mod populations_rule;
 mod runs;
 mod runs_rule;
 mod runs_table;
@@ -78,6 +81,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_analyzer_rule(Arc::new(bind::BindCalls))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
+        .with_physical_optimizer_rule(Arc::new(populations_rule::AggregateByPopulations))
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
 }

@@ -59,26 +59,31 @@ impl AggregateRunsExec {
     }
 }
 
+/// The keys and calls of an aggregate as EXPLAIN shows them.
+pub(super) fn shown(aggregate: &AggregateExec) -> (String, String) {
+    let group_by = aggregate.group_expr().expr().iter();
+    let group_by: Vec<String> = group_by
+        .map(|(key, alias)| match key.to_string() {
+            key if key == *alias => key,
+            key => format!("{key} as {alias}"),
+        })
+        .collect();
+    let calls = aggregate.aggr_expr().iter();
+    let calls: Vec<String> = calls
+        .map(
+            |call| match (call.human_display(), call.human_display_alias()) {
+                (Some(shown), Some(alias)) => format!("{shown} as {alias}"),
+                (Some(shown), None) => shown.to_string(),
+                (None, _) => call.name().to_string(),
+            },
+        )
+        .collect();
+    (group_by.join(", "), calls.join(", "))
+}
+
 impl DisplayAs for AggregateRunsExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let group_by = self.aggregate.group_expr().expr().iter();
-        let group_by: Vec<String> = group_by
-            .map(|(key, alias)| match key.to_string() {
-                key if key == *alias => key,
-                key => format!("{key} as {alias}"),
-            })
-            .collect();
-        let calls = self.aggregate.aggr_expr().iter();
-        let calls: Vec<String> = calls
-            .map(
-                |call| match (call.human_display(), call.human_display_alias()) {
-                    (Some(shown), Some(alias)) => format!("{shown} as {alias}"),
-                    (Some(shown), None) => shown.to_string(),
-                    (None, _) => call.name().to_string(),
-                },
-            )
-            .collect();
-        let (group_by, calls) = (group_by.join(", "), calls.join(", "));
+        let (group_by, calls) = shown(&self.aggregate);
         match format {
             DisplayFormatType::TreeRender => {
                 write!(f, "mode=Partial\ngroup_by={group_by}\naggr={calls}")

@@ -50,7 +50,7 @@ impl PhysicalOptimizerRule for AggregateByRuns {
         plan.transform_up(|plan| {
             let by_runs = match plan.downcast_ref::<AggregateExec>() {
                 Some(aggregate) if is_first_step(aggregate) || is_by_windows(aggregate) => {
-                    in_runs(aggregate)?
+                    in_two_steps(aggregate, by_runs)?
                 }
                 _ => None,
             };
@@ -81,7 +81,9 @@ fn by_runs(aggregate: AggregateExec) -> Result<Arc<dyn ExecutionPlan>> {
 
 /// The sorted input of a round-robin repartitioning whose output is sorted again in the same order. Aggregating rows by runs is
 /// cheaper than repartitioning and sorting them.
-fn before_shuffling(input: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+pub(super) fn before_shuffling(
+    input: &Arc<dyn ExecutionPlan>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(sort) = input.downcast_ref::<SortExec>() else {
         return Ok(None);
     };
@@ -99,8 +101,9 @@ fn before_shuffling(input: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Exe
     Ok((plain && was_sorted).then(|| Arc::clone(repartition.input())))
 }
 
-/// Whether an aggregate takes rows, not states, and in a way that [`AggregateRunsExec`] can do.
-fn takes_rows(aggregate: &AggregateExec) -> bool {
+/// Whether an aggregate takes rows, not states, in groups, and its groups can be kept in a
+/// [`GroupTable`](super::runs_table::GroupTable).
+pub(super) fn takes_rows(aggregate: &AggregateExec) -> bool {
     let raw = matches!(
         aggregate.mode(),
         AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned
@@ -159,14 +162,18 @@ fn is_of_site(key: &Arc<dyn PhysicalExpr>) -> bool {
         .all(|column| column.name() == CONTIG || column.name() == POSITION && !bare)
 }
 
-/// The aggregate by runs and, if it is of one step, a merge. `None` if the result would change its order or partitions.
-fn in_runs(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+/// The aggregate with its partial half made by `first` and, if it is of one step, a merge. `None` if the result would change its order or
+/// partitions.
+pub(super) fn in_two_steps(
+    aggregate: &AggregateExec,
+    first: impl FnOnce(AggregateExec) -> Result<Arc<dyn ExecutionPlan>>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     match aggregate.mode() {
-        AggregateMode::Partial => return by_runs(aggregate.clone()).map(Some),
+        AggregateMode::Partial => return first(aggregate.clone()).map(Some),
         AggregateMode::Single => {}
         _ => return Ok(None),
     }
-    let merged = split(aggregate, by_runs)?;
+    let merged = split(aggregate, first)?;
     let same_order = match aggregate.properties().output_ordering() {
         Some(ordering) => merged
             .properties()

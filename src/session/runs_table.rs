@@ -15,7 +15,6 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
@@ -74,19 +73,45 @@ impl GroupTable {
             .map(|(key, _)| key.evaluate(batch)?.into_array(batch.num_rows()))
             .collect::<Result<Vec<_>>>()?;
         let groups = self.groups(&keys, batch.num_rows())?;
-        let calls = self.aggregate.aggr_expr().iter();
-        for ((call, filter), accumulator) in calls
-            .zip(self.aggregate.filter_expr())
-            .zip(&mut self.accumulators)
-        {
+        let aggregate = Arc::clone(&self.aggregate);
+        let calls = aggregate.aggr_expr().iter().zip(aggregate.filter_expr());
+        for (at, (call, filter)) in calls.enumerate() {
             let filter = filter.as_ref().map(|filter| passing_rows(filter, batch));
-            accumulator.update_batch(
-                &arguments(call, batch)?,
-                &groups,
-                filter.transpose()?.as_ref(),
-                self.keys.len(),
-            )?;
+            let arguments = values(&call.expressions(), batch)?;
+            self.update(at, &arguments, &groups, filter.transpose()?.as_ref())?;
         }
+        self.emit_if_full()
+    }
+
+    /// Adds rows of the groups `groups` to call `call`, with its arguments and the rows that pass its FILTER.
+    pub fn update(
+        &mut self,
+        call: usize,
+        arguments: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+    ) -> Result<()> {
+        let total = self.keys.len();
+        match self.accumulators.get_mut(call) {
+            Some(accumulator) => accumulator.update_batch(arguments, groups, filter, total),
+            None => internal_err!("call {call} of {}", self.accumulators.len()),
+        }
+    }
+
+    /// The groups of rows with these keys, one each; new ones are added to the table.
+    pub fn intern(&mut self, keys: &[ArrayRef]) -> Result<Vec<usize>> {
+        let mut groups = Vec::new();
+        self.keys.intern(keys, &mut groups)?;
+        Ok(groups)
+    }
+
+    /// Groups that the table may hold.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Removes all groups and returns their states if the table is full.
+    pub fn emit_if_full(&mut self) -> Result<Option<RecordBatch>> {
         let bytes = self.keys.size()
             + self
                 .accumulators
@@ -102,17 +127,15 @@ impl GroupTable {
     /// The group of each row.
     fn groups(&mut self, keys: &[ArrayRef], rows: usize) -> Result<Vec<usize>> {
         let runs = runs(keys, rows)?;
-        let mut of_runs = Vec::with_capacity(runs.len());
         if runs.len() == rows {
-            self.keys.intern(keys, &mut of_runs)?;
-            return Ok(of_runs);
+            return self.intern(keys);
         }
         let first: UInt32Array = runs.iter().map(|run| run.start as u32).collect();
         let firsts = keys
             .iter()
             .map(|key| take(key, &first, None))
             .collect::<Result<Vec<_>, _>>()?;
-        self.keys.intern(&firsts, &mut of_runs)?;
+        let of_runs = self.intern(&firsts)?;
         let mut groups = Vec::with_capacity(rows);
         for (run, group) in runs.into_iter().zip(of_runs) {
             groups.resize(run.end, group);
@@ -138,15 +161,16 @@ impl GroupTable {
     }
 }
 
-fn arguments(call: &AggregateFunctionExpr, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
-    call.expressions()
+/// The values of these expressions, one for each row.
+fn values(exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    exprs
         .iter()
-        .map(|argument| argument.evaluate(batch)?.into_array(batch.num_rows()))
+        .map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()))
         .collect()
 }
 
 /// Which rows pass `filter`.
-fn passing_rows(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
+pub fn passing_rows(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<BooleanArray> {
     let passes = filter.evaluate(batch)?.into_array(batch.num_rows())?;
     match passes.as_boolean_opt() {
         Some(passes) => Ok(passes.clone()),
@@ -155,7 +179,7 @@ fn passing_rows(filter: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<B
 }
 
 /// The runs of rows with equal keys. Keys of nested and floating point types are not compared: each row is then a run.
-fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
+pub fn runs(keys: &[ArrayRef], rows: usize) -> Result<Vec<Range<usize>>> {
     if rows == 0 {
         return Ok(vec![]);
     }

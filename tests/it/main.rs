@@ -22,6 +22,7 @@ mod layers;
 mod memory;
 mod missing_data;
 mod partitions;
+mod populations;
 mod queries;
 mod random_plans;
 #[cfg(feature = "gpu")]

@@ -15,7 +15,7 @@ use crate::common::{create, fixtures, run, session, work_dir};
 const STATEMENTS: u64 = 120;
 
 /// SplitMix64: small, and the same everywhere.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -26,7 +26,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 

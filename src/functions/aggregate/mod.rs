@@ -100,7 +100,7 @@ use self::udaf::CountsAggregate;
 use super::site_argument::{SiteArgument, SiteArguments};
 use crate::scan::GenotypeContext;
 
-pub use self::stages::{Stages, is_state, stages};
+pub use self::stages::{Stages, is_exact, is_state, stages};
 pub use self::value_size::value_size;
 
 /// The register: one line for each aggregate over counts.

@@ -45,7 +45,7 @@ pub fn stages(call: &AggregateFunction, input: &DFSchema) -> Result<Option<Stage
         .map(|arg| Ok(arg.to_field(input)?.1))
         .collect::<Result<Vec<_>>>()?;
     let splits =
-        is_ours(&call.func) && ours_splits(call, &fields) || stock_splits(&call.func, &fields);
+        is_ours(&call.func) && ours_splits(call, &fields) || stock_is_exact(&call.func, &fields);
     if !splits {
         return Ok(None);
     }
@@ -75,12 +75,17 @@ pub fn is_state(func: &AggregateUDF) -> bool {
     func.inner().is::<StateOf>()
 }
 
+/// Whether the states of `func`, over arguments of these fields, are exact: then its value does not depend on the order of its rows, nor
+/// on how they are divided.
+pub fn is_exact(func: &AggregateUDF, fields: &[FieldRef]) -> bool {
+    is_ours(func) || stock_is_exact(func, fields)
+}
+
 /// Every aggregate of this crate.
-static OURS: LazyLock<Vec<Arc<AggregateUDF>>> =
-    LazyLock::new(|| super::all().into_iter().map(Arc::new).collect());
+static OURS: LazyLock<Vec<AggregateUDF>> = LazyLock::new(super::all);
 
 /// Whether an aggregate is of this crate, and not one that planning has still to bind to samples.
-fn is_ours(func: &Arc<AggregateUDF>) -> bool {
+fn is_ours(func: &AggregateUDF) -> bool {
     super::is_bound(func).unwrap_or_else(|| OURS.contains(func))
 }
 
@@ -103,15 +108,16 @@ fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
 
 /// Whether a call of DataFusion's own has exact states: not those on floating point numbers, whose sums depend on the
 /// order, and whose comparisons take 0 and -0 as equal.
-fn stock_splits(func: &Arc<AggregateUDF>, fields: &[FieldRef]) -> bool {
+fn stock_is_exact(func: &AggregateUDF, fields: &[FieldRef]) -> bool {
     let all = |is: fn(&DataType) -> bool| fields.iter().all(|field| is(field.data_type()));
-    if *func == count_udaf() || *func == bool_and_udaf() || *func == bool_or_udaf() {
+    let is_one_of = |others: &[Arc<AggregateUDF>]| others.iter().any(|other| **other == *func);
+    if is_one_of(&[count_udaf(), bool_and_udaf(), bool_or_udaf()]) {
         return true;
     }
-    if *func == sum_udaf() || [bit_and_udaf(), bit_or_udaf(), bit_xor_udaf()].contains(func) {
+    if is_one_of(&[sum_udaf(), bit_and_udaf(), bit_or_udaf(), bit_xor_udaf()]) {
         return all(DataType::is_integer);
     }
-    (*func == min_udaf() || *func == max_udaf())
+    is_one_of(&[min_udaf(), max_udaf()])
         && all(|data_type| {
             data_type.is_integer()
                 || data_type.is_string()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::NullBuffer;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_err, internal_err};
 
 use super::call::GenotypeCall;
 use super::context::GenotypeContext;
@@ -16,7 +16,7 @@ use super::results::{
     GENOTYPE_CLASSES, allele_counts_array, genotype_counts_array, population_counts_array,
     zygosity_counts_array,
 };
-use crate::counts::{ChunkCounts, CountRequest};
+use crate::counts::{ChunkCounts, CountColumns, CountRequest};
 
 /// What `calls` need counted of genotypes of `n_samples` samples and ploidy `ploidy`; and for each call, where its sets start among
 /// those of its kind.
@@ -64,7 +64,7 @@ pub struct Counted<'a> {
     pub context: &'a GenotypeContext,
 }
 
-impl Counted<'_> {
+impl<'a> Counted<'a> {
     /// The values of `call` for `rows`; its sets start at `first` among those of its kind.
     ///
     /// # Errors
@@ -77,28 +77,34 @@ impl Counted<'_> {
         nulls: Option<NullBuffer>,
     ) -> Result<ArrayRef> {
         let (counts, n_alleles) = (self.counts, self.request.n_alleles);
-        let alleles =
-            |set: usize| &counts.alleles[set][rows.start * n_alleles..rows.end * n_alleles];
+        let of_rows = |columns: &'a CountColumns, set: usize, width: usize| {
+            let column = columns.get(set);
+            let of_rows =
+                column.and_then(|column| column.get(rows.start * width..rows.end * width));
+            of_rows.map_or_else(
+                || internal_err!("no counts of set {set}, rows {rows:?}"),
+                Ok,
+            )
+        };
+        let alleles = |set: usize| of_rows(&counts.alleles, set, n_alleles);
         match call {
-            GenotypeCall::AlleleCounts(_) => allele_counts_array(alleles(first), n_alleles, nulls),
+            GenotypeCall::AlleleCounts(_) => allele_counts_array(alleles(first)?, n_alleles, nulls),
             GenotypeCall::PopulationCounts(populations) => {
-                let sets = populations.len();
-                let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
+                let sets = first..first + populations.len();
+                let counts = sets.map(alleles).collect::<Result<Vec<_>>>()?;
                 population_counts_array(&counts, rows.len(), populations, self.context, nulls)
             }
             GenotypeCall::PopulationPairCounts(populations) => {
-                let sets = populations.len();
-                let counts: Vec<&[i32]> = (first..first + sets).map(alleles).collect();
+                let sets = first..first + populations.len();
+                let counts = sets.map(alleles).collect::<Result<Vec<_>>>()?;
                 population_pair_counts_array(&counts, rows.len(), populations, self.context, nulls)
             }
             GenotypeCall::GenotypeCounts(_) => {
-                let width = GENOTYPE_CLASSES.len();
-                let counts = &counts.genotypes[first][rows.start * width..rows.end * width];
+                let counts = of_rows(&counts.genotypes, first, GENOTYPE_CLASSES.len())?;
                 genotype_counts_array(counts, nulls)
             }
             GenotypeCall::ZygosityCounts(_) => {
-                let width = self.request.zygosity_width();
-                let counts = &counts.zygosity[first][rows.start * width..rows.end * width];
+                let counts = of_rows(&counts.zygosity, first, self.request.zygosity_width())?;
                 zygosity_counts_array(counts, n_alleles, rows.len(), nulls)
             }
             GenotypeCall::GenotypePlanes(_) => {

@@ -4,8 +4,9 @@
 //!   and limits that it takes over from operators above.
 //! * `zones`: contigs and positions of each chunk, which predicates are compared with; `ranges`: the rows that are kept.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
-//! * `backend`, `choice`: host or GPU, and why.
+//! * `apart`: population counts in columns of their own. `backend`, `choice`: host or GPU, and why.
 
+pub mod apart;
 pub mod backend;
 pub mod choice;
 mod display;

@@ -262,7 +262,8 @@ impl VczSource {
         })
     }
 
-    fn call_field(&self, call: &FilteredCall) -> Result<Field> {
+    /// The field of a call's values.
+    pub(super) fn call_field(&self, call: &FilteredCall) -> Result<Field> {
         let context = &self.table.context;
         let name = DisplayCall(call, context).to_string();
         let genotypes = self.table.schema.field_with_name("call_genotype")?;

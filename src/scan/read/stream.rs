@@ -1,5 +1,5 @@
 //! Produces the batches of one scan partition: filter columns first, then only what passes; batches fill up across chunks
-//! to the session's batch size and stay under `vcz.batch_bytes`. Dropping the stream stops all reading.
+//! to the session's batch size, or what stays in the cache, and stay under `vcz.batch_bytes`. Dropping the stream stops all reading.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -106,9 +106,17 @@ impl CallReader {
     }
 }
 
+/// About as many bytes as stay in the cache of a core until the operators above have used them. Batches of wider rows are of fewer rows,
+/// and end where a chunk ends rather than put pieces of two together, which copies them.
+const CACHED_BYTES: usize = 1 << 20;
+/// But not of fewer rows than these for that reason, because operators take some time for each batch.
+const CACHED_ROWS: usize = 1024;
+
 struct Batches {
     source: VczSource,
     segments: Segments,
+    /// Rows of a chunk of the column that is heaviest to decode; no segment is of two.
+    heavy_chunk_rows: u64,
     filter: Option<SiteFilter>,
     dynamic_filter: Option<SiteFilter>,
     pruning: Option<DynamicPruning>,
@@ -117,6 +125,8 @@ struct Batches {
     /// For each input that is a call: its place among the reader's calls.
     call_of_input: Vec<Option<usize>>,
     batch_rows: usize,
+    /// With so many rows a batch ends where a chunk does.
+    enough_rows: usize,
     pending: Vec<Vec<ArrayRef>>,
     pending_rows: usize,
     remaining: Option<usize>,
@@ -202,7 +212,9 @@ impl Batches {
                 })
             }
         };
-        let by_bytes = source.settings.batch_bytes / source.output_row_bytes();
+        let row_bytes = source.output_row_bytes();
+        let by_bytes = source.settings.batch_bytes / row_bytes;
+        let cached_rows = (CACHED_BYTES / row_bytes).max(CACHED_ROWS);
         if filter.is_none() && dynamic_filter.is_none() {
             // Everything will be read: genotypes first, which take longest.
             if let Some(genotypes) = &mut genotypes {
@@ -214,9 +226,12 @@ impl Batches {
             true => Some(source.projection.make_projector(&source.input_schema)?),
             false => None,
         };
+        let heavy_chunk_rows = source.heavy_chunk_rows();
         Ok(Self {
-            segments: Segments::new(ranges, source.heavy_chunk_rows(), tracker),
-            batch_rows: batch_size.min(by_bytes).max(1),
+            segments: Segments::new(ranges, heavy_chunk_rows, tracker),
+            heavy_chunk_rows,
+            batch_rows: batch_size.min(by_bytes).min(cached_rows).max(1),
+            enough_rows: (CACHED_BYTES / 2).div_ceil(row_bytes),
             pending: vec![vec![]; source.inputs.len()],
             pending_rows: 0,
             remaining: source.limit,
@@ -252,7 +267,11 @@ impl Batches {
                     Ok(None)
                 };
             };
+            let at_end = segment.end % self.heavy_chunk_rows == 0;
             self.read(segment).await?;
+            if at_end && self.pending_rows >= self.enough_rows {
+                return self.emit().map(Some);
+            }
         }
     }
 

@@ -1,0 +1,150 @@
+//! [`CountColumns`]: the counts of several sample sets, each a column over the rows of a chunk, in one allocation.
+//!
+//! A row is counted in every set before the next row. So consecutive columns are an odd number of cache lines apart: the same rows of many
+//! columns then lie in different sets of the cache, however many rows there are.
+
+use super::error::CountError;
+
+/// Elements of a cache line.
+const LINE: usize = 64 / size_of::<i32>();
+
+/// Columns of counts, all of the same length.
+#[derive(Debug, Clone, Default)]
+pub struct CountColumns {
+    values: Vec<i32>,
+    columns: usize,
+    /// Elements of a column.
+    elements: usize,
+    /// From the start of one column to that of the next.
+    stride: usize,
+}
+
+impl CountColumns {
+    /// Makes room for `columns` columns of `rows` rows of `width` counts, and sets them to zero; the allocation is reused.
+    pub(super) fn reset(
+        &mut self,
+        columns: usize,
+        rows: usize,
+        width: usize,
+    ) -> Result<(), CountError> {
+        let too_large =
+            || CountError::TooLarge(format!("the counts of {rows} rows with {width} classes"));
+        let len = rows.checked_mul(width).ok_or_else(too_large)?;
+        let stride = (len.div_ceil(LINE) | 1).checked_mul(LINE);
+        let stride = stride.ok_or_else(too_large)?;
+        let total = stride.checked_mul(columns).ok_or_else(too_large)?;
+        self.values.clear();
+        self.values
+            .try_reserve_exact(total)
+            .map_err(|_| too_large())?;
+        self.values.resize(total, 0);
+        (self.columns, self.elements, self.stride) = (columns, len, stride);
+        Ok(())
+    }
+
+    /// Number of columns.
+    pub fn len(&self) -> usize {
+        self.columns
+    }
+
+    /// Whether there are no columns.
+    pub fn is_empty(&self) -> bool {
+        self.columns == 0
+    }
+
+    /// A column.
+    pub fn get(&self, column: usize) -> Option<&[i32]> {
+        let start = self.start(column, 0)?;
+        self.values.get(start..start + self.elements)
+    }
+
+    /// A column.
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, column: usize) -> Option<&mut [i32]> {
+        let start = self.start(column, 0)?;
+        self.values.get_mut(start..start + self.elements)
+    }
+
+    /// Row `row` of a column of rows of `width` counts.
+    #[inline(always)]
+    pub(super) fn row_mut(
+        &mut self,
+        column: usize,
+        row: usize,
+        width: usize,
+    ) -> Option<&mut [i32]> {
+        let start = self.start(column, row * width)?;
+        self.values.get_mut(start..start + width)
+    }
+
+    /// Where element `at` of a column is.
+    #[inline(always)]
+    fn start(&self, column: usize, at: usize) -> Option<usize> {
+        (column < self.columns && at <= self.elements).then_some(column * self.stride + at)
+    }
+
+    /// Every column.
+    pub fn iter(&self) -> impl Iterator<Item = &[i32]> {
+        (0..self.columns).filter_map(|column| self.get(column))
+    }
+
+    /// Every column.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut [i32]> {
+        let len = self.elements;
+        let columns = self.values.chunks_exact_mut(self.stride.max(1));
+        columns.filter_map(move |column| column.get_mut(..len))
+    }
+}
+
+impl PartialEq for CountColumns {
+    fn eq(&self, other: &Self) -> bool {
+        self.columns == other.columns && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for CountColumns {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_apart() {
+        let mut columns = CountColumns::default();
+        assert!(columns.is_empty() && columns.get(0).is_none());
+        for (n, rows, width) in [(3, 5, 2), (2, 16, 2), (1, 0, 3), (0, 4, 2)] {
+            columns.reset(n, rows, width).unwrap();
+            assert_eq!(columns.len(), n);
+            assert_eq!((columns.stride / LINE) % 2, 1);
+            for (at, column) in columns.iter_mut().enumerate() {
+                assert_eq!(column, vec![0; rows * width]);
+                column.fill(at as i32 + 1);
+            }
+            for column in 0..n {
+                let filled = vec![column as i32 + 1; rows * width];
+                assert_eq!(columns.get(column).unwrap(), filled);
+                assert_eq!(columns.get_mut(column).unwrap(), filled);
+                for row in 0..rows {
+                    let row = columns.row_mut(column, row, width).unwrap();
+                    assert_eq!(row, vec![column as i32 + 1; width]);
+                }
+            }
+            assert!(columns.get(n).is_none() && columns.row_mut(n, 0, width).is_none());
+        }
+        assert!(columns.reset(2, usize::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn equal_columns_are_equal() {
+        let made = |n, rows, value| {
+            let mut columns = CountColumns::default();
+            columns.reset(n, rows, 1).unwrap();
+            columns.iter_mut().for_each(|column| column.fill(value));
+            columns
+        };
+        assert_eq!(made(2, 3, 1), made(2, 3, 1));
+        assert_ne!(made(2, 3, 1), made(2, 3, 2));
+        assert_ne!(made(2, 3, 1), made(2, 4, 1));
+        assert_ne!(made(2, 3, 1), made(3, 3, 1));
+    }
+}

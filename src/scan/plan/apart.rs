@@ -1,0 +1,154 @@
+//! Population counts apart: a scan that gives `population_counts` as a column of counts for each population, in place of one list for
+//! each row. For operators that unnest the lists at once, see `crate::session`.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
+
+use super::source::{Input, VczSource};
+use crate::scan::calls::call::{FilteredCall, GenotypeCall};
+
+/// A population: its name, and its number of copies, samples × ploidy.
+pub type NamedCopies = (String, i64);
+
+/// A scan in which one of the columns was `population_counts`.
+#[derive(Debug)]
+pub struct PopulationsApart {
+    /// The scan: that column has the counts of the first population, and those of the others come after the last column.
+    pub scan: Arc<dyn ExecutionPlan>,
+    /// The populations, one or more, in the order of the lists.
+    pub populations: Vec<NamedCopies>,
+}
+
+/// `plan` with the populations of column `column` apart; `None` where `plan` is no scan of a VCZ table, or the column is not
+/// `population_counts`, or there are no populations.
+///
+/// # Errors
+/// Where the counts have no type, because their number of alleles is not known.
+pub fn populations_apart(
+    plan: &Arc<dyn ExecutionPlan>,
+    column: usize,
+) -> Result<Option<PopulationsApart>> {
+    if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
+        let apart = populations_apart(cooperative.input(), column)?;
+        return Ok(apart.map(|apart| PopulationsApart {
+            scan: Arc::new(CooperativeExec::new(apart.scan)),
+            ..apart
+        }));
+    }
+    let Some(exec) = plan.downcast_ref::<DataSourceExec>() else {
+        return Ok(None);
+    };
+    let Some(source) = exec.data_source().downcast_ref::<VczSource>() else {
+        return Ok(None);
+    };
+    let apart = source.with_populations_apart(column)?;
+    Ok(apart.map(|(source, populations)| PopulationsApart {
+        scan: Arc::new(exec.clone().with_data_source(Arc::new(source))),
+        populations,
+    }))
+}
+
+/// The inputs of a scan that is being made, each once.
+#[derive(Default)]
+struct Inputs {
+    inputs: Vec<Input>,
+    fields: Vec<Field>,
+}
+
+impl Inputs {
+    /// The column of `input`, which has this field.
+    fn column(&mut self, input: &Input, field: Field) -> Column {
+        let known = self.inputs.iter().position(|known| known == input);
+        let at = known.unwrap_or_else(|| {
+            self.inputs.push(input.clone());
+            self.fields.push(field);
+            self.inputs.len() - 1
+        });
+        Column::new(self.fields[at].name(), at)
+    }
+}
+
+impl VczSource {
+    fn with_populations_apart(&self, column: usize) -> Result<Option<(Self, Vec<NamedCopies>)>> {
+        let projected: Vec<&ProjectionExpr> = self.projection.iter().collect();
+        let listed = projected
+            .get(column)
+            .and_then(|projected| projected.expr.downcast_ref::<Column>());
+        let Some(listed) = listed.map(Column::index) else {
+            return Ok(None);
+        };
+        let Some(Input::Call(FilteredCall {
+            call: GenotypeCall::PopulationCounts(populations),
+            filters,
+        })) = self.inputs.get(listed)
+        else {
+            return Ok(None);
+        };
+        let uses_list = |projected: &ProjectionExpr| {
+            let columns = collect_columns(&projected.expr);
+            columns.iter().any(|column| column.index() == listed)
+        };
+        if projected.iter().filter(|other| uses_list(other)).count() > 1 || populations.is_empty() {
+            return Ok(None);
+        }
+        let mut counts = Vec::with_capacity(populations.len());
+        for (_, samples) in populations.iter() {
+            let call = FilteredCall {
+                call: GenotypeCall::AlleleCounts(Arc::clone(samples)),
+                filters: filters.clone(),
+            };
+            counts.push((self.call_field(&call)?, Input::Call(call)));
+        }
+        let mut inputs = Inputs::default();
+        let mut exprs = Vec::with_capacity(projected.len() + counts.len());
+        let mut fields = Vec::with_capacity(exprs.capacity());
+        for (at, projected) in projected.into_iter().enumerate() {
+            if at == column {
+                let (field, input) = &counts[0];
+                let column = inputs.column(input, field.clone());
+                exprs.push(ProjectionExpr::new(Arc::new(column), field.name()));
+                fields.push(field.clone());
+                continue;
+            }
+            let expr = Arc::clone(&projected.expr).transform_up(|expr| {
+                let Some(known) = expr.downcast_ref::<Column>() else {
+                    return Ok(Transformed::no(expr));
+                };
+                let field = self.input_schema.field(known.index()).clone();
+                let column = inputs.column(&self.inputs[known.index()], field);
+                Ok(Transformed::yes(Arc::new(column) as _))
+            })?;
+            exprs.push(ProjectionExpr::new(expr.data, projected.alias.clone()));
+            fields.push(self.schema.field(at).clone());
+        }
+        for (field, input) in counts.into_iter().skip(1) {
+            let column = inputs.column(&input, field.clone());
+            exprs.push(ProjectionExpr::new(Arc::new(column), field.name()));
+            fields.push(field);
+        }
+        let context = &self.table.context;
+        let named = |(name, samples): (&str, &Arc<_>)| {
+            (
+                name.to_string(),
+                i64::try_from(context.copies(samples)).unwrap_or(i64::MAX),
+            )
+        };
+        let source = Self {
+            inputs: inputs.inputs,
+            input_schema: Arc::new(Schema::new(inputs.fields)),
+            projection: ProjectionExprs::new(exprs),
+            schema: Arc::new(Schema::new(fields)),
+            ..self.clone()
+        };
+        Ok(Some((source, populations.iter().map(named).collect())))
+    }
+}

@@ -1,0 +1,295 @@
+//! The physical rule that aggregates unnested `population_counts` with [`AggregatePopulationsExec`], in place of partial
+//! `AggregateExec`s over an `UnnestExec`.
+//!
+//! The rows are aggregated in another order, population by population, so every call must be one whose states are exact. The groups must
+//! be the same for all rows of a run of variants in a population: the keys are functions of the variant, or the population's name or
+//! number of copies. The list may be used for nothing else than its counts. An aggregate that is anything else is not changed. The rule
+//! runs after DataFusion's own and before [`runs_rule`](super::runs_rule).
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, StringArray};
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions::core::getfield::GetFieldFunc;
+use datafusion::physical_expr::ScalarFunctionExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::unnest::{ListUnnest, UnnestExec};
+use datafusion::physical_plan::{ExecutionPlan, Partitioning, PhysicalExpr};
+
+use super::populations::{AggregatePopulationsExec, Call, Key, Populations, Value};
+use super::runs_rule::{before_shuffling, in_two_steps, takes_rows};
+use crate::functions::is_exact;
+use crate::scan::{NamedCopies, PopulationsApart, populations_apart};
+
+/// The fields of the elements of `population_counts`.
+const POPULATION: &str = "population";
+const COPIES: &str = "copies";
+const COUNTS: &str = "ac";
+
+/// The rule.
+#[derive(Debug)]
+pub struct AggregateByPopulations;
+
+impl PhysicalOptimizerRule for AggregateByPopulations {
+    fn name(&self) -> &str {
+        "vcz_aggregate_by_populations"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            let by_populations = match plan.downcast_ref::<AggregateExec>() {
+                Some(aggregate) => by_populations(aggregate)?,
+                None => None,
+            };
+            Ok(match by_populations {
+                Some(by_populations) => Transformed::yes(by_populations),
+                None => Transformed::no(plan),
+            })
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// The aggregate by populations, if it can be.
+fn by_populations(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if !takes_rows(aggregate) || !all_exact(aggregate)? {
+        return Ok(None);
+    }
+    let Some(below) = Below::of(aggregate)? else {
+        return Ok(None);
+    };
+    let Some(populations) = below.populations(aggregate)? else {
+        return Ok(None);
+    };
+    in_two_steps(aggregate, |partial| {
+        Ok(Arc::new(AggregatePopulationsExec::try_new(
+            Arc::new(partial),
+            Arc::new(populations),
+            below.apart.scan,
+        )?))
+    })
+}
+
+/// Whether the values of all calls depend on the set of their rows only, to the last bit.
+fn all_exact(aggregate: &AggregateExec) -> Result<bool> {
+    let schema = aggregate.input().schema();
+    for call in aggregate.aggr_expr() {
+        let fields = call.expressions();
+        let fields = fields.iter().map(|expr| expr.return_field(&schema));
+        let fields = fields.collect::<Result<Vec<_>>>()?;
+        let ordered = !call.order_bys().is_empty() || call.ignore_nulls();
+        if call.is_distinct() || ordered || !is_exact(call.fun(), &fields) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The input of a round-robin repartitioning, which is not worth it for rows that are counts already.
+fn before_round_robin(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    let repartition = plan.downcast_ref::<RepartitionExec>()?;
+    matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
+        .then(|| repartition.input())
+}
+
+/// What is below the aggregate.
+struct Below {
+    /// The projections above the unnesting, from the aggregate down.
+    projections: Vec<ProjectionExprs>,
+    /// The column that is unnested, of the unnesting as of the scan.
+    column: usize,
+    apart: PopulationsApart,
+    /// The rows of one population: those of the unnesting with the counts in place of the element.
+    schema: Schema,
+}
+
+impl Below {
+    /// `None` where that is not projections of unnested `population_counts`.
+    fn of(aggregate: &AggregateExec) -> Result<Option<Self>> {
+        let mut projections = vec![];
+        let mut input = Arc::clone(aggregate.input());
+        loop {
+            let below = if let Some(projection) = input.downcast_ref::<ProjectionExec>() {
+                projections.push(projection.projection_expr().clone());
+                Arc::clone(projection.input())
+            } else if let Some(before) = before_shuffling(&input)? {
+                before
+            } else if let Some(before) = before_round_robin(&input) {
+                Arc::clone(before)
+            } else {
+                break;
+            };
+            input = below;
+        }
+        let Some(unnest) = input.downcast_ref::<UnnestExec>() else {
+            return Ok(None);
+        };
+        let (
+            &[
+                ListUnnest {
+                    index_in_input_schema: column,
+                    depth: 1,
+                },
+            ],
+            [],
+        ) = (unnest.list_column_indices(), unnest.struct_column_indices())
+        else {
+            return Ok(None);
+        };
+        let unnested = unnest.schema();
+        // Elsewhere columns keep their places.
+        if unnested.fields().len() != unnest.input().schema().fields().len() {
+            return Ok(None);
+        }
+        let DataType::Struct(element) = unnested.field(column).data_type() else {
+            return Ok(None);
+        };
+        let Some((_, counts)) = element.find(COUNTS) else {
+            return Ok(None);
+        };
+        let scan = before_round_robin(unnest.input()).unwrap_or(unnest.input());
+        let Some(apart) = populations_apart(scan, column)? else {
+            return Ok(None);
+        };
+        let mut fields = unnested.fields().to_vec();
+        fields[column] = Arc::clone(counts);
+        Ok(Some(Self {
+            projections,
+            column,
+            apart,
+            schema: Schema::new(fields),
+        }))
+    }
+
+    /// The aggregate's expressions over the rows of one population; `None` where one uses the list for something else than its counts.
+    fn populations(&self, aggregate: &AggregateExec) -> Result<Option<Populations>> {
+        let mut keys = vec![];
+        for (key, _) in aggregate.group_expr().expr() {
+            let Some(key) = self.key(key)? else {
+                return Ok(None);
+            };
+            keys.push(key);
+        }
+        let mut calls = vec![];
+        for (call, filter) in aggregate.aggr_expr().iter().zip(aggregate.filter_expr()) {
+            let mut values = vec![];
+            for expr in call.expressions().iter().chain(filter) {
+                let Some(value) = self.value(expr)? else {
+                    return Ok(None);
+                };
+                values.push(value);
+            }
+            let filter = match filter {
+                Some(_) => values.pop(),
+                None => None,
+            };
+            calls.push(Call {
+                arguments: values,
+                filter,
+            });
+        }
+        Ok(Some(Populations {
+            len: self.apart.populations.len(),
+            schema: Arc::new(self.schema.clone()),
+            counts: self.column,
+            keys,
+            calls,
+        }))
+    }
+
+    /// `expr`, over the aggregate's input, over the rows of the unnesting.
+    fn over_unnested(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        let mut expr = Arc::clone(expr);
+        for projection in &self.projections {
+            expr = projection.unproject_expr(&expr)?;
+        }
+        Ok(expr)
+    }
+
+    fn key(&self, key: &Arc<dyn PhysicalExpr>) -> Result<Option<Key>> {
+        let over_unnested = self.over_unnested(key)?;
+        let populations = self.apart.populations.iter();
+        Ok(match self.field(&over_unnested) {
+            Some(POPULATION) => {
+                let names = populations.map(|(name, _): &NamedCopies| name);
+                let names: ArrayRef = Arc::new(StringArray::from_iter_values(names));
+                Some(Key::Population(names))
+            }
+            Some(COPIES) => {
+                let copies = populations.map(|(_, copies)| *copies);
+                let copies: ArrayRef = Arc::new(Int64Array::from_iter_values(copies));
+                Some(Key::Population(copies))
+            }
+            _ => match self.over_counts(over_unnested)? {
+                Some(value) if !value.of_counts => Some(Key::Variant(value.expr)),
+                _ => None,
+            },
+        })
+    }
+
+    fn value(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Value>> {
+        self.over_counts(self.over_unnested(expr)?)
+    }
+
+    /// `expr`, over the rows of the unnesting, over those of one population; `None` where it uses the element for something else than its
+    /// counts, or gives other values each time.
+    fn over_counts(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Option<Value>> {
+        if is_volatile(&expr) {
+            return Ok(None);
+        }
+        let (mut of_counts, mut of_element) = (false, false);
+        let expr = expr.transform_down(|expr| {
+            if self.field(&expr) == Some(COUNTS) {
+                of_counts = true;
+                let counts: Arc<dyn PhysicalExpr> = Arc::new(Column::new(COUNTS, self.column));
+                return Ok(Transformed::new(counts, true, TreeNodeRecursion::Jump));
+            }
+            of_element |= self.is_element(&expr);
+            Ok(Transformed::no(expr))
+        })?;
+        Ok((!of_element).then_some(Value {
+            expr: expr.data,
+            of_counts,
+        }))
+    }
+
+    /// Whether `expr` is the unnested element.
+    fn is_element(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
+        expr.downcast_ref::<Column>()
+            .is_some_and(|column| column.index() == self.column)
+    }
+
+    /// The name of the field, where `expr` is a field of the unnested element.
+    fn field<'a>(&self, expr: &'a Arc<dyn PhysicalExpr>) -> Option<&'a str> {
+        let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
+        let [element, name] = call.args() else {
+            return None;
+        };
+        if !call.fun().inner().is::<GetFieldFunc>() || !self.is_element(element) {
+            return None;
+        }
+        match name.downcast_ref::<Literal>()?.value() {
+            ScalarValue::Utf8(Some(name))
+            | ScalarValue::Utf8View(Some(name))
+            | ScalarValue::LargeUtf8(Some(name)) => Some(name),
+            _ => None,
+        }
+    }
+}
