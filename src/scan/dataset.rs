@@ -62,11 +62,12 @@ impl Dataset {
             .iter()
             .map(|column| CodecChain::try_new(&column.array))
             .collect();
-        let (samples, contigs, filters, lengths) = futures::try_join!(
+        let (samples, contigs, filters, lengths, ()) = futures::try_join!(
             read_strings(&store, "sample_id"),
             names_of(&store, "contig_id", "contigs"),
             names_of(&store, "filter_id", "filters"),
             read_integers(&store, "contig_length"),
+            store.check_opened(),
         )?;
         let names = Names {
             contigs: contigs.unwrap_or_default(),
@@ -225,7 +226,7 @@ impl Dataset {
     }
 
     /// Logs, once a dataset and at level `info`, that a chunk of genotypes is absent. Writers leave out chunks that hold only the fill
-    /// value, so that is no error; but a chunk whose file was lost looks the same, and answers are wrong then.
+    /// value, so that is no error; but a single chunk whose file was lost looks the same, and answers are wrong then.
     pub fn log_absent(&self, array: &ArrayMeta, index: &[u64]) {
         if !self.has_logged_absent.swap(true, Ordering::Relaxed) {
             log::info!(
@@ -345,10 +346,15 @@ async fn read_whole(
     let trailing = trailing_chunks(&array);
     let mut scratch = Scratch::default();
     let mut all = Vec::new();
+    let mut absent = None;
     for chunk in 0..array.grid_shape()[0] {
         let mut parts = Vec::with_capacity(trailing.len());
         for at in &trailing {
-            let encoded = store.chunk(&array, &chunk_index(chunk, at)).await?;
+            let index = chunk_index(chunk, at);
+            let encoded = store.chunk(&array, &index).await?;
+            if encoded.is_none() {
+                absent.get_or_insert(index);
+            }
             parts.push(Part {
                 trailing: at.clone(),
                 chunk: Chunk::stored(encoded),
@@ -365,6 +371,9 @@ async fn read_whole(
             })?;
         let rows = array.chunk_extent(&first_index(chunk, &array))[0] as usize;
         all.push((rows, dense));
+    }
+    if let Some(index) = absent {
+        store.check_absent(&array, &index).await?;
     }
     Ok(Some((array, all)))
 }

@@ -255,6 +255,16 @@ pub enum RegionIndexMode {
     Ignore,
 }
 
+/// What it means if access to a chunk is denied (HTTP 403). S3 answers so for absent objects to those who may not list the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum DeniedChunks {
+    /// An error.
+    #[default]
+    Error,
+    /// The chunk is absent, and stands for fill values.
+    Absent,
+}
+
 /// The options of one table: what `CREATE EXTERNAL TABLE … OPTIONS (…)` sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableOptions {
@@ -262,14 +272,20 @@ pub struct TableOptions {
     pub populations: Option<String>,
     /// Whether the region index is used.
     pub region_index: RegionIndexMode,
+    /// What it means if access to a chunk is denied.
+    pub denied_chunks: DeniedChunks,
 }
 
-const TABLE_OPTIONS: [(&str, &str); 2] = [
+const TABLE_OPTIONS: [(&str, &str); 3] = [
     (
         "populations",
         "a TSV or CSV file with the columns sample_id and population",
     ),
     ("region_index", "'use' or 'ignore' the store's region_index"),
+    (
+        "denied_chunks",
+        "whether a chunk to which access is denied (HTTP 403) is an 'error' or 'absent'",
+    ),
 ];
 
 impl TableOptions {
@@ -319,6 +335,17 @@ impl ExtensionOptions for TableOptions {
                     }
                 }
             }
+            "denied_chunks" => {
+                self.denied_chunks = match value.to_ascii_lowercase().as_str() {
+                    "error" => DeniedChunks::Error,
+                    "absent" => DeniedChunks::Absent,
+                    _ => {
+                        return config_err!(
+                            "option 'vcz.denied_chunks' must be 'error' or 'absent', found '{value}'"
+                        );
+                    }
+                }
+            }
             _ => {
                 let known = TABLE_OPTIONS
                     .map(|(known, _)| format!("'vcz.{known}'"))
@@ -338,11 +365,17 @@ impl ExtensionOptions for TableOptions {
                 key: format!("vcz.{key}"),
                 value: match *key {
                     "populations" => self.populations.clone(),
+                    "region_index" => Some(
+                        match self.region_index {
+                            RegionIndexMode::Use => "use",
+                            RegionIndexMode::Ignore => "ignore",
+                        }
+                        .to_string(),
+                    ),
                     _ => Some(
-                        if self.region_index == RegionIndexMode::Use {
-                            "use"
-                        } else {
-                            "ignore"
+                        match self.denied_chunks {
+                            DeniedChunks::Error => "error",
+                            DeniedChunks::Absent => "absent",
                         }
                         .to_string(),
                     ),

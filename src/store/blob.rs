@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt};
 
+use super::document::DocumentId;
 use super::files::{open_regular, read_file, without_blocking};
 use super::read_error::{ReadError, within};
 
@@ -98,10 +99,40 @@ pub(super) async fn get_object(
     range: Option<GetRange>,
     limit: u64,
 ) -> Result<Option<Bytes>, ReadError> {
+    if let Some(GetRange::Bounded(range)) = &range
+        && range.start == range.end
+    {
+        return Ok(Some(Bytes::new()));
+    }
+    match get(objects, path, range, limit).await? {
+        Some(result) => Ok(Some(result.bytes().await?)),
+        None => Ok(None),
+    }
+}
+
+/// A metadata document, with its state; `None` if there is no such object.
+pub(super) async fn get_document(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    limit: u64,
+) -> Result<Option<(Bytes, DocumentId)>, ReadError> {
+    let Some(result) = get(objects, path, None, limit).await? else {
+        return Ok(None);
+    };
+    let (e_tag, modified) = (result.meta.e_tag.clone(), result.meta.last_modified);
+    let bytes = result.bytes().await?;
+    let id = DocumentId::new(&bytes, e_tag, Some(modified.into()));
+    Ok(Some((bytes, id)))
+}
+
+/// The server's answer for an object, or a range of one; `None` if there is no such object.
+async fn get(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    range: Option<GetRange>,
+    limit: u64,
+) -> Result<Option<GetResult>, ReadError> {
     if let Some(GetRange::Bounded(range)) = &range {
-        if range.start == range.end {
-            return Ok(Some(Bytes::new()));
-        }
         within(range.end.saturating_sub(range.start), limit)?;
     }
     let options = GetOptions {
@@ -133,7 +164,7 @@ pub(super) async fn get_object(
         Err(error) => Err(error.into()),
         Ok(result) => {
             within(result.range.end.saturating_sub(result.range.start), limit)?;
-            Ok(Some(result.bytes().await?))
+            Ok(Some(result))
         }
     }
 }

@@ -29,4 +29,5 @@ mod random_store;
 mod runs;
 mod sqllogic;
 mod unzip;
+mod vanished;
 mod windows;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 
+use super::absence::Absences;
 use super::chunk::trailing_chunks;
 use super::gpu::{self, Device};
 use super::host::HostReader;
@@ -53,6 +54,8 @@ pub struct ReadContext<'a> {
     pub memory: &'a ScanMemory,
     /// The partition's metrics.
     pub metrics: &'a ScanMetrics,
+    /// The execution's absent chunks.
+    pub absences: &'a Arc<Absences>,
     /// The GPUs that arrays over samples go to.
     pub device: Option<&'a Device>,
 }
@@ -109,6 +112,11 @@ impl ChunkRequest<'_> {
     /// # Errors
     /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes.
     pub fn open(&self, context: ReadContext<'_>) -> Result<Prefetch> {
+        let absences = Arc::clone(context.absences);
+        Ok(self.window(context)?.checking(absences, self.column))
+    }
+
+    fn window(&self, context: ReadContext<'_>) -> Result<Prefetch> {
         if let Some(device) = context.device
             && let Some(window) = gpu::open(device, self, context)?
         {

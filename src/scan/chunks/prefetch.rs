@@ -13,7 +13,8 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use futures::future::BoxFuture;
 
-use super::chunk::Part;
+use super::absence::Absences;
+use super::chunk::{Chunk, Part, chunk_index};
 use crate::error::VczError;
 use crate::scan::read::memory::Taken;
 use crate::scan::read::metrics::ScanMetrics;
@@ -95,6 +96,8 @@ pub struct Prefetch {
     reads: VecDeque<Read>,
     window: Window,
     metrics: ScanMetrics,
+    /// Checks absent chunks of this column of the table.
+    absences: Option<(Arc<Absences>, usize)>,
     /// Dropped once the first reads are under way.
     until_started: Option<Box<dyn Send>>,
     /// Memory of the results that the window may hold.
@@ -116,8 +119,17 @@ impl Prefetch {
             reads: VecDeque::new(),
             window,
             metrics,
+            absences: None,
             until_started: None,
             _memory: None,
+        }
+    }
+
+    /// Has `absences` check what is absent; the array is `column` of the table.
+    pub fn checking(self, absences: Arc<Absences>, column: usize) -> Self {
+        Self {
+            absences: Some((absences, column)),
+            ..self
         }
     }
 
@@ -143,10 +155,23 @@ impl Prefetch {
     /// The parts of one variant chunk. Those before it are forgotten.
     ///
     /// # Errors
-    /// Of reading it.
+    /// Of reading it; also if it is absent, and the store is no longer what was opened.
     pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<Part>> {
         let fetch_time = self.metrics.fetch_time.clone();
         let _timer = fetch_time.timer();
+        let parts = self.next(chunk).await?;
+        let mut absent = parts.iter().filter(|part| part.chunk == Chunk::Absent);
+        if let Some(first) = absent.next() {
+            self.metrics.chunks_absent.add(1 + absent.count());
+            if let Some((absences, column)) = &self.absences {
+                let index = chunk_index(chunk, &first.trailing);
+                absences.believe(*column, index).await?;
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn next(&mut self, chunk: u64) -> Result<Vec<Part>> {
         while self.upcoming.next_if(|at| *at <= chunk).is_some() {}
         loop {
             while self.arrived.pop_front_if(|(at, _)| *at < chunk).is_some() {}

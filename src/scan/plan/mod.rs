@@ -4,11 +4,12 @@
 //!   and limits that it takes over from operators above.
 //! * `zones`: contigs and positions of each chunk, which predicates are compared with; `ranges`: the rows that are kept.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
-//! * `backend`, `choice`: host or GPU, and why.
+//! * `backend`, `choice`: host or GPU, and why; `execution`: what partitions share.
 
 pub mod backend;
 pub mod choice;
 mod display;
+pub mod execution;
 mod properties;
 mod pushdown;
 pub mod ranges;

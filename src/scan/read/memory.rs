@@ -25,6 +25,11 @@ impl ScanMemory {
         }
     }
 
+    /// The metrics of the partition.
+    pub fn metrics(&self) -> &ScanMetrics {
+        &self.metrics
+    }
+
     /// Reserves `bytes` until the result is dropped; fails with ResourcesExhausted if the pool has fewer.
     pub fn take(&self, bytes: usize) -> Result<Taken> {
         let reservation = self.reservation.lock();

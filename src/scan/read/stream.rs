@@ -22,10 +22,11 @@ use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
 use super::segments::{DynamicPruning, Segments};
 use super::site_filter::SiteFilter;
+use crate::scan::chunks::absence::PartitionAbsences;
 use crate::scan::chunks::gpu::Device;
 use crate::scan::chunks::open::ReadContext;
 use crate::scan::chunks::prefetch::Ahead;
-use crate::scan::plan::backend::ExecutionBackend;
+use crate::scan::plan::execution::Execution;
 use crate::scan::plan::source::{Input, VczSource};
 use crate::scan::progress::ProgressTracker;
 
@@ -46,26 +47,27 @@ impl VczSource {
             );
         };
         let shared = args.sibling_state.unwrap_or_else(|| self.new_execution());
-        let Ok(backend) = shared.downcast::<ExecutionBackend>() else {
+        let Ok(execution) = shared.downcast::<Execution>() else {
             return exec_err!("the state shared by the partitions of a scan is another operator's");
         };
         let tracker = ProgressTracker::of(&context);
+        let absences = execution.absences.partition();
         let metrics = ScanMetrics::new(&self.metrics, partition);
-        let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
+        let memory = ScanMemory::new(context.memory_pool(), partition, metrics);
         let batch_size = context.session_config().batch_size();
         let schema = Arc::clone(&self.schema);
         let (source, ranges) = (self.clone(), ranges.clone());
         // Nothing is read, and no backend chosen, before somebody wants the first batch.
         let batches = async move {
-            let device = backend.device(&source).await?;
+            let device = execution.backend.device(&source).await?;
             let batches = Batches::try_new(
                 source.clone(),
                 &ranges,
                 batch_size,
                 memory,
-                metrics,
                 tracker,
                 device,
+                absences,
             )?;
             Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
                 let batch = batches.next().await?;
@@ -121,6 +123,7 @@ struct Batches {
     pending_rows: usize,
     remaining: Option<usize>,
     projector: Option<Projector>,
+    absences: PartitionAbsences,
     metrics: ScanMetrics,
 }
 
@@ -130,10 +133,11 @@ impl Batches {
         ranges: &[Range<u64>],
         batch_size: usize,
         memory: ScanMemory,
-        metrics: ScanMetrics,
         tracker: Option<Arc<ProgressTracker>>,
         device: Option<&Device>,
+        absences: PartitionAbsences,
     ) -> Result<Self> {
+        let metrics = memory.metrics().clone();
         let table = Arc::clone(&source.table);
         let filter = SiteFilter::try_new(&source.filters, &table.schema)?;
         let dynamic_filter = SiteFilter::try_new(&source.dynamic, &table.schema)?;
@@ -154,6 +158,7 @@ impl Batches {
             ahead,
             memory: &memory,
             metrics: &metrics,
+            absences: absences.all(),
             device,
         };
         let mut readers = HashMap::new();
@@ -228,6 +233,7 @@ impl Batches {
             genotypes,
             call_of_input,
             projector,
+            absences,
             metrics,
         })
     }
@@ -239,6 +245,9 @@ impl Batches {
                 .remaining
                 .map_or(self.batch_rows, |left| left.min(self.batch_rows));
             if self.pending_rows >= wanted && self.pending_rows > 0 {
+                if self.remaining == Some(wanted) {
+                    self.end().await?;
+                }
                 return self.emit().map(Some);
             }
             if wanted == 0 {
@@ -246,6 +255,7 @@ impl Batches {
             }
             let Some(segment) = self.segment((wanted - self.pending_rows.min(wanted)) as u64)?
             else {
+                self.end().await?;
                 return if self.pending_rows > 0 {
                     self.emit().map(Some)
                 } else {
@@ -254,6 +264,12 @@ impl Batches {
             };
             self.read(segment).await?;
         }
+    }
+
+    /// Ends the partition, once the rows of its last batch were read.
+    async fn end(&mut self) -> Result<()> {
+        let may_stop = self.source.few_chunks().is_some();
+        Ok(self.absences.end(may_stop).await?)
     }
 
     /// The next rows to look at: at most `rows`, of one chunk of the heaviest column.
