@@ -89,8 +89,9 @@ pub struct VczSettings {
     pub backend: Backend,
     /// A batch holds at most this many bytes (or one row, where a single row is wider).
     pub batch_bytes: usize,
-    /// How many reads of each array are in flight at the same time in a partition, ahead of the chunk being decoded, whether the host or
-    /// a GPU decodes it; 0 turns reading ahead off. A read is a chunk, or several small ones of a local store.
+    /// How many reads of each array are in flight at the same time in a partition, at most, ahead of the chunk being decoded, whether
+    /// the host or a GPU decodes it; 0 turns reading ahead off. A read is a chunk, or several small ones of a local store. There
+    /// are few at first, and more while reads have to be waited for and memory allows it.
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,
@@ -105,7 +106,7 @@ impl Default for VczSettings {
         Self {
             backend: Backend::Auto,
             batch_bytes: 16 << 20,
-            prefetch: 4,
+            prefetch: 64,
             gpu_devices: "all".to_string(),
             gpu_memory_limit: 0,
             gpu_direct_storage: DirectStorage::Auto,
@@ -124,7 +125,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ),
     (
         "prefetch",
-        "how many reads of each array (a chunk, or several small local ones) are in flight ahead; 0 turns it off",
+        "how many reads of each array (a chunk, or several small local ones) are in flight ahead, at most; 0 turns it off",
     ),
     (
         "gpu_devices",

@@ -11,11 +11,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt};
 
 use super::document::DocumentId;
 use super::files::{open_regular, read_file, without_blocking};
 use super::read_error::{ReadError, within};
+
+/// Bytes that are read at the end of an object: archives that are shorter are read whole, and most directories are in the tail.
+const TAIL: u64 = 1 << 20;
 
 /// One file or object of known length that is read by ranges.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(super) enum Blob {
         objects: Arc<dyn ObjectStore>,
         path: Path,
         len: u64,
+        /// Its last bytes, which were read with its length.
+        tail: Bytes,
     },
 }
 
@@ -41,12 +46,71 @@ impl Blob {
         })
     }
 
+    /// Opens an object and keeps its last bytes: [`TAIL`] of them, or all. That is one request, and a second one where the server does
+    /// not know how to read the end of an object of unknown length.
     pub(super) async fn open_object(
         objects: Arc<dyn ObjectStore>,
         path: Path,
     ) -> Result<Self, ReadError> {
-        let len = objects.head(&path).await?.size;
-        Ok(Self::Object { objects, path, len })
+        let options = |range| GetOptions {
+            range: Some(range),
+            ..GetOptions::default()
+        };
+        let end = objects.get_opts(&path, options(GetRange::Suffix(TAIL)));
+        let result = match end.await {
+            Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
+                return Err(error.into());
+            }
+            // Azure does not support such ranges, and objects without bytes have none.
+            Err(_) => {
+                let len = objects.head(&path).await?.size;
+                if len == 0 {
+                    let tail = Bytes::new();
+                    return Ok(Self::Object {
+                        objects,
+                        path,
+                        len,
+                        tail,
+                    });
+                }
+                let range = GetRange::Bounded(len.saturating_sub(TAIL)..len);
+                objects.get_opts(&path, options(range)).await?
+            }
+            Ok(result) => result,
+        };
+        let (len, range) = (result.meta.size, result.range.clone());
+        let length = range.end.saturating_sub(range.start);
+        within(length, TAIL)?;
+        let tail = result.bytes().await?;
+        if range.end != len || tail.len() as u64 != length {
+            return Err(ReadError::Corrupt(format!(
+                "its last bytes of {len} were requested, bytes {} to {} returned",
+                range.start, range.end
+            )));
+        }
+        Ok(Self::Object {
+            objects,
+            path,
+            len,
+            tail,
+        })
+    }
+
+    /// The number of bytes at its end that can be read without a request.
+    pub(super) fn tail_len(&self) -> u64 {
+        match self {
+            Self::File { .. } => 0,
+            Self::Object { tail, .. } => tail.len() as u64,
+        }
+    }
+
+    /// Forgets the last bytes, unless they are all.
+    pub(super) fn forget_tail(&mut self) {
+        if let Self::Object { tail, len, .. } = self
+            && (tail.len() as u64) < *len
+        {
+            *tail = Bytes::new();
+        }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -78,7 +142,16 @@ impl Blob {
                 let file = Arc::clone(file);
                 without_blocking(move |wait| Ok(read_file(&file, range.start, length, wait)?)).await
             }
-            Self::Object { objects, path, .. } => {
+            Self::Object {
+                objects,
+                path,
+                len,
+                tail,
+            } => {
+                if let Some(start) = range.start.checked_sub(*len - tail.len() as u64) {
+                    // Inside the tail, which is in memory.
+                    return Ok(tail.slice(start as usize..(start + length) as usize));
+                }
                 let bytes = objects.get_range(path, range).await?;
                 if bytes.len() as u64 != length {
                     return Err(ReadError::Corrupt(format!(

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::{Either, ready, select};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMeta, shown};
@@ -22,8 +23,8 @@ use crate::error::{Result, VczError};
 
 /// Longest metadata document that is accepted.
 pub(super) const MAX_DOCUMENT: u64 = 1 << 28;
-/// Metadata documents that are read concurrently.
-const CONCURRENT_READS: usize = 32;
+/// Arrays whose metadata documents are read concurrently: all of nearly every store, so that it is opened in one round.
+const CONCURRENT_READS: usize = 128;
 
 /// The contents of a store.
 #[derive(Debug)]
@@ -74,22 +75,25 @@ struct ArrayDocuments {
 /// Reads the metadata of the store at `source`; `location` is for messages.
 pub(super) async fn discover(source: &StoreSource, location: &str) -> Result<Contents> {
     let documents = Documents { source, location };
+    // The listing is under way while the documents are read, and given up where it turns out not to be needed.
+    let (root, listing) = (documents.root().boxed(), source.top_level().boxed());
+    let (root, listing) = match select(root, listing).await {
+        Either::Left((root, listing)) => (root, Either::Left(listing)),
+        Either::Right((listing, root)) => (root.await, Either::Right(ready(listing))),
+    };
     let Root {
         format,
         attributes,
         consolidated,
         document: root,
-    } = documents.root().await?;
+    } = root?;
     let (mut guessed, mut is_incomplete) = (false, false);
     let is_consolidated = consolidated.is_some();
     let mut ids = BTreeMap::new();
     let found: Vec<(String, ArrayRead)> = match consolidated {
         Some(metadata) => from_consolidated(format, metadata),
         None => {
-            let listed = source
-                .top_level()
-                .await
-                .map_err(|error| documents.error("", error))?;
+            let listed = listing.await.map_err(|error| documents.error("", error))?;
             // A listing without a folder is treated as not possible.
             let names = listed.filter(|names| !names.is_empty());
             guessed = names.is_none();

@@ -21,12 +21,14 @@ mod laws;
 mod layers;
 mod memory;
 mod missing_data;
+mod opening;
 mod partitions;
 mod queries;
 mod random_plans;
 #[cfg(feature = "gpu")]
 mod random_store;
 mod runs;
+mod server;
 mod sqllogic;
 mod unzip;
 mod vanished;

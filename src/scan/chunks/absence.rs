@@ -6,7 +6,7 @@
 //! request is made where all chunks are present.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 
 use futures::future::{try_join, try_join_all};
 use tokio::sync::OnceCell;
@@ -29,19 +29,19 @@ pub struct Absences {
     dataset: Arc<Dataset>,
     /// For each column of the table.
     first: Vec<OnceCell<FirstAbsent>>,
-    /// Partitions that were opened and have not ended.
-    running: AtomicUsize,
+    /// Partitions that have not ended; none or fewer where an execution is repeated.
+    left: AtomicIsize,
     /// Whether a partition was dropped before its end.
     is_abandoned: AtomicBool,
 }
 
 impl Absences {
-    /// None so far.
-    pub fn new(dataset: &Arc<Dataset>) -> Self {
+    /// None so far, of an execution of this many partitions.
+    pub fn new(dataset: &Arc<Dataset>, partitions: usize) -> Self {
         Self {
             dataset: Arc::clone(dataset),
             first: dataset.columns().iter().map(|_| OnceCell::new()).collect(),
-            running: AtomicUsize::new(0),
+            left: AtomicIsize::new(isize::try_from(partitions).unwrap_or(isize::MAX)),
             is_abandoned: AtomicBool::new(false),
         }
     }
@@ -85,7 +85,6 @@ impl Absences {
 
     /// Begins a partition.
     pub fn partition(self: &Arc<Self>) -> PartitionAbsences {
-        self.running.fetch_add(1, Ordering::AcqRel);
         PartitionAbsences {
             all: Arc::clone(self),
             has_ended: false,
@@ -115,7 +114,7 @@ impl PartitionAbsences {
         if std::mem::replace(&mut self.has_ended, true) {
             return Ok(());
         }
-        let is_last = self.all.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        let is_last = self.all.left.fetch_sub(1, Ordering::AcqRel) <= 1;
         if is_last || may_stop || self.all.is_abandoned.load(Ordering::Acquire) {
             return self.all.confirm().await;
         }
@@ -127,7 +126,7 @@ impl Drop for PartitionAbsences {
     fn drop(&mut self) {
         if !self.has_ended {
             self.all.is_abandoned.store(true, Ordering::Release);
-            self.all.running.fetch_sub(1, Ordering::AcqRel);
+            self.all.left.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }

@@ -125,12 +125,13 @@ impl ChunkRequest<'_> {
         let (array, ahead) = (self.array(), context.ahead);
         let reader = HostReader::new(self.dataset, array, self.parts(), ahead.few.is_some());
         let window = Window {
-            reads: ahead.prefetch,
+            reads: ahead.first_reads(self.dataset.store().is_local()),
             chunks: usize::MAX,
             most_chunks: usize::MAX,
         };
         let upcoming = chunks_of(self.ranges, array.chunks[0]);
         let metrics = context.metrics.clone();
-        Ok(Prefetch::new(Arc::new(reader), upcoming, window, metrics))
+        let window = Prefetch::new(Arc::new(reader), upcoming, window, metrics);
+        Ok(window.growing(ahead.prefetch, context.memory.clone()))
     }
 }

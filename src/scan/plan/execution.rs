@@ -17,11 +17,11 @@ pub struct Execution {
 }
 
 impl VczSource {
-    /// What the partitions of one execution share: an [`Execution`].
-    pub(in crate::scan) fn new_execution(&self) -> Arc<dyn Any + Send + Sync> {
+    /// What this many partitions of one execution share: an [`Execution`].
+    pub(in crate::scan) fn new_execution(&self, partitions: usize) -> Arc<dyn Any + Send + Sync> {
         Arc::new(Execution {
             backend: ExecutionBackend::default(),
-            absences: Arc::new(Absences::new(&self.table.dataset)),
+            absences: Arc::new(Absences::new(&self.table.dataset, partitions)),
         })
     }
 }

@@ -46,7 +46,7 @@ impl VczSource {
                 self.partitions.len()
             );
         };
-        let shared = args.sibling_state.unwrap_or_else(|| self.new_execution());
+        let shared = args.sibling_state.unwrap_or_else(|| self.new_execution(1));
         let Ok(execution) = shared.downcast::<Execution>() else {
             return exec_err!("the state shared by the partitions of a scan is another operator's");
         };
