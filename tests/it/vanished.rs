@@ -63,11 +63,9 @@ struct Bench {
 
 impl Bench {
     async fn new(host: &str, files: &Files, denies: bool) -> Self {
-        let server = Arc::new(Server {
-            other: other_store(files).await,
-            denies,
-            ..Server::new(in_memory(files).await)
-        });
+        let mut server = Server::new(in_memory(files).await);
+        (server.other, server.denies) = (other_store(files).await, denies);
+        let server = Arc::new(server);
         let ctx = session(3, 40);
         let url = Url::parse(&format!("fake://{host}")).unwrap();
         ctx.register_object_store(&url, Arc::clone(&server) as _);

@@ -123,15 +123,18 @@ impl ChunkRequest<'_> {
             return Ok(window);
         }
         let (array, ahead) = (self.array(), context.ahead);
-        let reader = HostReader::new(self.dataset, array, self.parts(), ahead.few.is_some());
+        let is_local = self.dataset.store().is_local();
+        let parts = self.parts();
+        let bytes = array.chunk_bytes().unwrap_or(0).saturating_mul(parts.len());
+        let reader = HostReader::new(self.dataset, array, parts, ahead.few.is_some());
         let window = Window {
-            reads: ahead.first_reads(self.dataset.store().is_local()),
+            reads: ahead.first_reads(is_local, bytes),
             chunks: usize::MAX,
             most_chunks: usize::MAX,
         };
         let upcoming = chunks_of(self.ranges, array.chunks[0]);
         let metrics = context.metrics.clone();
         let window = Prefetch::new(Arc::new(reader), upcoming, window, metrics);
-        Ok(window.growing(ahead.prefetch, context.memory.clone()))
+        Ok(window.growing(ahead.prefetch, is_local, context.memory.clone()))
     }
 }

@@ -85,16 +85,22 @@ pub struct Window {
 /// Reads in flight to begin with: those of local files take microseconds, those of a server milliseconds.
 const LOCAL_READS: usize = 4;
 const REMOTE_READS: usize = 16;
-/// More reads are put in flight after one that was waited for this long.
-const WORTH_MORE_READS: Duration = Duration::from_millis(2);
+/// More reads are put in flight after one that was waited for this long. Local files that take so long are on a slow disk or a file
+/// server.
+const LOCAL_PATIENCE: Duration = Duration::from_millis(20);
+const REMOTE_PATIENCE: Duration = Duration::from_millis(2);
 /// Encoded bytes that are in flight for an array, at most, once there are more reads than to begin with. That is what a link of 1 GB/s
-/// carries in 64 ms.
+/// carries in 64 ms. Where memory is limited, at most this part of it.
 const MOST_BYTES_IN_FLIGHT: usize = 64 << 20;
+const PART_OF_MEMORY: usize = 64;
 
 impl Ahead {
-    /// Reads in flight to begin with, of a store that is local or not.
-    pub fn first_reads(&self, is_local: bool) -> usize {
-        let few = if is_local { LOCAL_READS } else { REMOTE_READS };
+    /// Reads in flight to begin with, of a store that is local or not, of which each is at most this many bytes, decoded.
+    pub fn first_reads(&self, is_local: bool, bytes: usize) -> usize {
+        let few = match is_local {
+            true => LOCAL_READS,
+            false => (MOST_BYTES_IN_FLIGHT / bytes.max(1)).clamp(LOCAL_READS, REMOTE_READS),
+        };
         self.prefetch.min(few)
     }
 }
@@ -102,6 +108,7 @@ impl Ahead {
 /// How the number of reads in flight grows to that which the latency and the bandwidth of the store are worth.
 struct Growth {
     most: usize,
+    patience: Duration,
     memory: ScanMemory,
     /// What the additional reads take of it.
     taken: Vec<Taken>,
@@ -121,11 +128,12 @@ impl Growth {
         self.reads += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         let more = reads.min(self.most.saturating_sub(reads));
-        if waited < WORTH_MORE_READS || more == 0 {
+        if waited < self.patience || more == 0 {
             return reads;
         }
         let mean = self.bytes.div_ceil(self.reads);
-        if mean.saturating_mul(reads + more) > MOST_BYTES_IN_FLIGHT {
+        let most_bytes = MOST_BYTES_IN_FLIGHT.min(self.memory.limit() / PART_OF_MEMORY);
+        if mean.saturating_mul(reads + more) > most_bytes {
             return reads;
         }
         match self.memory.take(mean.saturating_mul(more)) {
@@ -185,10 +193,14 @@ impl Prefetch {
     }
 
     /// Lets the number of reads in flight grow to `most` while reads have to be waited for, as far as `memory` has room for them.
-    pub fn growing(self, most: usize, memory: ScanMemory) -> Self {
+    pub fn growing(self, most: usize, is_local: bool, memory: ScanMemory) -> Self {
         Self {
             growth: Some(Growth {
                 most,
+                patience: match is_local {
+                    true => LOCAL_PATIENCE,
+                    false => REMOTE_PATIENCE,
+                },
                 memory,
                 taken: vec![],
                 reads: 0,

@@ -219,6 +219,7 @@ fn growth(most: usize, memory: usize) -> (Growth, Arc<dyn MemoryPool>) {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(memory));
     let growth = Growth {
         most,
+        patience: REMOTE_PATIENCE,
         memory: ScanMemory::new(&pool, 0, metrics()),
         taken: vec![],
         reads: 0,
@@ -229,7 +230,7 @@ fn growth(most: usize, memory: usize) -> (Growth, Arc<dyn MemoryPool>) {
 
 #[test]
 fn reads_are_doubled_while_they_are_waited_for() {
-    let slow = WORTH_MORE_READS;
+    let slow = REMOTE_PATIENCE;
     let (mut few, _) = growth(20, 1_000_000);
     assert_eq!(few.after(&arrived(8), Duration::ZERO, 4), 4);
     assert_eq!(few.after(&arrived(8), slow, 4), 8);
@@ -239,12 +240,23 @@ fn reads_are_doubled_while_they_are_waited_for() {
     let (mut off, _) = growth(0, 1_000_000);
     assert_eq!(off.after(&arrived(8), slow, 0), 0, "reading ahead is off");
 
-    let (mut little_memory, pool) = growth(64, 100);
+    let (mut little_memory, pool) = growth(64, PART_OF_MEMORY * 200);
     assert_eq!(little_memory.after(&arrived(8), slow, 4), 8);
     assert_eq!(little_memory.after(&arrived(8), slow, 8), 16);
     assert_eq!(pool.reserved(), 96);
-    assert_eq!(little_memory.after(&arrived(8), slow, 16), 16);
-    drop(little_memory);
+    assert_eq!(
+        little_memory.after(&arrived(8), slow, 16),
+        16,
+        "a part of it"
+    );
+    let rest = PART_OF_MEMORY * 200 - pool.reserved();
+    let others = little_memory.memory.take(rest).unwrap();
+    assert_eq!(
+        little_memory.after(&arrived(8), slow, 4),
+        4,
+        "it is used up"
+    );
+    drop((little_memory, others));
     assert_eq!(pool.reserved(), 0);
 
     let (mut large, _) = growth(64, usize::MAX);
@@ -259,10 +271,14 @@ fn a_window_begins_with_few_reads() {
         prefetch,
         few: None,
     };
-    let reads = |prefetch| [true, false].map(|is_local| ahead(prefetch).first_reads(is_local));
+    let reads =
+        |prefetch| [true, false].map(|is_local| ahead(prefetch).first_reads(is_local, 1000));
     assert_eq!(reads(0), [0, 0]);
     assert_eq!(reads(2), [2, 2]);
     assert_eq!(reads(64), [LOCAL_READS, REMOTE_READS]);
+    let large = ahead(64).first_reads(false, MOST_BYTES_IN_FLIGHT / 8);
+    assert_eq!(large, 8);
+    assert_eq!(ahead(64).first_reads(false, usize::MAX), LOCAL_READS);
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ pub fn open(
     };
     let store = request.dataset.store();
     let reads = match store.is_local() {
-        true => context.ahead.first_reads(true),
+        true => context.ahead.first_reads(true, 0),
         false => context.ahead.prefetch,
     };
     let is_plain = |part: &PartRequest| part.work().is_some_and(|work| work.planner.is_plain());
