@@ -20,7 +20,7 @@ use crate::scan::VczSettings;
 const MESSAGE_BYTES: RangeInclusive<usize> = 64 << 10..=64 << 20;
 /// Bounds of `vcz.batch_bytes`, and the most chunks that are fetched ahead.
 const BATCH_BYTES: RangeInclusive<usize> = 4 << 10..=64 << 20;
-const MAX_PREFETCH: usize = 16;
+const MAX_PREFETCH: usize = 64;
 /// Bound of `datafusion.execution.batch_size`.
 const MAX_BATCH_SIZE: usize = 65_536;
 

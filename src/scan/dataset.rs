@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::buffer::Buffer;
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
 use super::chunks::chunk::{Chunk, Part, chunk_index, first_index, trailing_chunks};
@@ -22,6 +23,8 @@ use crate::store::{ArrayMeta, RegionIndex, Store};
 
 /// Arrays of names and indexes that are read whole when a store is opened may decode to this many bytes.
 const MAX_WHOLE_ARRAY: u64 = 1 << 31;
+/// Chunks of such an array that are read at the same time.
+const CONCURRENT_CHUNKS: usize = 32;
 /// Zones per chunk beyond which a store's contigs alternate too much for zones to be worth having.
 const MAX_ZONES_PER_CHUNK: usize = 64;
 
@@ -62,11 +65,19 @@ impl Dataset {
             .iter()
             .map(|column| CodecChain::try_new(&column.array))
             .collect();
-        let (samples, contigs, filters, lengths) = futures::try_join!(
+        let index = async {
+            match region_index {
+                RegionIndexMode::Use => read_integers(&store, "region_index").await,
+                RegionIndexMode::Ignore => Ok(None),
+            }
+        };
+        let (samples, contigs, filters, lengths, index, ()) = futures::try_join!(
             read_strings(&store, "sample_id"),
             names_of(&store, "contig_id", "contigs"),
             names_of(&store, "filter_id", "filters"),
             read_integers(&store, "contig_length"),
+            index,
+            store.check_opened(),
         )?;
         let names = Names {
             contigs: contigs.unwrap_or_default(),
@@ -87,9 +98,8 @@ impl Dataset {
             zones: OnceCell::new(),
             has_logged_absent: AtomicBool::new(false),
         };
-        if region_index == RegionIndexMode::Use
-            && let Some(index) = dataset.read_region_index().await?
-        {
+        if let Some((values, shape)) = index {
+            let index = dataset.region_index(&values, &shape)?;
             dataset.zones = OnceCell::new_with(Some(Some(Arc::new(Zones::from_index(&index)))));
         }
         Ok(dataset)
@@ -225,7 +235,7 @@ impl Dataset {
     }
 
     /// Logs, once a dataset and at level `info`, that a chunk of genotypes is absent. Writers leave out chunks that hold only the fill
-    /// value, so that is no error; but a chunk whose file was lost looks the same, and answers are wrong then.
+    /// value, so that is no error; but a single chunk whose file was lost looks the same, and answers are wrong then.
     pub fn log_absent(&self, array: &ArrayMeta, index: &[u64]) {
         if !self.has_logged_absent.swap(true, Ordering::Relaxed) {
             log::info!(
@@ -247,10 +257,8 @@ impl Dataset {
         }
     }
 
-    async fn read_region_index(&self) -> Result<Option<RegionIndex>> {
-        let Some((values, shape)) = read_integers(&self.store, "region_index").await? else {
-            return Ok(None);
-        };
+    /// Checks the values of the array `region_index`.
+    fn region_index(&self, values: &[i64], shape: &[u64]) -> Result<RegionIndex> {
         let refuse = |reason: String| VczError::Metadata {
             store: self.store.location().to_string(),
             what: "array 'region_index'".to_string(),
@@ -268,14 +276,8 @@ impl Dataset {
             .iter()
             .find(|column| column.kind == ColumnKind::Position);
         let per_chunk = per_chunk.map_or(1, |column| column.array.chunks[0]);
-        RegionIndex::try_new(
-            &values,
-            self.n_variants,
-            per_chunk,
-            self.names.contigs.len(),
-        )
-        .map(Some)
-        .map_err(|reason| refuse(reason.into()))
+        RegionIndex::try_new(values, self.n_variants, per_chunk, self.names.contigs.len())
+            .map_err(|reason| refuse(reason.into()))
     }
 
     /// Works out the zones from `variant_contig` and `variant_position`.
@@ -345,10 +347,26 @@ async fn read_whole(
     let trailing = trailing_chunks(&array);
     let mut scratch = Scratch::default();
     let mut all = Vec::new();
+    let mut absent = None;
+    let mut wanted = Vec::new();
+    for chunk in 0..array.grid_shape()[0] {
+        wanted.extend(trailing.iter().map(|at| chunk_index(chunk, at)));
+    }
+    let read = |index: Vec<u64>| {
+        let array = Arc::clone(&array);
+        async move { Ok::<_, VczError>((store.chunk(&array, &index).await?, index)) }
+    };
+    let chunks = stream::iter(wanted).map(read).buffered(CONCURRENT_CHUNKS);
+    let mut chunks = chunks.boxed();
     for chunk in 0..array.grid_shape()[0] {
         let mut parts = Vec::with_capacity(trailing.len());
         for at in &trailing {
-            let encoded = store.chunk(&array, &chunk_index(chunk, at)).await?;
+            let Some((encoded, index)) = chunks.try_next().await? else {
+                break;
+            };
+            if encoded.is_none() {
+                absent.get_or_insert(index);
+            }
             parts.push(Part {
                 trailing: at.clone(),
                 chunk: Chunk::stored(encoded),
@@ -365,6 +383,10 @@ async fn read_whole(
             })?;
         let rows = array.chunk_extent(&first_index(chunk, &array))[0] as usize;
         all.push((rows, dense));
+    }
+    drop(chunks);
+    if let Some(index) = absent {
+        store.check_absent(&array, &index).await?;
     }
     Ok(Some((array, all)))
 }

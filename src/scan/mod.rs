@@ -43,7 +43,7 @@ pub use calls::planes::{genotype_planes_type, is_planes_type};
 pub use calls::without_metadata::without_metadata;
 pub use dataset::Dataset;
 pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
-pub use options::{Backend, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
+pub use options::{Backend, DeniedChunks, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
 pub use plan::apart::{NamedCopies, PopulationsApart, populations_apart};
 pub use plan::backend::warm_up;
 pub use plan::source::VczSource;

@@ -11,7 +11,7 @@ use datafusion::datasource::object_store::ObjectStoreUrl;
 use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
-use super::options::TableOptions;
+use super::options::{DeniedChunks, TableOptions};
 use super::table::VczTable;
 use crate::error::VczError;
 use crate::store::Store;
@@ -138,7 +138,9 @@ pub async fn open_table(
     options: &TableOptions,
 ) -> Result<VczTable> {
     let place = locate(state, location)?;
-    let store = Store::open(place.objects, place.path, location.to_string(), place.local).await?;
+    let store = Store::open(place.objects, place.path, location.to_string(), place.local)
+        .await?
+        .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
     for warning in store.warnings() {
         log::warn!("store '{location}': {warning}");
     }

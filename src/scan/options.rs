@@ -89,8 +89,9 @@ pub struct VczSettings {
     pub backend: Backend,
     /// A batch holds at most this many bytes (or one row, where a single row is wider).
     pub batch_bytes: usize,
-    /// How many reads of each array are in flight at the same time in a partition, ahead of the chunk being decoded, whether the host or
-    /// a GPU decodes it; 0 turns reading ahead off. A read is a chunk, or several small ones of a local store.
+    /// How many reads of each array are in flight at the same time in a partition, at most, ahead of the chunk being decoded, whether
+    /// the host or a GPU decodes it; 0 turns reading ahead off. A read is a chunk, or several small ones of a local store. There
+    /// are few at first, and more while reads have to be waited for and memory allows it.
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,
@@ -105,7 +106,7 @@ impl Default for VczSettings {
         Self {
             backend: Backend::Auto,
             batch_bytes: 16 << 20,
-            prefetch: 4,
+            prefetch: 64,
             gpu_devices: "all".to_string(),
             gpu_memory_limit: 0,
             gpu_direct_storage: DirectStorage::Auto,
@@ -124,7 +125,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ),
     (
         "prefetch",
-        "how many reads of each array (a chunk, or several small local ones) are in flight ahead; 0 turns it off",
+        "how many reads of each array (a chunk, or several small local ones) are in flight ahead, at most; 0 turns it off",
     ),
     (
         "gpu_devices",
@@ -255,6 +256,16 @@ pub enum RegionIndexMode {
     Ignore,
 }
 
+/// What it means if access to a chunk is denied (HTTP 403). S3 answers so for absent objects to those who may not list the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum DeniedChunks {
+    /// An error.
+    #[default]
+    Error,
+    /// The chunk is absent, and stands for fill values.
+    Absent,
+}
+
 /// The options of one table: what `CREATE EXTERNAL TABLE … OPTIONS (…)` sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableOptions {
@@ -262,14 +273,20 @@ pub struct TableOptions {
     pub populations: Option<String>,
     /// Whether the region index is used.
     pub region_index: RegionIndexMode,
+    /// What it means if access to a chunk is denied.
+    pub denied_chunks: DeniedChunks,
 }
 
-const TABLE_OPTIONS: [(&str, &str); 2] = [
+const TABLE_OPTIONS: [(&str, &str); 3] = [
     (
         "populations",
         "a TSV or CSV file with the columns sample_id and population",
     ),
     ("region_index", "'use' or 'ignore' the store's region_index"),
+    (
+        "denied_chunks",
+        "whether a chunk to which access is denied (HTTP 403) is an 'error' or 'absent'",
+    ),
 ];
 
 impl TableOptions {
@@ -319,6 +336,17 @@ impl ExtensionOptions for TableOptions {
                     }
                 }
             }
+            "denied_chunks" => {
+                self.denied_chunks = match value.to_ascii_lowercase().as_str() {
+                    "error" => DeniedChunks::Error,
+                    "absent" => DeniedChunks::Absent,
+                    _ => {
+                        return config_err!(
+                            "option 'vcz.denied_chunks' must be 'error' or 'absent', found '{value}'"
+                        );
+                    }
+                }
+            }
             _ => {
                 let known = TABLE_OPTIONS
                     .map(|(known, _)| format!("'vcz.{known}'"))
@@ -338,11 +366,17 @@ impl ExtensionOptions for TableOptions {
                 key: format!("vcz.{key}"),
                 value: match *key {
                     "populations" => self.populations.clone(),
+                    "region_index" => Some(
+                        match self.region_index {
+                            RegionIndexMode::Use => "use",
+                            RegionIndexMode::Ignore => "ignore",
+                        }
+                        .to_string(),
+                    ),
                     _ => Some(
-                        if self.region_index == RegionIndexMode::Use {
-                            "use"
-                        } else {
-                            "ignore"
+                        match self.denied_chunks {
+                            DeniedChunks::Error => "error",
+                            DeniedChunks::Absent => "absent",
                         }
                         .to_string(),
                     ),

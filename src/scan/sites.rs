@@ -3,6 +3,8 @@
 
 use std::ops::{ControlFlow, Range};
 
+use futures::future::try_join;
+
 use super::dataset::Dataset;
 use super::schema::ColumnKind;
 use crate::codec::Scratch;
@@ -32,11 +34,11 @@ impl Dataset {
             let positions = positions.rows(rows.clone()).await?;
             let contigs = contigs.rows(rows.clone()).await?;
             if visit(first, &contigs, &positions).is_break() {
-                return Ok(());
+                break;
             }
             first = rows.end;
         }
-        Ok(())
+        try_join(positions.check(), contigs.check()).await.map(drop)
     }
 }
 
@@ -45,6 +47,8 @@ struct Cursor<'a> {
     dataset: &'a Dataset,
     column: usize,
     chunk: Option<(u64, Vec<i64>)>,
+    /// The first chunk that was found to be absent.
+    absent: Option<u64>,
     scratch: Scratch,
 }
 
@@ -54,6 +58,7 @@ impl<'a> Cursor<'a> {
             dataset,
             column,
             chunk: None,
+            absent: None,
             scratch: Scratch::default(),
         }
     }
@@ -73,11 +78,25 @@ impl<'a> Cursor<'a> {
         Ok(all)
     }
 
+    /// Checks that the chunks that were found to be absent may be taken for fill values.
+    async fn check(&self) -> Result<()> {
+        match self.absent {
+            Some(chunk) => {
+                let array = &self.dataset.columns()[self.column].array;
+                self.dataset.store().check_absent(array, &[chunk]).await
+            }
+            None => Ok(()),
+        }
+    }
+
     async fn load(&mut self, chunk: u64) -> Result<&[i64]> {
         let dataset = self.dataset;
         let array = &dataset.columns()[self.column].array;
         if self.chunk.as_ref().is_none_or(|(at, _)| *at != chunk) {
             let bytes = dataset.store().chunk(array, &[chunk]).await?;
+            if bytes.is_none() {
+                self.absent.get_or_insert(chunk);
+            }
             let chain = dataset.chain(self.column)?;
             let dense = assemble(
                 array,

@@ -11,10 +11,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
+use object_store::{Error, GetOptions, GetRange, GetResult, ObjectStore, ObjectStoreExt};
 
+use super::document::DocumentId;
 use super::files::{open_regular, read_file, without_blocking};
 use super::read_error::{ReadError, within};
+
+/// Bytes that are read at the end of an object: archives that are shorter are read whole, and most directories are in the tail.
+const TAIL: u64 = 1 << 20;
 
 /// One file or object of known length that is read by ranges.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub(super) enum Blob {
         objects: Arc<dyn ObjectStore>,
         path: Path,
         len: u64,
+        /// Its last bytes, which were read with its length.
+        tail: Bytes,
     },
 }
 
@@ -40,12 +46,71 @@ impl Blob {
         })
     }
 
+    /// Opens an object and keeps its last bytes: [`TAIL`] of them, or all. That is one request, and a second one where the server does
+    /// not know how to read the end of an object of unknown length.
     pub(super) async fn open_object(
         objects: Arc<dyn ObjectStore>,
         path: Path,
     ) -> Result<Self, ReadError> {
-        let len = objects.head(&path).await?.size;
-        Ok(Self::Object { objects, path, len })
+        let options = |range| GetOptions {
+            range: Some(range),
+            ..GetOptions::default()
+        };
+        let end = objects.get_opts(&path, options(GetRange::Suffix(TAIL)));
+        let result = match end.await {
+            Err(error @ (Error::NotFound { .. } | Error::PermissionDenied { .. })) => {
+                return Err(error.into());
+            }
+            // Azure does not support such ranges, and objects without bytes have none.
+            Err(_) => {
+                let len = objects.head(&path).await?.size;
+                if len == 0 {
+                    let tail = Bytes::new();
+                    return Ok(Self::Object {
+                        objects,
+                        path,
+                        len,
+                        tail,
+                    });
+                }
+                let range = GetRange::Bounded(len.saturating_sub(TAIL)..len);
+                objects.get_opts(&path, options(range)).await?
+            }
+            Ok(result) => result,
+        };
+        let (len, range) = (result.meta.size, result.range.clone());
+        let length = range.end.saturating_sub(range.start);
+        within(length, TAIL)?;
+        let tail = result.bytes().await?;
+        if range.end != len || tail.len() as u64 != length {
+            return Err(ReadError::Corrupt(format!(
+                "its last bytes of {len} were requested, bytes {} to {} returned",
+                range.start, range.end
+            )));
+        }
+        Ok(Self::Object {
+            objects,
+            path,
+            len,
+            tail,
+        })
+    }
+
+    /// The number of bytes at its end that can be read without a request.
+    pub(super) fn tail_len(&self) -> u64 {
+        match self {
+            Self::File { .. } => 0,
+            Self::Object { tail, .. } => tail.len() as u64,
+        }
+    }
+
+    /// Forgets the last bytes, unless they are all.
+    pub(super) fn forget_tail(&mut self) {
+        if let Self::Object { tail, len, .. } = self
+            && (tail.len() as u64) < *len
+        {
+            *tail = Bytes::new();
+        }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -77,7 +142,16 @@ impl Blob {
                 let file = Arc::clone(file);
                 without_blocking(move |wait| Ok(read_file(&file, range.start, length, wait)?)).await
             }
-            Self::Object { objects, path, .. } => {
+            Self::Object {
+                objects,
+                path,
+                len,
+                tail,
+            } => {
+                if let Some(start) = range.start.checked_sub(*len - tail.len() as u64) {
+                    // Inside the tail, which is in memory.
+                    return Ok(tail.slice(start as usize..(start + length) as usize));
+                }
                 let bytes = objects.get_range(path, range).await?;
                 if bytes.len() as u64 != length {
                     return Err(ReadError::Corrupt(format!(
@@ -98,10 +172,40 @@ pub(super) async fn get_object(
     range: Option<GetRange>,
     limit: u64,
 ) -> Result<Option<Bytes>, ReadError> {
+    if let Some(GetRange::Bounded(range)) = &range
+        && range.start == range.end
+    {
+        return Ok(Some(Bytes::new()));
+    }
+    match get(objects, path, range, limit).await? {
+        Some(result) => Ok(Some(result.bytes().await?)),
+        None => Ok(None),
+    }
+}
+
+/// A metadata document, with its state; `None` if there is no such object.
+pub(super) async fn get_document(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    limit: u64,
+) -> Result<Option<(Bytes, DocumentId)>, ReadError> {
+    let Some(result) = get(objects, path, None, limit).await? else {
+        return Ok(None);
+    };
+    let (e_tag, modified) = (result.meta.e_tag.clone(), result.meta.last_modified);
+    let bytes = result.bytes().await?;
+    let id = DocumentId::new(&bytes, e_tag, Some(modified.into()));
+    Ok(Some((bytes, id)))
+}
+
+/// The server's answer for an object, or a range of one; `None` if there is no such object.
+async fn get(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    range: Option<GetRange>,
+    limit: u64,
+) -> Result<Option<GetResult>, ReadError> {
     if let Some(GetRange::Bounded(range)) = &range {
-        if range.start == range.end {
-            return Ok(Some(Bytes::new()));
-        }
         within(range.end.saturating_sub(range.start), limit)?;
     }
     let options = GetOptions {
@@ -133,7 +237,7 @@ pub(super) async fn get_object(
         Err(error) => Err(error.into()),
         Ok(result) => {
             within(result.range.end.saturating_sub(result.range.start), limit)?;
-            Ok(Some(result.bytes().await?))
+            Ok(Some(result))
         }
     }
 }

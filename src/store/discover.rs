@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::{Either, ready, select};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMeta, shown};
+use super::document::DocumentId;
 use super::element::ZarrFormat;
 use super::error::StoreError;
 use super::names::{check_name, likely_names};
@@ -20,9 +22,9 @@ use super::source::StoreSource;
 use crate::error::{Result, VczError};
 
 /// Longest metadata document that is accepted.
-const MAX_DOCUMENT: u64 = 1 << 28;
-/// Metadata documents that are read concurrently.
-const CONCURRENT_READS: usize = 32;
+pub(super) const MAX_DOCUMENT: u64 = 1 << 28;
+/// Arrays whose metadata documents are read concurrently: all of nearly every store, so that it is opened in one round.
+const CONCURRENT_READS: usize = 128;
 
 /// The contents of a store.
 #[derive(Debug)]
@@ -34,6 +36,14 @@ pub(super) struct Contents {
     pub(super) unreadable: BTreeMap<String, StoreError>,
     /// Whether the location could not be listed, so that only likely names were tried.
     pub(super) guessed: bool,
+    /// Whether the arrays' metadata is that of one document, `root`.
+    pub(super) is_consolidated: bool,
+    /// Whether documents of arrays were looked for and not found.
+    pub(super) is_incomplete: bool,
+    /// The document of the root group with its state, from which the arrays' metadata was read if that is consolidated.
+    pub(super) root: Option<(&'static str, DocumentId)>,
+    /// The states of the arrays' own documents; empty if the metadata is consolidated.
+    pub(super) documents: BTreeMap<String, DocumentId>,
 }
 
 /// The root group's own documents.
@@ -42,37 +52,60 @@ struct Root {
     attributes: Map<String, Value>,
     /// Consolidated metadata: v3 by name, v2 by `name/.zarray` and `name/.zattrs`.
     consolidated: Option<Map<String, Value>>,
+    /// The document with the consolidated metadata, or the group's.
+    document: Option<(&'static str, DocumentId)>,
 }
 
 /// An array's metadata: absent, parsed, or the reason why it is not supported.
 type ArrayRead = Option<Result<ArrayMeta, StoreError>>;
 
+/// The bytes of a document and its state.
+type Document = (Bytes, Option<DocumentId>);
+
+/// The documents of an array that were read.
+#[derive(Default)]
+struct ArrayDocuments {
+    read: ArrayRead,
+    /// The state of the one with the array's shape.
+    id: Option<DocumentId>,
+    /// Whether one of them is absent.
+    is_incomplete: bool,
+}
+
 /// Reads the metadata of the store at `source`; `location` is for messages.
 pub(super) async fn discover(source: &StoreSource, location: &str) -> Result<Contents> {
     let documents = Documents { source, location };
+    // The listing is under way while the documents are read, and given up where it turns out not to be needed.
+    let (root, listing) = (documents.root().boxed(), source.top_level().boxed());
+    let (root, listing) = match select(root, listing).await {
+        Either::Left((root, listing)) => (root, Either::Left(listing)),
+        Either::Right((listing, root)) => (root.await, Either::Right(ready(listing))),
+    };
     let Root {
         format,
         attributes,
         consolidated,
-    } = documents.root().await?;
-    let mut guessed = false;
+        document: root,
+    } = root?;
+    let (mut guessed, mut is_incomplete) = (false, false);
+    let is_consolidated = consolidated.is_some();
+    let mut ids = BTreeMap::new();
     let found: Vec<(String, ArrayRead)> = match consolidated {
         Some(metadata) => from_consolidated(format, metadata),
         None => {
-            let listed = source
-                .top_level()
-                .await
-                .map_err(|error| documents.error("", error))?;
+            let listed = listing.await.map_err(|error| documents.error("", error))?;
             // A listing without a folder is treated as not possible.
             let names = listed.filter(|names| !names.is_empty());
             guessed = names.is_none();
-            documents
-                .arrays(
-                    format,
-                    names.unwrap_or_else(|| likely_names(&attributes)),
-                    guessed,
-                )
-                .await?
+            let names = names.unwrap_or_else(|| likely_names(&attributes));
+            let arrays = documents.arrays(format, names, guessed).await?;
+            is_incomplete = guessed || arrays.iter().any(|(_, array)| array.is_incomplete);
+            let mut found = Vec::with_capacity(arrays.len());
+            for (name, array) in arrays {
+                ids.extend(array.id.map(|id| (name.clone(), id)));
+                found.push((name, array.read));
+            }
+            found
         }
     };
     let (mut arrays, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
@@ -89,6 +122,10 @@ pub(super) async fn discover(source: &StoreSource, location: &str) -> Result<Con
         arrays,
         unreadable,
         guessed,
+        is_consolidated,
+        is_incomplete,
+        root,
+        documents: ids,
     })
 }
 
@@ -107,13 +144,17 @@ impl Documents<'_> {
         );
         // Without permission to list, object stores answer "access denied" for absent objects.
         let mut denial = None;
-        if let Some(document) = unless_denied(v3, &mut denial)? {
-            return self.root_v3(document);
+        if let Some((document, id)) = unless_denied(v3, &mut denial)? {
+            return self.root_v3(document, id);
         }
+        let mut root = None;
         let metadata = match unless_denied(consolidated, &mut denial)? {
             None => None,
-            Some(mut document) => match document.remove("metadata") {
-                Some(Value::Object(metadata)) => Some(metadata),
+            Some((mut document, id)) => match document.remove("metadata") {
+                Some(Value::Object(metadata)) => {
+                    root = id.map(|id| (".zmetadata", id));
+                    Some(metadata)
+                }
                 other => {
                     let reason = format!(
                         "'metadata' is {}; expected an object",
@@ -124,7 +165,10 @@ impl Documents<'_> {
             },
         };
         let consolidated_object = |key: &str| metadata.as_ref()?.get(key)?.as_object().cloned();
-        let group = unless_denied(group, &mut denial)?;
+        let group = unless_denied(group, &mut denial)?.map(|(group, id)| {
+            root = root.take().or(id.map(|id| (".zgroup", id)));
+            group
+        });
         let Some(group) = group.or_else(|| consolidated_object(".zgroup")) else {
             let reason = "neither 'zarr.json' (Zarr v3) nor '.zgroup' or '.zmetadata' (Zarr v2) \
                           was found in it";
@@ -138,16 +182,18 @@ impl Documents<'_> {
             ));
         }
         let attributes = unless_denied(attributes, &mut denial)?
+            .map(|(attributes, _)| attributes)
             .or_else(|| consolidated_object(".zattrs"))
             .unwrap_or_default();
         Ok(Root {
             format: ZarrFormat::V2,
             attributes,
             consolidated: metadata,
+            document: root,
         })
     }
 
-    fn root_v3(&self, mut document: Map<String, Value>) -> Result<Root> {
+    fn root_v3(&self, mut document: Map<String, Value>, id: Option<DocumentId>) -> Result<Root> {
         let version = document.get("zarr_format");
         if version.and_then(Value::as_u64) != Some(3) {
             return Err(self.metadata_error(
@@ -191,6 +237,7 @@ impl Documents<'_> {
             format: ZarrFormat::V3,
             attributes,
             consolidated,
+            document: id.map(|id| ("zarr.json", id)),
         })
     }
 
@@ -199,7 +246,7 @@ impl Documents<'_> {
         format: ZarrFormat,
         names: BTreeSet<String>,
         guessed: bool,
-    ) -> Result<Vec<(String, ArrayRead)>> {
+    ) -> Result<Vec<(String, ArrayDocuments)>> {
         let reads = names.into_iter().map(|name| async move {
             let read = match format {
                 ZarrFormat::V2 => self.array_v2(&name, guessed).await?,
@@ -213,42 +260,60 @@ impl Documents<'_> {
             .await
     }
 
-    async fn array_v2(&self, name: &str, guessed: bool) -> Result<ArrayRead> {
+    async fn array_v2(&self, name: &str, guessed: bool) -> Result<ArrayDocuments> {
         let (array_key, attributes_key) = (format!("{name}/.zarray"), format!("{name}/.zattrs"));
         let (array, attributes) = futures::join!(
             self.bytes_of_array(&array_key, guessed),
             self.bytes_of_array(&attributes_key, guessed),
         );
-        let Some(array) = array? else { return Ok(None) };
         let attributes = attributes?;
+        let Some((array, id)) = array? else {
+            return Ok(ArrayDocuments {
+                is_incomplete: true,
+                ..ArrayDocuments::default()
+            });
+        };
+        let is_incomplete = attributes.is_none();
         let read = || {
             let array = parse(&array, ".zarray")?;
             let attributes = attributes
-                .map(|attributes| parse(&attributes, ".zattrs"))
+                .map(|(attributes, _)| parse(&attributes, ".zattrs"))
                 .transpose()?;
             ArrayMeta::from_v2(name, &array, attributes)
         };
-        Ok(Some(read()))
+        Ok(ArrayDocuments {
+            read: Some(read()),
+            id,
+            is_incomplete,
+        })
     }
 
-    async fn array_v3(&self, name: &str, guessed: bool) -> Result<ArrayRead> {
+    async fn array_v3(&self, name: &str, guessed: bool) -> Result<ArrayDocuments> {
         let key = format!("{name}/zarr.json");
-        let Some(document) = self.bytes_of_array(&key, guessed).await? else {
-            return Ok(None);
+        let Some((document, id)) = self.bytes_of_array(&key, guessed).await? else {
+            return Ok(ArrayDocuments {
+                is_incomplete: true,
+                ..ArrayDocuments::default()
+            });
         };
-        match parse(&document, "zarr.json") {
-            Ok(document) => Ok(node_v3(name, &document)),
-            Err(reason) => Ok(Some(Err(reason))),
-        }
+        let read = match parse(&document, "zarr.json") {
+            Ok(document) => node_v3(name, &document),
+            Err(reason) => Some(Err(reason)),
+        };
+        Ok(ArrayDocuments {
+            read,
+            id,
+            is_incomplete: false,
+        })
     }
 
     /// A document of the root group.
-    async fn object(&self, key: &str) -> Result<Option<Map<String, Value>>> {
-        let Some(bytes) = self.bytes(key).await? else {
+    async fn object(&self, key: &str) -> Result<Option<(Map<String, Value>, Option<DocumentId>)>> {
+        let Some((bytes, id)) = self.bytes(key).await? else {
             return Ok(None);
         };
         match parse(&bytes, key).map_err(|reason| self.metadata_error(key, reason))? {
-            Value::Object(object) => Ok(Some(object)),
+            Value::Object(object) => Ok(Some((object, id))),
             other => Err(self.metadata_error(
                 key,
                 format!("it is {}; expected an object", shown(Some(&other))),
@@ -257,7 +322,7 @@ impl Documents<'_> {
     }
 
     /// A document of an array; if its name was `guessed`, "access denied" means that it is absent.
-    async fn bytes_of_array(&self, key: &str, guessed: bool) -> Result<Option<Bytes>> {
+    async fn bytes_of_array(&self, key: &str, guessed: bool) -> Result<Option<Document>> {
         let bytes = self.bytes(key).await;
         if guessed {
             unless_denied(bytes, &mut None)
@@ -266,9 +331,9 @@ impl Documents<'_> {
         }
     }
 
-    async fn bytes(&self, key: &str) -> Result<Option<Bytes>> {
+    async fn bytes(&self, key: &str) -> Result<Option<Document>> {
         self.source
-            .get(key, None, MAX_DOCUMENT)
+            .get_document(key, MAX_DOCUMENT)
             .await
             .map_err(|error| self.error(key, error))
     }

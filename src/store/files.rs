@@ -11,6 +11,7 @@
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use object_store::GetRange;
@@ -58,6 +59,16 @@ pub(super) async fn get_file(
     range: Option<GetRange>,
     limit: u64,
 ) -> Result<Option<Bytes>, ReadError> {
+    let got = get_file_and_time(path, range, limit).await?;
+    Ok(got.map(|(bytes, _)| bytes))
+}
+
+/// As [`get_file`], with the time of the file's last change if the file system has one.
+pub(super) async fn get_file_and_time(
+    path: PathBuf,
+    range: Option<GetRange>,
+    limit: u64,
+) -> Result<Option<(Bytes, Option<SystemTime>)>, ReadError> {
     without_blocking(move |wait| {
         let Some((file, len)) = open_regular(&path, wait)? else {
             return Ok(None);
@@ -65,7 +76,9 @@ pub(super) async fn get_file(
         let range = resolve(range.clone(), len)?;
         let length = range.end - range.start;
         within(length, limit)?;
-        Ok(Some(read_file(&file, range.start, length, wait)?))
+        let modified = file.metadata()?.modified().ok();
+        let bytes = read_file(&file, range.start, length, wait)?;
+        Ok(Some((bytes, modified)))
     })
     .await
 }

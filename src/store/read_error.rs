@@ -36,6 +36,15 @@ impl From<object_store::Error> for ReadError {
 }
 
 impl ReadError {
+    /// Whether a server refused access (HTTP 403).
+    pub(super) fn is_denied(&self) -> bool {
+        let Self::Io(error) = self else {
+            return false;
+        };
+        let error = error.downcast_ref::<object_store::Error>();
+        matches!(error, Some(object_store::Error::PermissionDenied { .. }))
+    }
+
     /// Whether an operation that must not wait would have had to.
     pub(super) fn would_block(&self) -> bool {
         let Self::Io(error) = self else {

@@ -13,8 +13,9 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 
-use super::blob::{Blob, get_object};
-use super::files::{blocking, get_file};
+use super::blob::{Blob, get_document, get_object};
+use super::document::DocumentId;
+use super::files::{blocking, get_file, get_file_and_time};
 use super::local::{ChunkPlace, LocalFile, OpenChunk};
 use super::names::may_be_array;
 use super::read_error::ReadError;
@@ -86,6 +87,11 @@ impl StoreSource {
         }
     }
 
+    /// Whether it is an archive, whose directory says what is absent.
+    pub(super) fn is_archive(&self) -> bool {
+        matches!(self, Self::Zip(_))
+    }
+
     /// The bytes of the object `key`, or a range of them; `None` if it is absent. More than `limit` bytes are an error.
     pub(super) async fn get(
         &self,
@@ -98,6 +104,31 @@ impl StoreSource {
             Self::Zip(zip) => zip.get(key, range, limit).await,
             Self::Objects { objects, root, .. } => {
                 get_object(&**objects, &below(root, key)?, range, limit).await
+            }
+        }
+    }
+
+    /// A metadata document, with its state; `None` if it is absent. In an archive it has none, since archives are not read again.
+    pub(super) async fn get_document(
+        &self,
+        key: &str,
+        limit: u64,
+    ) -> Result<Option<(Bytes, Option<DocumentId>)>, ReadError> {
+        match self {
+            Self::Directory { root, .. } => {
+                let got = get_file_and_time(root.join(key), None, limit).await?;
+                Ok(got.map(|(bytes, modified)| {
+                    let id = DocumentId::new(&bytes, None, modified);
+                    (bytes, Some(id))
+                }))
+            }
+            Self::Zip(zip) => {
+                let got = zip.get(key, None, limit).await?;
+                Ok(got.map(|bytes| (bytes, None)))
+            }
+            Self::Objects { objects, root, .. } => {
+                let got = get_document(&**objects, &below(root, key)?, limit).await?;
+                Ok(got.map(|(bytes, id)| (bytes, Some(id))))
             }
         }
     }

@@ -34,9 +34,10 @@ const THIN_CHUNK: usize = 256 << 10;
 /// A VCZ store whose metadata was read.
 #[derive(Debug)]
 pub struct Store {
-    location: String,
-    source: StoreSource,
-    contents: Contents,
+    pub(super) location: String,
+    pub(super) source: StoreSource,
+    pub(super) contents: Contents,
+    is_denied_absent: bool,
     version: String,
     warnings: Vec<String>,
 }
@@ -92,9 +93,19 @@ impl Store {
             location,
             source,
             contents,
+            is_denied_absent: false,
             version,
             warnings: warning.into_iter().chain(guessed).collect(),
         })
+    }
+
+    /// With `is_absent`, chunks to which access is denied (HTTP 403) are taken to be absent: so S3 answers for absent objects where
+    /// listing is not allowed. Otherwise they are errors.
+    pub fn with_denied_chunks(self, is_absent: bool) -> Self {
+        Self {
+            is_denied_absent: is_absent,
+            ..self
+        }
     }
 
     /// The store's location, as the user wrote it.
@@ -187,7 +198,7 @@ impl Store {
             return self.get(array, index, None).await;
         }
         let (key, limit) = self.object(array, index)?;
-        let got = self.source.get_small(&key, limit).await;
+        let got = self.unless_denied(self.source.get_small(&key, limit).await);
         got.map_err(|error| self.read_error(array, index, key, error))
     }
 
@@ -221,11 +232,24 @@ impl Store {
     /// As [`Store::chunk`].
     pub async fn open_chunk(&self, array: &ArrayMeta, index: &[u64]) -> Result<Option<OpenChunk>> {
         let (key, limit) = self.object(array, index)?;
-        let opened = self.source.open_object(&key, limit).await;
+        let opened = self.unless_denied(self.source.open_object(&key, limit).await);
         opened.map_err(|error| self.read_error(array, index, key, error))
     }
 
-    fn chunk_error(&self, array: &ArrayMeta, index: &[u64], reason: impl Into<String>) -> VczError {
+    /// What was read of a chunk, where a denial may mean that there is none.
+    fn unless_denied<T>(&self, got: Result<Option<T>, ReadError>) -> Result<Option<T>, ReadError> {
+        match got {
+            Err(error) if self.is_denied_absent && error.is_denied() => Ok(None),
+            got => got,
+        }
+    }
+
+    pub(super) fn chunk_error(
+        &self,
+        array: &ArrayMeta,
+        index: &[u64],
+        reason: impl Into<String>,
+    ) -> VczError {
         VczError::Chunk {
             store: self.location.clone(),
             array: array.name.clone(),
@@ -249,7 +273,7 @@ impl Store {
         range: Option<GetRange>,
     ) -> Result<Option<Bytes>> {
         let (key, limit) = self.object(array, index)?;
-        let got = self.source.get(&key, range, limit).await;
+        let got = self.unless_denied(self.source.get(&key, range, limit).await);
         got.map_err(|error| self.read_error(array, index, key, error))
     }
 
@@ -274,11 +298,15 @@ impl Store {
         key: String,
         error: ReadError,
     ) -> VczError {
+        let is_denied = error.is_denied();
         match error {
             ReadError::Io(source) => VczError::Io {
                 store: self.location.clone(),
                 key,
-                source,
+                source: match is_denied {
+                    true => Box::new(DeniedChunk(source)),
+                    false => source,
+                },
             },
             ReadError::Corrupt(reason) => self.chunk_error(array, index, reason),
         }
@@ -296,6 +324,14 @@ impl Store {
             .map_err(|error| open_error(&self.location, &array.name, error))
     }
 }
+
+/// Access to a chunk was denied.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0}. Access to this chunk is denied; if that is how this server says that a chunk is absent, as S3 does where listing is not \
+     allowed, set the table option 'vcz.denied_chunks' to 'absent'"
+)]
+struct DeniedChunk(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// The version of the specification, and a warning if it is not one that is known.
 fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), StoreError> {

@@ -19,8 +19,6 @@ use super::zip_directory::{
 
 /// Largest directory that is accepted: several million entries.
 const MAX_DIRECTORY: u64 = 1 << 30;
-/// Bytes read at the end of a remote archive, which contain most directories.
-const REMOTE_TAIL: u64 = 1 << 18;
 /// Bytes by which the extra field before the data may exceed the directory's without a second read.
 const EXTRA_SLACK: u64 = 64;
 /// Deflate makes at most 258 bytes of two bits; the slack is for the header of the first block.
@@ -40,12 +38,8 @@ pub(super) struct Zip {
 
 impl Zip {
     /// Reads and checks the archive's directory.
-    pub(super) async fn open(blob: Blob) -> Result<Self, ReadError> {
-        let longest = if blob.is_local() {
-            MAX_TAIL
-        } else {
-            REMOTE_TAIL
-        };
+    pub(super) async fn open(mut blob: Blob) -> Result<Self, ReadError> {
+        let longest = MAX_TAIL.max(blob.tail_len());
         let tail_start = blob.len().saturating_sub(longest);
         let tail = blob.read(tail_start..blob.len()).await?;
         let end = match parse_tail(&tail, tail_start)? {
@@ -69,6 +63,7 @@ impl Zip {
         };
         let directory = Directory::parse(bytes, &end)?;
         let prefix = store_folder(&directory);
+        blob.forget_tail();
         Ok(Self {
             blob,
             directory,

@@ -21,6 +21,7 @@ mod laws;
 mod layers;
 mod memory;
 mod missing_data;
+mod opening;
 mod partitions;
 mod populations;
 mod queries;
@@ -28,6 +29,8 @@ mod random_plans;
 #[cfg(feature = "gpu")]
 mod random_store;
 mod runs;
+mod server;
 mod sqllogic;
 mod unzip;
+mod vanished;
 mod windows;

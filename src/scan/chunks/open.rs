@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 
+use super::absence::Absences;
 use super::chunk::trailing_chunks;
 use super::gpu::{self, Device};
 use super::host::HostReader;
@@ -53,6 +54,8 @@ pub struct ReadContext<'a> {
     pub memory: &'a ScanMemory,
     /// The partition's metrics.
     pub metrics: &'a ScanMetrics,
+    /// The execution's absent chunks.
+    pub absences: &'a Arc<Absences>,
     /// The GPUs that arrays over samples go to.
     pub device: Option<&'a Device>,
 }
@@ -109,20 +112,29 @@ impl ChunkRequest<'_> {
     /// # Errors
     /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes.
     pub fn open(&self, context: ReadContext<'_>) -> Result<Prefetch> {
+        let absences = Arc::clone(context.absences);
+        Ok(self.window(context)?.checking(absences, self.column))
+    }
+
+    fn window(&self, context: ReadContext<'_>) -> Result<Prefetch> {
         if let Some(device) = context.device
             && let Some(window) = gpu::open(device, self, context)?
         {
             return Ok(window);
         }
         let (array, ahead) = (self.array(), context.ahead);
-        let reader = HostReader::new(self.dataset, array, self.parts(), ahead.few.is_some());
+        let is_local = self.dataset.store().is_local();
+        let parts = self.parts();
+        let bytes = array.chunk_bytes().unwrap_or(0).saturating_mul(parts.len());
+        let reader = HostReader::new(self.dataset, array, parts, ahead.few.is_some());
         let window = Window {
-            reads: ahead.prefetch,
+            reads: ahead.first_reads(is_local, bytes),
             chunks: usize::MAX,
             most_chunks: usize::MAX,
         };
         let upcoming = chunks_of(self.ranges, array.chunks[0]);
         let metrics = context.metrics.clone();
-        Ok(Prefetch::new(Arc::new(reader), upcoming, window, metrics))
+        let window = Prefetch::new(Arc::new(reader), upcoming, window, metrics);
+        Ok(window.growing(ahead.prefetch, is_local, context.memory.clone()))
     }
 }

@@ -8,14 +8,16 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use futures::future::BoxFuture;
 
-use super::chunk::Part;
+use super::absence::Absences;
+use super::chunk::{Chunk, Part, chunk_index};
 use crate::error::VczError;
-use crate::scan::read::memory::Taken;
+use crate::scan::read::memory::{ScanMemory, Taken};
 use crate::scan::read::metrics::ScanMetrics;
 
 /// Variant chunks that will be asked for, ascending.
@@ -43,7 +45,7 @@ pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> Upcoming {
 /// How far to read ahead.
 #[derive(Debug, Clone, Copy)]
 pub struct Ahead {
-    /// `vcz.prefetch`: reads in flight ahead of the chunk that is asked for; none if 0.
+    /// `vcz.prefetch`: reads in flight ahead of the chunk that is asked for, at most; none if 0.
     pub prefetch: usize,
     /// How many variant chunks to begin with, where few may be needed.
     pub few: Option<usize>,
@@ -72,12 +74,76 @@ pub trait ChunkReader: Send + Sync {
 /// How many variant chunks may be on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Reads in flight, at most.
+    /// Reads in flight, at most; more where the window grows.
     pub reads: usize,
     /// Variant chunks in them, at most, to begin with: twice as many after each read that was waited for.
     pub chunks: usize,
     /// Variant chunks in them, at most.
     pub most_chunks: usize,
+}
+
+/// Reads in flight to begin with: those of local files take microseconds, those of a server milliseconds.
+const LOCAL_READS: usize = 4;
+const REMOTE_READS: usize = 16;
+/// More reads are put in flight after one that was waited for this long. Local files that take so long are on a slow disk or a file
+/// server.
+const LOCAL_PATIENCE: Duration = Duration::from_millis(20);
+const REMOTE_PATIENCE: Duration = Duration::from_millis(2);
+/// Encoded bytes that are in flight for an array, at most, once there are more reads than to begin with. That is what a link of 1 GB/s
+/// carries in 64 ms. Where memory is limited, at most this part of it.
+const MOST_BYTES_IN_FLIGHT: usize = 64 << 20;
+const PART_OF_MEMORY: usize = 64;
+
+impl Ahead {
+    /// Reads in flight to begin with, of a store that is local or not, of which each is at most this many bytes, decoded.
+    pub fn first_reads(&self, is_local: bool, bytes: usize) -> usize {
+        let few = match is_local {
+            true => LOCAL_READS,
+            false => (MOST_BYTES_IN_FLIGHT / bytes.max(1)).clamp(LOCAL_READS, REMOTE_READS),
+        };
+        self.prefetch.min(few)
+    }
+}
+
+/// How the number of reads in flight grows to that which the latency and the bandwidth of the store are worth.
+struct Growth {
+    most: usize,
+    patience: Duration,
+    memory: ScanMemory,
+    /// What the additional reads take of it.
+    taken: Vec<Taken>,
+    /// Reads that have arrived, and their encoded bytes.
+    reads: usize,
+    bytes: usize,
+}
+
+impl Growth {
+    /// How many reads there should be after one that was waited for: twice as many, as far as their bytes fit in memory.
+    fn after(&mut self, arrived: &Arrivals, waited: Duration, reads: usize) -> usize {
+        let parts = arrived.iter().flat_map(|(_, arriving)| match arriving {
+            Arriving::Ready(parts) => parts.as_slice(),
+            Arriving::Waiting(_) => &[],
+        });
+        let bytes: usize = parts.filter_map(|part| part.chunk.encoded_len()).sum();
+        self.reads += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        let more = reads.min(self.most.saturating_sub(reads));
+        if waited < self.patience || more == 0 {
+            return reads;
+        }
+        let mean = self.bytes.div_ceil(self.reads);
+        let most_bytes = MOST_BYTES_IN_FLIGHT.min(self.memory.limit() / PART_OF_MEMORY);
+        if mean.saturating_mul(reads + more) > most_bytes {
+            return reads;
+        }
+        match self.memory.take(mean.saturating_mul(more)) {
+            Ok(taken) => {
+                self.taken.push(taken);
+                reads + more
+            }
+            Err(_) => reads,
+        }
+    }
 }
 
 /// A read in flight.
@@ -95,6 +161,9 @@ pub struct Prefetch {
     reads: VecDeque<Read>,
     window: Window,
     metrics: ScanMetrics,
+    growth: Option<Growth>,
+    /// Checks absent chunks of this column of the table.
+    absences: Option<(Arc<Absences>, usize)>,
     /// Dropped once the first reads are under way.
     until_started: Option<Box<dyn Send>>,
     /// Memory of the results that the window may hold.
@@ -116,8 +185,36 @@ impl Prefetch {
             reads: VecDeque::new(),
             window,
             metrics,
+            growth: None,
+            absences: None,
             until_started: None,
             _memory: None,
+        }
+    }
+
+    /// Lets the number of reads in flight grow to `most` while reads have to be waited for, as far as `memory` has room for them.
+    pub fn growing(self, most: usize, is_local: bool, memory: ScanMemory) -> Self {
+        Self {
+            growth: Some(Growth {
+                most,
+                patience: match is_local {
+                    true => LOCAL_PATIENCE,
+                    false => REMOTE_PATIENCE,
+                },
+                memory,
+                taken: vec![],
+                reads: 0,
+                bytes: 0,
+            }),
+            ..self
+        }
+    }
+
+    /// Has `absences` check what is absent; the array is `column` of the table.
+    pub fn checking(self, absences: Arc<Absences>, column: usize) -> Self {
+        Self {
+            absences: Some((absences, column)),
+            ..self
         }
     }
 
@@ -143,10 +240,23 @@ impl Prefetch {
     /// The parts of one variant chunk. Those before it are forgotten.
     ///
     /// # Errors
-    /// Of reading it.
+    /// Of reading it; also if it is absent, and the store is no longer what was opened.
     pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<Part>> {
         let fetch_time = self.metrics.fetch_time.clone();
         let _timer = fetch_time.timer();
+        let parts = self.next(chunk).await?;
+        let mut absent = parts.iter().filter(|part| part.chunk == Chunk::Absent);
+        if let Some(first) = absent.next() {
+            self.metrics.chunks_absent.add(1 + absent.count());
+            if let Some((absences, column)) = &self.absences {
+                let index = chunk_index(chunk, &first.trailing);
+                absences.believe(*column, index).await?;
+            }
+        }
+        Ok(parts)
+    }
+
+    async fn next(&mut self, chunk: u64) -> Result<Vec<Part>> {
         while self.upcoming.next_if(|at| *at <= chunk).is_some() {}
         loop {
             while self.arrived.pop_front_if(|(at, _)| *at < chunk).is_some() {}
@@ -173,9 +283,13 @@ impl Prefetch {
         self.start();
         self.window.chunks = (self.window.chunks.saturating_mul(2)).min(self.window.most_chunks);
         let Read { mut chunks, task } = read;
+        let started = Instant::now();
         let arrived = task.join_unwind().await;
         self.arrived =
             arrived.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+        if let Some(growth) = &mut self.growth {
+            self.window.reads = growth.after(&self.arrived, started.elapsed(), self.window.reads);
+        }
         let Some((last, _)) = self.arrived.back() else {
             return exec_err!("reading variant chunk {chunk} gave nothing");
         };

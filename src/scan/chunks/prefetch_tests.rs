@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::future::FutureExt;
 use parking_lot::Mutex;
@@ -203,6 +204,81 @@ async fn a_window_of_few_chunks_grows() {
     assert_eq!((in_flight, prefetch.window.chunks), (4, 4));
     // A GPU counts what it is given.
     assert_eq!(prefetch.metrics.chunks_read.value(), 0);
+}
+
+/// A read of one chunk with this many bytes.
+fn arrived(bytes: usize) -> Arrivals {
+    let part = Part {
+        trailing: vec![],
+        chunk: Chunk::Encoded(vec![0; bytes].into()),
+    };
+    Arrivals::from([(0, Arriving::Ready(vec![part]))])
+}
+
+fn growth(most: usize, memory: usize) -> (Growth, Arc<dyn MemoryPool>) {
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(memory));
+    let growth = Growth {
+        most,
+        patience: REMOTE_PATIENCE,
+        memory: ScanMemory::new(&pool, 0, metrics()),
+        taken: vec![],
+        reads: 0,
+        bytes: 0,
+    };
+    (growth, pool)
+}
+
+#[test]
+fn reads_are_doubled_while_they_are_waited_for() {
+    let slow = REMOTE_PATIENCE;
+    let (mut few, _) = growth(20, 1_000_000);
+    assert_eq!(few.after(&arrived(8), Duration::ZERO, 4), 4);
+    assert_eq!(few.after(&arrived(8), slow, 4), 8);
+    assert_eq!(few.after(&arrived(8), slow, 8), 16);
+    assert_eq!(few.after(&arrived(8), slow, 16), 20, "the most");
+    assert_eq!(few.after(&arrived(8), slow, 20), 20);
+    let (mut off, _) = growth(0, 1_000_000);
+    assert_eq!(off.after(&arrived(8), slow, 0), 0, "reading ahead is off");
+
+    let (mut little_memory, pool) = growth(64, PART_OF_MEMORY * 200);
+    assert_eq!(little_memory.after(&arrived(8), slow, 4), 8);
+    assert_eq!(little_memory.after(&arrived(8), slow, 8), 16);
+    assert_eq!(pool.reserved(), 96);
+    assert_eq!(
+        little_memory.after(&arrived(8), slow, 16),
+        16,
+        "a part of it"
+    );
+    let rest = PART_OF_MEMORY * 200 - pool.reserved();
+    let others = little_memory.memory.take(rest).unwrap();
+    assert_eq!(
+        little_memory.after(&arrived(8), slow, 4),
+        4,
+        "it is used up"
+    );
+    drop((little_memory, others));
+    assert_eq!(pool.reserved(), 0);
+
+    let (mut large, _) = growth(64, usize::MAX);
+    let quarter = MOST_BYTES_IN_FLIGHT / 4;
+    assert_eq!(large.after(&arrived(quarter), slow, 2), 4);
+    assert_eq!(large.after(&arrived(quarter), slow, 4), 4, "enough bytes");
+}
+
+#[test]
+fn a_window_begins_with_few_reads() {
+    let ahead = |prefetch| Ahead {
+        prefetch,
+        few: None,
+    };
+    let reads =
+        |prefetch| [true, false].map(|is_local| ahead(prefetch).first_reads(is_local, 1000));
+    assert_eq!(reads(0), [0, 0]);
+    assert_eq!(reads(2), [2, 2]);
+    assert_eq!(reads(64), [LOCAL_READS, REMOTE_READS]);
+    let large = ahead(64).first_reads(false, MOST_BYTES_IN_FLIGHT / 8);
+    assert_eq!(large, 8);
+    assert_eq!(ahead(64).first_reads(false, usize::MAX), LOCAL_READS);
 }
 
 #[tokio::test]

@@ -1,9 +1,7 @@
 //! Which backend decodes the arrays over samples of a scan, and why. Arrays over variants only are always the host's: they
 //! are small.
 
-use std::any::Any;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use datafusion::common::Result;
 use tokio::sync::OnceCell;
@@ -58,11 +56,6 @@ async fn open(source: &VczSource) -> Result<(Option<Device>, Choice)> {
 }
 
 impl VczSource {
-    /// What the partitions of one execution share: an [`ExecutionBackend`].
-    pub(in crate::scan) fn new_execution(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::new(ExecutionBackend::default())
-    }
-
     /// Which backend this scan uses if it is executed now.
     pub(in crate::scan) fn choice(&self) -> Choice {
         if self.settings.backend == Backend::Host {

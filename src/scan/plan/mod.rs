@@ -4,12 +4,13 @@
 //!   and limits that it takes over from operators above.
 //! * `zones`: contigs and positions of each chunk, which predicates are compared with; `ranges`: the rows that are kept.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
-//! * `apart`: population counts in columns of their own. `backend`, `choice`: host or GPU, and why.
+//! * `apart`: population counts in columns of their own. `backend`, `choice`: host or GPU, and why; `execution`: what partitions share.
 
 pub mod apart;
 pub mod backend;
 pub mod choice;
 mod display;
+pub mod execution;
 mod properties;
 mod pushdown;
 pub mod ranges;

@@ -230,7 +230,7 @@ impl DataSource for VczSource {
     }
 
     fn create_sibling_state(&self, _config: &ConfigOptions) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(self.new_execution())
+        Some(self.new_execution(self.partitions.len()))
     }
 
     fn open_with_args(&self, args: OpenArgs) -> Result<SendableRecordBatchStream> {

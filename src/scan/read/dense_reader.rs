@@ -9,11 +9,10 @@ use super::dense::{Dense, assemble};
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use crate::codec::Scratch;
-use crate::scan::chunks::chunk::{Chunk, chunk_index};
 use crate::scan::chunks::open::{ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
-use crate::scan::schema::{ColumnKind, ColumnSpec};
+use crate::scan::schema::ColumnSpec;
 
 /// Reads the chunks of one array and keeps the one at hand decoded.
 pub struct DenseReader {
@@ -84,13 +83,6 @@ impl DenseReader {
         let spec = &dataset.columns()[self.column];
         let chain = dataset.chain(self.column)?;
         let parts = self.chunks.fetch(chunk).await?;
-        if spec.kind == ColumnKind::Genotype
-            && let Some(absent) = parts
-                .iter()
-                .find(|part| matches!(part.chunk, Chunk::Absent))
-        {
-            dataset.log_absent(&spec.array, &chunk_index(chunk, &absent.trailing));
-        }
         let expected = (spec.array.chunks[0] as usize).saturating_mul(spec.row_bytes());
         let memory = self.memory.take(expected)?;
         let _timer = self.metrics.decode_time.timer();

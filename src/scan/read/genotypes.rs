@@ -181,9 +181,6 @@ impl GenotypeReader {
             let sample_chunk = trailing[0] as usize;
             let failed =
                 |reason: String| dataset.chunk_error(array, &chunk_index(chunk, &trailing), reason);
-            if matches!(data, Chunk::Absent) {
-                dataset.log_absent(array, &chunk_index(chunk, &trailing));
-            }
             let wanted = self.counter.wanted_sample_chunks();
             if wanted.binary_search(&sample_chunk).is_ok() {
                 let encoded = match &data {

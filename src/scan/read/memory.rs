@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
 use parking_lot::Mutex;
 
 use super::metrics::ScanMetrics;
@@ -12,6 +14,7 @@ use super::metrics::ScanMetrics;
 #[derive(Clone)]
 pub struct ScanMemory {
     reservation: Arc<Mutex<MemoryReservation>>,
+    limit: usize,
     metrics: ScanMetrics,
 }
 
@@ -19,10 +22,25 @@ impl ScanMemory {
     /// Registers a consumer for `partition`.
     pub fn new(pool: &Arc<dyn MemoryPool>, partition: usize, metrics: ScanMetrics) -> Self {
         let reservation = MemoryConsumer::new(format!("VczScan[{partition}]")).register(pool);
+        let limit = match pool.memory_limit() {
+            MemoryLimit::Finite(limit) => limit,
+            _ => usize::MAX,
+        };
         Self {
             reservation: Arc::new(Mutex::new(reservation)),
+            limit,
             metrics,
         }
+    }
+
+    /// Bytes of the whole pool; the largest number where they are unlimited or not known.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The metrics of the partition.
+    pub fn metrics(&self) -> &ScanMetrics {
+        &self.metrics
     }
 
     /// Reserves `bytes` until the result is dropped; fails with ResourcesExhausted if the pool has fewer.

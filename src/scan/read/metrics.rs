@@ -18,7 +18,9 @@ pub struct ScanMetrics {
     pub bytes_decoded: Count,
     /// Chunks that exist and were read.
     pub chunks_read: Count,
-    /// Of these, chunks that a GPU decoded.
+    /// Chunks that are absent, and stand for fill values.
+    pub chunks_absent: Count,
+    /// Of the chunks read, those that a GPU decoded.
     pub chunks_on_gpu: Count,
     /// Peak of the bytes reserved in the memory pool.
     pub memory_reserved: Gauge,
@@ -58,6 +60,9 @@ impl ScanMetrics {
             chunks_read: MetricBuilder::new(set)
                 .with_type(MetricType::Summary)
                 .counter("chunks_read", partition),
+            chunks_absent: MetricBuilder::new(set)
+                .with_type(MetricType::Summary)
+                .counter("chunks_absent", partition),
             chunks_on_gpu: MetricBuilder::new(set)
                 .with_type(MetricType::Summary)
                 .counter("chunks_on_gpu", partition),

@@ -22,10 +22,11 @@ use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
 use super::segments::{DynamicPruning, Segments};
 use super::site_filter::SiteFilter;
+use crate::scan::chunks::absence::PartitionAbsences;
 use crate::scan::chunks::gpu::Device;
 use crate::scan::chunks::open::ReadContext;
 use crate::scan::chunks::prefetch::Ahead;
-use crate::scan::plan::backend::ExecutionBackend;
+use crate::scan::plan::execution::Execution;
 use crate::scan::plan::source::{Input, VczSource};
 use crate::scan::progress::ProgressTracker;
 
@@ -45,27 +46,28 @@ impl VczSource {
                 self.partitions.len()
             );
         };
-        let shared = args.sibling_state.unwrap_or_else(|| self.new_execution());
-        let Ok(backend) = shared.downcast::<ExecutionBackend>() else {
+        let shared = args.sibling_state.unwrap_or_else(|| self.new_execution(1));
+        let Ok(execution) = shared.downcast::<Execution>() else {
             return exec_err!("the state shared by the partitions of a scan is another operator's");
         };
         let tracker = ProgressTracker::of(&context);
+        let absences = execution.absences.partition();
         let metrics = ScanMetrics::new(&self.metrics, partition);
-        let memory = ScanMemory::new(context.memory_pool(), partition, metrics.clone());
+        let memory = ScanMemory::new(context.memory_pool(), partition, metrics);
         let batch_size = context.session_config().batch_size();
         let schema = Arc::clone(&self.schema);
         let (source, ranges) = (self.clone(), ranges.clone());
         // Nothing is read, and no backend chosen, before somebody wants the first batch.
         let batches = async move {
-            let device = backend.device(&source).await?;
+            let device = execution.backend.device(&source).await?;
             let batches = Batches::try_new(
                 source.clone(),
                 &ranges,
                 batch_size,
                 memory,
-                metrics,
                 tracker,
                 device,
+                absences,
             )?;
             Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
                 let batch = batches.next().await?;
@@ -131,6 +133,7 @@ struct Batches {
     pending_rows: usize,
     remaining: Option<usize>,
     projector: Option<Projector>,
+    absences: PartitionAbsences,
     metrics: ScanMetrics,
 }
 
@@ -140,10 +143,11 @@ impl Batches {
         ranges: &[Range<u64>],
         batch_size: usize,
         memory: ScanMemory,
-        metrics: ScanMetrics,
         tracker: Option<Arc<ProgressTracker>>,
         device: Option<&Device>,
+        absences: PartitionAbsences,
     ) -> Result<Self> {
+        let metrics = memory.metrics().clone();
         let table = Arc::clone(&source.table);
         let filter = SiteFilter::try_new(&source.filters, &table.schema)?;
         let dynamic_filter = SiteFilter::try_new(&source.dynamic, &table.schema)?;
@@ -164,6 +168,7 @@ impl Batches {
             ahead,
             memory: &memory,
             metrics: &metrics,
+            absences: absences.all(),
             device,
         };
         let mut readers = HashMap::new();
@@ -243,6 +248,7 @@ impl Batches {
             genotypes,
             call_of_input,
             projector,
+            absences,
             metrics,
         })
     }
@@ -254,6 +260,9 @@ impl Batches {
                 .remaining
                 .map_or(self.batch_rows, |left| left.min(self.batch_rows));
             if self.pending_rows >= wanted && self.pending_rows > 0 {
+                if self.remaining == Some(wanted) {
+                    self.end().await?;
+                }
                 return self.emit().map(Some);
             }
             if wanted == 0 {
@@ -261,6 +270,7 @@ impl Batches {
             }
             let Some(segment) = self.segment((wanted - self.pending_rows.min(wanted)) as u64)?
             else {
+                self.end().await?;
                 return if self.pending_rows > 0 {
                     self.emit().map(Some)
                 } else {
@@ -273,6 +283,12 @@ impl Batches {
                 return self.emit().map(Some);
             }
         }
+    }
+
+    /// Ends the partition, once the rows of its last batch were read.
+    async fn end(&mut self) -> Result<()> {
+        let may_stop = self.source.few_chunks().is_some();
+        Ok(self.absences.end(may_stop).await?)
     }
 
     /// The next rows to look at: at most `rows`, of one chunk of the heaviest column.

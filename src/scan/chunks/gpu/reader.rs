@@ -55,7 +55,7 @@ pub struct GpuReader {
     pub leaves_files: bool,
     /// Whether several variant chunks make a read: those of local stores, unless few may be needed.
     in_groups: bool,
-    /// `vcz.prefetch` permits, one for each read. More chunks than these may be on their way: those that a GPU works on.
+    /// One permit for each read: `vcz.prefetch`, or fewer of a local store. More chunks than these may be on their way: those that a GPU works on.
     pub reading: Semaphore,
     pub metrics: ScanMetrics,
 }
@@ -81,6 +81,10 @@ pub fn open(
         }
     };
     let store = request.dataset.store();
+    let reads = match store.is_local() {
+        true => context.ahead.first_reads(true, 0),
+        false => context.ahead.prefetch,
+    };
     let is_plain = |part: &PartRequest| part.work().is_some_and(|work| work.planner.is_plain());
     let reader = GpuReader {
         dataset: Arc::clone(request.dataset),
@@ -89,7 +93,7 @@ pub fn open(
         is_whole: !matches!(request.purpose, ChunkPurpose::Genotypes { .. }),
         leaves_files: device.reads_files && parts.iter().all(is_plain),
         in_groups: store.is_local() && context.ahead.few.is_none(),
-        reading: Semaphore::new(context.ahead.prefetch.max(1)),
+        reading: Semaphore::new(reads.max(1)),
         metrics: context.metrics.clone(),
         parts,
     };

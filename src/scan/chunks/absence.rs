@@ -1,0 +1,132 @@
+//! [`Absences`]: whether absent chunks are taken for fill values. Writers leave such chunks out; but if a store is deleted,
+//! unmounted or replaced, its chunks are absent, too.
+//!
+//! The partitions of an execution share one. Invariants: before the first absent chunk of an array is believed, the array's metadata
+//! document is checked; if there was one, it is checked again after the last chunk was read, and consolidated metadata with it. No
+//! request is made where all chunks are present.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+
+use futures::future::{try_join, try_join_all};
+use tokio::sync::OnceCell;
+
+use crate::error::VczError;
+use crate::scan::dataset::Dataset;
+use crate::scan::schema::ColumnKind;
+use crate::store::DocumentId;
+
+/// The first absent chunk of an array, and the state of the array's metadata after it was found to be absent.
+#[derive(Debug)]
+struct FirstAbsent {
+    index: Vec<u64>,
+    document: Option<DocumentId>,
+}
+
+/// The absent chunks of one execution of a scan.
+#[derive(Debug)]
+pub struct Absences {
+    dataset: Arc<Dataset>,
+    /// For each column of the table.
+    first: Vec<OnceCell<FirstAbsent>>,
+    /// Partitions that have not ended; none or fewer where an execution is repeated.
+    left: AtomicIsize,
+    /// Whether a partition was dropped before its end.
+    is_abandoned: AtomicBool,
+}
+
+impl Absences {
+    /// None so far, of an execution of this many partitions.
+    pub fn new(dataset: &Arc<Dataset>, partitions: usize) -> Self {
+        Self {
+            dataset: Arc::clone(dataset),
+            first: dataset.columns().iter().map(|_| OnceCell::new()).collect(),
+            left: AtomicIsize::new(isize::try_from(partitions).unwrap_or(isize::MAX)),
+            is_abandoned: AtomicBool::new(false),
+        }
+    }
+
+    /// Checks, once for each column, that the chunk at `index` may be believed to be absent.
+    ///
+    /// # Errors
+    /// If the array's metadata is gone, cannot be read or has changed.
+    pub async fn believe(&self, column: usize, index: Vec<u64>) -> Result<(), VczError> {
+        let spec = &self.dataset.columns()[column];
+        let check = || async {
+            let checked = self.dataset.store().check_array(&spec.array, &index, None);
+            let document = checked.await?;
+            if spec.kind == ColumnKind::Genotype {
+                self.dataset.log_absent(&spec.array, &index);
+            }
+            Ok::<_, VczError>(FirstAbsent {
+                document,
+                index: index.clone(),
+            })
+        };
+        self.first[column].get_or_try_init(check).await.map(drop)
+    }
+
+    /// Checks that the chunks that were found to be absent may still be believed to be.
+    async fn confirm(&self) -> Result<(), VczError> {
+        let store = self.dataset.store();
+        let columns = self.dataset.columns().iter().zip(&self.first);
+        let absent: Vec<_> = columns
+            .filter_map(|(column, first)| Some((&column.array, first.get()?)))
+            .collect();
+        let Some((array, first)) = absent.first() else {
+            return Ok(());
+        };
+        let arrays = absent
+            .iter()
+            .map(|(array, first)| store.check_array(array, &first.index, first.document.as_ref()));
+        let consolidated = store.check_consolidated(array, &first.index);
+        try_join(try_join_all(arrays), consolidated).await.map(drop)
+    }
+
+    /// Begins a partition.
+    pub fn partition(self: &Arc<Self>) -> PartitionAbsences {
+        PartitionAbsences {
+            all: Arc::clone(self),
+            has_ended: false,
+        }
+    }
+}
+
+/// One partition of an execution. If it is dropped before its end, the others do not wait for it.
+#[derive(Debug)]
+pub struct PartitionAbsences {
+    all: Arc<Absences>,
+    has_ended: bool,
+}
+
+impl PartitionAbsences {
+    /// Those of all partitions.
+    pub fn all(&self) -> &Arc<Absences> {
+        &self.all
+    }
+
+    /// Ends the partition, before its last batch is given away. The last partition checks for all; where the others may never end
+    /// because of a LIMIT (`may_stop`), each does.
+    ///
+    /// # Errors
+    /// If a chunk was absent, and the metadata of its array is gone, cannot be read or has changed.
+    pub async fn end(&mut self, may_stop: bool) -> Result<(), VczError> {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return Ok(());
+        }
+        let is_last = self.all.left.fetch_sub(1, Ordering::AcqRel) <= 1;
+        if is_last || may_stop || self.all.is_abandoned.load(Ordering::Acquire) {
+            return self.all.confirm().await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PartitionAbsences {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.all.is_abandoned.store(true, Ordering::Release);
+            self.all.left.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! [`Execution`]: what the partitions of one execution of a scan share.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::backend::ExecutionBackend;
+use super::source::VczSource;
+use crate::scan::chunks::absence::Absences;
+
+/// One execution of a scan.
+#[derive(Debug)]
+pub struct Execution {
+    /// What decodes arrays over samples.
+    pub backend: ExecutionBackend,
+    /// The chunks that were found to be absent.
+    pub absences: Arc<Absences>,
+}
+
+impl VczSource {
+    /// What this many partitions of one execution share: an [`Execution`].
+    pub(in crate::scan) fn new_execution(&self, partitions: usize) -> Arc<dyn Any + Send + Sync> {
+        Arc::new(Execution {
+            backend: ExecutionBackend::default(),
+            absences: Arc::new(Absences::new(&self.table.dataset, partitions)),
+        })
+    }
+}

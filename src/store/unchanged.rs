@@ -1,0 +1,126 @@
+//! Checks that a store is still the one that was opened. Writers leave out chunks that hold fill values only; in a store that was
+//! deleted, unmounted or replaced all chunks look like that.
+//!
+//! `scan` calls this where a chunk is absent. Invariants: an array is checked by its own metadata document, which consolidated
+//! metadata repeats, and consolidated metadata by the document that has it; a document that is gone, cannot be read or has
+//! changed is an error that names the array and the chunk. Archives need no check: their directory was read when they were
+//! opened, and chunks that are read from an archive that has changed since fail their checksums.
+
+use futures::future::try_join;
+
+use super::array::ArrayMeta;
+use super::discover::MAX_DOCUMENT;
+use super::document::DocumentId;
+use super::element::ZarrFormat;
+use super::read_error::ReadError;
+use super::vcz_store::Store;
+use crate::error::{Result, VczError};
+
+impl Store {
+    /// Checks the metadata document of an array of which the chunk at `index` was found to be absent: it must be as it was when the
+    /// store was opened and, if it was not read then, as it was at an earlier check, whose result is `since`. Returns its
+    /// state, to be compared with later; `None` for archives.
+    ///
+    /// # Errors
+    /// [`VczError::Chunk`] if the document is gone, cannot be read or has changed.
+    pub async fn check_array(
+        &self,
+        array: &ArrayMeta,
+        index: &[u64],
+        since: Option<&DocumentId>,
+    ) -> Result<Option<DocumentId>> {
+        if self.source.is_archive() {
+            return Ok(None);
+        }
+        let document = match array.format {
+            ZarrFormat::V2 => ".zarray",
+            ZarrFormat::V3 => "zarr.json",
+        };
+        let key = format!("{}/{document}", array.name);
+        let known = since.or_else(|| self.contents.documents.get(&array.name));
+        let found = self.unchanged(&key, known).await;
+        let found = found.map_err(|reason| self.absent_error(array, index, &reason))?;
+        Ok(Some(found))
+    }
+
+    /// Checks that the chunk at `index`, which was found to be absent, may be taken for fill values: [`Store::check_array`] and
+    /// [`Store::check_consolidated`].
+    ///
+    /// # Errors
+    /// [`VczError::Chunk`] if a document is gone, cannot be read or has changed.
+    pub async fn check_absent(&self, array: &ArrayMeta, index: &[u64]) -> Result<()> {
+        let documents = try_join(
+            self.check_array(array, index, None),
+            self.check_consolidated(array, index),
+        );
+        documents.await.map(drop)
+    }
+
+    /// Checks the document with the consolidated metadata that the store was opened from, if it was; for an array of which the
+    /// chunk at `index` was found to be absent.
+    ///
+    /// # Errors
+    /// [`VczError::Chunk`] if the document is gone, cannot be read or has changed.
+    pub async fn check_consolidated(&self, array: &ArrayMeta, index: &[u64]) -> Result<()> {
+        if !self.contents.is_consolidated {
+            return Ok(());
+        }
+        let checked = self.check_root().await;
+        checked.map_err(|reason| self.absent_error(array, index, &reason))
+    }
+
+    /// Checks the root group's document if anything that was looked for when the store was opened was not found: a server that
+    /// stopped to answer meanwhile looks the same.
+    ///
+    /// # Errors
+    /// [`VczError::Metadata`] if the document is gone, cannot be read or has changed.
+    pub async fn check_opened(&self) -> Result<()> {
+        if !self.contents.is_incomplete {
+            return Ok(());
+        }
+        let checked = self.check_root().await;
+        checked.map_err(|reason| VczError::Metadata {
+            store: self.location.clone(),
+            what: "while it was opened".to_owned(),
+            reason,
+        })
+    }
+
+    async fn check_root(&self) -> Result<(), String> {
+        let Some((key, known)) = &self.contents.root else {
+            return Ok(());
+        };
+        self.unchanged(key, Some(known)).await.map(drop)
+    }
+
+    /// The state of the document `key`, which must not differ from the `known` one; else the reason.
+    async fn unchanged(&self, key: &str, known: Option<&DocumentId>) -> Result<DocumentId, String> {
+        match self.source.get_document(key, MAX_DOCUMENT).await {
+            Ok(Some((_, Some(found)))) => match known.and_then(|known| known.difference(&found)) {
+                None => Ok(found),
+                Some(difference) => Err(format!(
+                    "'{key}' is not what it was when the store was opened ({difference}): the store was written again or replaced. \
+                     Open it again, by creating the table again or in a new session"
+                )),
+            },
+            Ok(_) => Err(format!(
+                "'{key}' is absent, too: the store was deleted, moved or unmounted, or its server does not know it any more. \
+                 See that it is there, then run the query again"
+            )),
+            Err(error) => {
+                let reason = match error {
+                    ReadError::Io(error) => error.to_string(),
+                    ReadError::Corrupt(reason) => reason,
+                };
+                Err(format!(
+                    "'{key}' cannot be read, so it is not known whether the store is still there: {reason}"
+                ))
+            }
+        }
+    }
+
+    fn absent_error(&self, array: &ArrayMeta, index: &[u64], reason: &str) -> VczError {
+        let reason = format!("it is absent, which is not taken for fill values, since {reason}");
+        self.chunk_error(array, index, reason)
+    }
+}

@@ -1,0 +1,234 @@
+//! A fake object store: it counts requests, fails as planned, and can answer them in rounds.
+
+use std::fmt;
+use std::pin::pin;
+use std::task::Poll;
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+use futures::{StreamExt, poll, stream};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::common::{entries, fixtures};
+
+/// What happens to requests.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    /// There is nothing (HTTP 404).
+    Absent,
+    /// Access is denied (HTTP 403).
+    Denied,
+    /// The server is not available (HTTP 503).
+    Unavailable,
+    /// Another store is there.
+    Replaced,
+}
+
+/// Which requests fail: those from a number on, or that number alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub fault: Fault,
+    pub first: usize,
+    pub is_alone: bool,
+}
+
+/// A server whose requests fail as planned.
+#[derive(Debug, Default)]
+pub struct Server {
+    objects: InMemory,
+    /// What is there once the store was replaced.
+    pub other: InMemory,
+    /// Whether it denies access to what is absent.
+    pub denies: bool,
+    /// Where requests wait for each other.
+    gate: Option<Gate>,
+    plan: Mutex<Option<Plan>>,
+    /// The paths that were asked for since the plan was made.
+    pub asked: Mutex<Vec<String>>,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("server")
+    }
+}
+
+/// Requests that wait for an answer.
+type Gate = Mutex<Vec<oneshot::Sender<()>>>;
+
+impl Server {
+    /// A server of these objects.
+    pub fn new(objects: InMemory) -> Self {
+        Self {
+            objects,
+            ..Self::default()
+        }
+    }
+
+    /// A server of these objects that answers requests only in [`Server::rounds`].
+    pub fn in_rounds(objects: InMemory) -> Self {
+        Self {
+            gate: Some(Gate::default()),
+            ..Self::new(objects)
+        }
+    }
+
+    /// Runs `work` on one thread, and returns its result and the number of rounds: whenever nothing else can go on, all requests that
+    /// wait are answered.
+    pub async fn rounds<T>(&self, work: impl Future<Output = T>) -> (T, usize) {
+        let mut work = pin!(work);
+        let mut rounds = 0;
+        loop {
+            for _ in 0..1000 {
+                if let Poll::Ready(done) = poll!(&mut work) {
+                    return (done, rounds);
+                }
+                tokio::task::yield_now().await;
+            }
+            let waiting = std::mem::take(&mut *self.gate.as_ref().unwrap().lock());
+            rounds += usize::from(!waiting.is_empty());
+            for request in waiting {
+                // Whoever has asked may be gone.
+                let _ = request.send(());
+            }
+        }
+    }
+
+    /// Waits for the next round.
+    async fn wait(&self) {
+        if let Some(gate) = &self.gate {
+            let (answer, answered) = oneshot::channel();
+            gate.lock().push(answer);
+            let _ = answered.await;
+        }
+    }
+
+    pub fn plan(&self, plan: Option<Plan>) {
+        self.asked.lock().clear();
+        *self.plan.lock() = plan;
+    }
+
+    /// The objects that a request sees, or its failure.
+    fn answer(&self, path: &str) -> Result<&InMemory> {
+        let mut asked = self.asked.lock();
+        asked.push(path.to_string());
+        let number = asked.len() - 1;
+        let source = || "as planned".into();
+        let path = path.to_string();
+        let planned = *self.plan.lock();
+        let hit = |plan: &Plan| match plan.is_alone {
+            true => plan.first == number,
+            false => plan.first <= number,
+        };
+        match planned.filter(hit).map(|plan| plan.fault) {
+            None => Ok(&self.objects),
+            Some(Fault::Replaced) => Ok(&self.other),
+            Some(Fault::Absent) => Err(Error::NotFound {
+                path,
+                source: source(),
+            }),
+            Some(Fault::Denied) => Err(Error::PermissionDenied {
+                path,
+                source: source(),
+            }),
+            Some(Fault::Unavailable) => Err(Error::Generic {
+                store: "server",
+                source: source(),
+            }),
+        }
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Server {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.objects.put_opts(path, payload, options).await
+    }
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.objects.put_multipart_opts(path, options).await
+    }
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
+        self.wait().await;
+        let objects = self.answer(path.as_ref())?;
+        match objects.get_opts(path, options).await {
+            Err(Error::NotFound { path, source }) if self.denies => {
+                Err(Error::PermissionDenied { path, source })
+            }
+            result => result,
+        }
+    }
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        self.objects.delete_stream(paths)
+    }
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        match self.answer("list") {
+            Ok(objects) => objects.list(prefix),
+            Err(error) => stream::once(async { Err(error) }).boxed(),
+        }
+    }
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.wait().await;
+        match self.answer("list") {
+            // A prefix without objects is an empty listing.
+            Err(Error::NotFound { .. }) => Ok(ListResult {
+                common_prefixes: vec![],
+                objects: vec![],
+            }),
+            objects => objects?.list_with_delimiter(prefix).await,
+        }
+    }
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.objects.copy_opts(from, to, options).await
+    }
+}
+
+/// Keys and contents of a store's files.
+pub type Files = Vec<(String, Vec<u8>)>;
+
+/// The files of a fixture.
+pub fn files(name: &str) -> Files {
+    entries(&std::fs::read(fixtures().join(name)).unwrap())
+}
+
+/// Adds consolidated metadata to a store of Zarr v2.
+pub fn consolidate(mut files: Files) -> Files {
+    let is_document = |key: &str| [".zgroup", ".zarray", ".zattrs"].contains(&key);
+    let documents = files
+        .iter()
+        .filter(|(key, _)| is_document(key.rsplit('/').next().unwrap()));
+    let metadata: serde_json::Map<String, serde_json::Value> = documents
+        .map(|(key, bytes)| (key.clone(), serde_json::from_slice(bytes).unwrap()))
+        .collect();
+    let document = serde_json::json!({"zarr_consolidated_format": 1, "metadata": metadata});
+    files.push((".zmetadata".to_string(), document.to_string().into_bytes()));
+    files
+}
+
+/// An object store with these files at `data/my.vcz`.
+pub async fn in_memory(files: &Files) -> InMemory {
+    let objects = InMemory::new();
+    for (key, data) in files {
+        let path = Path::from(format!("data/my.vcz/{key}"));
+        objects.put(&path, data.clone().into()).await.unwrap();
+    }
+    objects
+}

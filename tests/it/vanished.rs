@@ -1,0 +1,372 @@
+//! Stores that are deleted, replaced or no longer answered for while a query runs: the right answer or an error, never another
+//! answer, though absent chunks stand for fill values.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::prelude::SessionContext;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use url::Url;
+
+use crate::common::{create, fixtures, session, unpack, work_dir};
+use crate::server::{Fault, Files, Plan, Server, consolidate, files, in_memory};
+
+/// The chunks that the stores of these tests lack.
+fn is_left_out(key: &str) -> bool {
+    let lost = ["call_genotype/", "variant_quality/"]
+        .iter()
+        .find_map(|array| key.strip_prefix(array));
+    lost.is_some_and(|chunk| chunk.trim_start_matches("c/").starts_with('1'))
+}
+
+/// A fixture without some chunks.
+fn with_absent(name: &str) -> Files {
+    let kept = files(name).into_iter().filter(|(key, _)| !is_left_out(key));
+    kept.collect()
+}
+
+/// A store with the same metadata and other genotypes, positions and qualities.
+async fn other_store(files: &Files) -> InMemory {
+    // Other objects first, so that entity tags differ.
+    let objects = InMemory::new();
+    for n in 0..1000 {
+        let path = Path::from(format!("else/{n}"));
+        objects.put(&path, PutPayload::default()).await.unwrap();
+    }
+    let is_metadata =
+        |key: &str| key.contains("/.z") || key.starts_with(".z") || key.ends_with("zarr.json");
+    for (key, data) in files {
+        let array = key.split('/').next().unwrap();
+        let chunks = files.iter().filter(|(other, _)| {
+            other.starts_with(array) && !is_metadata(other) && !key.starts_with(".z")
+        });
+        let first = chunks.map(|(_, data)| data).next();
+        let data = match first {
+            Some(first) if !is_metadata(key) => first,
+            _ => data,
+        };
+        let path = Path::from(format!("data/my.vcz/{key}"));
+        objects.put(&path, data.clone().into()).await.unwrap();
+    }
+    objects
+}
+
+/// A session with a store on a server as `t`.
+struct Bench {
+    ctx: SessionContext,
+    server: Arc<Server>,
+    location: String,
+}
+
+impl Bench {
+    async fn new(host: &str, files: &Files, denies: bool) -> Self {
+        let mut server = Server::new(in_memory(files).await);
+        (server.other, server.denies) = (other_store(files).await, denies);
+        let server = Arc::new(server);
+        let ctx = session(3, 40);
+        let url = Url::parse(&format!("fake://{host}")).unwrap();
+        ctx.register_object_store(&url, Arc::clone(&server) as _);
+        Self {
+            ctx,
+            server,
+            location: format!("fake://{host}/data/my.vcz"),
+        }
+    }
+
+    async fn open(&self, table: &str, options: &str) -> datafusion::common::Result<()> {
+        let sql = format!(
+            "CREATE OR REPLACE EXTERNAL TABLE {table} STORED AS VCZ LOCATION '{}' {options}",
+            self.location
+        );
+        self.ctx.sql(&sql).await?.collect().await.map(drop)
+    }
+
+    async fn answer(&self, sql: &str) -> datafusion::common::Result<String> {
+        let batches = self.ctx.sql(sql).await?.collect().await?;
+        Ok(pretty_format_batches(&batches)?.to_string())
+    }
+
+    /// Runs `sql` with faults at every request: it must give the right answer or fail. Returns the errors.
+    async fn with_faults(&self, sql: &str, fault: Fault, is_alone: bool) -> Vec<String> {
+        self.server.plan(None);
+        let right = self.answer(sql).await.unwrap();
+        let requests = self.server.asked.lock().len();
+        let mut errors = vec![];
+        for first in 0..requests + 2 {
+            self.server.plan(Some(Plan {
+                fault,
+                first,
+                is_alone,
+            }));
+            match self.answer(sql).await {
+                Ok(answer) => assert_eq!(answer, right, "{sql}: {fault:?} from request {first} on"),
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        self.server.plan(None);
+        assert_eq!(self.answer(sql).await.unwrap(), right, "{sql}: afterwards");
+        errors
+    }
+}
+
+const QUERIES: [&str; 4] = [
+    "SELECT sfs(call_genotype) FROM t",
+    "SELECT variant_contig, count(*), sum(variant_position) FROM t WHERE variant_contig <> 'chr1' GROUP BY 1 ORDER BY 1",
+    "SELECT sum(variant_quality), count(variant_quality), max(variant_allele[1]) FROM t",
+    "SELECT variant_position, variant_quality, allele_counts(call_genotype) AS k FROM t ORDER BY 1, 2 LIMIT 130",
+];
+
+/// The same store without and with consolidated metadata, and in Zarr v3.
+fn layouts() -> [(&'static str, Files); 3] {
+    [
+        ("v2", with_absent("sim.vcz.zip")),
+        ("consolidated", consolidate(with_absent("sim.vcz.zip"))),
+        ("v3", with_absent("sim.v3.vcz.zip")),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_at_every_request_of_a_query() {
+    for (name, files) in layouts() {
+        let bench = Bench::new(name, &files, false).await;
+        bench.open("t", "").await.unwrap();
+        for sql in QUERIES {
+            for fault in [
+                Fault::Absent,
+                Fault::Denied,
+                Fault::Unavailable,
+                Fault::Replaced,
+            ] {
+                // It stops before it comes to an absent chunk, and present ones are not checked.
+                if fault == Fault::Replaced && sql.contains("LIMIT") {
+                    continue;
+                }
+                let errors = bench.with_faults(sql, fault, false).await;
+                assert!(errors.len() > 1, "{name}: {sql}: {fault:?}: {errors:?}");
+                for error in &errors {
+                    let place = error.contains("fake://") && error.contains("data/my.vcz");
+                    assert!(place, "{name}: {error}");
+                }
+                let expected = match fault {
+                    Fault::Absent => "'call_genotype/",
+                    Fault::Denied => "'vcz.denied_chunks' to 'absent'",
+                    Fault::Unavailable => "as planned",
+                    Fault::Replaced => "written again or replaced",
+                };
+                let expected = match sql.contains("call_genotype") || fault != Fault::Absent {
+                    true => expected,
+                    false => "is absent, too",
+                };
+                // A region index notices other contigs before.
+                if fault == Fault::Replaced && sql.contains("WHERE") {
+                    continue;
+                }
+                let named = errors.iter().any(|error| error.contains(expected));
+                assert!(named, "{name}: {sql}: {fault:?}: {errors:?}");
+            }
+            for fault in [Fault::Denied, Fault::Unavailable] {
+                bench.with_faults(sql, fault, true).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_to_answer_while_a_store_is_opened() {
+    for (name, files) in layouts() {
+        let bench = Bench::new(&format!("opening-{name}"), &files, false).await;
+        bench.open("t", "").await.unwrap();
+        let requests = bench.server.asked.lock().len();
+        let mut right = vec![];
+        for sql in QUERIES {
+            right.push(bench.answer(sql).await.unwrap());
+        }
+        let schema = bench.ctx.table("t").await.unwrap().schema().clone();
+        for first in 0..requests + 2 {
+            let fault = Fault::Absent;
+            bench.server.plan(Some(Plan {
+                fault,
+                first,
+                is_alone: false,
+            }));
+            let opened = bench.open("t", "").await;
+            bench.server.plan(None);
+            if opened.is_err() {
+                assert!(first < requests, "{name}: request {first}");
+                continue;
+            }
+            let found = bench.ctx.table("t").await.unwrap().schema().clone();
+            assert_eq!(found, schema, "{name}: absent from request {first} on");
+            for (sql, right) in QUERIES.iter().zip(&right) {
+                let answer = bench.answer(sql).await.unwrap();
+                assert_eq!(&answer, right, "{name}: absent from request {first} on");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metadata_is_read_again_only_where_chunks_are_absent() {
+    let is_metadata = |path: &&String| {
+        let name = path.rsplit('/').next().unwrap();
+        name.starts_with(".z") || name == "zarr.json"
+    };
+    let sql = "SELECT sfs(call_genotype), sum(variant_quality) FROM t";
+    for (name, files, absent) in [
+        ("full", files("sim.vcz.zip"), false),
+        (
+            "full-consolidated",
+            consolidate(files("sim.vcz.zip")),
+            false,
+        ),
+        ("full-v3", files("sim.v3.vcz.zip"), false),
+        ("less", with_absent("sim.vcz.zip"), true),
+        (
+            "less-consolidated",
+            consolidate(with_absent("sim.vcz.zip")),
+            true,
+        ),
+        ("less-v3", with_absent("sim.v3.vcz.zip"), true),
+    ] {
+        let bench = Bench::new(name, &files, false).await;
+        bench.open("t", "").await.unwrap();
+        for _ in 0..2 {
+            bench.server.plan(None);
+            bench.answer(sql).await.unwrap();
+            let asked = bench.server.asked.lock().clone();
+            let documents: Vec<&String> = asked.iter().filter(is_metadata).collect();
+            if !absent {
+                assert_eq!(documents, [] as [&str; 0], "{name}");
+                continue;
+            }
+            for array in ["call_genotype", "variant_quality"] {
+                let of = documents.iter().filter(|path| path.contains(array));
+                assert_eq!(of.count(), 2, "{name}: {documents:?}");
+            }
+            let consolidated = usize::from(name == "less-consolidated");
+            assert_eq!(documents.len(), 4 + consolidated, "{name}: {documents:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_deny_what_is_absent() {
+    let files = with_absent("sim.vcz.zip");
+    let open = Bench::new("answers", &files, false).await;
+    open.open("t", "").await.unwrap();
+    let bench = Bench::new("denies", &files, true).await;
+    // `contig_id` and the like are not absent, so that the store can be opened.
+    bench.open("t", "").await.unwrap();
+    let error = bench.answer(QUERIES[0]).await.unwrap_err().to_string();
+    for part in ["call_genotype/1", "vcz.denied_chunks"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let option = "OPTIONS ('vcz.denied_chunks' 'absent')";
+    bench.open("t", option).await.unwrap();
+    for sql in QUERIES {
+        let right = open.answer(sql).await.unwrap();
+        assert_eq!(bench.answer(sql).await.unwrap(), right);
+        for fault in [Fault::Absent, Fault::Denied] {
+            let errors = bench.with_faults(sql, fault, false).await;
+            assert!(!errors.is_empty(), "{sql}: {fault:?}");
+        }
+    }
+    let error = bench
+        .open("u", "OPTIONS ('vcz.denied_chunks' 'maybe')")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("'error' or 'absent'"), "{error}");
+}
+
+/// A directory store without some chunks.
+fn directory(name: &str, zip: &str) -> PathBuf {
+    let store = unpack(&fixtures().join(zip), &work_dir().join(name));
+    for (key, _) in files(zip).iter().filter(|(key, _)| is_left_out(key)) {
+        std::fs::remove_file(store.join(key)).unwrap();
+    }
+    store
+}
+
+type Change = fn(&FilePath);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn directories_that_change_after_they_were_opened() {
+    let changes: [(&str, Change, &str); 4] = [
+        (
+            "deleted",
+            |store| std::fs::remove_dir_all(store).unwrap(),
+            "is absent, too",
+        ),
+        (
+            "array-deleted",
+            |store| {
+                std::fs::remove_dir_all(store.join("call_genotype")).unwrap();
+            },
+            "is absent, too",
+        ),
+        (
+            "rewritten",
+            |store| {
+                for name in ["call_genotype/.zarray", "call_genotype/zarr.json"] {
+                    let path = store.join(name);
+                    if let Ok(document) = std::fs::read_to_string(&path) {
+                        std::fs::write(&path, document + "\n").unwrap();
+                    }
+                }
+            },
+            "written again or replaced",
+        ),
+        (
+            "replaced",
+            |store| {
+                // The same metadata, written later.
+                for name in ["call_genotype/.zarray", "call_genotype/zarr.json"] {
+                    let path = store.join(name);
+                    if let Ok(file) = std::fs::File::options().append(true).open(&path) {
+                        let later =
+                            std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+                        file.set_modified(later).unwrap();
+                    }
+                }
+            },
+            "written again or replaced",
+        ),
+    ];
+    for zip in ["sim.vcz.zip", "sim.v3.vcz.zip"] {
+        for (name, change, expected) in changes {
+            let store = directory(&format!("vanished-{name}"), zip);
+            let ctx = session(2, 8192);
+            create(&ctx, "t", &store, None).await;
+            let sfs = "SELECT sfs(call_genotype) FROM t";
+            crate::common::run(&ctx, sfs).await;
+            change(&store);
+            let error = crate::common::fails(&ctx, sfs).await;
+            let shown = store.display().to_string();
+            for part in ["array 'call_genotype', chunk ", expected, shown.as_str()] {
+                assert!(error.contains(part), "{name}: {error}");
+            }
+        }
+    }
+}
+
+/// A documented limit: of a single chunk that is gone nobody can tell that it was there.
+#[tokio::test]
+async fn a_chunk_that_is_lost_stands_for_fill_values() {
+    let whole = unpack(&fixtures().join("sim.vcz.zip"), &work_dir().join("whole"));
+    let ctx = session(1, 8192);
+    create(&ctx, "t", &whole, None).await;
+    let sfs = "SELECT sfs(call_genotype) FROM t";
+    let before = crate::common::row(&ctx, sfs).await;
+    let chunk = files("sim.vcz.zip")
+        .into_iter()
+        .find(|(key, _)| is_left_out(key));
+    std::fs::remove_file(whole.join(chunk.unwrap().0)).unwrap();
+    assert_ne!(crate::common::row(&ctx, sfs).await, before);
+    let plan = format!("EXPLAIN ANALYZE {sfs}");
+    let plan = pretty_format_batches(&crate::common::run(&ctx, &plan).await).unwrap();
+    assert!(plan.to_string().contains("chunks_absent=1"), "{plan}");
+}
