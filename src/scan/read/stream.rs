@@ -279,7 +279,8 @@ impl Batches {
             };
             let at_end = segment.end % self.heavy_chunk_rows == 0;
             self.read(segment).await?;
-            if at_end && self.pending_rows >= self.enough_rows {
+            // A full batch may be the last one, which is above.
+            if at_end && (self.enough_rows..wanted).contains(&self.pending_rows) {
                 return self.emit().map(Some);
             }
         }
