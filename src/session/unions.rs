@@ -10,22 +10,29 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY};
 use crate::scan::{POPULATIONS_KEY, SAMPLES_DEFERRED, SAMPLES_KEY, STORE_KEY, without_metadata};
 
-/// The UNION with its schema worked out from its branches (DataFusion leaves it as it was). A column that disagrees on its samples or
-/// copies says nothing about whose it is; other metadata stay where all branches have them.
+/// Metadata that say whose a column is.
+const LABELS: [&str; 4] = [STORE_KEY, SAMPLES_KEY, POPULATIONS_KEY, COPIES_KEY];
+
+/// The UNION with its schema worked out from its branches (DataFusion leaves it as it was), and with columns that disagree on
+/// their samples or copies unlabelled in every branch: calls on them find no samples.
 pub fn reconcile(union: Union) -> Result<LogicalPlan> {
     let inputs = union.inputs.into_iter().map(qualified);
-    let inputs: Vec<Arc<LogicalPlan>> = inputs.collect::<Result<_>>()?;
+    let mut inputs: Vec<Arc<LogicalPlan>> = inputs.collect::<Result<_>>()?;
+    let n_columns = union.schema.fields().len();
+    let differing: Vec<bool> = (0..n_columns).map(|at| differs(&inputs, at)).collect();
+    let dropped = |at: usize, field: &Field| match differing[at] {
+        true => labels_of(field),
+        false => vec![],
+    };
+    for input in &mut inputs {
+        *input = without(Arc::clone(input), dropped)?;
+    }
     let columns = union.schema.iter().enumerate();
     let columns = columns
         .map(|(at, (qualifier, field))| {
             let fields = inputs.iter().map(|input| input.schema().field(at));
-            let mut metadata =
+            let metadata =
                 intersect_metadata_for_union(fields.clone().map(|field| field.metadata()));
-            if differs(&inputs, at) {
-                for key in [STORE_KEY, SAMPLES_KEY, POPULATIONS_KEY, COPIES_KEY] {
-                    metadata.remove(key);
-                }
-            }
             let data_type = inputs[0].schema().field(at).data_type().clone();
             let nullable = fields.clone().any(|field| field.is_nullable());
             let field = Field::new(field.name(), data_type, nullable).with_metadata(metadata);
@@ -44,44 +51,58 @@ pub fn reconcile(union: Union) -> Result<LogicalPlan> {
 /// Columns whose samples or copies are not known yet stay as they are.
 pub fn same_metadata(union: Union) -> Result<LogicalPlan> {
     let Union { inputs, schema } = union;
-    let known: Vec<bool> = (0..schema.fields().len())
+    let is_deferred = |field: &Field| {
+        let value = |key: &str| field.metadata().get(key).map(String::as_str);
+        value(COPIES_KEY) == Some(COPIES_DEFERRED) || value(SAMPLES_KEY) == Some(SAMPLES_DEFERRED)
+    };
+    let deferred: Vec<bool> = (0..schema.fields().len())
         .map(|at| {
             let mut fields = inputs.iter().map(|input| input.schema().field(at));
-            !fields.any(|field| {
-                let value = |key: &str| field.metadata().get(key).map(String::as_str);
-                value(COPIES_KEY) == Some(COPIES_DEFERRED)
-                    || value(SAMPLES_KEY) == Some(SAMPLES_DEFERRED)
-            })
+            fields.any(|field| is_deferred(field))
         })
         .collect();
-    let inputs = inputs.into_iter().map(|input| {
-        let mut changed = false;
-        let columns = input.schema().iter().zip(schema.fields()).zip(&known);
-        let exprs: Vec<Expr> = columns
-            .map(|(((qualifier, field), of_union), known)| {
-                let column = Expr::from((qualifier, field));
-                let own = field.metadata().iter();
-                let kept = |key: &str, value: &String| of_union.metadata().get(key) == Some(value);
-                let mut dropped: Vec<String> = own
-                    .filter(|(key, value)| !kept(key, value))
-                    .map(|(key, _)| key.clone())
-                    .collect();
-                if dropped.is_empty() || !known {
-                    return column;
-                }
-                changed = true;
-                dropped.sort_unstable();
-                without_metadata(column, dropped).alias_qualified(qualifier.cloned(), field.name())
-            })
-            .collect();
-        if !changed {
-            return Ok(input);
-        }
-        let projection = Projection::try_new(exprs, Arc::clone(&input))?;
-        Ok(Arc::new(LogicalPlan::Projection(projection)))
-    });
+    let dropped = |at: usize, field: &Field| {
+        let of_union = schema.field(at).metadata();
+        let own = field.metadata().iter().filter(|_| !deferred[at]);
+        let dropped = own.filter(|(key, value)| of_union.get(*key) != Some(*value));
+        dropped.map(|(key, _)| key.clone()).collect()
+    };
+    let inputs = inputs.into_iter().map(|input| without(input, dropped));
     let inputs = inputs.collect::<Result<_>>()?;
     Ok(LogicalPlan::Union(Union { inputs, schema }))
+}
+
+/// Those of [`LABELS`] that a column has.
+fn labels_of(field: &Field) -> Vec<String> {
+    let labels = LABELS.into_iter().map(str::to_string);
+    labels
+        .filter(|key| field.metadata().contains_key(key))
+        .collect()
+}
+
+/// `input` without the metadata that `dropped` gives for each of its columns, which it numbers.
+fn without(
+    input: Arc<LogicalPlan>,
+    dropped: impl Fn(usize, &Field) -> Vec<String>,
+) -> Result<Arc<LogicalPlan>> {
+    let mut changed = false;
+    let columns = input.schema().iter().enumerate();
+    let exprs = columns.map(|(at, (qualifier, field))| {
+        let column = Expr::from((qualifier, field));
+        let mut keys = dropped(at, field);
+        if keys.is_empty() {
+            return column;
+        }
+        changed = true;
+        keys.sort_unstable();
+        without_metadata(column, keys).alias_qualified(qualifier.cloned(), field.name())
+    });
+    let exprs: Vec<Expr> = exprs.collect();
+    if !changed {
+        return Ok(input);
+    }
+    let projection = Projection::try_new(exprs, Arc::clone(&input))?;
+    Ok(Arc::new(LogicalPlan::Projection(projection)))
 }
 
 /// A branch whose projection gives plain columns under their own names, with their table. UNION BY NAME and casts rename them, and

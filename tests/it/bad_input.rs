@@ -1052,7 +1052,7 @@ async fn spectra_that_cannot_be() {
             &[
                 "sfs: argument 1 must be allele counts",
                 "Utf8",
-                "sfs(call_genotype [, population])",
+                "sfs(call_genotype [, population] [, n])",
             ],
         ),
         (
