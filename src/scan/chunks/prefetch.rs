@@ -56,6 +56,10 @@ pub enum Arriving {
     /// They are here.
     Ready(Vec<Part>),
     /// A GPU is at work on them.
+    #[cfg_attr(
+        not(feature = "gpu"),
+        expect(dead_code, reason = "only a GPU is waited for")
+    )]
     Waiting(BoxFuture<'static, Result<Vec<Part>, VczError>>),
 }
 

@@ -7,6 +7,10 @@ use datafusion::physical_plan::metrics::{
 
 /// The metrics of one scan partition. Clones share the same counters.
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    not(feature = "gpu"),
+    expect(dead_code, reason = "without GPUs some stay 0")
+)]
 pub struct ScanMetrics {
     /// Output rows and elapsed time.
     pub baseline: BaselineMetrics,
