@@ -55,14 +55,6 @@ FROM t GROUP BY 1, 2 ORDER BY 1, 2"""
 PROJECTED = "SELECT project_joint_sfs(call_genotype, 'first', 'second', 100, 100) AS s FROM t"
 ONE = "SELECT sfs(call_genotype, 'first') AS s FROM t"
 TEN = "SELECT " + ", ".join(f"sfs(call_genotype, 'tenth_{i}') AS s{i}" for i in range(10)) + " FROM t"
-# Of table `h`, whose populations are 100 of neighbouring samples, all of them together.
-HUNDRED = 100
-COUNTED = "SELECT " + ", ".join(f"count(allele_counts(call_genotype, 'p{i}'))" for i in range(HUNDRED)) + " FROM h"
-COUNTED_ONE = "SELECT count(allele_counts(call_genotype, 'p0')) FROM h"
-DIVERSITY = "SELECT " + ", ".join(f"diversity(call_genotype, 'p{i}') AS d{i}" for i in range(HUNDRED)) + " FROM h"
-DIVERSITY_ONE = "SELECT diversity(call_genotype, 'p0') AS d FROM h"
-UNNESTED = """SELECT p['population'], diversity(p['ac']) FROM
-    (SELECT unnest(population_counts(call_genotype)) AS p FROM h) GROUP BY 1"""
 RUNS = 5  # of a query in a process
 
 # (workload, store, query, partitions, against, at least): a ratio of `against`'s time to the query's.
@@ -76,9 +68,6 @@ TARGETS = [
     ("sfs of two populations", "ag_v3", SFS, 1, "decode", 0.85),
     ("two partitions", "ag", SFS, 2, (SFS, 1), 1.8),
     ("ten populations", "ag", TEN, 1, (ONE, 1), 1 / 1.6),
-    ("counts of 100 populations", "ag", COUNTED, 1, (COUNTED_ONE, 1), 1 / 2),
-    ("diversity of 100 populations", "ag", DIVERSITY, 1, (DIVERSITY_ONE, 1), 1 / 5),
-    ("the same, unnested", "ag", UNNESTED, 1, (DIVERSITY_ONE, 1), 1 / 5),
 ]
 COUNT = "SELECT count(*) FROM '{store}'"
 REGION = "SELECT sfs(call_genotype) FROM '{store}' WHERE variant_contig = '1' AND variant_position BETWEEN 10000001 AND 10010000"
@@ -110,8 +99,7 @@ class Decoding:
 
 
 def query_seconds(binary, store, query, partitions):
-    hundred = process.table("h", store, partitions, store.with_suffix(".hundred.tsv"))
-    run = process.vcz(binary, [*process.table("t", store, partitions), *hundred, *[query] * RUNS])
+    run = process.vcz(binary, [*process.table("t", store, partitions), *[query] * RUNS])
     return statistics.median(run.seconds[-RUNS + 1 :])
 
 
@@ -123,9 +111,6 @@ def simulate(directory, name):
     store = directory / f"{name}.vcz"
     if not store.exists():
         subprocess.run([sys.executable, str(SIMULATE), str(store), *STORES[name]], check=True)
-    samples = open_array(store).shape[1]
-    rows = "".join(f"s{i:06}\tp{i * HUNDRED // samples}\n" for i in range(samples))  # the ids of `simulate.py`
-    store.with_suffix(".hundred.tsv").write_text("sample_id\tpopulation\n" + rows)
     return store
 
 
