@@ -293,6 +293,177 @@ fn populations_on_the_command_line() {
 }
 
 #[test]
+fn populations_with_columns_of_other_names() {
+    let sim = fixture("sim.vcz.zip");
+    let sim = sim.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let meta = folder.path().join("meta.csv");
+    let panel = fs::read_to_string(fixture("sim.populations.tsv")).unwrap();
+    let mut rows = vec!["IID,Pop,sex".to_string()];
+    for (at, line) in panel.lines().skip(1).enumerate() {
+        let (id, population) = line.split_once('\t').unwrap();
+        let sex = ["F", "M"][at % 2];
+        rows.push(format!("{id},{population},{sex}"));
+    }
+    fs::write(&meta, rows.join("\n")).unwrap();
+    let meta = meta.to_str().unwrap();
+    let of = |populations: &str, sql: &str| {
+        run([
+            "sql",
+            sim,
+            "--populations",
+            populations,
+            "-q",
+            "--format",
+            "csv",
+            "-c",
+            sql,
+        ])
+    };
+    let spectrum = "SELECT sfs(call_genotype, 'first')[1:3] AS s FROM sim";
+    let named = format!("{meta}:IID,Pop");
+    assert_eq!(ok(of(&named, spectrum)), "s\n\"[1742,997,468]\"\n");
+    let cohort = "SELECT count(*) AS n FROM vcz_samples('sim') WHERE attributes['sex'] = 'F' AND array_has(populations, 'first')";
+    assert_eq!(ok(of(&named, cohort)), "n\n8\n");
+    // Two cohorts in one SELECT.
+    let cohort = |sex: &str| {
+        format!(
+            "(SELECT array_agg(sample_id) FROM vcz_samples('sim') WHERE attributes['sex'] = '{sex}')"
+        )
+    };
+    let sql = format!(
+        "SELECT array_length(sfs(call_genotype, {})) AS f, array_length(sfs(call_genotype, {})) AS m FROM sim",
+        cohort("F"),
+        cohort("M")
+    );
+    assert_eq!(ok(of(&named, &sql)), "f,m\n31,31\n");
+    let message = fails(of(&format!("{meta}:IID,region"), spectrum));
+    assert!(
+        message.contains("no column 'region'; its columns are 'IID', 'Pop', 'sex'"),
+        "{message}"
+    );
+
+    // From a query.
+    let create = |columns: &str| {
+        format!(
+            "CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{sim}' \
+             OPTIONS ('vcz.populations' 'SELECT {columns} FROM ''{meta}''')"
+        )
+    };
+    let ask = "SELECT sfs(call_genotype, 'first')[1:3] AS s FROM t";
+    let query = create(r#""IID", "Pop", sex"#);
+    let out = ok(run([
+        "sql", "-q", "--format", "csv", "-c", &query, "-c", ask,
+    ]));
+    assert_eq!(out, "s\n\"[1742,997,468]\"\n");
+    let message = fails(run(["sql", "-c", &create(r#""IID""#)]));
+    assert!(
+        message.contains("a query of sample ids and populations"),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_is_left_out_is_said() {
+    let missing = fixture("missing.vcz.zip");
+    let missing = missing.to_str().unwrap();
+    let notes = |sql: &str| {
+        let output = run(["sql", missing, "-q", "-c", sql]);
+        let text = stderr(&output);
+        ok(output);
+        text
+    };
+    let sites = "Note: sfs of 48 copies left out 450 of 571 sites: not all copies are called";
+    for sql in [
+        "SELECT sfs(call_genotype) FROM missing",
+        "SELECT variant_contig, genome_bin(variant_position, 1000), sfs(call_genotype) FROM missing GROUP BY 1, 2",
+        // Each site is counted once, also where windows overlap.
+        "SELECT w, sfs(call_genotype) FROM (SELECT unnest(genome_bins(variant_position, 1000, 500)) AS w, * FROM missing) GROUP BY w",
+    ] {
+        assert!(notes(sql).contains(sites), "{sql}: {}", notes(sql));
+    }
+    let pair = "SELECT joint_sfs(call_genotype, (SELECT [min(sample_id)] FROM vcz_samples('missing')), \
+                (SELECT [max(sample_id)] FROM vcz_samples('missing'))) FROM missing";
+    let joint = notes(pair);
+    assert!(
+        joint.contains("joint_sfs of 2 and 2 copies left out"),
+        "{joint}"
+    );
+    for complete in [
+        "SELECT project_sfs(call_genotype, 10) FROM missing",
+        "SELECT sfs(ac) FROM (SELECT allele_counts(call_genotype) AS ac FROM missing) WHERE is_complete(ac)",
+        "SELECT diversity(call_genotype) FROM missing",
+    ] {
+        assert_eq!(notes(complete), "", "{complete}");
+    }
+    let contig = notes("SELECT count(*) FROM missing WHERE variant_contig IN ('chrUn', 'none')");
+    assert!(
+        contig.contains("has no contig 'chrUn', so no row matches"),
+        "{contig}"
+    );
+    assert!(contig.contains("has no contig 'none'"), "{contig}");
+}
+
+#[test]
+fn formats_hold_lists_and_nulls() {
+    let print = |format: &str, sql: &str| ok(run(["sql", "-q", "--format", format, "-c", sql]));
+    let sql = "SELECT [1, NULL] AS a, NULL AS b, named_struct('h', 2) AS c";
+    assert_eq!(
+        print("csv", sql),
+        "a,b,c\n\"[1,null]\",,\"{\"\"h\"\":2}\"\n"
+    );
+    assert_eq!(print("tsv", sql).lines().next(), Some("a\tb\tc"));
+    let expected = serde_json::json!({"a": [1, null], "b": null, "c": {"h": 2}});
+    let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    assert_eq!(parse(&print("json", sql)), serde_json::json!([expected]));
+    assert_eq!(parse(&print("nd-json", sql)), expected);
+    // No rows are still names, or an empty list.
+    let empty = "SELECT 1 AS a WHERE false";
+    assert_eq!(print("csv", empty), "a\n");
+    assert_eq!(print("json", empty), "[]\n");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.csv");
+    let path = file.to_str().unwrap();
+    let copy = format!("COPY (SELECT [1, 2] AS a, 3 AS b) TO '{path}'");
+    ok(run(["sql", "-q", "-c", &copy]));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "a,b\n\"[1,2]\",3\n");
+    // A failed COPY leaves no file, and none that was there is taken away.
+    let bad = folder.path().join("bad.csv");
+    let sql = |path: &Path| {
+        format!(
+            "COPY (SELECT 1 / (5 - value) FROM range(10)) TO '{}'",
+            path.display()
+        )
+    };
+    fails(run(["sql", "-q", "-c", &sql(&bad)]));
+    assert!(!bad.exists());
+    fails(run(["sql", "-q", "-c", &sql(&file)]));
+    assert!(file.exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_closed_pipe_is_a_good_end() {
+    for format in ["csv", "table", "json"] {
+        let mut child = vcz()
+            .args(["sql", "--maxrows", "inf", "--format", format, "-c"])
+            .arg("SELECT * FROM range(3000000)")
+            .arg("-c")
+            .arg("SELECT 'not reached'")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Closed before anything is read.
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{format}: {output:?}");
+        assert_eq!(stderr(&output), "", "{format}");
+    }
+}
+
+#[test]
 fn errors_in_sql_end_badly() {
     let message = fails(run([
         "sql",
@@ -633,6 +804,19 @@ fn inspect_as_json() {
     for key in ["dimensions", "chunks", "dtype", "codecs", "reason"] {
         assert!(!genotypes[key].is_null(), "{key}");
     }
+}
+
+#[test]
+fn inspect_several() {
+    let (sim, missing) = (fixture("sim.vcz.zip"), fixture("missing.vcz.zip"));
+    let paths = [sim.to_str().unwrap(), missing.to_str().unwrap()];
+    let out = ok(run(["inspect", paths[0], paths[1], "--format", "json"]));
+    let reports: Value = serde_json::from_str(&out).unwrap();
+    let reports = reports.as_array().unwrap();
+    let locations: Vec<_> = reports.iter().map(|report| &report["location"]).collect();
+    assert_eq!(locations, paths);
+    let out = ok(run(["inspect", paths[0], paths[1]]));
+    assert!(paths.iter().all(|path| out.contains(path)), "{out}");
 }
 
 #[test]

@@ -26,6 +26,8 @@ use datafusion_cli::object_storage::instrumented::{
 use datafusion_cli::pool_type::PoolType;
 
 use super::sizes;
+use crate::scan::VczSettings;
+use crate::scan::notices::{NoticeSink, Notices};
 use crate::session;
 
 /// The arguments that make a session.
@@ -81,6 +83,8 @@ pub struct Environment {
     pub ctx: SessionContext,
     /// The object stores, which may count their requests.
     pub stores: Arc<InstrumentedObjectStoreRegistry>,
+    /// What statements say beside their rows, once [`listen`](Self::listen) was called.
+    pub notices: Arc<Notices>,
 }
 
 impl Environment {
@@ -125,7 +129,21 @@ impl Environment {
             "list_files_cache",
             Arc::new(ListFilesCacheFunc::new(caches())),
         );
-        Ok(Self { ctx, stores })
+        Ok(Self {
+            ctx,
+            stores,
+            notices: Arc::default(),
+        })
+    }
+
+    /// Collects the notices of statements from now on; else they go to the log.
+    pub fn listen(&self) {
+        let state = self.ctx.state_ref();
+        let mut state = state.write();
+        let options = state.config_mut().options_mut();
+        if let Some(settings) = options.extensions.get_mut::<VczSettings>() {
+            settings.notices = NoticeSink(Some(Arc::clone(&self.notices)));
+        }
     }
 }
 

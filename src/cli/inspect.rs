@@ -12,9 +12,10 @@ use clap::{Args, ValueEnum};
 use datafusion::common::human_readable_size;
 
 use super::environment::{Environment, SessionArgs};
-use super::{describe, stores};
+use super::stores;
 use crate::functions::table::resolve::vcz_table;
 use crate::scan::report::{ArrayReport, ContigReport, StoreReport};
+use crate::session::message;
 
 /// The most contigs, samples and members of a population that are shown to people.
 const SHOWN: usize = 20;
@@ -23,11 +24,11 @@ const SHOWN_SAMPLES: usize = 6;
 /// The arguments of `vcz inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// The store: a folder, a zip archive or a URL
-    #[arg(value_name = "STORE")]
-    pub store: String,
+    /// The stores: folders, zip archives or URLs
+    #[arg(value_name = "STORE", required = true)]
+    pub stores: Vec<String>,
 
-    /// Populations of the samples: a TSV or CSV with the columns sample_id and population
+    /// Populations of the samples: a TSV or CSV with the columns sample_id and population, or FILE:SAMPLE,POPULATION with the names of its columns
     #[arg(long, value_name = "FILE")]
     pub populations: Option<String>,
 
@@ -41,7 +42,7 @@ pub struct InspectArgs {
 pub enum Format {
     /// Tables for people; long lists are cut
     Table,
-    /// One JSON object with everything
+    /// One JSON object with everything; of several stores, a list of them
     Json,
 }
 
@@ -50,26 +51,23 @@ pub enum Format {
 /// # Errors
 /// A message, if the store or the populations file cannot be read.
 pub async fn run(args: InspectArgs) -> Result<(), String> {
-    const TABLE: &str = "store";
-    let failed = |error| describe(&error);
     let environment = Environment::new(&SessionArgs::defaults(), false)
         .await
-        .map_err(failed)?;
-    stores::register(
-        &environment,
-        TABLE,
-        &args.store,
-        args.populations.as_deref(),
-    )
-    .await?;
-    let table = vcz_table(&environment.ctx.state(), TABLE)
-        .await
-        .map_err(failed)?;
-    let report = StoreReport::of(&table).await;
-    let text = match args.format {
-        Format::Json => serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?,
-        Format::Table => tables(&report).map_err(|error| error.to_string())?,
+        .map_err(|error| message(&error))?;
+    let mut reports = Vec::with_capacity(args.stores.len());
+    for (at, store) in args.stores.iter().enumerate() {
+        reports.push(report(&environment, &format!("store{at}"), store, &args).await?);
+    }
+    let text = match (args.format, reports.as_slice()) {
+        (Format::Json, [report]) => serde_json::to_string_pretty(report),
+        (Format::Json, reports) => serde_json::to_string_pretty(reports),
+        (Format::Table, reports) => {
+            let texts: Result<Vec<_>, _> = reports.iter().map(tables).collect();
+            let texts = texts.map_err(|error| error.to_string())?;
+            Ok(texts.join("\n"))
+        }
     };
+    let text = text.map_err(|error| error.to_string())?;
     match writeln!(io::stdout(), "{}", text.trim_end()) {
         // The reader, such as a pager, was closed.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -77,6 +75,20 @@ pub async fn run(args: InspectArgs) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// What the store at `location` holds; it is opened as `table`.
+async fn report(
+    environment: &Environment,
+    table: &str,
+    location: &str,
+    args: &InspectArgs,
+) -> Result<StoreReport, String> {
+    stores::register(environment, table, location, args.populations.as_deref()).await?;
+    let table = vcz_table(&environment.ctx.state(), table)
+        .await
+        .map_err(|error| message(&error))?;
+    Ok(StoreReport::of(&table).await)
 }
 
 /// Everything for people.

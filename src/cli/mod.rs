@@ -3,27 +3,30 @@
 //!
 //! Results go to standard output, messages and the progress bar to standard error. The exit code is 0 only if everything succeeded.
 
+mod cells;
+mod complete;
 #[cfg(feature = "flight")]
 mod durations;
 mod environment;
+mod help;
 mod inspect;
+mod print;
 mod progress;
+mod prompt;
 #[cfg(feature = "flight")]
 mod serve;
 mod signals;
 mod sizes;
 mod sql;
+mod statements;
 mod stores;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use datafusion::common::DataFusionError;
 
 #[cfg(unix)]
 pub use signals::end_process;
-
-use crate::error::VczError;
 
 /// SQL for population genetics over VCZ (VCF Zarr) stores.
 #[derive(Debug, Parser)]
@@ -96,14 +99,6 @@ fn start_log(default: &str, when: bool) {
         .init();
 }
 
-/// The message of an error: errors of this crate without DataFusion's wrapping, others without a backtrace.
-fn describe(error: &DataFusionError) -> String {
-    match error.find_root() {
-        DataFusionError::External(root) if root.is::<VczError>() => root.to_string(),
-        _ => error.strip_backtrace(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,7 +150,6 @@ mod tests {
             "vcz sql --maxrows few",
             "vcz sql --mem-pool-type lazy",
             "vcz inspect",
-            "vcz inspect a.vcz b.vcz",
             "vcz inspect a.vcz --format csv",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -12,8 +12,9 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
-use super::{describe, durations, signals, sizes, stores};
+use super::{durations, signals, sizes, stores};
 use crate::flight::{Limits, Server, ServerConfig, TlsFiles, password_line};
+use crate::session::message;
 
 /// The arguments of `vcz serve`.
 #[derive(Debug, Args)]
@@ -22,7 +23,7 @@ pub struct ServeArgs {
     #[arg(value_name = "STORE")]
     pub stores: Vec<String>,
 
-    /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population
+    /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population, or FILE:SAMPLE,POPULATION with the names of its columns
     #[arg(long, value_name = "FILE", requires = "stores")]
     pub populations: Option<String>,
 
@@ -135,7 +136,7 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
     };
     let environment = Environment::new(&session, false)
         .await
-        .map_err(|error| describe(&error))?;
+        .map_err(|error| message(&error))?;
     for (name, location) in names.iter().zip(&args.stores) {
         stores::register(&environment, name, location, args.populations.as_deref()).await?;
         log::info!(table = name.as_str(); "{location} is the table {}", stores::quoted(name));
@@ -153,7 +154,7 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
         };
         exec_from_commands(&environment.ctx, vec![sql], &silent)
             .await
-            .map_err(|error| format!("'{shown}': {}", describe(&error)))?;
+            .map_err(|error| format!("'{shown}': {}", message(&error)))?;
     }
     Ok(environment)
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use datafusion_cli::DATAFUSION_CLI_VERSION;
-use datafusion_cli::exec::{exec_from_commands, exec_from_files, exec_from_repl};
+use datafusion_cli::exec::exec_from_files;
 use datafusion_cli::object_storage::is_stdin_location;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
-use super::{describe, progress, signals, stores};
+use super::{progress, prompt, signals, statements, stores};
+use crate::session::message;
 
 /// The arguments of `vcz sql`.
 #[derive(Debug, Args)]
@@ -23,7 +24,7 @@ pub struct SqlArgs {
     #[arg(value_name = "STORE")]
     pub stores: Vec<String>,
 
-    /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population
+    /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population, or FILE:SAMPLE,POPULATION with the names of its columns
     #[arg(long, value_name = "FILE")]
     pub populations: Option<String>,
 
@@ -96,7 +97,7 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
     let stdin_is_sql = interactive || args.file.iter().any(|path| is_stdin_location(path));
     let environment = Environment::new(&args.session, stdin_is_sql)
         .await
-        .map_err(|error| describe(&error))?;
+        .map_err(|error| message(&error))?;
     if at_prompt && !args.quiet {
         println!(
             "vcz {} (DataFusion CLI {DATAFUSION_CLI_VERSION})",
@@ -118,32 +119,29 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
     };
     let ctx = &environment.ctx;
     signals::end_process_on_signals(Arc::clone(&ctx.runtime_env().disk_manager), at_prompt)?;
+    environment.listen();
     if !args.quiet {
         progress::start(ctx);
     }
     if interactive && !startup.is_empty() {
         exec_from_files(ctx, startup, &print)
             .await
-            .map_err(|error| describe(&error))?;
+            .map_err(|error| message(&error))?;
     }
     if at_prompt {
-        return exec_from_repl(ctx, &mut print)
-            .await
-            .map_err(|error| error.to_string());
+        return prompt::run(&environment, &mut print).await;
     }
-    // `exec_from_files` continues after an error and exits with 0. A script is run as one command, which stops at an error.
-    for (path, sql) in scripts
-        .into_iter()
-        .filter(|(_, sql)| !sql.trim().is_empty())
-    {
-        let failed = |error| format!("'{path}': {}", describe(&error));
-        exec_from_commands(ctx, vec![sql], &print)
+    for (path, sql) in scripts {
+        statements::run(&environment, &print, &sql)
             .await
-            .map_err(failed)?;
+            .map_err(|error| format!("'{path}': {}", message(&error)))?;
     }
-    exec_from_commands(ctx, args.command, &print)
-        .await
-        .map_err(|error| describe(&error))
+    for sql in args.command {
+        statements::run(&environment, &print, &sql)
+            .await
+            .map_err(|error| message(&error))?;
+    }
+    Ok(())
 }
 
 /// The limit on rows applies to tables for people only. The CLI crate would apply it to any format, and silently truncate what another

@@ -6,8 +6,8 @@ use datafusion_cli::exec::exec_from_commands;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
-use super::describe;
 use super::environment::Environment;
+use crate::session::message;
 
 /// Suffixes that are left out of a table's name, the longest first.
 const ENDINGS: [&str; 3] = [".vcz.zip", ".vcz", ".zip"];
@@ -87,6 +87,10 @@ pub async fn register(
     location: &str,
     populations: Option<&str>,
 ) -> Result<(), String> {
+    let (populations, columns) = match populations.map(populations_columns) {
+        Some((file, columns)) => (Some(file), columns),
+        None => (None, None),
+    };
     for (what, place) in [("store", Some(location)), ("populations file", populations)] {
         if let Some(place) = place
             && !is_url(place)
@@ -102,7 +106,15 @@ pub async fn register(
         literal(location)
     );
     if let Some(populations) = populations {
-        sql += &format!(" OPTIONS ('vcz.populations' {})", literal(populations));
+        sql += &format!(" OPTIONS ('vcz.populations' {}", literal(populations));
+        if let Some((sample, population)) = columns {
+            sql += &format!(
+                ", 'vcz.sample_column' {}, 'vcz.population_column' {}",
+                literal(sample),
+                literal(population)
+            );
+        }
+        sql += ")";
     }
     let silent = PrintOptions {
         format: PrintFormat::Automatic,
@@ -113,7 +125,21 @@ pub async fn register(
     };
     exec_from_commands(&environment.ctx, vec![sql], &silent)
         .await
-        .map_err(|error| describe(&error))
+        .map_err(|error| message(&error))
+}
+
+/// The file of `FILE:SAMPLE,POPULATION`, and the columns of sample ids and populations. Without them, and where there is a file of the whole
+/// name, it is all of it.
+fn populations_columns(argument: &str) -> (&str, Option<(&str, &str)>) {
+    if !is_url(argument) && Path::new(argument).exists() {
+        return (argument, None);
+    }
+    match argument.rsplit_once(':') {
+        Some((file, columns)) if !file.is_empty() && !columns.contains('/') => {
+            (file, columns.split_once(','))
+        }
+        _ => (argument, None),
+    }
 }
 
 /// A quoted SQL identifier.
@@ -148,6 +174,24 @@ mod tests {
             assert!(table_name(location).is_err(), "{location}");
         }
         assert!(table_name(".").is_ok());
+    }
+
+    #[test]
+    fn columns_of_populations() {
+        let of = populations_columns;
+        assert_eq!(of("meta.csv:IID,Pop"), ("meta.csv", Some(("IID", "Pop"))));
+        assert_eq!(of("no/such.tsv"), ("no/such.tsv", None));
+        assert_eq!(
+            of("https://host:80/meta.csv:Sample name,Super pop"),
+            (
+                "https://host:80/meta.csv",
+                Some(("Sample name", "Super pop"))
+            )
+        );
+        assert_eq!(
+            of("https://host:80/meta.csv"),
+            ("https://host:80/meta.csv", None)
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The populations file (`vcz.populations`): names of sets of samples, read once when a table is opened.
 //!
-//! A TSV or CSV with a header that holds `sample_id` and `population` (other columns are ignored), or without a header and
-//! exactly those two columns. A sample may be in several populations; the order of names is that of the file.
+//! A TSV or CSV with a header that holds `sample_id` and `population`, or other names that the table's options give; or without a header
+//! and exactly those two columns. Other columns are attributes of the samples. A sample may be in several populations; the order of names
+//! is that of the file.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +11,24 @@ use super::near_names::near_names;
 use super::sample_set::{SampleIndex, SampleSet};
 use crate::error::{Result, VczError};
 
+/// A populations file.
+#[derive(Debug, Clone, Copy)]
+pub struct PopulationsFile<'a> {
+    /// Its name, for messages.
+    pub name: &'a str,
+    /// Its bytes.
+    pub text: &'a [u8],
+    /// What its header calls the columns of sample ids and populations; `sample_id` and `population` if it is not said.
+    pub columns: Option<(&'a str, &'a str)>,
+}
+
 /// Named sets of samples, in the order in which the file first names them. No set is empty.
 #[derive(Debug, Clone, Default)]
 pub struct Populations {
     sets: Vec<(String, Arc<SampleSet>)>,
     by_name: HashMap<String, usize>,
+    /// The other columns: name, and the value of each sample by its index. What samples are in does not depend on them.
+    attributes: Vec<(String, Vec<Option<String>>)>,
 }
 
 impl PartialEq for Populations {
@@ -31,12 +45,18 @@ impl Populations {
         Self::default()
     }
 
-    /// Parses a populations file. `file_name` is for messages; `sample_ids` are those of the store.
+    /// Parses a populations file; `sample_ids` are those of the store. Where a sample has several lines, the values of an attribute that
+    /// differ are joined by commas.
     ///
     /// # Errors
     /// [`VczError::Line`] that names the line of an unknown sample, an empty name, a wrong number of fields or text that is not
     /// UTF-8; [`VczError::Invalid`] for a file without any sample.
-    pub fn parse(file_name: &str, text: &[u8], sample_ids: &[String]) -> Result<Self> {
+    pub fn parse(file: PopulationsFile<'_>, sample_ids: &[String]) -> Result<Self> {
+        let PopulationsFile {
+            name: file_name,
+            text,
+            columns: wanted,
+        } = file;
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let first_line = text
             .split(|&b| b == b'\n' || b == b'\r')
@@ -58,6 +78,7 @@ impl Populations {
         let mut columns = None;
         let mut members: Vec<(String, Vec<u32>)> = Vec::new();
         let mut by_name: HashMap<String, usize> = HashMap::new();
+        let mut attributes: Vec<(usize, String, Vec<Option<String>>)> = Vec::new();
         let mut record = csv::ByteRecord::new();
         loop {
             let start = reader.position().byte();
@@ -85,9 +106,10 @@ impl Populations {
             let layout = match columns {
                 Some(layout) => layout,
                 None => {
-                    let (layout, is_header) = layout_of(&fields, &bad)?;
+                    let (layout, is_header) = layout_of(&fields, wanted, &bad)?;
                     columns = Some(layout);
                     if is_header {
+                        attributes = layout.attributes(&fields, sample_ids.len());
                         continue;
                     }
                     layout
@@ -104,6 +126,13 @@ impl Populations {
                 };
                 bad(format!("{reason}{hint}"))
             })?;
+            for (column, _, values) in &mut attributes {
+                if let (Some(field), Some(value)) =
+                    (fields.get(*column), values.get_mut(index as usize))
+                {
+                    add_value(value, field);
+                }
+            }
             let slot = *by_name.entry(name.to_owned()).or_insert_with(|| {
                 members.push((name.to_owned(), Vec::new()));
                 members.len() - 1
@@ -121,7 +150,21 @@ impl Populations {
             .into_iter()
             .map(|(name, indices)| (name, Arc::new(SampleSet::new(indices))))
             .collect();
-        Ok(Self { sets, by_name })
+        Ok(Self {
+            sets,
+            by_name,
+            attributes: attributes
+                .into_iter()
+                .map(|(_, name, values)| (name, values))
+                .collect(),
+        })
+    }
+
+    /// The other columns of the file: the name of each, and its value for each sample of the store, `None` where it is empty or the
+    /// file lacks the sample.
+    pub fn attributes(&self) -> impl ExactSizeIterator<Item = (&str, &[Option<String>])> {
+        let attributes = self.attributes.iter();
+        attributes.map(|(name, values)| (name.as_str(), values.as_slice()))
     }
 
     /// The set of a population, if the file has it.
@@ -192,6 +235,7 @@ impl Populations {
                 .map(|(name, samples)| (name.clone(), change(samples)))
                 .collect(),
             by_name: self.by_name.clone(),
+            attributes: vec![],
         }
     }
 
@@ -215,6 +259,19 @@ struct ColumnLayout {
 }
 
 impl ColumnLayout {
+    /// The columns of attributes that the header names, without values for `samples` samples: number, name, values.
+    fn attributes(
+        &self,
+        header: &[&str],
+        samples: usize,
+    ) -> Vec<(usize, String, Vec<Option<String>>)> {
+        let others = header.iter().enumerate();
+        others
+            .filter(|(at, name)| *at != self.sample && *at != self.population && !name.is_empty())
+            .map(|(at, name)| (at, (*name).to_string(), vec![None; samples]))
+            .collect()
+    }
+
     /// The sample id and the population of a line; `bad` makes the error of a malformed one.
     fn pick<'a>(
         &self,
@@ -235,8 +292,49 @@ impl ColumnLayout {
     }
 }
 
-/// The layout that the first line shows, and whether that line is a header; `bad` makes the error of a malformed one.
-fn layout_of(first: &[&str], bad: &impl Fn(String) -> VczError) -> Result<(ColumnLayout, bool)> {
+/// Adds what a line says of a sample to the value of an attribute.
+fn add_value(value: &mut Option<String>, field: &str) {
+    match value {
+        _ if field.is_empty() => {}
+        None => *value = Some(field.to_string()),
+        Some(known) if known.split(',').any(|one| one == field) => {}
+        Some(known) => {
+            known.push(',');
+            known.push_str(field);
+        }
+    }
+}
+
+/// The layout that the first line shows, and whether that line is a header; `bad` makes the error of a malformed one. `wanted` are the
+/// names of the columns of samples and populations, if the table's options give them.
+fn layout_of(
+    first: &[&str],
+    wanted: Option<(&str, &str)>,
+    bad: &impl Fn(String) -> VczError,
+) -> Result<(ColumnLayout, bool)> {
+    if let Some((sample, population)) = wanted {
+        let column = |name: &str| {
+            let exact = first.iter().position(|field| *field == name);
+            exact
+                .or_else(|| {
+                    first
+                        .iter()
+                        .position(|field| field.eq_ignore_ascii_case(name))
+                })
+                .ok_or_else(|| {
+                    bad(format!(
+                        "the header has no column '{name}'; its columns are '{}'",
+                        first.join("', '")
+                    ))
+                })
+        };
+        let layout = ColumnLayout {
+            sample: column(sample)?,
+            population: column(population)?,
+            fields: first.len(),
+        };
+        return Ok((layout, true));
+    }
     let is = |field: &str, name: &str| field.trim_start_matches('#').eq_ignore_ascii_case(name);
     let column = |name: &str| first.iter().position(|field| is(field, name));
     match (column("sample_id"), column("population")) {
@@ -287,7 +385,15 @@ mod tests {
     }
 
     fn parse(text: &str) -> Result<Populations> {
-        Populations::parse("p.tsv", text.as_bytes(), &ids())
+        Populations::parse(file(text.as_bytes()), &ids())
+    }
+
+    fn file(text: &[u8]) -> PopulationsFile<'_> {
+        PopulationsFile {
+            name: "p.tsv",
+            text,
+            columns: None,
+        }
     }
 
     fn message(text: &str) -> String {
@@ -302,6 +408,34 @@ mod tests {
         assert_eq!(p.get("CEU").unwrap().indices(), [0]);
         assert!(p.get("yri").is_none());
         assert_eq!((p.len(), p.is_empty()), (2, false));
+    }
+
+    #[test]
+    fn columns_of_other_names() {
+        let text = "IID,Pop,Super pop,sex\nHG1,YRI,AFR,F\nHG3,CEU,EUR,\nHG1,LWK,AFR,M\n";
+        let named = |columns| {
+            let file = PopulationsFile {
+                columns: Some(columns),
+                ..file(text.as_bytes())
+            };
+            Populations::parse(file, &ids())
+        };
+        let p = named(("iid", "Pop")).unwrap();
+        assert_eq!(p.names().collect::<Vec<_>>(), ["YRI", "CEU", "LWK"]);
+        let attributes: Vec<_> = p.attributes().collect();
+        let some = |text: &str| Some(text.to_string());
+        assert_eq!(
+            attributes[0],
+            ("Super pop", &[some("AFR"), None, some("EUR"), None][..])
+        );
+        assert_eq!(attributes[1], ("sex", &[some("F,M"), None, None, None][..]));
+        let by_super = named(("IID", "Super pop")).unwrap();
+        assert_eq!(by_super.get("AFR").unwrap().indices(), [0]);
+        let error = named(("IID", "group")).unwrap_err().to_string();
+        assert!(
+            error.contains("no column 'group'; its columns are 'IID', 'Pop'"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -335,7 +469,7 @@ mod tests {
         assert!(!message("HG1\tA\nHG9\tA\n").contains("header"));
         assert!(message("").contains("holds no population"));
         assert!(message("sample_id,population\n").contains("holds no population"));
-        let bad = Populations::parse("p.tsv", b"HG1\tA\nHG2\t\xff\n", &ids()).unwrap_err();
+        let bad = Populations::parse(file(b"HG1\tA\nHG2\t\xff\n"), &ids()).unwrap_err();
         assert!(bad.to_string().contains("line 2: expected UTF-8"));
     }
 

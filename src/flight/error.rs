@@ -9,6 +9,7 @@ use datafusion::common::DataFusionError;
 use tonic::{Code, Status};
 
 use crate::error::VczError;
+use crate::session::message;
 
 /// Longest message of a status, in bytes: it is sent in an HTTP header, whose size clients limit.
 const MAX_MESSAGE: usize = 2000;
@@ -105,11 +106,7 @@ pub fn status(error: &DataFusionError) -> Status {
         },
         _ => Code::Internal,
     };
-    let message = match root {
-        DataFusionError::External(error) if error.is::<VczError>() => error.to_string(),
-        _ => error.strip_backtrace(),
-    };
-    Status::new(code, shortened(message))
+    Status::new(code, shortened(message(error)))
 }
 
 /// The status that reports an Arrow error to a client.

@@ -96,6 +96,22 @@ impl Mask {
             sample(contigs.iter().map(AsRef::as_ref), contigs.len())
         )))
     }
+
+    /// Fails where neither the mask nor the stores of a query, with `contigs`, know the contig `name` that the query gives as a constant.
+    ///
+    /// # Errors
+    /// [`VczError::Invalid`], naming some contigs of the mask.
+    pub fn check_knows(&self, name: &str, contigs: &[String]) -> Result<()> {
+        let known = self.names.is_empty() || self.index.contains_key(name);
+        if known || contigs.iter().any(|contig| contig == name) {
+            return Ok(());
+        }
+        Err(VczError::Invalid(format!(
+            "mask '{}' has no contig '{name}'; it has {}",
+            self.name,
+            sample(self.contigs(), self.names.len())
+        )))
+    }
 }
 
 /// The first few names, for a message.
@@ -343,6 +359,18 @@ mod tests {
             "{error}"
         );
         mask.check_shares::<&str>(&[]).unwrap();
+    }
+
+    #[test]
+    fn a_contig_that_is_named_must_be_known() {
+        let mask = Mask::from_rows("m.bed", [("chr1", 0, 5), ("chr2", 0, 5)]).unwrap();
+        mask.check_knows("chr2", &[]).unwrap();
+        mask.check_knows("chrM", &["chrM".to_string()]).unwrap();
+        let error = mask.check_knows("1", &["chr3".to_string()]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "mask 'm.bed' has no contig '1'; it has 'chr1', 'chr2'"
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! * `scalar`: on counts, sites, positions and masks.
 //! * `aggregate`: spectra and sums over sites.
 //! * `table`: metadata and windows.
+//! * `join_bins`: bins of joins with intervals. `json_text`: nested values for flat formats.
 //!
 //! A new statistic is one new file and one line in its folder's `all()`.
 
@@ -12,6 +13,8 @@ mod bed;
 pub mod counts_arg;
 mod documentation;
 pub mod genotype;
+pub mod join_bins;
+pub mod json_text;
 pub mod mask;
 mod mask_source;
 pub mod numeric;
@@ -25,7 +28,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub use aggregate::{Stages, bind_samples, is_exact, is_state, stages, value_size};
+pub use aggregate::{Stages, bind_samples, is_exact, is_state, reporting, stages, value_size};
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};
 

@@ -12,12 +12,11 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
 use super::options::{DeniedChunks, TableOptions};
+use super::side_query::{self, MAX_SIDE_FILE};
 use super::table::VczTable;
+use crate::counts::PopulationsFile;
 use crate::error::VczError;
 use crate::store::Store;
-
-/// Populations and mask files larger than this are refused.
-const MAX_SIDE_FILE: u64 = 1 << 30;
 
 /// Marks a session, as an extension of its configuration, that reads registered tables and nothing else: [`locate`] refuses
 /// every path and URL in it, so neither a table, a populations file nor a mask can be opened by its location.
@@ -147,12 +146,16 @@ pub async fn open_table(
     for (array, reason) in store.unreadable() {
         log::warn!("store '{location}': array '{array}' is left out: {reason}");
     }
-    let populations = match &options.populations {
-        Some(file) => Some((file.as_str(), read_file(state, file).await?)),
+    let text = match &options.populations {
+        Some(query) if side_query::is_query(query) => Some(side_query::csv(state, query).await?),
+        Some(file) => Some(read_file(state, file).await?),
         None => None,
     };
-    let populations = populations
-        .as_ref()
-        .map(|(name, text)| (*name, text.as_ref()));
+    let populations = options.populations.as_deref().zip(text.as_ref());
+    let populations = populations.map(|(name, text)| PopulationsFile {
+        name,
+        text,
+        columns: options.population_columns(),
+    });
     Ok(VczTable::open(store, populations, options.region_index).await?)
 }

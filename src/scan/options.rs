@@ -9,6 +9,8 @@ use std::str::FromStr;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, config_err};
 
+use super::notices::NoticeSink;
+
 /// Which engine decodes and counts genotype chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backend {
@@ -99,6 +101,8 @@ pub struct VczSettings {
     pub gpu_memory_limit: u64,
     /// Whether uncompressed chunks in local files are read straight into the memory of GPUs.
     pub gpu_direct_storage: DirectStorage,
+    /// Where notices go. Not a setting of SQL: who runs statements sets it.
+    pub notices: NoticeSink,
 }
 
 impl Default for VczSettings {
@@ -110,6 +114,7 @@ impl Default for VczSettings {
             gpu_devices: "all".to_string(),
             gpu_memory_limit: 0,
             gpu_direct_storage: DirectStorage::Auto,
+            notices: NoticeSink::default(),
         }
     }
 }
@@ -269,18 +274,30 @@ pub enum DeniedChunks {
 /// The options of one table: what `CREATE EXTERNAL TABLE … OPTIONS (…)` sets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableOptions {
-    /// Location of the populations file, a TSV or CSV.
+    /// Location of the populations file, a TSV or CSV; or a query that gives its rows.
     pub populations: Option<String>,
+    /// What the populations file calls the column of sample ids, if that is not `sample_id`.
+    pub sample_column: Option<String>,
+    /// What the populations file calls the column of populations, if that is not `population`.
+    pub population_column: Option<String>,
     /// Whether the region index is used.
     pub region_index: RegionIndexMode,
     /// What it means if access to a chunk is denied.
     pub denied_chunks: DeniedChunks,
 }
 
-const TABLE_OPTIONS: [(&str, &str); 3] = [
+const TABLE_OPTIONS: [(&str, &str); 5] = [
     (
         "populations",
-        "a TSV or CSV file with the columns sample_id and population",
+        "a TSV or CSV file with the columns sample_id and population, or a query that gives them: SELECT sample_id, region FROM meta",
+    ),
+    (
+        "sample_column",
+        "the name of the column of sample ids in the populations file, if it is not sample_id",
+    ),
+    (
+        "population_column",
+        "the name of the column of populations in the populations file, if it is not population",
     ),
     ("region_index", "'use' or 'ignore' the store's region_index"),
     (
@@ -290,6 +307,16 @@ const TABLE_OPTIONS: [(&str, &str); 3] = [
 ];
 
 impl TableOptions {
+    /// The columns of the populations file, where one of them is named.
+    pub fn population_columns(&self) -> Option<(&str, &str)> {
+        let sample = self.sample_column.as_deref();
+        let population = self.population_column.as_deref();
+        (sample.is_some() || population.is_some()).then_some((
+            sample.unwrap_or("sample_id"),
+            population.unwrap_or("population"),
+        ))
+    }
+
     /// Reads the options of a `CREATE EXTERNAL TABLE`: keys with the prefix `vcz.`, or without any (which the SQL planner
     /// turns into `format.`). Any other key is an error that lists the valid ones.
     pub fn try_from_map(options: &HashMap<String, String>) -> Result<Self> {
@@ -325,6 +352,8 @@ impl ExtensionOptions for TableOptions {
         let name = key.strip_prefix("vcz.").unwrap_or(key);
         match name {
             "populations" => self.populations = Some(value.to_string()),
+            "sample_column" => self.sample_column = Some(value.to_string()),
+            "population_column" => self.population_column = Some(value.to_string()),
             "region_index" => {
                 self.region_index = match value.to_ascii_lowercase().as_str() {
                     "use" => RegionIndexMode::Use,
@@ -366,6 +395,8 @@ impl ExtensionOptions for TableOptions {
                 key: format!("vcz.{key}"),
                 value: match *key {
                     "populations" => self.populations.clone(),
+                    "sample_column" => self.sample_column.clone(),
+                    "population_column" => self.population_column.clone(),
                     "region_index" => Some(
                         match self.region_index {
                             RegionIndexMode::Use => "use",

@@ -9,6 +9,10 @@ use crate::scan::calls::results::list_size;
 use crate::scan::value_error::ValueError;
 use crate::store::{ArrayMeta, ElementType, Store};
 
+/// The VCF field behind a list of integers, e.g. `INFO/AC`, in the metadata of its Arrow field: statistics refuse such a list, since it
+/// is not the allele counts of a site.
+pub const FIELD_KEY: &str = "vcz.field";
+
 /// How one array's elements become an Arrow column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
@@ -79,7 +83,21 @@ impl ColumnSpec {
             self.kind,
             ColumnKind::Contig | ColumnKind::Position | ColumnKind::Genotype
         );
-        Field::new(&self.array.name, self.data_type.clone(), nullable)
+        let field = Field::new(&self.array.name, self.data_type.clone(), nullable);
+        match self.vcf_field() {
+            Some(name) => field.with_metadata([(FIELD_KEY.to_string(), name)].into()),
+            None => field,
+        }
+    }
+
+    /// The VCF field of a list of integers (`INFO/AC`, `FORMAT/AD`), which could be taken for allele counts.
+    fn vcf_field(&self) -> Option<String> {
+        let is_integer_list = matches!(self.kind, ColumnKind::List | ColumnKind::Nested)
+            && is_integer(&self.array.element);
+        let name = &self.array.name;
+        let info = || Some(format!("INFO/{}", name.strip_prefix("variant_")?));
+        let format = || Some(format!("FORMAT/{}", name.strip_prefix("call_")?));
+        is_integer_list.then(|| info().or_else(format)).flatten()
     }
 }
 

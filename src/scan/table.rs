@@ -16,10 +16,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::calls::context::GenotypeContext;
 use super::dataset::Dataset;
 use super::options::{RegionIndexMode, VczSettings};
+use super::plan::contig_names::unknown_contigs;
 use super::plan::ranges::merge;
 use super::plan::source::{PartitionGoal, ScanTable, VczSource};
 use super::schema::ColumnKind;
-use crate::counts::Populations;
+use crate::counts::{Populations, PopulationsFile};
 use crate::error;
 use crate::store::Store;
 
@@ -31,16 +32,14 @@ pub struct VczTable {
 
 impl VczTable {
     /// The table of an opened store.
-    ///
-    /// `populations` is the name and text of the populations file, if there is one.
     pub async fn open(
         store: Store,
-        populations: Option<(&str, &[u8])>,
+        populations: Option<PopulationsFile<'_>>,
         region_index: RegionIndexMode,
     ) -> error::Result<Self> {
         let dataset = Arc::new(Dataset::open(store, region_index).await?);
         let populations = match populations {
-            Some((name, text)) => Populations::parse(name, text, dataset.sample_ids())?,
+            Some(file) => Populations::parse(file, dataset.sample_ids())?,
             None => Populations::default(),
         };
         let find = |name: &str| {
@@ -169,6 +168,10 @@ impl TableProvider for VczTable {
         let options = state.config_options();
         let settings = VczSettings::of(options);
         let dataset = &self.scan.dataset;
+        let contigs = &dataset.names().contigs;
+        for notice in unknown_contigs(filters, contigs, dataset.store().location())? {
+            settings.notices.say(notice);
+        }
         let schema = DFSchema::try_from(Arc::clone(&self.scan.schema))?;
         let filters = filters
             .iter()

@@ -3,14 +3,18 @@
 //!
 //! * `closed`: a session for strangers, which reads registered tables only.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
+//! * `store_columns`: comparisons that people write of VCZ columns, planned or refused with what to write.
+//! * `flat_files`: nested columns as JSON text in CSV files.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
 //!   `leaf_pushdown`: DataFusion's own pushdown kept from crossing UNION.
 //! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
+//! * `interval_join`: joins of positions with intervals on bins.
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
+//! * `message`: what people read of an error; `notices`: what statistics leave out.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod bind;
@@ -18,18 +22,23 @@ mod binder;
 mod carry;
 mod closed;
 mod factory;
+mod flat_files;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
 mod inserts;
+mod interval_join;
 mod leaf_pushdown;
 mod list_literal;
 mod memory_rule;
+mod message;
+mod notices;
 mod planner;
 mod populations;
 mod populations_rule;
 mod runs;
 mod runs_rule;
 mod runs_table;
+mod store_columns;
 mod sugar;
 mod union_calls;
 mod unions;
@@ -43,7 +52,7 @@ use datafusion::common::Result;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::SessionConfig;
 
 use crate::functions;
@@ -51,6 +60,7 @@ use crate::scan::{TableOptions, VczSettings, warm_up};
 
 pub use closed::closed;
 pub use factory::VczTableFactory;
+pub use message::message;
 
 /// The name of our file type in `STORED AS`.
 pub const FILE_TYPE: &str = "VCZ";
@@ -72,6 +82,11 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     factories.insert(FILE_TYPE.to_string(), Arc::new(VczTableFactory));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(list_literal::ListLiteralPlanner));
+    planners.insert(0, Arc::new(store_columns::StoreColumnPlanner));
+    let analyzer = builder.analyzer().get_or_insert_with(Analyzer::new);
+    analyzer
+        .rules
+        .insert(0, Arc::new(store_columns::ContigLists));
     let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
     leaf_pushdown::LeafPushdown::replace_in(&mut optimizer.rules);
     let inner = builder.query_planner().take();
@@ -79,8 +94,11 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
         .with_analyzer_rule(Arc::new(sugar::SugarRule))
         .with_analyzer_rule(Arc::new(bind::BindCalls))
+        .with_analyzer_rule(Arc::new(flat_files::FlatFiles))
+        .with_analyzer_rule(Arc::new(notices::ReportLeftOut))
         .with_optimizer_rule(Arc::new(carry::CarryCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
+        .with_optimizer_rule(Arc::new(interval_join::IntervalJoin))
         .with_physical_optimizer_rule(Arc::new(populations_rule::AggregateByPopulations))
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))

@@ -80,7 +80,7 @@ async fn with_arguments_read(
         let names = NamePreserver::new(&node);
         let node = node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let replaced = expr.transform_up(|expr| replace(expr, &values))?;
+            let replaced = expr.transform_up(|expr| replace(expr, &values, &contigs))?;
             Ok(replaced.update_data(|expr| name.restore(expr)))
         })?;
         node.map_data(LogicalPlan::recompute_schema)
@@ -198,15 +198,27 @@ fn contigs_of(plan: &LogicalPlan) -> Result<Vec<String>> {
     Ok(contigs)
 }
 
-/// `expr` with its argument's value in place: a population as a constant, a mask bound to its function.
-fn replace(expr: Expr, values: &HashMap<Argument, Value>) -> Result<Transformed<Expr>> {
+/// `expr` with its argument's value in place: a population as a constant, a mask bound to its function. `contigs` are those of the
+/// VCZ tables in the plan.
+fn replace(
+    expr: Expr,
+    values: &HashMap<Argument, Value>,
+    contigs: &[String],
+) -> Result<Transformed<Expr>> {
     let Expr::ScalarFunction(mut call) = expr else {
         return Ok(Transformed::no(expr));
     };
     let value = Argument::of(&call)?.and_then(|argument| values.get(&argument));
     match value {
         Some(Value::Population(value)) => call.args[1] = Expr::Literal(value.clone(), None),
-        Some(Value::Mask(mask)) => call.func = Arc::new(bind_mask(&call.func, Arc::clone(mask))),
+        Some(Value::Mask(mask)) => {
+            if let Some(Expr::Literal(contig, _)) = call.args.first()
+                && let Some(contig) = contig.try_as_str().flatten()
+            {
+                mask.check_knows(contig, contigs)?;
+            }
+            call.func = Arc::new(bind_mask(&call.func, Arc::clone(mask)));
+        }
         None => return Ok(Transformed::no(Expr::ScalarFunction(call))),
     }
     Ok(Transformed::yes(Expr::ScalarFunction(call)))

@@ -10,11 +10,12 @@
 //! garud_h(call_genotype, 'first')               ->  garud_h(genotype_planes(call_genotype, 'first'))
 //! ```
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::common::{DFSchema, ExprSchema, Result, plan_err};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
@@ -23,7 +24,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use super::list_literal::list_of_strings;
 use crate::functions::{SiteArguments, site_arguments};
-use crate::scan::{GenotypeUdf, is_genotype_type, is_population_type};
+use crate::scan::{FIELD_KEY, GenotypeUdf, is_genotype_type, is_population_type};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -98,6 +99,11 @@ impl SugarRule {
                 Ok(Transformed::yes(Expr::ScalarFunction(call)))
             }
             Expr::ScalarFunction(mut call) => {
+                if takes_counts(call.func.name()) {
+                    call.args
+                        .iter()
+                        .try_for_each(|arg| refuse_field(call.func.name(), arg, schema))?;
+                }
                 match self.counts_of(call.func.name(), &call.args, schema)? {
                     Some(args) => {
                         call.args = args;
@@ -116,6 +122,8 @@ impl SugarRule {
             return Ok(None);
         };
         let SiteArguments { of, populations } = arguments;
+        args.iter()
+            .try_for_each(|arg| refuse_field(name, arg, schema))?;
         if !is_genotype_type(&genotypes.get_type(schema)?) {
             return Ok(None);
         }
@@ -153,6 +161,33 @@ impl SugarRule {
         rewritten.extend(args[1 + given..].iter().cloned());
         Ok(Some(rewritten))
     }
+}
+
+/// Whether a scalar function is one of this crate's on counts, or on what is no list at all.
+fn takes_counts(name: &str) -> bool {
+    static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let all = crate::functions::scalar::all();
+        all.iter()
+            .map(|function| function.name().to_string())
+            .collect()
+    });
+    NAMES.contains(name)
+}
+
+/// Refuses a column of an INFO or FORMAT field as the argument of a function on sites: a list of integers, but not of allele counts.
+fn refuse_field(function: &str, arg: &Expr, schema: &DFSchema) -> Result<()> {
+    let Expr::Column(column) = arg else {
+        return Ok(());
+    };
+    let field = schema.field_from_column(column);
+    let Some(vcf) = field.ok().and_then(|field| field.metadata().get(FIELD_KEY)) else {
+        return Ok(());
+    };
+    plan_err!(
+        "{function}: {} holds the values of {vcf}, not allele counts; write {function}(call_genotype …) or \
+         {function}(allele_counts(call_genotype [, population]) …)",
+        column.name
+    )
 }
 
 /// `make_array('a', 'b')` as a literal list.

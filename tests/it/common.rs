@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::util::pretty::pretty_format_batches;
 use datafusion::common::ScalarValue;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -101,6 +102,12 @@ pub async fn row(ctx: &SessionContext, sql: &str) -> Vec<ScalarValue> {
         .iter()
         .map(|column: &ArrayRef| ScalarValue::try_from_array(column, 0).unwrap())
         .collect()
+}
+
+/// The plans of a query, as EXPLAIN shows them.
+pub async fn plan(ctx: &SessionContext, sql: &str) -> String {
+    let plan = run(ctx, &format!("EXPLAIN {sql}")).await;
+    pretty_format_batches(&plan).unwrap().to_string()
 }
 
 /// A folder for this run of the tests, removed by the operating system's cleaning, not by us: tests share it.

@@ -17,6 +17,7 @@ mod golden;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod individuals;
+mod interval_join;
 mod laws;
 mod layers;
 mod memory;

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 
@@ -29,21 +28,16 @@ fn without_the_rule(ctx: &SessionContext) -> SessionContext {
     SessionContext::new_with_state(builder.with_physical_optimizer_rules(others).build())
 }
 
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let plan = common::run(ctx, &format!("EXPLAIN {sql}")).await;
-    pretty_format_batches(&plan).unwrap().to_string()
-}
-
 /// Runs `sql` with and without the rule; it applies if `by_populations`.
 async fn check(ctx: &SessionContext, sql: &str, by_populations: bool, place: &str) -> usize {
     let plain = without_the_rule(ctx);
-    let planned = plan(ctx, sql).await;
+    let planned = common::plan(ctx, sql).await;
     assert_eq!(
         planned.contains(OPERATOR),
         by_populations,
         "{place}: {sql}\n{planned}"
     );
-    assert!(!plan(&plain, sql).await.contains(OPERATOR));
+    assert!(!common::plan(&plain, sql).await.contains(OPERATOR));
     let (found, expected) = (bits(ctx, sql).await, bits(&plain, sql).await);
     assert!(
         found.rows == expected.rows && found.schema == expected.schema,

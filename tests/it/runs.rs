@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 
@@ -25,11 +24,6 @@ fn without_the_rule(ctx: &SessionContext) -> SessionContext {
     assert_eq!(others.len() + 1, rules.len());
     let builder = SessionStateBuilder::new_from_existing(state);
     SessionContext::new_with_state(builder.with_physical_optimizer_rules(others).build())
-}
-
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let plan = common::run(ctx, &format!("EXPLAIN {sql}")).await;
-    pretty_format_batches(&plan).unwrap().to_string()
 }
 
 /// What is grouped, by what, and whether that is by runs.
@@ -96,13 +90,17 @@ async fn check(store: &Path, populations: &Path, queries: &[(String, bool)]) {
                     "{}, {partitions} partitions, batches of {batch}: {sql}",
                     store.display()
                 );
-                let plan_by_runs = plan(&ctx, sql).await;
+                let plan_by_runs = common::plan(&ctx, sql).await;
                 assert_eq!(
                     plan_by_runs.contains("AggregateRunsExec"),
                     *runs,
                     "{place}\n{plan_by_runs}"
                 );
-                assert!(!plan(&plain, sql).await.contains("AggregateRunsExec"));
+                assert!(
+                    !common::plan(&plain, sql)
+                        .await
+                        .contains("AggregateRunsExec")
+                );
                 let (found, expected) = (bits(&ctx, sql).await, bits(&plain, sql).await);
                 assert!(!expected.rows.is_empty(), "{place}");
                 assert!(

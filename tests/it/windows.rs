@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::SessionContext;
 
 use crate::common;
@@ -130,18 +129,13 @@ async fn distinct_windows_come_once() {
     let store = common::fixtures().join("missing.vcz.zip");
     common::create(&ctx, "t", &store, None).await;
     let sql = "SELECT DISTINCT w FROM (SELECT unnest(genome_bins(variant_position, 2000, 500)) AS w FROM t)";
-    assert!(!plan(&ctx, sql).await.contains("AggregateRunsExec"));
+    assert!(!common::plan(&ctx, sql).await.contains("AggregateRunsExec"));
     let rows = common::row(
         &ctx,
         &format!("SELECT count(*), count(DISTINCT w) FROM ({sql})"),
     )
     .await;
     assert_eq!(rows[0], rows[1]);
-}
-
-async fn plan(ctx: &SessionContext, sql: &str) -> String {
-    let plan = common::run(ctx, &format!("EXPLAIN {sql}")).await;
-    pretty_format_batches(&plan).unwrap().to_string()
 }
 
 fn assert_same(found: &Bits, expected: &Bits, place: &str) {
@@ -167,7 +161,10 @@ async fn two_steps_are_one(
     common::create(&one_step, "t", store, Some(populations)).await;
     let mut expected = Vec::new();
     for sql in queries {
-        assert!(!plan(&one_step, sql).await.contains("_merge("), "{sql}");
+        assert!(
+            !common::plan(&one_step, sql).await.contains("_merge("),
+            "{sql}"
+        );
         expected.push(bits(&one_step, sql).await);
     }
     assert!(!expected[0].rows.is_empty());
@@ -180,7 +177,7 @@ async fn two_steps_are_one(
                     "{}, {partitions} partitions, batches of {batch}: {sql}",
                     store.display()
                 );
-                let plan = plan(&ctx, sql).await;
+                let plan = common::plan(&ctx, sql).await;
                 // An empty result may be known while planning.
                 let two_steps = plan.contains("AggregateRunsExec") && plan.contains("_merge(");
                 assert!(expected.rows.is_empty() || two_steps, "{place}\n{plan}");

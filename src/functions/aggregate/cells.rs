@@ -26,6 +26,11 @@ pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
     fn is_valid(&self, cell: Self::Key) -> bool;
     /// The values of groups, one row each.
     fn evaluate(&mut self, groups: &[Histogram<Self::Key>]) -> Result<ArrayRef>;
+    /// Notes that `left_out` of `seen` more sites have no cell.
+    #[inline]
+    fn note_left_out(&self, _left_out: u64, _seen: u64) {}
+    /// Reports what was noted: the rows so far are all of a batch or of an input.
+    fn report_left_out(&self) {}
     /// Fails, before any row is looked at, where this many groups are too many.
     fn check_groups(&self, _groups: usize) -> Result<()> {
         Ok(())
@@ -50,14 +55,20 @@ struct Added<'a, T: SiteCells<P>, const P: usize> {
     state: &'a mut Histogram<T::Key>,
     times: i64,
     domain: usize,
+    seen: u64,
+    left_out: u64,
 }
 
 impl<T: SiteCells<P>, const P: usize> Visit<P> for Added<'_, T, P> {
     #[inline(always)]
     fn visit(&mut self, counts: [&[i32]; P]) -> Result<()> {
+        self.seen += 1;
         match self.cells.cell(counts)? {
             Some(cell) => self.state.add(cell, self.times, self.domain),
-            None => Ok(()),
+            None => {
+                self.left_out += 1;
+                Ok(())
+            }
         }
     }
 }
@@ -76,8 +87,15 @@ impl<T: SiteCells<P>, const P: usize> CellsOf<T, P> {
             state,
             times,
             domain: self.0.domain(),
+            seen: 0,
+            left_out: 0,
         };
-        input.try_for_each(rows, &mut added)
+        input.try_for_each(rows, &mut added)?;
+        // A row that leaves a frame was noted when it came.
+        if times > 0 {
+            self.0.note_left_out(added.left_out, added.seen);
+        }
+        Ok(())
     }
 }
 
@@ -124,6 +142,7 @@ impl<T: SiteCells<P>, const P: usize> Statistic for CellsOf<T, P> {
     }
 
     fn save(&self, states: &[Self::State]) -> Result<Vec<ArrayRef>> {
+        self.0.report_left_out();
         let mut saver = Saver::new(states.len(), states.len());
         for state in states {
             state.for_each(|cell, count| saver.push(cell, count));
@@ -138,19 +157,24 @@ impl<T: SiteCells<P>, const P: usize> Statistic for CellsOf<T, P> {
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>> {
         let mut saver = Saver::new(input.len(), input.len());
+        let (mut seen, mut left_out) = (0, 0);
         for row in 0..input.len() {
-            if kept(row)
-                && !input.is_null(row)
-                && let Some(cell) = self.0.cell(input.counts(row))?
-            {
-                saver.push(cell, 1);
+            if kept(row) && !input.is_null(row) {
+                seen += 1;
+                match self.0.cell(input.counts(row))? {
+                    Some(cell) => saver.push(cell, 1),
+                    None => left_out += 1,
+                }
             }
             saver.end_row()?;
         }
+        self.0.note_left_out(left_out, seen);
+        self.0.report_left_out();
         Ok(saver.finish())
     }
 
     fn evaluate(&mut self, states: &[Self::State]) -> Result<ArrayRef> {
+        self.0.report_left_out();
         self.0.evaluate(states)
     }
 

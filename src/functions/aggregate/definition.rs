@@ -7,15 +7,16 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{Documentation, DocumentationBuilder};
 
-use super::statistic::Statistic;
+use super::statistic::Statistic as SiteStatistic;
 use crate::functions::counts_arg::copies_of;
 use crate::functions::documentation::document;
 use crate::functions::site_argument::SiteArgument;
+use crate::scan::notices::{LeftOut, NoticeSink, Statistic};
 
 /// An aggregate over allele counts, or over zygosity.
 pub(crate) trait Definition: Debug + Send + Sync + 'static {
     /// What it computes.
-    type Statistic: Statistic;
+    type Statistic: SiteStatistic;
     /// Its SQL name.
     const NAME: &'static str;
     /// What its counts arguments are.
@@ -28,6 +29,9 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     const NUMBERS: &'static [&'static str] = &[];
     /// How many of these, from the last, may be left out.
     const OPTIONAL: usize = 0;
+
+    /// Whether it reports the sites that it leaves out because copies are missing.
+    const REPORTS_LEFT_OUT: bool = false;
 
     /// The type of its result.
     fn return_type() -> DataType;
@@ -121,6 +125,8 @@ pub(crate) struct Call {
     pub(crate) copies: Vec<Copies>,
     /// The whole numbers given, in order.
     pub(crate) numbers: Vec<i64>,
+    /// Where the call reports sites that it leaves out.
+    pub(crate) notices: NoticeSink,
 }
 
 impl Call {
@@ -132,6 +138,17 @@ impl Call {
     /// Whole number `at`, if given.
     pub(crate) fn number(&self, at: usize) -> Option<i64> {
         self.numbers.get(at).copied()
+    }
+
+    /// A counter of the sites without all of their `copies` copies, which `function` leaves out.
+    pub(crate) fn incomplete_sites(&self, function: &'static str, copies: &[u64]) -> LeftOut {
+        let copies: Vec<String> = copies.iter().map(u64::to_string).collect();
+        self.notices.counter(Statistic {
+            function,
+            call: format!("of {} copies", copies.join(" and ")),
+            reason: "not all copies are called there (missing calls, haploid samples); the projections \
+                     project_sfs and project_joint_sfs keep such sites",
+        })
     }
 
     /// Whole number `at` of a function that cannot do without; how many there are was checked before.

@@ -11,6 +11,7 @@ use super::checked_counts::complete;
 use super::definition::{Call, Copies, Definition, document_two};
 use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zeros};
 use super::histogram::Histogram;
+use crate::scan::notices::LeftOut;
 
 /// `joint_sfs`.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ pub(crate) struct JointSpectrum {
     folded: bool,
     rows: usize,
     columns: usize,
+    incomplete: LeftOut,
 }
 
 /// Number of cells of the grids of `groups` groups, if that is within the limit.
@@ -77,6 +79,7 @@ impl JointSpectrum {
             folded,
             rows,
             columns,
+            incomplete: call.incomplete_sites(function, &copies),
         })
     }
 
@@ -114,6 +117,15 @@ impl SiteCells<2> for JointSpectrum {
         self.domain()
     }
 
+    #[inline]
+    fn note_left_out(&self, left_out: u64, seen: u64) {
+        self.incomplete.add(left_out, seen);
+    }
+
+    fn report_left_out(&self) {
+        self.incomplete.report();
+    }
+
     fn is_valid(&self, cell: u64) -> bool {
         cell < self.domain() as u64
     }
@@ -145,6 +157,7 @@ impl Definition for JointSfs {
     type Statistic = CellsOf<JointSpectrum, 2>;
     const NAME: &'static str = "joint_sfs";
     const COUNTS: usize = 2;
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(list_of(DataType::Int64))
@@ -178,6 +191,7 @@ impl Definition for JointSfsFolded {
     type Statistic = CellsOf<JointSpectrum, 2>;
     const NAME: &'static str = "joint_sfs_folded";
     const COUNTS: usize = 2;
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(list_of(DataType::Float64))

@@ -99,6 +99,7 @@ use self::planes_udaf::{PlanesAggregate, PlanesDefinition};
 use self::udaf::CountsAggregate;
 use super::site_argument::{SiteArgument, SiteArguments};
 use crate::scan::GenotypeContext;
+use crate::scan::notices::NoticeSink;
 
 pub use self::stages::{Stages, is_exact, is_state, stages};
 pub use self::value_size::value_size;
@@ -115,6 +116,11 @@ macro_rules! aggregates {
             ];
             all.extend(over_planes());
             all
+        }
+
+        /// `func` reporting the sites that it leaves out to `notices`; `None` if it leaves none out, or is not of this crate.
+        pub fn reporting(func: &AggregateUDF, notices: &NoticeSink) -> Option<AggregateUDF> {
+            None$(.or_else(|| CountsAggregate::<$definition>::reporting(func, notices)))+
         }
 
         /// The site arguments of the aggregate of that name; `None` for any other function. Whole numbers may follow them.

@@ -10,6 +10,7 @@ use super::checked_counts::complete;
 use super::definition::{Call, Copies, Definition, document_one};
 use super::grid::{MAX_SPECTRUM_CELLS, cells_within, list_of, spectra, zeros};
 use super::histogram::Histogram;
+use crate::scan::notices::LeftOut;
 
 /// `sfs`.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct Spectrum {
     copies: u64,
     folded: bool,
     bins: usize,
+    incomplete: LeftOut,
 }
 
 fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
@@ -70,6 +72,7 @@ impl Spectrum {
                 copies,
                 folded,
                 bins,
+                incomplete: call.incomplete_sites(function, &[copies]),
             }),
             None => exec_err!("{function}: a spectrum of {bins} bins is too large. {INSTEAD}"),
         }
@@ -97,6 +100,15 @@ impl SiteCells<1> for Spectrum {
 
     fn value_cells(&self) -> usize {
         self.bins
+    }
+
+    #[inline]
+    fn note_left_out(&self, left_out: u64, seen: u64) {
+        self.incomplete.add(left_out, seen);
+    }
+
+    fn report_left_out(&self) {
+        self.incomplete.report();
     }
 
     fn is_valid(&self, bin: u64) -> bool {
@@ -134,6 +146,7 @@ impl Definition for Sfs {
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["n"];
     const OPTIONAL: usize = 1;
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(DataType::Int64)
@@ -171,6 +184,7 @@ impl Definition for SfsFolded {
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["n"];
     const OPTIONAL: usize = 1;
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(DataType::Int64)

@@ -8,20 +8,23 @@ use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::{AggregateOrderSensitivity, format_state_name};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF, Signature,
-    Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
+    Signature, Volatility,
 };
 
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::{Form, coerce, constant, form};
 use super::definition::{Call, Copies, Definition};
 use super::statistic::Statistic;
+use crate::scan::notices::NoticeSink;
 
 /// The aggregate that a [`Definition`] defines.
 #[derive(Debug)]
 pub(crate) struct CountsAggregate<D> {
     signature: Signature,
     documentation: Documentation,
+    /// Where sites that are left out are reported; no part of what the function is.
+    notices: NoticeSink,
     definition: std::marker::PhantomData<fn() -> D>,
 }
 
@@ -30,12 +33,23 @@ impl<D: Definition> CountsAggregate<D> {
         Self {
             signature: Signature::user_defined(Volatility::Immutable),
             documentation: D::documentation(),
+            notices: NoticeSink::default(),
             definition: std::marker::PhantomData,
         }
     }
 
+    /// `func` reporting the sites that it leaves out to `notices`, if it is this function and it leaves some out.
+    pub(crate) fn reporting(func: &AggregateUDF, notices: &NoticeSink) -> Option<AggregateUDF> {
+        if !D::REPORTS_LEFT_OUT || !func.inner().is::<Self>() {
+            return None;
+        }
+        let mut reporting = Self::new();
+        reporting.notices = notices.clone();
+        Some(AggregateUDF::from(reporting))
+    }
+
     /// The statistic of one call, with its constants read.
-    fn statistic(args: &AccumulatorArgs) -> Result<D::Statistic> {
+    fn statistic(&self, args: &AccumulatorArgs) -> Result<D::Statistic> {
         let name = D::NAME;
         if args.is_distinct {
             return exec_err!(
@@ -68,7 +82,12 @@ impl<D: Definition> CountsAggregate<D> {
             .zip(D::NUMBERS)
             .map(|(expr, argument)| constant(name, argument, expr.as_ref()))
             .collect::<Result<_>>()?;
-        D::statistic(&Call { copies, numbers })
+        let notices = self.notices.clone();
+        D::statistic(&Call {
+            copies,
+            numbers,
+            notices,
+        })
     }
 }
 
@@ -134,7 +153,7 @@ impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(StatisticAccumulator::new(Self::statistic(&args)?)))
+        Ok(Box::new(StatisticAccumulator::new(self.statistic(&args)?)))
     }
 
     fn groups_accumulator_supported(&self, _args: AccumulatorArgs) -> bool {
@@ -145,9 +164,9 @@ impl<D: Definition> AggregateUDFImpl for CountsAggregate<D> {
         &self,
         args: AccumulatorArgs,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(StatisticGroupsAccumulator::new(Self::statistic(
-            &args,
-        )?)))
+        Ok(Box::new(StatisticGroupsAccumulator::new(
+            self.statistic(&args)?,
+        )))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {

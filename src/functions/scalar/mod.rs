@@ -36,6 +36,7 @@ mod site_f4;
 mod site_fst_hudson;
 mod site_fst_weir_cockerham;
 mod site_patterson_d;
+mod spectrum_rows;
 mod spectrum_test;
 mod spectrum_theta;
 mod spectrum_weights;
@@ -81,6 +82,7 @@ pub use site_f4::SiteF4;
 pub use site_fst_hudson::SiteFstHudson;
 pub use site_fst_weir_cockerham::SiteFstWeirCockerham;
 pub use site_patterson_d::SitePattersonD;
+pub use spectrum_rows::SpectrumRows;
 pub use spectrum_test::SpectrumTest;
 pub use spectrum_theta::SpectrumTheta;
 
@@ -120,6 +122,7 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(SiteFstHudson::new()),
         ScalarUDF::new_from_impl(SiteFstWeirCockerham::new()),
         ScalarUDF::new_from_impl(SitePattersonD::new()),
+        ScalarUDF::new_from_impl(SpectrumRows::new()),
         ScalarUDF::new_from_impl(SpectrumTest::new()),
         ScalarUDF::new_from_impl(SpectrumTheta::new()),
     ]

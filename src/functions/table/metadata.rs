@@ -103,12 +103,41 @@ impl<M: Metadata> TableProvider for MetadataTable<M> {
 pub mod columns {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, ListBuilder, StringBuilder, UInt64Builder};
+    use arrow::array::{ArrayRef, ListBuilder, MapBuilder, StringBuilder, UInt64Builder};
     use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+    use arrow::error::ArrowError;
 
     /// A list of strings.
     pub fn string_list() -> DataType {
         DataType::new_list(DataType::Utf8, true)
+    }
+
+    /// A map from strings to strings, as [`string_maps`] gives it.
+    pub fn string_map() -> DataType {
+        let fields = vec![
+            Field::new("keys", DataType::Utf8, false),
+            Field::new("values", DataType::Utf8, true),
+        ];
+        let entries = Field::new("entries", DataType::Struct(fields.into()), false);
+        DataType::Map(Arc::new(entries), false)
+    }
+
+    /// Maps from strings to strings.
+    ///
+    /// # Errors
+    /// None that these builders can have.
+    pub fn string_maps<'a>(
+        rows: impl Iterator<Item = impl Iterator<Item = (&'a str, &'a str)>>,
+    ) -> Result<ArrayRef, ArrowError> {
+        let mut builder = MapBuilder::new(None, StringBuilder::new(), StringBuilder::new());
+        for row in rows {
+            for (key, value) in row {
+                builder.keys().append_value(key);
+                builder.values().append_value(value);
+            }
+            builder.append(true)?;
+        }
+        Ok(Arc::new(builder.finish()))
     }
 
     /// A list of sizes.

@@ -1,7 +1,7 @@
 //! `vcz_samples('t')`: the samples of a table and the populations each belongs to.
 //!
 //! ```sql
-//! SELECT sample_id FROM vcz_samples('ag') WHERE array_has(populations, 'first');
+//! SELECT sample_id FROM vcz_samples('ag') WHERE array_has(populations, 'first') AND attributes['sex'] = 'F';
 //! ```
 
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::scan::VczTable;
 ///
 /// * `sample_id` Utf8;
 /// * `sample_index` Int64: index on the sample axis, from 0;
-/// * `populations` List(Utf8): names of its populations, in the order of their file; empty if there are none.
+/// * `populations` List(Utf8): names of its populations, in the order of their file; empty if there are none;
+/// * `attributes` Map(Utf8, Utf8): the other columns of the populations file, of which those that are empty are left out.
 #[derive(Debug)]
 pub struct Samples;
 
@@ -31,6 +32,7 @@ impl Metadata for Samples {
             ("sample_id", DataType::Utf8, false),
             ("sample_index", DataType::Int64, false),
             ("populations", columns::string_list(), false),
+            ("attributes", columns::string_map(), false),
         ])
     }
 
@@ -50,12 +52,17 @@ impl Metadata for Samples {
         }
         let populations =
             columns::string_lists(populations.iter().map(|names| Some(names.as_slice())));
+        let attributes = (0..ids.len()).map(|sample| {
+            let all = context.populations().attributes();
+            all.filter_map(move |(name, values)| Some((name, values.get(sample)?.as_deref()?)))
+        });
         Ok(RecordBatch::try_new(
             Self::schema(),
             vec![
                 Arc::new(StringArray::from_iter_values(ids)),
                 Arc::new(Int64Array::from_iter_values((0i64..).take(ids.len()))),
                 populations,
+                columns::string_maps(attributes)?,
             ],
         )?)
     }

@@ -436,7 +436,14 @@ mod tests {
     fn context(names: &[&str], file: &str) -> Arc<GenotypeContext> {
         let populations = match file {
             "" => Populations::default(),
-            file => Populations::parse("p.tsv", file.as_bytes(), &ids(names)).unwrap(),
+            file => {
+                let file = crate::counts::PopulationsFile {
+                    name: "p.tsv",
+                    text: file.as_bytes(),
+                    columns: None,
+                };
+                Populations::parse(file, &ids(names)).unwrap()
+            }
         };
         GenotypeContext::new(
             "x.vcz".into(),

@@ -125,7 +125,15 @@ mod tests {
 
     fn populations(count: usize) -> Populations {
         let lines: Vec<String> = (0..count).map(|at| format!("s\tp{at}")).collect();
-        Populations::parse("p.tsv", lines.join("\n").as_bytes(), &["s".to_string()]).unwrap()
+        {
+            let text = lines.join("\n");
+            let file = crate::counts::PopulationsFile {
+                name: "p.tsv",
+                text: text.as_bytes(),
+                columns: None,
+            };
+            Populations::parse(file, &["s".to_string()]).unwrap()
+        }
     }
 
     #[test]

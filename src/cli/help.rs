@@ -1,0 +1,110 @@
+//! `\h` and `\h NAME` at the prompt: the functions of the session, and the documentation of one.
+
+use std::collections::BTreeSet;
+
+use datafusion::logical_expr::Documentation;
+use datafusion::prelude::SessionContext;
+
+use crate::functions;
+
+/// Width of the lists, in characters.
+const WIDTH: usize = 100;
+
+/// Prints the names of all functions, those of this crate first.
+pub fn list(ctx: &SessionContext) -> Result<(), String> {
+    let aggregates: BTreeSet<String> =
+        names(functions::aggregate_functions().iter().map(|f| f.name()));
+    let scalars: BTreeSet<String> = names(functions::scalar_functions().iter().map(|f| f.name()));
+    let tables: BTreeSet<String> =
+        names(functions::table_functions().iter().map(|(name, _)| *name));
+    let state = ctx.state();
+    let all = state
+        .scalar_functions()
+        .keys()
+        .chain(state.aggregate_functions().keys())
+        .chain(state.window_functions().keys());
+    let others: BTreeSet<String> = all
+        .filter(|name| !aggregates.contains(*name) && !scalars.contains(*name))
+        .cloned()
+        .collect();
+    for (title, names) in [
+        (
+            "Statistics over sites (aggregates, also in OVER)",
+            &aggregates,
+        ),
+        ("Of genotypes and sites", &scalars),
+        ("Table functions", &tables),
+        ("Of DataFusion", &others),
+    ] {
+        println!("{title}:\n{}", in_lines(names));
+    }
+    println!("\\h NAME documents a function.");
+    Ok(())
+}
+
+fn names<'a>(of: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    of.map(str::to_string).collect()
+}
+
+fn in_lines(names: &BTreeSet<String>) -> String {
+    let mut text = String::new();
+    let mut line = String::new();
+    for name in names {
+        if !line.is_empty() && line.len() + 2 + name.len() > WIDTH {
+            text.push_str(&format!("  {line},\n"));
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push_str(", ");
+        }
+        line.push_str(name);
+    }
+    text + &format!("  {line}\n")
+}
+
+/// Prints the documentation of the function `name`.
+///
+/// # Errors
+/// A message, if there is no such function.
+pub fn function(ctx: &SessionContext, name: &str) -> Result<(), String> {
+    let state = ctx.state();
+    let wanted = name.trim_end_matches("()").to_ascii_lowercase();
+    let scalar = state.scalar_functions().get(&wanted);
+    let aggregate = state.aggregate_functions().get(&wanted);
+    let window = state.window_functions().get(&wanted);
+    let documentation = scalar
+        .and_then(|function| function.documentation())
+        .or_else(|| aggregate.and_then(|function| function.documentation()))
+        .or_else(|| window.and_then(|function| function.documentation()));
+    match documentation {
+        Some(documentation) => println!("{}", documented(&wanted, documentation)),
+        None if scalar.is_some() || aggregate.is_some() || window.is_some() => {
+            println!("{wanted} has no documentation.");
+        }
+        None if state.table_functions().contains_key(&wanted) => {
+            println!(
+                "{wanted} is a table function: SELECT * FROM {wanted}(…); called without arguments, its error says which it takes."
+            );
+        }
+        None => return Err(format!("there is no function '{name}'; \\h lists all")),
+    }
+    Ok(())
+}
+
+fn documented(name: &str, documentation: &Documentation) -> String {
+    let mut text = format!(
+        "{name}: {}\n\n  {}\n",
+        documentation.description.trim(),
+        documentation.syntax_example.trim()
+    );
+    for (argument, what) in documentation.arguments.iter().flatten() {
+        text.push_str(&format!("\n  {argument}: {}", what.trim()));
+    }
+    if let Some(example) = &documentation.sql_example {
+        text.push_str(&format!("\n\n{}", example.trim()));
+    }
+    for related in documentation.related_udfs.iter().flatten() {
+        text.push_str(&format!("\nSee also {related}."));
+    }
+    text
+}

@@ -1,0 +1,126 @@
+//! The bins by which joins of positions with intervals are made joins on equality: functions that plans use, not people.
+//!
+//! Both map into the same bins, by a function that never descends, also where a value is out of any genome: so for `start <= position <=
+//! stop` the position's bin is always among the interval's. What else shares a bin is left to the join's own filter.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, Int64Builder, ListBuilder};
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{Result, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+/// Bases of a bin: most genes touch a few.
+const SIZE: i64 = 1 << 13;
+/// Everything below 0 is in the first bin, everything from here on in the last: an interval has at most 2^20 bins.
+const END: i64 = 1 << 33;
+
+fn bin(position: i64) -> i64 {
+    position.clamp(0, END) / SIZE
+}
+
+/// One of the two functions.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct JoinBins {
+    name: &'static str,
+    of_interval: bool,
+    signature: Signature,
+}
+
+/// `vcz_join_bin(position)` → Int64: the bin of a position.
+pub fn join_bin() -> ScalarUDF {
+    ScalarUDF::new_from_impl(JoinBins {
+        name: "vcz_join_bin",
+        of_interval: false,
+        signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable),
+    })
+}
+
+/// `vcz_join_bins(start, stop)` → List(Int64): the bins that an interval touches; none where it is empty or a bound is NULL.
+pub fn join_bins() -> ScalarUDF {
+    ScalarUDF::new_from_impl(JoinBins {
+        name: "vcz_join_bins",
+        of_interval: true,
+        signature: Signature::exact(vec![DataType::Int64; 2], Volatility::Immutable),
+    })
+}
+
+impl ScalarUDFImpl for JoinBins {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(match self.of_interval {
+            true => DataType::new_list(DataType::Int64, true),
+            false => DataType::Int64,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let array: ArrayRef = match arrays.as_slice() {
+            [positions] if !self.of_interval => {
+                let positions = positions.as_primitive::<Int64Type>();
+                Arc::new(positions.unary::<_, Int64Type>(bin))
+            }
+            [starts, stops] if self.of_interval => {
+                intervals(starts.as_primitive(), stops.as_primitive())
+            }
+            _ => return internal_err!("{} of {} arguments", self.name, arrays.len()),
+        };
+        Ok(ColumnarValue::Array(array))
+    }
+}
+
+fn intervals(starts: &Int64Array, stops: &Int64Array) -> ArrayRef {
+    let mut bins = ListBuilder::new(Int64Builder::new());
+    for row in 0..starts.len().min(stops.len()) {
+        if starts.is_valid(row) && stops.is_valid(row) && starts.value(row) <= stops.value(row) {
+            for bin in bin(starts.value(row))..=bin(stops.value(row)) {
+                bins.values().append_value(bin);
+            }
+        }
+        bins.append(true);
+    }
+    Arc::new(bins.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bins_of(start: Option<i64>, stop: Option<i64>) -> Vec<i64> {
+        let lists = intervals(
+            &Int64Array::from(vec![start]),
+            &Int64Array::from(vec![stop]),
+        );
+        let list = lists.as_list::<i32>().value(0);
+        list.as_primitive::<Int64Type>().values().to_vec()
+    }
+
+    #[test]
+    fn empty_intervals_have_none() {
+        assert_eq!(bins_of(Some(5), Some(4)), []);
+        assert_eq!(bins_of(None, Some(4)), []);
+        assert_eq!(bins_of(Some(5), None), []);
+        assert_eq!(bins_of(Some(i64::MIN), Some(i64::MAX)).len(), (1 << 20) + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn a_position_inside_shares_a_bin(start in any::<i64>(), length in 0i64..1_000_000, at in 0i64..1_000_000) {
+            let stop = start.saturating_add(length);
+            let position = start.saturating_add(at).min(stop);
+            prop_assert!(bins_of(Some(start), Some(stop)).contains(&bin(position)));
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Joins of positions with intervals, made joins on equality of bins: DataFusion compares every site of a contig with every gene otherwise.
+//!
+//! ```text
+//! Inner Join: t.contig = g.contig                      Projection: t.contig, t.position, g.contig, g.start, g.stop
+//!     Filter: t.position BETWEEN g.start AND g.stop      Inner Join: t.contig = g.contig, bin = bins  Filter: as before
+//!   t                                            ->        Projection: t.*, vcz_join_bin(t.position) AS bin
+//!   g                                                        t
+//!                                                          Unnest: bins
+//!                                                            Projection: g.*, vcz_join_bins(g.start, g.stop) AS bins
+//!                                                              g
+//! ```
+//!
+//! A position is in one bin, so no pair of rows comes twice; the filter stays, so none comes that did not. Inner joins only: an interval
+//! that no position meets would come once for each of its bins in an outer join.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, cast,
+};
+use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::functions::join_bins::{join_bin, join_bins};
+
+/// The columns that the two sides get.
+const POINT_BIN: &str = "__vcz_point_bin";
+const INTERVAL_BIN: &str = "__vcz_interval_bin";
+
+/// The rule.
+#[derive(Debug)]
+pub struct IntervalJoin;
+
+impl OptimizerRule for IntervalJoin {
+    fn name(&self) -> &str {
+        "vcz_interval_join"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let LogicalPlan::Join(join) = &plan else {
+            return Ok(Transformed::no(plan));
+        };
+        Ok(match binned(join)? {
+            Some(rewritten) => Transformed::yes(rewritten),
+            None => Transformed::no(plan),
+        })
+    }
+}
+
+/// A position of one side and an interval of the other: `start <= position` and `position <= stop`, or `<`.
+struct Between {
+    position: Expr,
+    start: Expr,
+    stop: Expr,
+    position_is_left: bool,
+}
+
+/// The join on bins; `None` where it is not one of positions and intervals, or is on bins already.
+fn binned(join: &Join) -> Result<Option<LogicalPlan>> {
+    let is_done = join.on.iter().any(|(left, right)| {
+        [left, right].iter().any(|key| {
+            matches!(key, Expr::Column(column) if column.name == POINT_BIN || column.name == INTERVAL_BIN)
+        })
+    });
+    if join.join_type != JoinType::Inner
+        || join.null_equality != NullEquality::NullEqualsNothing
+        || is_done
+    {
+        return Ok(None);
+    }
+    let Some(between) = between(join)? else {
+        return Ok(None);
+    };
+    let int64 = |expr: Expr| cast(expr, DataType::Int64);
+    let points = |plan: &Arc<LogicalPlan>| {
+        let bin = join_bin().call(vec![int64(between.position.clone())]);
+        with_column(plan, bin.alias(POINT_BIN))?.build()
+    };
+    let intervals = |plan: &Arc<LogicalPlan>| {
+        let (start, stop) = (between.start.clone(), between.stop.clone());
+        let bins = join_bins().call(vec![int64(start), int64(stop)]);
+        with_column(plan, bins.alias(INTERVAL_BIN))?
+            .unnest_column(Column::new_unqualified(INTERVAL_BIN))?
+            .build()
+    };
+    let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+    let (left, right, keys) = match between.position_is_left {
+        true => (
+            points(&join.left)?,
+            intervals(&join.right)?,
+            (column(POINT_BIN), column(INTERVAL_BIN)),
+        ),
+        false => (
+            intervals(&join.left)?,
+            points(&join.right)?,
+            (column(INTERVAL_BIN), column(POINT_BIN)),
+        ),
+    };
+    let mut on = join.on.clone();
+    on.push(keys);
+    let on_bins = Join::try_new(
+        Arc::new(left),
+        Arc::new(right),
+        on,
+        join.filter.clone(),
+        join.join_type,
+        join.join_constraint,
+        join.null_equality,
+        join.null_aware,
+    )?;
+    LogicalPlanBuilder::from(LogicalPlan::Join(on_bins))
+        .project(columns_of(&join.schema))?
+        .build()
+        .map(Some)
+}
+
+fn columns_of(schema: &DFSchema) -> Vec<Expr> {
+    let columns = schema.iter();
+    columns
+        .map(|(qualifier, field)| Expr::Column(Column::new(qualifier.cloned(), field.name())))
+        .collect()
+}
+
+/// `plan` with one more column.
+fn with_column(plan: &Arc<LogicalPlan>, column: Expr) -> Result<LogicalPlanBuilder> {
+    let mut columns = columns_of(plan.schema());
+    columns.push(column);
+    LogicalPlanBuilder::from(plan.as_ref().clone()).project(columns)
+}
+
+/// A lower and an upper bound of the same position, both from the other side, among the conditions of a join.
+fn between(join: &Join) -> Result<Option<Between>> {
+    let Some(filter) = &join.filter else {
+        return Ok(None);
+    };
+    let mut lower: Vec<(Expr, Expr)> = vec![];
+    let mut upper: Vec<(Expr, Expr)> = vec![];
+    for condition in split_conjunction(filter) {
+        match condition {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+                let (left, right) = (left.as_ref().clone(), right.as_ref().clone());
+                match op {
+                    // Each may be the bound of the other.
+                    Operator::GtEq | Operator::Gt => {
+                        lower.push((left.clone(), right.clone()));
+                        upper.push((right, left));
+                    }
+                    Operator::LtEq | Operator::Lt => {
+                        upper.push((left.clone(), right.clone()));
+                        lower.push((right, left));
+                    }
+                    _ => {}
+                }
+            }
+            Expr::Between(between) if !between.negated => {
+                let position = between.expr.as_ref().clone();
+                lower.push((position.clone(), between.low.as_ref().clone()));
+                upper.push((position, between.high.as_ref().clone()));
+            }
+            _ => {}
+        }
+    }
+    let (left, right) = (join.left.schema(), join.right.schema());
+    for (position_is_left, points, intervals) in [(true, left, right), (false, right, left)] {
+        for (position, start) in &lower {
+            for (same, stop) in &upper {
+                if without_casts(position) == without_casts(same)
+                    && is_integer_of(position, points)?
+                    && is_integer_of(start, intervals)?
+                    && is_integer_of(stop, intervals)?
+                {
+                    return Ok(Some(Between {
+                        position: without_casts(position).clone(),
+                        start: start.clone(),
+                        stop: stop.clone(),
+                        position_is_left,
+                    }));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What type coercion put casts around.
+fn without_casts(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Cast(cast) => without_casts(&cast.expr),
+        other => other,
+    }
+}
+
+/// Whether `expr` is a whole number that fits Int64, of columns of `schema` alone, the same each time it is computed.
+fn is_integer_of(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    let columns = expr.column_refs();
+    if columns.is_empty()
+        || expr.is_volatile()
+        || !columns.iter().all(|column| schema.has_column(column))
+    {
+        return Ok(false);
+    }
+    // A cast may be to a type that holds fractions.
+    let fits = |expr: &Expr| -> Result<bool> {
+        let data_type = expr.get_type(schema)?;
+        Ok(data_type.is_integer() && data_type != DataType::UInt64)
+    };
+    Ok(fits(expr)? && fits(without_casts(expr))?)
+}

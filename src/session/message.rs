@@ -1,0 +1,202 @@
+//! What people read of an error: the message without DataFusion's wrapping, and with the names that this crate has for what was asked.
+//! The command line and servers print errors with it.
+
+use datafusion::common::DataFusionError;
+
+use crate::error::VczError;
+
+/// Names that people try, and what they are called here.
+const NAMES: [(&[&str], &str); 19] = [
+    (
+        &["fst", "fst_wc", "weir_cockerham_fst", "hudson_fst"],
+        "fst_hudson, fst_weir_cockerham or fst_nei",
+    ),
+    (
+        &["dxy", "d_xy", "mean_pairwise_difference_between"],
+        "divergence(…), a sum over sites: divide it by the accessible bases",
+    ),
+    (
+        &["da", "d_a"],
+        "net_divergence(…), a sum over sites: divide it by the accessible bases",
+    ),
+    (
+        &["pi", "nucleotide_diversity", "theta_pi"],
+        "diversity(…), a sum over sites: divide it by the accessible bases",
+    ),
+    (
+        &["theta", "watterson", "watterson_theta", "thetaw"],
+        "theta_w, theta_h or theta_l",
+    ),
+    (&["tajima_d", "tajimasd", "tajimad"], "tajimas_d"),
+    (
+        &["maf", "minor_allele_frequency"],
+        "minor_count(ac) / allele_number(ac)",
+    ),
+    (
+        &["af", "freq", "allele_frequency", "frequencies"],
+        "allele_frequencies(ac)",
+    ),
+    (
+        &["ac", "allele_count", "count_alleles"],
+        "allele_counts(call_genotype [, population])",
+    ),
+    (&["an"], "allele_number(ac)"),
+    (
+        &["dac", "derived_allele_count", "alt_count"],
+        "derived_count(ac)",
+    ),
+    (
+        &["het", "heterozygosity"],
+        "observed_heterozygosity or expected_heterozygosity, and of individuals sample_counts",
+    ),
+    (
+        &["hwe", "hardy", "hardy_weinberg"],
+        "hwe_exact or hwe_exact_midp",
+    ),
+    (&["segsites", "seg_sites", "s"], "segregating_sites"),
+    (
+        &["jsfs", "sfs2d", "sfs_joint", "two_d_sfs"],
+        "joint_sfs or project_joint_sfs",
+    ),
+    (
+        &["d_stat", "dstat", "abba_baba", "d_statistic"],
+        "patterson_d",
+    ),
+    (
+        &["h1", "h2", "h12", "h123", "garud", "garuds_h"],
+        "garud_h, whose fields are h1, h12, h123 and h2_h1",
+    ),
+    (
+        &["windows", "windowed", "window_bins"],
+        "genome_bin, genome_bins, or the table function genome_windows",
+    ),
+    (
+        &["missing", "missingness", "f_missing"],
+        "1 - allele_number(ac) / copies of a site, and of individuals sample_counts",
+    ),
+];
+
+/// What DataFusion puts around the error of a function's argument types.
+const COERCION: (&str, &str) = (
+    "user-defined coercion failed with: ",
+    ". No function matches the given name and argument types",
+);
+
+/// The message of `error` for people.
+pub fn message(error: &DataFusionError) -> String {
+    let root = error.find_root();
+    if let DataFusionError::External(root) = root
+        && root.is::<VczError>()
+    {
+        return root.to_string();
+    }
+    let text = peeled(error).strip_backtrace();
+    let text = without_candidates(&text);
+    match hint(&text) {
+        Some(hint) => format!("{}\n{hint}", without_guess(&text)),
+        None => text,
+    }
+}
+
+/// The error without the names of the planning rules around it.
+fn peeled(error: &DataFusionError) -> &DataFusionError {
+    match error {
+        DataFusionError::Context(rule, inner)
+            if !rule.contains(char::is_whitespace) || rule.starts_with("Optimizer rule '") =>
+        {
+            peeled(inner)
+        }
+        DataFusionError::Diagnostic(_, inner) => peeled(inner),
+        other => other,
+    }
+}
+
+/// The function's own message about its arguments, where `text` wraps one.
+fn without_candidates(text: &str) -> String {
+    let (before, after) = COERCION;
+    let Some((_, own)) = text.split_once(before) else {
+        return text.to_string();
+    };
+    // The last one, since an argument's text may hold the words too.
+    match own.rsplit_once(after) {
+        Some((own, _)) => own.to_string(),
+        None => own.to_string(),
+    }
+}
+
+/// The name of the function that `text` says does not exist, or does not take its arguments.
+fn refused_function(text: &str) -> Option<&str> {
+    let named = |before: &str, after: &str| {
+        let (_, rest) = text.split_once(before)?;
+        rest.split_once(after).map(|(name, _)| name)
+    };
+    named("Invalid function '", "'").or_else(|| {
+        // DataFusion has a pi() of its own.
+        text.contains("function 'pi' expected zero argument")
+            .then_some("pi")
+    })
+}
+
+fn hint(text: &str) -> Option<String> {
+    let wanted = refused_function(text)?.to_ascii_lowercase();
+    let (_, ours) = NAMES
+        .iter()
+        .find(|(names, _)| names.contains(&wanted.as_str()))?;
+    Some(format!("Here '{wanted}' is {ours}."))
+}
+
+/// `text` without DataFusion's guess at a function of a similar name, or its candidates.
+fn without_guess(text: &str) -> &str {
+    let first = text.split("\nDid you mean").next().unwrap_or(text);
+    first
+        .split(" No function matches the given name")
+        .next()
+        .unwrap_or(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    async fn of(sql: &str) -> String {
+        let ctx = SessionContext::new();
+        super::super::register(&ctx).unwrap();
+        let planned = ctx
+            .sql(sql)
+            .await
+            .and_then(|df| df.into_optimized_plan().map(|_| ()));
+        message(&planned.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn names_of_the_field() {
+        for (sql, ours) in [
+            ("SELECT fst([1, 2])", "fst_hudson"),
+            ("SELECT PI([1, 2])", "diversity(…)"),
+            ("SELECT maf([1, 2])", "minor_count(ac)"),
+            ("SELECT theta([1, 2])", "theta_w"),
+        ] {
+            let text = of(sql).await;
+            assert!(text.contains(ours), "{text}");
+            assert!(!text.contains("Did you mean"), "{text}");
+            assert!(!text.contains("No function matches"), "{text}");
+        }
+        assert!(of("SELECT diversiti([1, 2])").await.contains("diversity"));
+    }
+
+    #[tokio::test]
+    async fn functions_speak_for_themselves() {
+        let text = of("SELECT diversity('a')").await;
+        assert!(
+            text.starts_with("Error during planning: diversity: argument 1"),
+            "{text}"
+        );
+        for wrapping in ["coercion failed", "Candidate functions", "explicit type"] {
+            assert!(!text.contains(wrapping), "{text}");
+        }
+        let text = of("SELECT a.x FROM (SELECT [1] AS x) a WHERE a.x = 1").await;
+        assert!(!text.contains("caused by"), "{text}");
+    }
+}
