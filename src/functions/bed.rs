@@ -3,15 +3,9 @@
 //! Called by [`mask_source`](super::mask_source), which reads the file. BED is 0-based and half-open. Invariant: either every row of a file is
 //! in the mask, or the file is refused with an error that names the line.
 
-use std::io::{BufRead, BufReader, Read};
-
-use flate2::read::MultiGzDecoder;
-
 use super::mask::{Mask, MaskBuilder};
-use crate::error::{Result, VczError};
-
-/// Longest line of a BED file, in bytes; a longer one is an error, so that a file without line breaks is not buffered whole.
-const MAX_LINE: u64 = 1 << 20;
+use super::text_lines::{TextLines, shorten};
+use crate::error::Result;
 
 impl Mask {
     /// Reads BED text, plain or compressed with gzip or bgzip (recognised by the magic bytes). Errors call the mask `name`.
@@ -22,48 +16,16 @@ impl Mask {
     /// # Errors
     /// [`VczError::Line`] for a row that is malformed, [`VczError::Io`] where decompression fails.
     pub fn from_bed(name: &str, bytes: &[u8]) -> Result<Self> {
-        if bytes.starts_with(&[0x1f, 0x8b]) {
-            Self::from_lines(name, BufReader::new(MultiGzDecoder::new(bytes)))
-        } else {
-            Self::from_lines(name, bytes)
-        }
-    }
-
-    fn from_lines(name: &str, mut reader: impl BufRead) -> Result<Self> {
         let mut builder = MaskBuilder::new(name);
-        let (mut buffer, mut number) = (Vec::new(), 0u64);
-        loop {
-            buffer.clear();
-            number += 1;
-            let read = reader
-                .by_ref()
-                .take(MAX_LINE + 1)
-                .read_until(b'\n', &mut buffer)
-                .map_err(|error| VczError::Io {
-                    store: name.to_string(),
-                    key: format!("line {number}"),
-                    source: Box::new(error),
-                })?;
-            if read == 0 {
-                return Ok(builder.finish());
-            }
-            let line_error = |reason: String| VczError::Line {
-                file: name.to_string(),
-                line: number,
-                reason,
-            };
-            if read as u64 > MAX_LINE {
-                return Err(line_error(format!(
-                    "the line is longer than {MAX_LINE} bytes; expected BED"
-                )));
-            }
-            let line = std::str::from_utf8(&buffer)
-                .map_err(|_| line_error("not UTF-8 text; expected BED, plain or gzip".to_string()))?
-                .trim_end_matches(['\n', '\r']);
-            if let Some((contig, start, stop)) = parse_bed_line(line).map_err(line_error)? {
-                builder.push(contig, start, stop, number)?;
+        let mut lines = TextLines::new(name, "BED", bytes);
+        while let Some((number, line)) = lines.next()? {
+            match parse_bed_line(line) {
+                Ok(Some((contig, start, stop))) => builder.push(contig, start, stop, number)?,
+                Ok(None) => {}
+                Err(reason) => return Err(lines.error(reason)),
             }
         }
+        Ok(builder.finish())
     }
 }
 
@@ -99,10 +61,6 @@ fn parse_bed_line(line: &str) -> Result<Option<(&str, i64, i64)>, String> {
         coordinate("start", start)?,
         coordinate("end", end)?,
     )))
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 #[cfg(test)]

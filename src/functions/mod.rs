@@ -3,12 +3,13 @@
 //! * `genotype`: on `call_genotype`, computed by the scan.
 //! * `scalar`: on counts, sites, positions and masks.
 //! * `aggregate`: spectra and sums over sites.
-//! * `table`: metadata and windows.
+//! * `table`: metadata and windows. `annotations`: rows of GFF3, GTF and BED files.
 //! * `join_bins`: bins of joins with intervals. `json_text`: nested values for flat formats.
 //!
 //! A new statistic is one new file and one line in its folder's `all()`.
 
 pub mod aggregate;
+pub mod annotations;
 mod bed;
 pub mod counts_arg;
 mod documentation;
@@ -21,6 +22,7 @@ pub mod numeric;
 pub mod scalar;
 pub mod site_argument;
 pub mod table;
+mod text_lines;
 pub mod zygosity_arg;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 //! [`with_vcz`] to a builder. Above `functions`; below the command line and servers.
 //!
 //! * `closed`: a session for strangers, which reads registered tables only.
+//! * `annotations`: tables of GFF3, GTF and BED files.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `store_columns`: comparisons that people write of VCZ columns, planned or refused with what to write.
 //! * `flat_files`: nested columns as JSON text in CSV files.
@@ -17,6 +18,7 @@
 //! * `message`: what people read of an error; `notices`: what statistics leave out.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
+mod annotations;
 mod bind;
 mod binder;
 mod carry;
@@ -56,8 +58,10 @@ use datafusion::optimizer::{Analyzer, Optimizer};
 use datafusion::prelude::SessionConfig;
 
 use crate::functions;
+use crate::functions::annotations::AnnotationFormat;
 use crate::scan::{TableOptions, VczSettings, warm_up};
 
+pub use annotations::AnnotationTableFactory;
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use message::message;
@@ -80,6 +84,10 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     config.options_mut().execution.parquet.skip_metadata = false;
     let factories = builder.table_factories().get_or_insert_default();
     factories.insert(FILE_TYPE.to_string(), Arc::new(VczTableFactory));
+    for format in AnnotationFormat::ALL {
+        let factory = AnnotationTableFactory(format);
+        factories.insert(format.name().to_string(), Arc::new(factory));
+    }
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(list_literal::ListLiteralPlanner));
     planners.insert(0, Arc::new(store_columns::StoreColumnPlanner));

@@ -9,6 +9,8 @@ use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::execution::context::{SessionContext, SessionState};
 
+use super::annotations;
+use crate::functions::annotations::AnnotationFormat;
 use crate::scan::{TableOptions, open_table};
 
 /// Opens VCZ stores by location.
@@ -33,9 +35,8 @@ fn is_store(location: &str) -> bool {
 
 /// Whether a name that is no table is meant as a local file: it has a folder in it, or the ending of a file.
 fn looks_like_a_file(name: &str) -> bool {
-    const ENDINGS: [&str; 12] = [
-        "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "zip", "bed", "vcf",
-        "bcf",
+    const ENDINGS: [&str; 11] = [
+        "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "zip", "vcf", "bcf",
     ];
     let ending = Path::new(name)
         .extension()
@@ -48,12 +49,13 @@ fn looks_like_a_file(name: &str) -> bool {
 #[async_trait]
 impl UrlTableFactory for VczUrlTableFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if !is_store(url) {
+        let annotated = AnnotationFormat::of_file(url);
+        if annotated.is_none() && !is_store(url) {
             let found = self.inner.try_new(url).await?;
             return match found {
                 None if looks_like_a_file(url) && !Path::new(url).exists() => plan_err!(
                     "there is no table and no file '{url}'; files that can be read are VCZ stores (.vcz, .vcz.zip, folders with \
-                     Zarr metadata), .parquet, .csv, .json, .avro and .arrow"
+                     Zarr metadata), .gff3, .gtf, .bed, .parquet, .csv, .json, .avro and .arrow"
                 ),
                 found => Ok(found),
             };
@@ -67,6 +69,9 @@ impl UrlTableFactory for VczUrlTableFactory {
                 .cloned()
         });
         let state = state.ok_or_else(|| plan_datafusion_err!("the session is gone"))?;
+        if let Some(format) = annotated {
+            return annotations::open(&state, url, format).await.map(Some);
+        }
         Ok(Some(Arc::new(
             open_table(&state, url, &TableOptions::default()).await?,
         )))

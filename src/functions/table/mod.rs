@@ -4,7 +4,7 @@
 mod arrays;
 mod contigs;
 mod genome_windows;
-mod metadata;
+pub(super) mod metadata;
 mod populations;
 pub mod resolve;
 mod samples;
