@@ -15,6 +15,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
 use super::{describe, progress, signals, stores};
+use crate::scan::shown_location;
 
 /// The arguments of `vcz sql`.
 #[derive(Debug, Args)]
@@ -26,6 +27,11 @@ pub struct SqlArgs {
     /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population
     #[arg(long, value_name = "FILE")]
     pub populations: Option<String>,
+
+    /// An option of these stores, as in CREATE EXTERNAL TABLE … OPTIONS, such as aws.region=eu-west-1; may be given several times.
+    /// Others on this machine can see it: keys belong into variables such as AWS_SECRET_ACCESS_KEY
+    #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option)]
+    pub option: Vec<(String, String)>,
 
     /// Run these statements and exit; may be given several times
     #[arg(short = 'c', long, value_name = "SQL", value_parser = not_empty)]
@@ -71,7 +77,15 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
                 .to_string(),
         );
     }
+    if !args.option.is_empty() && args.stores.is_empty() {
+        return Err(
+            "--option is for stores that are given as arguments; one that is named in SQL takes it by \
+             CREATE EXTERNAL TABLE … OPTIONS ('KEY' 'VALUE')"
+                .to_string(),
+        );
+    }
     let names = stores::table_names(&args.stores)?;
+    let options = stores::options(args.populations.as_deref(), &args.option);
     // Read before the folder changes, because their paths are relative to the current one.
     let mut scripts: Vec<(String, String)> = args
         .file
@@ -104,9 +118,9 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         );
     }
     for (name, location) in names.iter().zip(&args.stores) {
-        stores::register(&environment, name, location, args.populations.as_deref()).await?;
+        stores::register(&environment, name, location, &options).await?;
         if at_prompt && !args.quiet {
-            println!("{location} is the table {}", stores::quoted(name));
+            println!("{} is the table {}", shown_location(location), stores::quoted(name));
         }
     }
     let mut print = PrintOptions {
@@ -116,18 +130,19 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         color: args.color,
         instrumented_registry: environment.stores.clone(),
     };
+    let cli = environment.cli();
     let ctx = &environment.ctx;
     signals::end_process_on_signals(Arc::clone(&ctx.runtime_env().disk_manager), at_prompt)?;
     if !args.quiet {
         progress::start(ctx);
     }
     if interactive && !startup.is_empty() {
-        exec_from_files(ctx, startup, &print)
+        exec_from_files(&cli, startup, &print)
             .await
             .map_err(|error| describe(&error))?;
     }
     if at_prompt {
-        return exec_from_repl(ctx, &mut print)
+        return exec_from_repl(&cli, &mut print)
             .await
             .map_err(|error| error.to_string());
     }
@@ -137,11 +152,11 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         .filter(|(_, sql)| !sql.trim().is_empty())
     {
         let failed = |error| format!("'{path}': {}", describe(&error));
-        exec_from_commands(ctx, vec![sql], &print)
+        exec_from_commands(&cli, vec![sql], &print)
             .await
             .map_err(failed)?;
     }
-    exec_from_commands(ctx, args.command, &print)
+    exec_from_commands(&cli, args.command, &print)
         .await
         .map_err(|error| describe(&error))
 }

@@ -16,6 +16,8 @@ mod filter_calls;
 mod golden;
 #[cfg(feature = "gpu")]
 mod gpu;
+#[cfg(feature = "cloud")]
+mod http;
 mod individuals;
 mod laws;
 mod layers;
@@ -28,6 +30,8 @@ mod queries;
 mod random_plans;
 #[cfg(feature = "gpu")]
 mod random_store;
+#[cfg(feature = "cloud")]
+mod remote;
 mod runs;
 mod server;
 mod sqllogic;
