@@ -79,7 +79,11 @@ impl CliSessionContext for CliSession {
                 if !is_ours {
                     check_known(&table.options)?;
                 }
-                is_ours && table.options.keys().any(|key| RemoteOptions::has_prefix(key))
+                is_ours
+                    && table
+                        .options
+                        .keys()
+                        .any(|key| RemoteOptions::has_prefix(key))
             }
             LogicalPlan::Copy(copy) => {
                 check_known(&copy.options)?;
@@ -141,7 +145,8 @@ impl ExtensionOptions for AnyAws {
         }
         if self.known.endpoint.is_some() && self.known.region.is_none() {
             // Else the CLI asks Amazon for the region of the bucket, which another server has.
-            let region = std::env::var("AWS_REGION").or_else(|_| std::env::var("AWS_DEFAULT_REGION"));
+            let region =
+                std::env::var("AWS_REGION").or_else(|_| std::env::var("AWS_DEFAULT_REGION"));
             self.known.region = Some(region.unwrap_or_else(|_| "us-east-1".to_string()));
         }
         Ok(())

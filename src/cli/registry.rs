@@ -118,10 +118,7 @@ impl ObjectStore for Unreachable {
         stream::once(async { error }).boxed()
     }
 
-    fn list(
-        &self,
-        _prefix: Option<&Path>,
-    ) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+    fn list(&self, _prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
         let error = self.error();
         stream::once(async { error }).boxed()
     }

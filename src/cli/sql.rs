@@ -120,7 +120,11 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
     for (name, location) in names.iter().zip(&args.stores) {
         stores::register(&environment, name, location, &options).await?;
         if at_prompt && !args.quiet {
-            println!("{} is the table {}", shown_location(location), stores::quoted(name));
+            println!(
+                "{} is the table {}",
+                shown_location(location),
+                stores::quoted(name)
+            );
         }
     }
     let mut print = PrintOptions {

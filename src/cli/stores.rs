@@ -96,7 +96,10 @@ pub fn option(text: &str) -> Result<(String, String), String> {
 /// The options of the tables: those that were given, and the populations.
 pub fn options(populations: Option<&str>, given: &[(String, String)]) -> Vec<(String, String)> {
     let populations = populations.map(|file| ("vcz.populations".to_string(), file.to_string()));
-    populations.into_iter().chain(given.iter().cloned()).collect()
+    populations
+        .into_iter()
+        .chain(given.iter().cloned())
+        .collect()
 }
 
 /// Opens the store at `location` as the table `name`, with these options.
@@ -131,7 +134,10 @@ pub async fn register(
         sql += &format!(" OPTIONS ({})", list.collect::<Vec<_>>().join(", "));
     }
     let failed = |error| describe(&error);
-    if options.iter().any(|(key, _)| RemoteOptions::has_prefix(key)) {
+    if options
+        .iter()
+        .any(|(key, _)| RemoteOptions::has_prefix(key))
+    {
         // The table has an object store of its own.
         let created = environment.ctx.sql(&sql).await.map_err(failed)?;
         return created.collect().await.map(drop).map_err(failed);

@@ -205,9 +205,14 @@ pub async fn open_table(
 ) -> Result<VczTable> {
     let place = locate_by(state, location, &options.remote).await?;
     let shown_location = shown(location);
-    let store = Store::open(place.objects, place.path, shown_location.clone(), place.local)
-        .await?
-        .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
+    let store = Store::open(
+        place.objects,
+        place.path,
+        shown_location.clone(),
+        place.local,
+    )
+    .await?
+    .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
     for warning in store.warnings() {
         log::warn!("store '{shown_location}': {warning}");
     }
@@ -215,7 +220,10 @@ pub async fn open_table(
         log::warn!("store '{shown_location}': array '{array}' is left out: {reason}");
     }
     let populations = match &options.populations {
-        Some(file) => Some((shown(file), read_populations(state, file, location, &options.remote).await?)),
+        Some(file) => Some((
+            shown(file),
+            read_populations(state, file, location, &options.remote).await?,
+        )),
         None => None,
     };
     let populations = populations

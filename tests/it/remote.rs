@@ -18,7 +18,9 @@ async fn server(denies: bool) -> HttpServer {
 }
 
 fn table(name: &str, location: &str, options: &[(&str, &str)]) -> String {
-    let options = options.iter().map(|(key, value)| format!("'{key}' '{value}'"));
+    let options = options
+        .iter()
+        .map(|(key, value)| format!("'{key}' '{value}'"));
     let options = options.collect::<Vec<_>>().join(", ");
     format!("CREATE EXTERNAL TABLE {name} STORED AS VCZ LOCATION '{location}' OPTIONS ({options})")
 }
@@ -26,7 +28,10 @@ fn table(name: &str, location: &str, options: &[(&str, &str)]) -> String {
 /// The answer of the local store.
 async fn local(ctx: &SessionContext) -> String {
     let store = fixtures().join("sim.vcz.zip");
-    format!("{:?}", row(ctx, &format!("{SFS} '{}'", store.display())).await)
+    format!(
+        "{:?}",
+        row(ctx, &format!("{SFS} '{}'", store.display())).await
+    )
 }
 
 #[tokio::test]
@@ -45,7 +50,10 @@ async fn tables_in_one_bucket_have_their_own_credentials() {
     let cases = [
         (
             "a",
-            with(&[("aws.access_key_id", "KEYONE"), ("aws.secret_access_key", "one")]),
+            with(&[
+                ("aws.access_key_id", "KEYONE"),
+                ("aws.secret_access_key", "one"),
+            ]),
             Some("credential=keyone/"),
         ),
         (
@@ -67,7 +75,11 @@ async fn tables_in_one_bucket_have_their_own_credentials() {
         let asked = server.take();
         assert!(!asked.is_empty());
         for request in asked {
-            assert!(request.path.starts_with("/box/sim.vcz.zip"), "{}", request.path);
+            assert!(
+                request.path.starts_with("/box/sim.vcz.zip"),
+                "{}",
+                request.path
+            );
             match credential {
                 Some(credential) => assert!(request.lines.contains(credential), "{request:?}"),
                 None => assert!(!request.lines.contains("authorization"), "{request:?}"),
@@ -87,7 +99,13 @@ async fn tables_in_one_bucket_have_their_own_credentials() {
 #[tokio::test]
 async fn credentials_are_never_shown() {
     let (server, ctx) = (server(false).await, plain_session());
-    let secrets = ["AKIASECRETID", "TopSecretKey", "SessionSecret", "url-password", "url-signature"];
+    let secrets = [
+        "AKIASECRETID",
+        "TopSecretKey",
+        "SessionSecret",
+        "url-password",
+        "url-signature",
+    ];
     let is_clean = |text: &str| {
         for secret in secrets {
             assert!(!text.contains(secret), "{secret} is shown: {text}");
@@ -120,7 +138,11 @@ async fn credentials_are_never_shown() {
     for sql in &statements {
         let batches = run(&ctx, sql).await;
         assert!(!batches.is_empty(), "{sql}");
-        is_clean(&arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string());
+        is_clean(
+            &arrow::util::pretty::pretty_format_batches(&batches)
+                .unwrap()
+                .to_string(),
+        );
     }
     let plan = ctx.state().create_logical_plan(&create).await.unwrap();
     is_clean(&plan.display_indent_schema().to_string());
@@ -136,8 +158,14 @@ async fn credentials_are_never_shown() {
     let denied = [&denied[..], &options[1..]].concat();
     let error = fails(&ctx, &table("u", "s3://box/sim.vcz.zip", &denied)).await;
     is_clean(&error);
-    assert!(error.contains("***") && error.contains("s3://box/sim.vcz.zip"), "{error}");
-    for (key, value) in [("aws.allow_http", "false"), ("aws.sesion_token", secrets[2])] {
+    assert!(
+        error.contains("***") && error.contains("s3://box/sim.vcz.zip"),
+        "{error}"
+    );
+    for (key, value) in [
+        ("aws.allow_http", "false"),
+        ("aws.sesion_token", secrets[2]),
+    ] {
         let mut wrong = options.to_vec();
         wrong.retain(|(known, _)| *known != key);
         wrong.push((key, value));
@@ -147,17 +175,27 @@ async fn credentials_are_never_shown() {
     }
     // In URLs.
     let host = denying.address;
-    let url = format!("http://me:{}@{host}/box/sim.vcz.zip?signature={}", secrets[3], secrets[4]);
+    let url = format!(
+        "http://me:{}@{host}/box/sim.vcz.zip?signature={}",
+        secrets[3], secrets[4]
+    );
     let error = fails(&ctx, &table("u", &url, &[("retry.max_retries", "0")])).await;
     is_clean(&error);
-    assert!(error.contains(&format!("http://{host}/box/sim.vcz.zip?…")), "{error}");
+    assert!(
+        error.contains(&format!("http://{host}/box/sim.vcz.zip?…")),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn options_for_http_servers_and_wrong_ones() {
     let (server, ctx) = (server(false).await, plain_session());
     let location = format!("{}/box/sim.vcz.zip", server.url());
-    let patient = [("http.timeout", "20s"), ("retry.max_retries", "1"), ("retry.timeout", "10s")];
+    let patient = [
+        ("http.timeout", "20s"),
+        ("retry.max_retries", "1"),
+        ("retry.timeout", "10s"),
+    ];
     run(&ctx, &table("t", &location, &patient)).await;
     let answer = row(&ctx, &format!("{SFS} t")).await;
     assert_eq!(format!("{answer:?}"), local(&ctx).await);
@@ -165,13 +203,29 @@ async fn options_for_http_servers_and_wrong_ones() {
     let local = fixtures().join("sim.vcz.zip");
     let cases = [
         (location.as_str(), ("aws.region", "x"), "begin with 'http.'"),
-        ("s3://box/x.vcz", ("gcp.skip_signature", "true"), "begin with 'aws.'"),
+        (
+            "s3://box/x.vcz",
+            ("gcp.skip_signature", "true"),
+            "begin with 'aws.'",
+        ),
         ("s3://box/x.vcz", ("aws.reigon", "x"), "'aws.region'"),
-        (local.to_str().unwrap(), ("http.timeout", "1s"), "is for object stores"),
+        (
+            local.to_str().unwrap(),
+            ("http.timeout", "1s"),
+            "is for object stores",
+        ),
         #[cfg(not(feature = "azure"))]
-        ("az://box/x.vcz", ("azure.account_name", "x"), "--features azure"),
+        (
+            "az://box/x.vcz",
+            ("azure.account_name", "x"),
+            "--features azure",
+        ),
         #[cfg(not(feature = "azure"))]
-        ("az://box/x.vcz", ("vcz.region_index", "use"), "--features azure"),
+        (
+            "az://box/x.vcz",
+            ("vcz.region_index", "use"),
+            "--features azure",
+        ),
         ("s3://box/x.vcz", ("vcz.nothing", "x"), "'aws.region'"),
     ];
     for (location, option, expected) in cases {
@@ -187,6 +241,10 @@ async fn options_for_http_servers_and_wrong_ones() {
     let slow = HttpServer::start([("/x.vcz.zip".to_string(), zip)], slow).await;
     let hasty = [("http.timeout", "100ms"), ("retry.max_retries", "0")];
     let started = std::time::Instant::now();
-    fails(&ctx, &table("u", &format!("{}/x.vcz.zip", slow.url()), &hasty)).await;
+    fails(
+        &ctx,
+        &table("u", &format!("{}/x.vcz.zip", slow.url()), &hasty),
+    )
+    .await;
     assert!(started.elapsed() < std::time::Duration::from_secs(10));
 }

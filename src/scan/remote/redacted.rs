@@ -49,7 +49,12 @@ impl Secrets {
         for text in texts {
             let encoded: String = url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
             let parts = serde_json::from_str::<serde_json::Value>(&text).ok();
-            let private = ["private_key", "private_key_id", "client_secret", "refresh_token"];
+            let private = [
+                "private_key",
+                "private_key_id",
+                "client_secret",
+                "refresh_token",
+            ];
             let parts = private.iter().filter_map(|key| {
                 let part = parts.as_ref()?.get(key)?.as_str()?;
                 Some(part.to_string())
@@ -100,16 +105,30 @@ impl Secrets {
         let source: Box<dyn StdError + Send + Sync> = self.clean(&text).unwrap_or(text).into();
         let path = |path: String| self.clean(&path).unwrap_or(path);
         match error {
-            Error::NotFound { path: at, .. } => Error::NotFound { path: path(at), source },
-            Error::AlreadyExists { path: at, .. } => Error::AlreadyExists { path: path(at), source },
-            Error::Precondition { path: at, .. } => Error::Precondition { path: path(at), source },
-            Error::NotModified { path: at, .. } => Error::NotModified { path: path(at), source },
-            Error::PermissionDenied { path: at, .. } => {
-                Error::PermissionDenied { path: path(at), source }
-            }
-            Error::Unauthenticated { path: at, .. } => {
-                Error::Unauthenticated { path: path(at), source }
-            }
+            Error::NotFound { path: at, .. } => Error::NotFound {
+                path: path(at),
+                source,
+            },
+            Error::AlreadyExists { path: at, .. } => Error::AlreadyExists {
+                path: path(at),
+                source,
+            },
+            Error::Precondition { path: at, .. } => Error::Precondition {
+                path: path(at),
+                source,
+            },
+            Error::NotModified { path: at, .. } => Error::NotModified {
+                path: path(at),
+                source,
+            },
+            Error::PermissionDenied { path: at, .. } => Error::PermissionDenied {
+                path: path(at),
+                source,
+            },
+            Error::Unauthenticated { path: at, .. } => Error::Unauthenticated {
+                path: path(at),
+                source,
+            },
             Error::NotSupported { .. } => Error::NotSupported { source },
             _ => Error::Generic {
                 store: "object store",
@@ -140,7 +159,9 @@ impl RedactedStore {
         stream: BoxStream<'static, Result<T>>,
     ) -> BoxStream<'static, Result<T>> {
         let secrets = self.secrets.clone();
-        stream.map_err(move |error| secrets.clean_error(error)).boxed()
+        stream
+            .map_err(move |error| secrets.clean_error(error))
+            .boxed()
     }
 }
 
@@ -233,8 +254,14 @@ mod tests {
         });
         assert!(matches!(error, Error::PermissionDenied { .. }));
         let shown = format!("{error} {error:?}");
-        assert!(!shown.contains("secret'") && !shown.contains("%2Fsecret"), "{shown}");
-        assert!(shown.contains("no such key '***'") && shown.contains("x/.zarray"), "{shown}");
+        assert!(
+            !shown.contains("secret'") && !shown.contains("%2Fsecret"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("no such key '***'") && shown.contains("x/.zarray"),
+            "{shown}"
+        );
         let other = secrets.clean_error(Error::NotFound {
             path: "abc".to_string(),
             source: "nothing".into(),

@@ -13,7 +13,11 @@ use super::options::RemoteOptions;
 /// # Errors
 /// Always.
 #[expect(clippy::unused_async, reason = "the other one waits")]
-pub async fn build(_url: &Url, shown: &str, _options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> {
+pub async fn build(
+    _url: &Url,
+    shown: &str,
+    _options: &RemoteOptions,
+) -> Result<Arc<dyn ObjectStore>> {
     plan_err!(
         "'{shown}' cannot be reached by options: this program was built without the feature 'cloud' of datafusion-vcz. Build it with \
          the feature, or register an object store with RuntimeEnv::register_object_store"
