@@ -25,6 +25,8 @@ use datafusion_cli::object_storage::instrumented::{
 };
 use datafusion_cli::pool_type::PoolType;
 
+use super::context::CliSession;
+use super::registry::Registry;
 use super::sizes;
 use crate::scan::VczSettings;
 use crate::scan::notices::{NoticeSink, Notices};
@@ -96,8 +98,8 @@ impl Environment {
         let stores =
             InstrumentedObjectStoreRegistry::new().with_profile_mode(args.object_store_profiling);
         let stores = Arc::new(stores);
-        let mut runtime =
-            RuntimeEnvBuilder::new().with_object_store_registry(Arc::clone(&stores) as _);
+        let registry = Arc::new(Registry(Arc::clone(&stores)));
+        let mut runtime = RuntimeEnvBuilder::new().with_object_store_registry(registry);
         if let Some(limit) = args.memory_limit {
             runtime = runtime.with_memory_pool(memory_pool(
                 limit,
@@ -144,6 +146,13 @@ impl Environment {
         if let Some(settings) = options.extensions.get_mut::<VczSettings>() {
             settings.notices = NoticeSink(Some(Arc::clone(&self.notices)));
         }
+    }
+}
+
+impl Environment {
+    /// The session as the CLI crate runs statements in it.
+    pub fn cli(&self) -> CliSession {
+        CliSession::new(&self.ctx)
     }
 }
 

@@ -32,6 +32,11 @@ pub struct InspectArgs {
     #[arg(long, value_name = "FILE")]
     pub populations: Option<String>,
 
+    /// An option of these stores, as in CREATE EXTERNAL TABLE … OPTIONS, such as aws.region=eu-west-1; may be given several times.
+    /// Others on this machine can see it: keys belong into variables such as AWS_SECRET_ACCESS_KEY
+    #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option)]
+    pub option: Vec<(String, String)>,
+
     /// How the facts are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -84,7 +89,8 @@ async fn report(
     location: &str,
     args: &InspectArgs,
 ) -> Result<StoreReport, String> {
-    stores::register(environment, table, location, args.populations.as_deref()).await?;
+    let options = stores::options(args.populations.as_deref(), &args.option);
+    stores::register(environment, table, location, &options).await?;
     let table = vcz_table(&environment.ctx.state(), table)
         .await
         .map_err(|error| message(&error))?;

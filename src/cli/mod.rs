@@ -5,14 +5,14 @@
 
 mod cells;
 mod complete;
-#[cfg(feature = "flight")]
-mod durations;
+mod context;
 mod environment;
 mod help;
 mod inspect;
 mod print;
 mod progress;
 mod prompt;
+mod registry;
 #[cfg(feature = "flight")]
 mod serve;
 mod signals;
@@ -94,6 +94,8 @@ fn start_log(default: &str, when: bool) {
     let filter = env_logger::Env::default().default_filter_or(default);
     let precision = when.then_some(env_logger::TimestampPrecision::Millis);
     env_logger::Builder::from_env(filter)
+        // It logs the text of statements, with the credentials in them.
+        .filter_module("sqlparser", log::LevelFilter::Info)
         .format_timestamp(precision)
         .format_target(false)
         .init();
@@ -126,6 +128,18 @@ mod tests {
         assert_eq!(args.command, ["one", "two"]);
         assert_eq!(args.populations.as_deref(), Some("p.tsv"));
         assert_eq!(args.session.memory_limit, Some(300 << 20));
+        let Command::Inspect(args) =
+            parse("vcz inspect a.vcz --option aws.region=x -o http.timeout=5s")
+                .unwrap()
+                .command
+        else {
+            panic!("not inspect")
+        };
+        let option = |key: &str, value: &str| (key.to_string(), value.to_string());
+        assert_eq!(
+            args.option,
+            [option("aws.region", "x"), option("http.timeout", "5s")]
+        );
         // A store may follow a command: each -c takes one.
         let Command::Sql(args) = parse("vcz sql -c one a.vcz").unwrap().command else {
             panic!("not sql")
@@ -151,6 +165,8 @@ mod tests {
             "vcz sql --mem-pool-type lazy",
             "vcz inspect",
             "vcz inspect a.vcz --format csv",
+            "vcz inspect a.vcz --option aws.region",
+            "vcz sql a.vcz --option =x",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -12,8 +12,9 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
-use super::{durations, signals, sizes, stores};
+use super::{signals, sizes, stores};
 use crate::flight::{Limits, Server, ServerConfig, TlsFiles, password_line};
+use crate::scan::{parse_duration, shown_location};
 use crate::session::message;
 
 /// The arguments of `vcz serve`.
@@ -26,6 +27,11 @@ pub struct ServeArgs {
     /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population, or FILE:SAMPLE,POPULATION with the names of its columns
     #[arg(long, value_name = "FILE", requires = "stores")]
     pub populations: Option<String>,
+
+    /// An option of these stores, as in CREATE EXTERNAL TABLE … OPTIONS, such as aws.region=eu-west-1; may be given several times.
+    /// Others on this machine can see it: keys belong into variables such as AWS_SECRET_ACCESS_KEY
+    #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option, requires = "stores")]
+    pub option: Vec<(String, String)>,
 
     /// Run this file before serving: CREATE EXTERNAL TABLE, CREATE VIEW, SET defaults; may be given several times
     #[arg(long, value_name = "FILE")]
@@ -80,19 +86,19 @@ pub struct ServeArgs {
     pub disk_limit: Option<usize>,
 
     /// Time of one query until its last row is sent
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = durations::parse)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     pub query_timeout: Duration,
 
     /// Time that a query waits while others run
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = durations::parse)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub queue_timeout: Duration,
 
     /// Time that running queries have to end when the server is stopped
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = durations::parse)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub shutdown_timeout: Duration,
 
     /// How long a login is valid
-    #[arg(long, value_name = "TIME", default_value = "12h", value_parser = durations::parse)]
+    #[arg(long, value_name = "TIME", default_value = "12h", value_parser = parse_duration)]
     pub token_lifetime: Duration,
 }
 
@@ -137,8 +143,11 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
     let environment = Environment::new(&session, false)
         .await
         .map_err(|error| message(&error))?;
+    let options = stores::options(args.populations.as_deref(), &args.option);
+    let cli = environment.cli();
     for (name, location) in names.iter().zip(&args.stores) {
-        stores::register(&environment, name, location, args.populations.as_deref()).await?;
+        stores::register(&environment, name, location, &options).await?;
+        let location = shown_location(location);
         log::info!(table = name.as_str(); "{location} is the table {}", stores::quoted(name));
     }
     for file in &args.sql {
@@ -152,7 +161,7 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
             color: false,
             instrumented_registry: environment.stores.clone(),
         };
-        exec_from_commands(&environment.ctx, vec![sql], &silent)
+        exec_from_commands(&cli, vec![sql], &silent)
             .await
             .map_err(|error| format!("'{shown}': {}", message(&error)))?;
     }

@@ -15,6 +15,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
 use super::{progress, prompt, signals, statements, stores};
+use crate::scan::shown_location;
 use crate::session::message;
 
 /// The arguments of `vcz sql`.
@@ -27,6 +28,11 @@ pub struct SqlArgs {
     /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population, or FILE:SAMPLE,POPULATION with the names of its columns
     #[arg(long, value_name = "FILE")]
     pub populations: Option<String>,
+
+    /// An option of these stores, as in CREATE EXTERNAL TABLE … OPTIONS, such as aws.region=eu-west-1; may be given several times.
+    /// Others on this machine can see it: keys belong into variables such as AWS_SECRET_ACCESS_KEY
+    #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option)]
+    pub option: Vec<(String, String)>,
 
     /// Run these statements and exit; may be given several times
     #[arg(short = 'c', long, value_name = "SQL", value_parser = not_empty)]
@@ -72,7 +78,15 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
                 .to_string(),
         );
     }
+    if !args.option.is_empty() && args.stores.is_empty() {
+        return Err(
+            "--option is for stores that are given as arguments; one that is named in SQL takes it by \
+             CREATE EXTERNAL TABLE … OPTIONS ('KEY' 'VALUE')"
+                .to_string(),
+        );
+    }
     let names = stores::table_names(&args.stores)?;
+    let options = stores::options(args.populations.as_deref(), &args.option);
     // Read before the folder changes, because their paths are relative to the current one.
     let mut scripts: Vec<(String, String)> = args
         .file
@@ -105,9 +119,13 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         );
     }
     for (name, location) in names.iter().zip(&args.stores) {
-        stores::register(&environment, name, location, args.populations.as_deref()).await?;
+        stores::register(&environment, name, location, &options).await?;
         if at_prompt && !args.quiet {
-            println!("{location} is the table {}", stores::quoted(name));
+            println!(
+                "{} is the table {}",
+                shown_location(location),
+                stores::quoted(name)
+            );
         }
     }
     let mut print = PrintOptions {
@@ -117,6 +135,7 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         color: args.color,
         instrumented_registry: environment.stores.clone(),
     };
+    let cli = environment.cli();
     let ctx = &environment.ctx;
     signals::end_process_on_signals(Arc::clone(&ctx.runtime_env().disk_manager), at_prompt)?;
     environment.listen();
@@ -124,7 +143,7 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         progress::start(ctx);
     }
     if interactive && !startup.is_empty() {
-        exec_from_files(ctx, startup, &print)
+        exec_from_files(&cli, startup, &print)
             .await
             .map_err(|error| message(&error))?;
     }

@@ -71,14 +71,15 @@ async fn run_one(
     match &plan {
         LogicalPlan::Copy(copy) => {
             let target = NewFile::at(&copy.output_url);
-            let copied = exec_from_commands(ctx, vec![text.to_string()], options).await;
+            let copied =
+                exec_from_commands(&environment.cli(), vec![text.to_string()], options).await;
             if copied.is_err() {
                 target.remove();
             }
             return copied.map(|()| true);
         }
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => {
-            exec_from_commands(ctx, vec![text.to_string()], options).await?;
+            exec_from_commands(&environment.cli(), vec![text.to_string()], options).await?;
             return Ok(true);
         }
         _ => {}

@@ -7,6 +7,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
+use crate::scan::{RemoteOptions, shown_location};
 use crate::session::message;
 
 /// Suffixes that are left out of a table's name, the longest first.
@@ -43,6 +44,7 @@ pub fn table_name(location: &str) -> Result<String, String> {
         .map_or(0, |ending| ending.len());
     file.truncate(file.len() - ending);
     if file.is_empty() {
+        let location = shown_location(location);
         return Err(format!(
             "'{location}' has no name to call a table after; use CREATE EXTERNAL TABLE name STORED AS VCZ LOCATION '{location}'"
         ));
@@ -67,6 +69,7 @@ pub fn table_names(locations: &[String]) -> Result<Vec<String>, String> {
             .zip(locations)
             .find(|(known, _)| **known == name)
         {
+            let (other, location) = (shown_location(other), shown_location(location));
             return Err(format!(
                 "'{other}' and '{location}' would both be the table \"{name}\"; give one of them in SQL instead: \
                  CREATE EXTERNAL TABLE other_name STORED AS VCZ LOCATION '{location}'"
@@ -77,20 +80,49 @@ pub fn table_names(locations: &[String]) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Opens the store at `location` as the table `name`.
+/// An argument `KEY=VALUE`.
 ///
 /// # Errors
-/// A message that names the store, or the populations file, and what is wrong with it.
+/// A message if it is not of this form.
+pub fn option(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_ascii_lowercase(), value.to_string()))
+        }
+        _ => Err("expected KEY=VALUE, such as aws.region=eu-west-1".to_string()),
+    }
+}
+
+/// The options of the tables: those that were given, and the populations.
+pub fn options(populations: Option<&str>, given: &[(String, String)]) -> Vec<(String, String)> {
+    let mut options = vec![];
+    if let Some(argument) = populations {
+        let (file, columns) = populations_columns(argument);
+        options.push(("vcz.populations", file));
+        if let Some((sample, population)) = columns {
+            options.push(("vcz.sample_column", sample));
+            options.push(("vcz.population_column", population));
+        }
+    }
+    let options = options.into_iter();
+    options
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .chain(given.iter().cloned())
+        .collect()
+}
+
+/// Opens the store at `location` as the table `name`, with these options.
+///
+/// # Errors
+/// A message that names the store, an option, or the populations file, and what is wrong with it.
 pub async fn register(
     environment: &Environment,
     name: &str,
     location: &str,
-    populations: Option<&str>,
+    options: &[(String, String)],
 ) -> Result<(), String> {
-    let (populations, columns) = match populations.map(populations_columns) {
-        Some((file, columns)) => (Some(file), columns),
-        None => (None, None),
-    };
+    let populations = options.iter().find(|(key, _)| key == "vcz.populations");
+    let populations = populations.map(|(_, file)| file.as_str());
     for (what, place) in [("store", Some(location)), ("populations file", populations)] {
         if let Some(place) = place
             && !is_url(place)
@@ -99,23 +131,27 @@ pub async fn register(
             return Err(format!("there is no {what} '{place}'"));
         }
     }
-    // By the CLI's CREATE EXTERNAL TABLE, which creates object stores for URLs.
     let mut sql = format!(
         "CREATE EXTERNAL TABLE {} STORED AS VCZ LOCATION {}",
         quoted(name),
         literal(location)
     );
-    if let Some(populations) = populations {
-        sql += &format!(" OPTIONS ('vcz.populations' {}", literal(populations));
-        if let Some((sample, population)) = columns {
-            sql += &format!(
-                ", 'vcz.sample_column' {}, 'vcz.population_column' {}",
-                literal(sample),
-                literal(population)
-            );
-        }
-        sql += ")";
+    if !options.is_empty() {
+        let list = options
+            .iter()
+            .map(|(key, value)| format!("{} {}", literal(key), literal(value)));
+        sql += &format!(" OPTIONS ({})", list.collect::<Vec<_>>().join(", "));
     }
+    let failed = |error| message(&error);
+    if options
+        .iter()
+        .any(|(key, _)| RemoteOptions::has_prefix(key))
+    {
+        // The table has an object store of its own.
+        let created = environment.ctx.sql(&sql).await.map_err(failed)?;
+        return created.collect().await.map(drop).map_err(failed);
+    }
+    // By the CLI's CREATE EXTERNAL TABLE, which creates object stores for URLs.
     let silent = PrintOptions {
         format: PrintFormat::Automatic,
         quiet: true,
@@ -123,9 +159,9 @@ pub async fn register(
         color: false,
         instrumented_registry: environment.stores.clone(),
     };
-    exec_from_commands(&environment.ctx, vec![sql], &silent)
+    exec_from_commands(&environment.cli(), vec![sql], &silent)
         .await
-        .map_err(|error| message(&error))
+        .map_err(failed)
 }
 
 /// The file of `FILE:SAMPLE,POPULATION`, and the columns of sample ids and populations. Without them, and where there is a file of the whole

@@ -10,6 +10,7 @@
 //! ```
 //!
 //! * `plan`: what is read. `calls`: functions on genotypes. `chunks`: chunks on their way. `read`: batches.
+//!   `remote`: object stores by options of a table.
 //! * [`VczTable`] is the `TableProvider`, [`VczSource`] the `DataSource`.
 //! * [`Dataset`] is the opened store; [`GenotypeContext`] what its genotype column means.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters the calls that they are about.
@@ -17,6 +18,7 @@
 mod calls;
 mod chunks;
 mod dataset;
+mod durations;
 mod error;
 pub mod notices;
 mod open;
@@ -24,6 +26,7 @@ mod options;
 mod plan;
 pub mod progress;
 mod read;
+mod remote;
 pub mod report;
 mod schema;
 mod side_query;
@@ -44,11 +47,15 @@ pub use calls::genotype_udf::{GenotypeUdf, is_genotype_type, is_population_type,
 pub use calls::planes::{genotype_planes_type, is_planes_type};
 pub use calls::without_metadata::without_metadata;
 pub use dataset::Dataset;
+pub use durations::parse_duration;
 pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
 pub use options::{Backend, DeniedChunks, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
 pub use plan::apart::{NamedCopies, PopulationsApart, populations_apart};
 pub use plan::backend::warm_up;
 pub use plan::source::VczSource;
 pub use plan::zones::{Zone, Zones};
+pub use remote::location::shown as shown_location;
+pub use remote::options::RemoteOptions;
+pub use remote::service::Service;
 pub use schema::{ColumnKind, ColumnSpec, FIELD_KEY};
 pub use table::VczTable;

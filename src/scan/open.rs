@@ -12,6 +12,10 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
 use super::options::{DeniedChunks, TableOptions};
+use super::remote;
+use super::remote::location::shown;
+use super::remote::options::RemoteOptions;
+use super::remote::redacted::{RedactedStore, Secrets};
 use super::side_query::{self, MAX_SIDE_FILE};
 use super::table::VczTable;
 use crate::counts::PopulationsFile;
@@ -33,52 +37,97 @@ pub struct Location {
     pub local: Option<PathBuf>,
 }
 
-/// Finds the object store and path of a location: a URL, or a path on this machine. The one way to them, so that a session
-/// with [`RegisteredOnly`] is closed here.
+/// Finds the object store and path of a location: a URL, or a path on this machine.
+///
+/// # Errors
+/// If the location is invalid, the session has no object store for it, or has [`RegisteredOnly`].
 pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
+    let url = parse(state, location)?;
+    if url.scheme() == "file" {
+        return local(state, &url, location);
+    }
+    let location = shown(location);
+    #[cfg(not(feature = "azure"))]
+    if remote::service::Service::of(url.scheme()) == Some(remote::service::Service::Azure) {
+        let reason = remote::service::WITHOUT_AZURE;
+        return plan_err!("'{location}' is in Azure, and {reason}");
+    }
+    let base = ObjectStoreUrl::parse(base_of(&url))?;
+    let Ok(objects) = state.runtime_env().object_store(&base) else {
+        return plan_err!(
+            "no object store is registered for '{}', so '{location}' cannot be read; register one with \
+             RuntimeEnv::register_object_store (vcz sql does so for s3, gs and http), or say in the options of the table how it is reached",
+            shown(base.as_str())
+        );
+    };
+    remote_at(&url, objects, Secrets::default())
+}
+
+/// [`locate`], with an object store of the table's own if there are options for it.
+async fn locate_by(
+    state: &dyn Session,
+    location: &str,
+    options: &RemoteOptions,
+) -> Result<Location> {
+    if options.is_empty() {
+        return locate(state, location);
+    }
+    let url = parse(state, location)?;
+    if url.scheme() == "file" {
+        options.check_service(None, location)?;
+    }
+    let objects = remote::build(&url, &shown(location), options).await?;
+    remote_at(&url, objects, options.secrets())
+}
+
+/// A location as a URL. The one way to them, so that a session with [`RegisteredOnly`] is closed here.
+fn parse(state: &dyn Session, location: &str) -> Result<Url> {
     if location.is_empty() {
         return plan_err!("the location is empty; give a path or URL");
     }
     if state.config().get_extension::<RegisteredOnly>().is_some() {
         return plan_err!(
-            "there is no registered table '{location}', and this session opens no paths or URLs"
+            "there is no registered table '{}', and this session opens no paths or URLs",
+            shown(location)
         );
     }
-    let url = match Url::parse(location) {
+    match Url::parse(location) {
         // One letter is a drive, not a scheme.
-        Ok(url) if url.scheme().len() > 1 && location.contains("://") => url,
-        _ => file_url(Path::new(location))?,
-    };
-    if url.scheme() == "file" {
-        let Ok(local) = url.to_file_path() else {
-            return plan_err!("'{location}' is not a path on this machine");
-        };
-        let path =
-            object_store::path::Path::from_absolute_path(&local).map_err(DataFusionError::from)?;
-        let objects = state
-            .runtime_env()
-            .object_store(ObjectStoreUrl::local_filesystem())?;
-        return Ok(Location {
-            objects,
-            path,
-            local: Some(local),
-        });
+        Ok(url) if url.scheme().len() > 1 && location.contains("://") => Ok(url),
+        _ => file_url(Path::new(location)),
     }
-    let base = ObjectStoreUrl::parse(&url[url::Position::BeforeScheme..url::Position::AfterPort])?;
-    let Ok(objects) = state.runtime_env().object_store(&base) else {
-        return plan_err!(
-            "no object store is registered for '{}', so '{location}' cannot be read; register one with \
-             RuntimeEnv::register_object_store (vcz sql does so for s3, gs and http)",
-            base.as_str()
-        );
+}
+
+fn local(state: &dyn Session, url: &Url, location: &str) -> Result<Location> {
+    let Ok(local) = url.to_file_path() else {
+        return plan_err!("'{location}' is not a path on this machine");
     };
     let path =
-        object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+        object_store::path::Path::from_absolute_path(&local).map_err(DataFusionError::from)?;
+    let objects = state
+        .runtime_env()
+        .object_store(ObjectStoreUrl::local_filesystem())?;
     Ok(Location {
         objects,
         path,
+        local: Some(local),
+    })
+}
+
+/// The place of `url` in an object store whose errors will show no credentials.
+fn remote_at(url: &Url, objects: Arc<dyn ObjectStore>, secrets: Secrets) -> Result<Location> {
+    let path =
+        object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+    Ok(Location {
+        objects: Arc::new(RedactedStore::new(objects, secrets.and_of(url))),
+        path,
         local: None,
     })
+}
+
+/// The part of a URL that object stores are registered by.
+fn base_of(url: &Url) -> &str {
+    &url[url::Position::BeforeScheme..url::Position::AfterPort]
 }
 
 fn file_url(path: &Path) -> Result<Url> {
@@ -109,7 +158,24 @@ fn without_dots(path: &Path) -> PathBuf {
 
 /// Reads a small file beside a store.
 pub async fn read_file(state: &dyn Session, location: &str) -> Result<Bytes> {
-    let place = locate(state, location)?;
+    read_place(locate(state, location)?, &shown(location)).await
+}
+
+/// Reads the populations file of a store. Where it is in the same bucket, or on the same server, it is read by the same options.
+async fn read_populations(
+    state: &dyn Session,
+    file: &str,
+    store: &str,
+    options: &RemoteOptions,
+) -> Result<Bytes> {
+    let (file_url, store_url) = (parse(state, file)?, parse(state, store)?);
+    if options.is_empty() || base_of(&file_url) != base_of(&store_url) {
+        return read_file(state, file).await;
+    }
+    read_place(locate_by(state, file, options).await?, &shown(file)).await
+}
+
+async fn read_place(place: Location, location: &str) -> Result<Bytes> {
     let failed = |source: Box<dyn std::error::Error + Send + Sync>| VczError::Io {
         store: location.to_string(),
         key: place.path.to_string(),
@@ -136,22 +202,29 @@ pub async fn open_table(
     location: &str,
     options: &TableOptions,
 ) -> Result<VczTable> {
-    let place = locate(state, location)?;
-    let store = Store::open(place.objects, place.path, location.to_string(), place.local)
-        .await?
-        .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
+    let place = locate_by(state, location, &options.remote).await?;
+    let shown_location = shown(location);
+    let store = Store::open(
+        place.objects,
+        place.path,
+        shown_location.clone(),
+        place.local,
+    )
+    .await?
+    .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
     for warning in store.warnings() {
-        log::warn!("store '{location}': {warning}");
+        log::warn!("store '{shown_location}': {warning}");
     }
     for (array, reason) in store.unreadable() {
-        log::warn!("store '{location}': array '{array}' is left out: {reason}");
+        log::warn!("store '{shown_location}': array '{array}' is left out: {reason}");
     }
     let text = match &options.populations {
         Some(query) if side_query::is_query(query) => Some(side_query::csv(state, query).await?),
-        Some(file) => Some(read_file(state, file).await?),
+        Some(file) => Some(read_populations(state, file, location, &options.remote).await?),
         None => None,
     };
-    let populations = options.populations.as_deref().zip(text.as_ref());
+    let name = options.populations.as_deref().map(shown);
+    let populations = name.as_deref().zip(text.as_ref());
     let populations = populations.map(|(name, text)| PopulationsFile {
         name,
         text,

@@ -10,6 +10,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::{DataFusionError, Result, config_err};
 
 use super::notices::NoticeSink;
+use super::remote::options::RemoteOptions;
 
 /// Which engine decodes and counts genotype chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -284,6 +285,8 @@ pub struct TableOptions {
     pub region_index: RegionIndexMode,
     /// What it means if access to a chunk is denied.
     pub denied_chunks: DeniedChunks,
+    /// How the object store is reached; if there are none, it is the one that the session has for the location.
+    pub remote: RemoteOptions,
 }
 
 const TABLE_OPTIONS: [(&str, &str); 5] = [
@@ -318,12 +321,17 @@ impl TableOptions {
     }
 
     /// Reads the options of a `CREATE EXTERNAL TABLE`: keys with the prefix `vcz.`, or without any (which the SQL planner
-    /// turns into `format.`). Any other key is an error that lists the valid ones.
+    /// turns into `format.`), and those of object stores (`aws.`, `gcp.`, `azure.`, `http.`, `retry.`). Any other key is an error
+    /// that lists the valid ones.
     pub fn try_from_map(options: &HashMap<String, String>) -> Result<Self> {
         let mut parsed = Self::default();
         let mut keys: Vec<_> = options.keys().collect();
         keys.sort();
         for key in keys {
+            if RemoteOptions::has_prefix(key) {
+                parsed.remote.set(key, &options[key])?;
+                continue;
+            }
             let name = key
                 .strip_prefix("vcz.")
                 .or_else(|| key.strip_prefix("format."))
@@ -381,7 +389,8 @@ impl ExtensionOptions for TableOptions {
                     .map(|(known, _)| format!("'vcz.{known}'"))
                     .join(", ");
                 return config_err!(
-                    "unknown option 'vcz.{name}' of a VCZ table; the options are {known}"
+                    "unknown option 'vcz.{name}' of a VCZ table; the options are {known}, and those of its object store, such as \
+                     'aws.region'"
                 );
             }
         }

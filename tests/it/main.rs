@@ -16,6 +16,8 @@ mod filter_calls;
 mod golden;
 #[cfg(feature = "gpu")]
 mod gpu;
+#[cfg(feature = "cloud")]
+mod http;
 mod individuals;
 mod interval_join;
 mod laws;
@@ -29,6 +31,8 @@ mod queries;
 mod random_plans;
 #[cfg(feature = "gpu")]
 mod random_store;
+#[cfg(feature = "cloud")]
+mod remote;
 mod runs;
 mod server;
 mod sqllogic;

@@ -1,4 +1,4 @@
-//! Times on the command line: `--query-timeout 10m`, `--queue-timeout 500ms`.
+//! Times in options and on the command line: `'retry.timeout' '30s'`, `--query-timeout 10m`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// A message that shows the valid form.
-pub fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower
         .find(|c: char| !c.is_ascii_digit())
@@ -51,7 +51,7 @@ mod tests {
         ];
         for (text, milliseconds) in cases {
             assert_eq!(
-                parse(text),
+                parse_duration(text),
                 Ok(Duration::from_millis(milliseconds)),
                 "{text}"
             );
@@ -67,7 +67,7 @@ mod tests {
             "99999999999999999999s",
             "999999d",
         ] {
-            assert!(parse(text).is_err(), "{text}");
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 }

@@ -1,0 +1,230 @@
+//! [`CliSession`]: a session as the `datafusion-cli` crate runs statements in it. That crate makes one object store for each bucket, by
+//! the options of the last table; tables of ours have their own, by more options than it knows.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::common::{Result, config_err};
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::TaskContext;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::prelude::SessionContext;
+use datafusion_cli::cli_context::CliSessionContext;
+use datafusion_cli::object_storage::{AwsOptions, GcpOptions};
+use object_store::ObjectStore;
+use parking_lot::Mutex;
+use url::Url;
+
+use crate::scan::RemoteOptions;
+use crate::session::FILE_TYPE;
+
+/// A session for the functions of `datafusion-cli`.
+pub struct CliSession {
+    ctx: SessionContext,
+    /// What was made for a statement that has not run yet: it is not registered if the statement makes its own.
+    made: Mutex<Vec<(Url, Arc<dyn ObjectStore>)>>,
+}
+
+impl CliSession {
+    /// The session for the CLI.
+    pub fn new(ctx: &SessionContext) -> Self {
+        Self {
+            ctx: ctx.clone(),
+            made: Mutex::default(),
+        }
+    }
+}
+
+#[async_trait]
+impl CliSessionContext for CliSession {
+    /// Called before a statement is planned, never while it is.
+    fn task_ctx(&self) -> Arc<TaskContext> {
+        // What a statement left that failed.
+        self.made.lock().clear();
+        self.ctx.task_ctx()
+    }
+
+    fn session_state(&self) -> SessionState {
+        self.ctx.state()
+    }
+
+    fn register_object_store(
+        &self,
+        url: &Url,
+        object_store: Arc<dyn ObjectStore>,
+    ) -> Option<Arc<dyn ObjectStore>> {
+        self.made.lock().push((url.clone(), object_store));
+        None
+    }
+
+    /// Called before the options of a table are checked. The names of all options of object stores are let pass there.
+    fn register_table_options_extension_from_scheme(&self, _scheme: &str) {
+        let ctx = &self.ctx;
+        ctx.register_table_options_extension(AnyAws::default());
+        ctx.register_table_options_extension(AnyGcp::default());
+        ctx.register_table_options_extension(Ignored::<'a'>);
+        ctx.register_table_options_extension(Ignored::<'h'>);
+        ctx.register_table_options_extension(Ignored::<'r'>);
+    }
+
+    async fn execute_logical_plan(&self, plan: LogicalPlan) -> Result<DataFrame> {
+        let made = std::mem::take(&mut *self.made.lock());
+        let makes_its_own = match &plan {
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
+                let is_ours = table.file_type.eq_ignore_ascii_case(FILE_TYPE);
+                if !is_ours {
+                    check_known(&table.options)?;
+                }
+                is_ours
+                    && table
+                        .options
+                        .keys()
+                        .any(|key| RemoteOptions::has_prefix(key))
+            }
+            LogicalPlan::Copy(copy) => {
+                check_known(&copy.options)?;
+                false
+            }
+            _ => false,
+        };
+        if !makes_its_own {
+            for (url, store) in made {
+                self.ctx.register_object_store(&url, store);
+            }
+        }
+        self.ctx.execute_logical_plan(plan).await
+    }
+}
+
+/// Checks that the DataFusion CLI knows these options, which are of a table that is not ours.
+fn check_known(options: &HashMap<String, String>) -> Result<()> {
+    for (key, value) in options {
+        match key.split_once('.').map_or("", |(prefix, _)| prefix) {
+            "aws" => AwsOptions::default().set(key, value)?,
+            "gcp" => GcpOptions::default().set(key, value)?,
+            "azure" | "http" | "retry" => {
+                return config_err!("the option '{key}' is for tables STORED AS {FILE_TYPE} only");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// [`AwsOptions`] that let options pass which they do not know.
+#[derive(Debug, Clone, Default)]
+struct AnyAws {
+    known: AwsOptions,
+}
+
+impl ExtensionOptions for AnyAws {
+    /// The CLI asks for its own type.
+    fn as_any(&self) -> &dyn Any {
+        &self.known
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        &mut self.known
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        // Tables of other kinds are checked later, and so are ours.
+        let _ = self.known.set(key, value);
+        if self.known.skip_signature == Some(true) && self.known.access_key_id.is_none() {
+            // Without any the CLI looks for credentials, on a machine without them for seconds. These are not sent.
+            self.known.access_key_id = Some(String::new());
+            self.known.secret_access_key = Some(String::new());
+        }
+        if self.known.endpoint.is_some() && self.known.region.is_none() {
+            // Else the CLI asks Amazon for the region of the bucket, which another server has.
+            let region =
+                std::env::var("AWS_REGION").or_else(|_| std::env::var("AWS_DEFAULT_REGION"));
+            self.known.region = Some(region.unwrap_or_else(|_| "us-east-1".to_string()));
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        vec![]
+    }
+}
+
+impl ConfigExtension for AnyAws {
+    const PREFIX: &'static str = AwsOptions::PREFIX;
+}
+
+/// [`GcpOptions`] that let options pass which they do not know.
+#[derive(Debug, Clone, Default)]
+struct AnyGcp {
+    known: GcpOptions,
+}
+
+impl ExtensionOptions for AnyGcp {
+    /// The CLI asks for its own type.
+    fn as_any(&self) -> &dyn Any {
+        &self.known
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        &mut self.known
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        let _ = self.known.set(key, value);
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        vec![]
+    }
+}
+
+impl ConfigExtension for AnyGcp {
+    const PREFIX: &'static str = GcpOptions::PREFIX;
+}
+
+/// Options that only tables of ours have: `azure.`, `http.` and `retry.`, by their first letters.
+#[derive(Debug, Clone)]
+struct Ignored<const PREFIX: char>;
+
+impl<const P: char> ExtensionOptions for Ignored<P> {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, _key: &str, _value: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        vec![]
+    }
+}
+
+impl<const P: char> ConfigExtension for Ignored<P> {
+    const PREFIX: &'static str = match P {
+        'a' => "azure",
+        'h' => "http",
+        _ => "retry",
+    };
+}
