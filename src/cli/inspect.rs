@@ -23,7 +23,7 @@ const SHOWN_SAMPLES: usize = 6;
 /// The arguments of `vcz inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// The store: a folder, a zip archive or a URL
+    /// The store: a folder, a zip archive or a URL; or several that are one table, as a pattern or the folder that they are in
     #[arg(value_name = "STORE")]
     pub store: String,
 
@@ -62,8 +62,7 @@ pub async fn run(args: InspectArgs) -> Result<(), String> {
         .map_err(failed)?;
     stores::register(
         &environment,
-        TABLE,
-        &args.store,
+        &stores::StoreTable::new(TABLE, &args.store),
         &stores::options(args.populations.as_deref(), &args.option),
     )
     .await?;
@@ -87,10 +86,19 @@ pub async fn run(args: InspectArgs) -> Result<(), String> {
 /// Everything for people.
 fn tables(report: &StoreReport) -> Result<String, ArrowError> {
     let mut text = summary(report)?;
+    // Those of the other stores are mostly alike.
+    let first = report.stores.first().map(|store| &store.location);
+    let shown = report
+        .arrays
+        .partition_point(|array| Some(&array.store) == first);
+    let arrays_title = match first {
+        Some(first) if report.stores.len() > 1 => format!("Arrays of {first}"),
+        _ => "Arrays".to_string(),
+    };
     for (title, table) in [
         ("Contigs", contigs(&report.contigs)?),
         ("Populations", populations(report)?),
-        ("Arrays", arrays(&report.arrays)?),
+        (arrays_title.as_str(), arrays(&report.arrays[..shown])?),
     ] {
         if let Some(table) = table {
             // Writing to a String cannot fail.
@@ -120,7 +128,13 @@ fn summary(report: &StoreReport) -> Result<String, ArrowError> {
         shown => format!("{}: {shown}", report.samples),
     };
     let facts = [
-        ("store", report.location.clone()),
+        (
+            "store",
+            match report.stores.len() {
+                0 | 1 => report.location.clone(),
+                several => format!("{}: {several} stores", report.location),
+            },
+        ),
         ("Zarr format", report.zarr_format.to_string()),
         ("VCF Zarr version", report.vcf_zarr_version.clone()),
         ("written by", known(report.source.clone())),
