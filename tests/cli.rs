@@ -191,6 +191,37 @@ fn several_stores_and_clashes() {
 }
 
 #[test]
+fn several_stores_are_one_table() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["chunks_differ.vcz.zip", "contigs_order.vcz.zip"] {
+        copied(&folder, name, name);
+    }
+    let folder = folder.path().to_str().unwrap();
+    let (pattern, whole) = (format!("g={folder}/c*r.vcz.zip"), format!("g={folder}"));
+    let (one, other) = (
+        format!("g={folder}/chunks_differ.vcz.zip"),
+        format!("g={folder}/contigs_order.vcz.zip"),
+    );
+    let sql = "SELECT count(*) AS n, count(DISTINCT variant_contig) AS contigs FROM g";
+    for stores in [vec![&pattern], vec![&whole], vec![&one, &other]] {
+        let mut args = vec!["sql", "-q", "--format", "csv", "-c", sql];
+        args.extend(stores.iter().map(|store| store.as_str()));
+        assert_eq!(ok(run(args)), "n,contigs\n2800,6\n");
+    }
+    let unnamed = pattern.trim_start_matches("g=");
+    let message = fails(run(["sql", unnamed, "-c", "SELECT 1"]));
+    assert!(message.contains("genome='"), "{message}");
+    let text = ok(run(["inspect", unnamed]));
+    assert!(
+        text.contains("2 stores") && text.contains("chr10"),
+        "{text}"
+    );
+    let none = format!("g={folder}/none*.vcz");
+    let message = fails(run(["sql", &none, "-c", "SELECT 1"]));
+    assert!(message.contains("matches nothing"), "{message}");
+}
+
+#[test]
 fn a_vcf_is_named_as_one() {
     let folder = tempfile::tempdir().unwrap();
     let vcf = folder.path().join("in.vcf.gz");

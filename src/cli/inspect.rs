@@ -24,7 +24,7 @@ const SHOWN_SAMPLES: usize = 6;
 /// The arguments of `vcz inspect`.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
-    /// The stores: folders, zip archives or URLs
+    /// The stores: folders, zip archives or URLs; a pattern, or a folder of stores, is several that are one table
     #[arg(value_name = "STORE", required = true)]
     pub stores: Vec<String>,
 
@@ -90,7 +90,8 @@ async fn report(
     args: &InspectArgs,
 ) -> Result<StoreReport, String> {
     let options = stores::options(args.populations.as_deref(), &args.option);
-    stores::register(environment, table, location, &options).await?;
+    let store = stores::StoreTable::new(table, location);
+    stores::register(environment, &store, &options).await?;
     let table = vcz_table(&environment.ctx.state(), table)
         .await
         .map_err(|error| message(&error))?;
@@ -100,10 +101,19 @@ async fn report(
 /// Everything for people.
 fn tables(report: &StoreReport) -> Result<String, ArrowError> {
     let mut text = summary(report)?;
+    // Those of the other stores are mostly alike.
+    let first = report.stores.first().map(|store| &store.location);
+    let shown = report
+        .arrays
+        .partition_point(|array| Some(&array.store) == first);
+    let arrays_title = match first {
+        Some(first) if report.stores.len() > 1 => format!("Arrays of {first}"),
+        _ => "Arrays".to_string(),
+    };
     for (title, table) in [
         ("Contigs", contigs(&report.contigs)?),
         ("Populations", populations(report)?),
-        ("Arrays", arrays(&report.arrays)?),
+        (arrays_title.as_str(), arrays(&report.arrays[..shown])?),
     ] {
         if let Some(table) = table {
             // Writing to a String cannot fail.
@@ -133,7 +143,13 @@ fn summary(report: &StoreReport) -> Result<String, ArrowError> {
         shown => format!("{}: {shown}", report.samples),
     };
     let facts = [
-        ("store", report.location.clone()),
+        (
+            "store",
+            match report.stores.len() {
+                0 | 1 => report.location.clone(),
+                several => format!("{}: {several} stores", report.location),
+            },
+        ),
         ("Zarr format", report.zarr_format.to_string()),
         ("VCF Zarr version", report.vcf_zarr_version.clone()),
         ("written by", known(report.source.clone())),

@@ -16,7 +16,7 @@ use super::{signals, sizes, stores};
 use crate::flight::{
     ConnectionLimits, Limits, Server, ServerConfig, TlsFiles, descriptors, password_line,
 };
-use crate::scan::{parse_duration, shown_location};
+use crate::scan::parse_duration;
 use crate::session::message;
 
 /// Connections that are open at the same time, unless the system or the operator says otherwise.
@@ -25,8 +25,9 @@ const MAX_CONNECTIONS: usize = 1024;
 /// The arguments of `vcz serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Stores to publish, each as the table named after it: 'data/1kg.chr1.vcz.zip' is the table "1kg.chr1"
-    #[arg(value_name = "STORE")]
+    /// Stores to publish, each as the table named after it: 'data/1kg.chr1.vcz.zip' is the table "1kg.chr1". NAME=STORE names the
+    /// table, and makes one table of several stores: genome='data/1kg.chr*.vcz.zip', a folder of stores, or NAME=STORE repeated
+    #[arg(value_name = "[NAME=]STORE")]
     pub stores: Vec<String>,
 
     /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population, or FILE:SAMPLE,POPULATION with the names of its columns
@@ -168,7 +169,7 @@ pub async fn run(args: ServeArgs) -> Result<(), String> {
 
 /// The operator's session, with every table that is published.
 async fn publish(args: &ServeArgs) -> Result<Environment, String> {
-    let names = stores::table_names(&args.stores)?;
+    let tables = stores::tables(&args.stores)?;
     let session = SessionArgs {
         disk_limit: args.disk_limit,
         ..SessionArgs::defaults()
@@ -178,10 +179,10 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
         .map_err(|error| message(&error))?;
     let options = stores::options(args.populations.as_deref(), &args.option);
     let cli = environment.cli();
-    for (name, location) in names.iter().zip(&args.stores) {
-        stores::register(&environment, name, location, &options).await?;
-        let location = shown_location(location);
-        log::info!(table = name.as_str(); "{location} is the table {}", stores::quoted(name));
+    for table in &tables {
+        stores::register(&environment, table, &options).await?;
+        let name = stores::quoted(&table.name);
+        log::info!(table = table.name.as_str(); "{} is the table {name}", table.shown());
     }
     for file in &args.sql {
         let shown = file.display();

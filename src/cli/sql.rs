@@ -15,14 +15,14 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
 use super::{progress, prompt, signals, statements, stores};
-use crate::scan::shown_location;
 use crate::session::message;
 
 /// The arguments of `vcz sql`.
 #[derive(Debug, Args)]
 pub struct SqlArgs {
-    /// Stores to register, each as the table named after it: 'data/1kg.chr1.vcz.zip' is the table "1kg.chr1"
-    #[arg(value_name = "STORE")]
+    /// Stores to register, each as the table named after it: 'data/1kg.chr1.vcz.zip' is the table "1kg.chr1". NAME=STORE names the
+    /// table, and makes one table of several stores: genome='data/1kg.chr*.vcz.zip', a folder of stores, or NAME=STORE repeated
+    #[arg(value_name = "[NAME=]STORE")]
     pub stores: Vec<String>,
 
     /// Populations of the samples of these stores: a TSV or CSV with the columns sample_id and population, or FILE:SAMPLE,POPULATION with the names of its columns
@@ -85,7 +85,7 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
                 .to_string(),
         );
     }
-    let names = stores::table_names(&args.stores)?;
+    let tables = stores::tables(&args.stores)?;
     let options = stores::options(args.populations.as_deref(), &args.option);
     // Read before the folder changes, because their paths are relative to the current one.
     let mut scripts: Vec<(String, String)> = args
@@ -118,14 +118,11 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
             env!("CARGO_PKG_VERSION")
         );
     }
-    for (name, location) in names.iter().zip(&args.stores) {
-        stores::register(&environment, name, location, &options).await?;
+    for table in &tables {
+        stores::register(&environment, table, &options).await?;
         if at_prompt && !args.quiet {
-            println!(
-                "{} is the table {}",
-                shown_location(location),
-                stores::quoted(name)
-            );
+            let name = stores::quoted(&table.name);
+            println!("{} is the table {name}", table.shown());
         }
     }
     let mut print = PrintOptions {

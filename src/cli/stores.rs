@@ -7,7 +7,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
-use crate::scan::{RemoteOptions, shown_location};
+use crate::scan::{RemoteOptions, is_pattern, shown_location};
 use crate::session::message;
 
 /// Suffixes that are left out of a table's name, the longest first.
@@ -56,28 +56,79 @@ fn is_url(location: &str) -> bool {
     location.contains("://")
 }
 
-/// The tables of several stores, in their order.
+/// A table of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreTable {
+    /// The table's name.
+    pub name: String,
+    /// The locations of its stores, patterns and folders of stores included.
+    pub locations: Vec<String>,
+    /// Whether the name was given, and is not the store's.
+    is_named: bool,
+}
+
+impl StoreTable {
+    /// The table `name` of the store, or the stores, at `location`.
+    pub fn new(name: &str, location: &str) -> Self {
+        Self {
+            name: name.to_string(),
+            locations: vec![location.to_string()],
+            is_named: true,
+        }
+    }
+
+    /// As messages show its locations.
+    pub fn shown(&self) -> String {
+        let shown = self.locations.iter().map(|place| shown_location(place));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The tables of several arguments, in their order. Each is a location, whose table is named after it, or NAME=LOCATION; arguments
+/// with the same NAME are one table.
 ///
 /// # Errors
-/// A message if two of them would have the same name.
-pub fn table_names(locations: &[String]) -> Result<Vec<String>, String> {
-    let mut names: Vec<String> = Vec::with_capacity(locations.len());
-    for location in locations {
-        let name = table_name(location)?;
-        if let Some((_, other)) = names
-            .iter()
-            .zip(locations)
-            .find(|(known, _)| **known == name)
-        {
-            let (other, location) = (shown_location(other), shown_location(location));
-            return Err(format!(
-                "'{other}' and '{location}' would both be the table \"{name}\"; give one of them in SQL instead: \
-                 CREATE EXTERNAL TABLE other_name STORED AS VCZ LOCATION '{location}'"
-            ));
+/// A message if two tables would have the same name, or an argument that stands for several stores has none.
+pub fn tables(arguments: &[String]) -> Result<Vec<StoreTable>, String> {
+    let mut tables: Vec<StoreTable> = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let table = match named(argument) {
+            Some((_, "")) => return Err(format!("'{argument}' has no location after '='")),
+            Some((name, location)) => StoreTable::new(name, location),
+            None if is_pattern(argument) => {
+                let argument = shown_location(argument);
+                return Err(format!(
+                    "'{argument}' stands for all stores of such names; give their table one: genome='{argument}'"
+                ));
+            }
+            None => StoreTable {
+                is_named: false,
+                ..StoreTable::new(&table_name(argument)?, argument)
+            },
+        };
+        match tables.iter_mut().find(|known| known.name == table.name) {
+            Some(known) if known.is_named && table.is_named => {
+                known.locations.extend(table.locations);
+            }
+            Some(known) => {
+                let (other, location) = (known.shown(), table.shown());
+                return Err(format!(
+                    "'{other}' and '{location}' would both be the table \"{}\"; give one of them another name: \
+                     other_name='{location}'",
+                    table.name
+                ));
+            }
+            None => tables.push(table),
         }
-        names.push(name);
     }
-    Ok(names)
+    Ok(tables)
+}
+
+/// The name and the location of NAME=LOCATION; `None` where an argument is a location alone.
+fn named(argument: &str) -> Option<(&str, &str)> {
+    let (name, location) = argument.split_once('=')?;
+    let is_name = !name.is_empty() && !name.contains(['/', '\\', ':', '*', '?', '[']);
+    (is_name && !Path::new(argument).exists()).then_some((name, location))
 }
 
 /// An argument `KEY=VALUE`.
@@ -111,30 +162,32 @@ pub fn options(populations: Option<&str>, given: &[(String, String)]) -> Vec<(St
         .collect()
 }
 
-/// Opens the store at `location` as the table `name`, with these options.
+/// Opens the stores of `table` as one table, with these options.
 ///
 /// # Errors
 /// A message that names the store, an option, or the populations file, and what is wrong with it.
 pub async fn register(
     environment: &Environment,
-    name: &str,
-    location: &str,
+    table: &StoreTable,
     options: &[(String, String)],
 ) -> Result<(), String> {
     let populations = options.iter().find(|(key, _)| key == "vcz.populations");
     let populations = populations.map(|(_, file)| file.as_str());
-    for (what, place) in [("store", Some(location)), ("populations file", populations)] {
-        if let Some(place) = place
-            && !is_url(place)
-            && !Path::new(place).exists()
-        {
+    let stores = table.locations.iter();
+    let stores = stores.filter(|location| !is_pattern(location));
+    let places = stores
+        .map(|store| ("store", store.as_str()))
+        .chain(populations.map(|file| ("populations file", file)));
+    for (what, place) in places {
+        if !is_url(place) && !Path::new(place).exists() {
             return Err(format!("there is no {what} '{place}'"));
         }
     }
+    let locations: Vec<String> = table.locations.iter().map(|text| literal(text)).collect();
     let mut sql = format!(
-        "CREATE EXTERNAL TABLE {} STORED AS VCZ LOCATION {}",
-        quoted(name),
-        literal(location)
+        "CREATE EXTERNAL TABLE {} STORED AS VCZ LOCATION ({})",
+        quoted(&table.name),
+        locations.join(", ")
     );
     if !options.is_empty() {
         let list = options
@@ -212,6 +265,15 @@ mod tests {
         assert!(table_name(".").is_ok());
     }
 
+    fn tables_of(arguments: &[&str]) -> Result<Vec<(String, String)>, String> {
+        let arguments: Vec<String> = arguments.iter().map(|text| text.to_string()).collect();
+        let tables = tables(&arguments)?;
+        Ok(tables
+            .into_iter()
+            .map(|table| (table.name.clone(), table.shown()))
+            .collect())
+    }
+
     #[test]
     fn columns_of_populations() {
         let of = populations_columns;
@@ -232,15 +294,42 @@ mod tests {
 
     #[test]
     fn clashes() {
-        let names = |locations: &[&str]| {
-            table_names(&locations.iter().map(|l| l.to_string()).collect::<Vec<_>>())
-        };
-        assert_eq!(names(&["a.vcz", "b.vcz"]).unwrap(), ["a", "b"]);
-        let clash = names(&["x/a.vcz", "b.vcz", "y/a.vcz.zip"]).unwrap_err();
+        let clash = tables_of(&["x/a.vcz", "b.vcz", "y/a.vcz.zip"]).unwrap_err();
         assert!(
             clash.contains("x/a.vcz") && clash.contains("y/a.vcz.zip") && clash.contains("\"a\""),
             "{clash}"
         );
+        assert!(tables_of(&["a=x.vcz", "a.vcz"]).is_err());
+    }
+
+    #[test]
+    fn names_that_are_given() {
+        let pair = |name: &str, shown: &str| (name.to_string(), shown.to_string());
+        assert_eq!(
+            tables_of(&[
+                "a.vcz",
+                "b=a.vcz",
+                "genome=chr*.vcz",
+                "c=x=y.vcz",
+                "genome=more/"
+            ]),
+            Ok(vec![
+                pair("a", "a.vcz"),
+                pair("b", "a.vcz"),
+                pair("genome", "chr*.vcz, more/"),
+                pair("c", "x=y.vcz"),
+            ])
+        );
+        assert_eq!(
+            tables_of(&["s3://bucket/a.vcz?key=1", "dir/k=v.vcz"]),
+            Ok(vec![
+                pair("a", "s3://bucket/a.vcz?key=1"),
+                pair("k=v", "dir/k=v.vcz"),
+            ])
+        );
+        let unnamed = tables_of(&["chr*.vcz"]).unwrap_err();
+        assert!(unnamed.contains("genome='chr*.vcz'"), "{unnamed}");
+        assert!(tables_of(&["a="]).is_err());
     }
 
     #[test]

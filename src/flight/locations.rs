@@ -108,7 +108,11 @@ impl Locations {
 /// The ways in which messages may name the location of a table.
 fn locations_of(table: &dyn TableProvider) -> Vec<String> {
     if let Some(table) = table.downcast_ref::<VczTable>() {
-        return spellings(table.dataset().store().location());
+        let stores = table.stores();
+        let members = stores.members().iter();
+        let locations = members.map(|member| member.dataset.store().location());
+        let all = std::iter::once(stores.location()).chain(locations);
+        return all.flat_map(spellings).collect();
     }
     let Some(table) = table.downcast_ref::<ListingTable>() else {
         return vec![];

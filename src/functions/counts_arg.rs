@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, FieldRef, Int32Type};
 use datafusion::common::{Result, exec_err, plan_err};
 
 pub use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY, copies_of, with_copies};
+use crate::scan::found_type;
 
 /// Whether `data_type` is a list of integers, the type of allele counts.
 pub fn is_counts_type(data_type: &DataType) -> bool {
@@ -30,7 +31,7 @@ pub fn expect_counts(function: &str, position: usize, field: &FieldRef) -> Resul
         "{function}: argument {} must be allele counts (a list of integers), found {}; \
          make them with allele_counts(call_genotype [, population])",
         position + 1,
-        field.data_type()
+        found_type(field.data_type())
     )
 }
 

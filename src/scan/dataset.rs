@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::buffer::Buffer;
-use arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
@@ -196,27 +195,7 @@ impl Dataset {
                 .await?;
             }
         }
-        let lengths = self.contig_lengths();
-        let named = |(contig, last_position): (usize, i64)| {
-            let name = self.names.contigs.get(contig)?.clone();
-            // A length of 0 or less is how a store says that it does not know; one below the last variant is wrong.
-            let length = lengths
-                .map(|lengths| lengths[contig])
-                .filter(|&length| length > 0 && length >= last_position);
-            Some(ContigExtent {
-                name,
-                last_position,
-                length,
-            })
-        };
-        Ok(last.into_iter().filter_map(named).collect())
-    }
-
-    /// The table's schema. `mark` may add metadata to the fields of the columns.
-    pub fn schema(&self, mark: impl Fn(&ColumnSpec, Field) -> Field) -> SchemaRef {
-        let columns = self.columns.iter();
-        let fields: Vec<Field> = columns.map(|column| mark(column, column.field())).collect();
-        Arc::new(Schema::new(fields))
+        Ok(extents(last, &self.names.contigs, self.contig_lengths()))
     }
 
     /// An error about a chunk of this store.
@@ -302,6 +281,27 @@ impl Dataset {
             })
         }))
     }
+}
+
+/// Contigs (indices into `contigs`, each with its highest position) by name, with their lengths.
+pub fn extents(
+    last: Vec<(usize, i64)>,
+    contigs: &[String],
+    lengths: Option<&[i64]>,
+) -> Vec<ContigExtent> {
+    let named = |(contig, last_position): (usize, i64)| {
+        let name = contigs.get(contig)?.clone();
+        // A length of 0 or less is how a store says that it does not know; one below the last variant is wrong.
+        let length = lengths
+            .and_then(|lengths| lengths.get(contig).copied())
+            .filter(|&length| length > 0 && length >= last_position);
+        Some(ContigExtent {
+            name,
+            last_position,
+            length,
+        })
+    };
+    last.into_iter().filter_map(named).collect()
 }
 
 /// Reads a whole small array into dense rows.

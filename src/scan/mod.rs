@@ -12,7 +12,9 @@
 //! * `plan`: what is read. `calls`: functions on genotypes. `chunks`: chunks on their way. `read`: batches.
 //!   `remote`: object stores by options of a table.
 //! * [`VczTable`] is the `TableProvider`, [`VczSource`] the `DataSource`.
-//! * [`Dataset`] is the opened store; [`GenotypeContext`] what its genotype column means.
+//! * [`Dataset`] is an opened store; [`Stores`] those of a table, one or several, and where the table's rows and columns are in them;
+//!   `merge` and `unify` make one table of several. [`GenotypeContext`] is what the genotype column means.
+//! * `locate`, `locations`, `open`: from locations to tables.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters the calls that they are about.
 
 mod calls;
@@ -20,6 +22,9 @@ mod chunks;
 mod dataset;
 mod durations;
 mod error;
+mod locate;
+mod locations;
+mod merge;
 pub mod notices;
 mod open;
 mod options;
@@ -31,7 +36,9 @@ pub mod report;
 mod schema;
 mod side_query;
 mod sites;
+mod stores;
 mod table;
+mod unify;
 mod value_error;
 
 pub use calls::bound::BoundCall;
@@ -43,12 +50,16 @@ pub use calls::context::{
 pub use calls::copies;
 pub use calls::filter_calls::FilterCalls;
 pub use calls::function::GenotypeFunction;
-pub use calls::genotype_udf::{GenotypeUdf, is_genotype_type, is_population_type, population_of};
+pub use calls::genotype_udf::{
+    GenotypeUdf, found_type, is_genotype_type, is_population_type, population_of,
+};
 pub use calls::planes::{genotype_planes_type, is_planes_type};
 pub use calls::without_metadata::without_metadata;
 pub use dataset::Dataset;
 pub use durations::parse_duration;
-pub use open::{Location, RegisteredOnly, locate, open_table, read_file};
+pub use locate::{Location, RegisteredOnly, locate};
+pub use locations::is_pattern;
+pub use open::{open_stores, open_table, read_file};
 pub use options::{Backend, DeniedChunks, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
 pub use plan::apart::{NamedCopies, PopulationsApart, populations_apart};
 pub use plan::backend::warm_up;
@@ -58,4 +69,5 @@ pub use remote::location::shown as shown_location;
 pub use remote::options::RemoteOptions;
 pub use remote::service::Service;
 pub use schema::{ColumnKind, ColumnSpec, FIELD_KEY};
+pub use stores::{Member, Piece, StoreColumn, Stores};
 pub use table::VczTable;

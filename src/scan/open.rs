@@ -1,160 +1,30 @@
-//! From a location to a table: local paths and URLs of any object store the session knows, and the small files beside
-//! stores (populations, masks).
+//! Opens tables at locations, and reads the small files beside stores (populations, masks).
 
-use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::catalog::Session;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, plan_err};
-use datafusion::datasource::object_store::ObjectStoreUrl;
-use object_store::{ObjectStore, ObjectStoreExt};
-use url::Url;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStoreExt;
 
+use super::dataset::Dataset;
+use super::locate::{Location, base_of, locate, locate_by, parse};
+use super::locations::{Named, all_stores, stores_below};
 use super::options::{DeniedChunks, TableOptions};
-use super::remote;
 use super::remote::location::shown;
 use super::remote::options::RemoteOptions;
-use super::remote::redacted::{RedactedStore, Secrets};
 use super::side_query::{self, MAX_SIDE_FILE};
 use super::table::VczTable;
 use crate::counts::PopulationsFile;
 use crate::error::VczError;
 use crate::store::Store;
 
-/// Marks a session, as an extension of its configuration, that reads registered tables and nothing else: [`locate`] refuses
-/// every path and URL in it, so neither a table, a populations file nor a mask can be opened by its location.
-#[derive(Debug, Clone, Copy)]
-pub struct RegisteredOnly;
-
-/// A place in an object store.
-pub struct Location {
-    /// The object store.
-    pub objects: Arc<dyn ObjectStore>,
-    /// The path inside it.
-    pub path: object_store::path::Path,
-    /// The path on this machine, for local files.
-    pub local: Option<PathBuf>,
-}
-
-/// Finds the object store and path of a location: a URL, or a path on this machine.
-///
-/// # Errors
-/// If the location is invalid, the session has no object store for it, or has [`RegisteredOnly`].
-pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
-    let url = parse(state, location)?;
-    if url.scheme() == "file" {
-        return local(state, &url, location);
-    }
-    let location = shown(location);
-    #[cfg(not(feature = "azure"))]
-    if remote::service::Service::of(url.scheme()) == Some(remote::service::Service::Azure) {
-        let reason = remote::service::WITHOUT_AZURE;
-        return plan_err!("'{location}' is in Azure, and {reason}");
-    }
-    let base = ObjectStoreUrl::parse(base_of(&url))?;
-    let Ok(objects) = state.runtime_env().object_store(&base) else {
-        return plan_err!(
-            "no object store is registered for '{}', so '{location}' cannot be read; register one with \
-             RuntimeEnv::register_object_store (vcz sql does so for s3, gs and http), or say in the options of the table how it is reached",
-            shown(base.as_str())
-        );
-    };
-    remote_at(&url, objects, Secrets::default())
-}
-
-/// [`locate`], with an object store of the table's own if there are options for it.
-async fn locate_by(
-    state: &dyn Session,
-    location: &str,
-    options: &RemoteOptions,
-) -> Result<Location> {
-    if options.is_empty() {
-        return locate(state, location);
-    }
-    let url = parse(state, location)?;
-    if url.scheme() == "file" {
-        options.check_service(None, location)?;
-    }
-    let objects = remote::build(&url, &shown(location), options).await?;
-    remote_at(&url, objects, options.secrets())
-}
-
-/// A location as a URL. The one way to them, so that a session with [`RegisteredOnly`] is closed here.
-fn parse(state: &dyn Session, location: &str) -> Result<Url> {
-    if location.is_empty() {
-        return plan_err!("the location is empty; give a path or URL");
-    }
-    if state.config().get_extension::<RegisteredOnly>().is_some() {
-        return plan_err!(
-            "there is no registered table '{}', and this session opens no paths or URLs",
-            shown(location)
-        );
-    }
-    match Url::parse(location) {
-        // One letter is a drive, not a scheme.
-        Ok(url) if url.scheme().len() > 1 && location.contains("://") => Ok(url),
-        _ => file_url(Path::new(location)),
-    }
-}
-
-fn local(state: &dyn Session, url: &Url, location: &str) -> Result<Location> {
-    let Ok(local) = url.to_file_path() else {
-        return plan_err!("'{location}' is not a path on this machine");
-    };
-    let path =
-        object_store::path::Path::from_absolute_path(&local).map_err(DataFusionError::from)?;
-    let objects = state
-        .runtime_env()
-        .object_store(ObjectStoreUrl::local_filesystem())?;
-    Ok(Location {
-        objects,
-        path,
-        local: Some(local),
-    })
-}
-
-/// The place of `url` in an object store whose errors will show no credentials.
-fn remote_at(url: &Url, objects: Arc<dyn ObjectStore>, secrets: Secrets) -> Result<Location> {
-    let path =
-        object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
-    Ok(Location {
-        objects: Arc::new(RedactedStore::new(objects, secrets.and_of(url))),
-        path,
-        local: None,
-    })
-}
-
-/// The part of a URL that object stores are registered by.
-fn base_of(url: &Url) -> &str {
-    &url[url::Position::BeforeScheme..url::Position::AfterPort]
-}
-
-fn file_url(path: &Path) -> Result<Url> {
-    // What is not there is reported by whoever opens it, so only its dots are taken out here.
-    let absolute = match std::fs::canonicalize(path) {
-        Ok(found) => found,
-        Err(_) => without_dots(&std::path::absolute(path)?),
-    };
-    match Url::from_file_path(&absolute) {
-        Ok(url) => Ok(url),
-        Err(()) => plan_err!("'{}' is not a path that can be opened", path.display()),
-    }
-}
-
-/// An absolute path without `..`, by its text alone.
-fn without_dots(path: &Path) -> PathBuf {
-    let mut clean = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::ParentDir => {
-                clean.pop();
-            }
-            other => clean.push(other),
-        }
-    }
-    clean
-}
+/// Stores of a table that are opened at the same time.
+const CONCURRENT_STORES: usize = 32;
+/// Locations that a table's name for messages is made of.
+const MOST_NAMED: usize = 3;
 
 /// Reads a small file beside a store.
 pub async fn read_file(state: &dyn Session, location: &str) -> Result<Bytes> {
@@ -196,32 +66,53 @@ async fn read_place(place: Location, location: &str) -> Result<Bytes> {
     Ok(result.bytes().await.map_err(|e| failed(Box::new(e)))?)
 }
 
-/// Opens the store at `location` as a table.
+/// Opens the store at `location` as a table, or all stores that a pattern or a folder stands for: see [`open_stores`].
+///
+/// # Errors
+/// Of [`open_stores`].
 pub async fn open_table(
     state: &dyn Session,
     location: &str,
     options: &TableOptions,
 ) -> Result<VczTable> {
-    let place = locate_by(state, location, &options.remote).await?;
-    let shown_location = shown(location);
-    let store = Store::open(
-        place.objects,
-        place.path,
-        shown_location.clone(),
-        place.local,
-    )
-    .await?
-    .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
-    for warning in store.warnings() {
-        log::warn!("store '{shown_location}': {warning}");
-    }
-    for (array, reason) in store.unreadable() {
-        log::warn!("store '{shown_location}': array '{array}' is left out: {reason}");
-    }
-    let text = match &options.populations {
-        Some(query) if side_query::is_query(query) => Some(side_query::csv(state, query).await?),
-        Some(file) => Some(read_populations(state, file, location, &options.remote).await?),
-        None => None,
+    open_stores(state, &[location.to_string()], options).await
+}
+
+/// Opens the stores at `locations` as one table. A location is a path or URL of a store, a pattern such as `data/chr*.vcz.zip`, or a
+/// folder of stores (`.vcz`, `.vcz.zip`). The stores of patterns and folders are in the order of their names, with numbers by value.
+///
+/// # Errors
+/// If there is no store at a location, a store cannot be opened, the stores do not fit together
+/// ([`VczTable::merge`]), or the populations file is not as it must be.
+pub async fn open_stores(
+    state: &dyn Session,
+    locations: &[String],
+    options: &TableOptions,
+) -> Result<VczTable> {
+    let mut found = all_stores(state, locations, &options.remote).await?;
+    let only = match found.as_slice() {
+        [only] => match open(only.clone(), options).await {
+            Ok(store) => Some(store),
+            // It may be a folder of stores.
+            Err(error @ VczError::NotAStore { .. }) => match stores_below(only).await {
+                below if below.is_empty() => return Err(error.into()),
+                below => {
+                    found = below;
+                    None
+                }
+            },
+            Err(error) => return Err(error.into()),
+        },
+        _ => None,
+    };
+    let text = match (&options.populations, locations.first()) {
+        (Some(query), _) if side_query::is_query(query) => {
+            Some(side_query::csv(state, query).await?)
+        }
+        (Some(file), Some(store)) => {
+            Some(read_populations(state, file, store, &options.remote).await?)
+        }
+        _ => None,
     };
     let name = options.populations.as_deref().map(shown);
     let populations = name.as_deref().zip(text.as_ref());
@@ -230,5 +121,55 @@ pub async fn open_table(
         text,
         columns: options.population_columns(),
     });
-    Ok(VczTable::open(store, populations, options.region_index).await?)
+    if let Some(only) = only {
+        return Ok(VczTable::open(only, populations, options.region_index).await?);
+    }
+    let opened = stream::iter(found).map(|store| {
+        let options = options.clone();
+        // Names and indexes are decoded while others are read.
+        let task = SpawnedTask::spawn(async move { open_dataset(store, &options).await });
+        async move {
+            let joined = task.join().await;
+            let dataset =
+                joined.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+            Ok::<_, DataFusionError>(Arc::new(dataset?))
+        }
+    });
+    let stores: Vec<Arc<Dataset>> = opened.buffered(CONCURRENT_STORES).try_collect().await?;
+    Ok(VczTable::merge(name_of(locations), stores, populations).await?)
+}
+
+async fn open(store: Named, options: &TableOptions) -> Result<Store, VczError> {
+    let Named { name, place } = store;
+    let store = Store::open(place.objects, place.path, name, place.local)
+        .await?
+        .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
+    let location = store.location();
+    for warning in store.warnings() {
+        log::warn!("store '{location}': {warning}");
+    }
+    for (array, reason) in store.unreadable() {
+        log::warn!("store '{location}': array '{array}' is left out: {reason}");
+    }
+    Ok(store)
+}
+
+/// Opens one of several stores, with its zones, by which they are put in order.
+async fn open_dataset(store: Named, options: &TableOptions) -> Result<Dataset, VczError> {
+    let dataset = Dataset::open(open(store, options).await?, options.region_index).await?;
+    dataset.zones().await?;
+    Ok(dataset)
+}
+
+/// What stands for all locations in messages.
+fn name_of(locations: &[String]) -> String {
+    match locations {
+        [first, .., _] if locations.len() > MOST_NAMED => {
+            format!("{} and {} more", shown(first), locations.len() - 1)
+        }
+        _ => {
+            let shown: Vec<String> = locations.iter().map(|place| shown(place)).collect();
+            shown.join(", ")
+        }
+    }
 }

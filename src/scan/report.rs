@@ -7,7 +7,7 @@ use futures::StreamExt;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::dataset::Dataset;
+use super::stores::Stores;
 use super::table::VczTable;
 use crate::codec::CodecChain;
 use crate::counts::SampleSet;
@@ -16,16 +16,16 @@ use crate::store::{ArrayMeta, CodecSpec, Store, ZarrFormat};
 /// Arrays whose chunks are listed at the same time; listing is slow only on object stores.
 const CONCURRENT_LISTINGS: usize = 16;
 
-/// A store as a whole. Serialised by `vcz inspect --format json`, so the fields' names are stable.
+/// A store, or several that are one table, as a whole. Serialised by `vcz inspect --format json`, so the fields' names are stable.
 #[derive(Debug, Clone, Serialize)]
 pub struct StoreReport {
     /// The location as the user gave it.
     pub location: String,
-    /// 2 or 3.
+    /// 2 or 3; of the first, where there are several stores.
     pub zarr_format: u8,
-    /// Version of the VCF Zarr specification that the store follows.
+    /// Version of the VCF Zarr specification that the first store follows.
     pub vcf_zarr_version: String,
-    /// The program that wrote the store, where that is recorded.
+    /// The program that wrote the first store, where that is recorded.
     pub source: Option<String>,
     /// Number of variants, rows of the table.
     pub variants: u64,
@@ -37,7 +37,9 @@ pub struct StoreReport {
     pub alleles: Option<u64>,
     /// Warnings: what is unusual about the store, but does not prevent reading it.
     pub warnings: Vec<String>,
-    /// The contigs in the store's order.
+    /// The stores, of which a table may have several.
+    pub stores: Vec<MemberReport>,
+    /// The contigs in the table's order.
     pub contigs: Vec<ContigReport>,
     /// The named populations in the order of their file.
     pub populations: Vec<PopulationReport>,
@@ -47,12 +49,23 @@ pub struct StoreReport {
     pub arrays: Vec<ArrayReport>,
 }
 
+/// One of the stores of a table.
+#[derive(Debug, Clone, Serialize)]
+pub struct MemberReport {
+    /// Its location.
+    pub location: String,
+    /// 2 or 3.
+    pub zarr_format: u8,
+    /// Number of variants.
+    pub variants: u64,
+}
+
 /// A contig.
 #[derive(Debug, Clone, Serialize)]
 pub struct ContigReport {
     /// The name, as in `variant_contig`.
     pub name: String,
-    /// Its index in `contig_id`.
+    /// Its index in `contig_id` or, where there are several stores, in the contigs of all.
     pub index: usize,
     /// Length in bases, where the store records it.
     pub length: Option<i64>,
@@ -76,6 +89,8 @@ pub struct PopulationReport {
 /// An array. If its metadata is not supported, only name, backend and reason are known.
 #[derive(Debug, Clone, Serialize)]
 pub struct ArrayReport {
+    /// The store's location.
+    pub store: String,
     /// The array's name.
     pub name: String,
     /// The dimensions' names; `None` where the store has none.
@@ -101,45 +116,62 @@ pub struct ArrayReport {
 impl StoreReport {
     /// Collects everything, the stored sizes of arrays included.
     pub async fn of(table: &VczTable) -> Self {
-        let dataset = table.dataset();
-        let store = dataset.store();
-        let of_genotypes = |axis: usize| {
-            store
-                .array("call_genotype")
-                .and_then(|array| array.shape.get(axis).copied())
+        let stores = table.stores();
+        let all: Vec<&Store> = (stores.members().iter())
+            .map(|member| member.dataset.store())
+            .collect();
+        let width = |name: &str, axis: usize| {
+            let mut columns = stores.columns().iter();
+            let column = columns.find(|column| column.array.name == name)?;
+            column.array.shape.get(axis).copied()
         };
+        let warnings = all.iter().flat_map(|store| {
+            let named = |warning: &String| match all.len() {
+                1 => warning.clone(),
+                _ => format!("store '{}': {warning}", store.location()),
+            };
+            store.warnings().iter().map(named)
+        });
+        // What is one of a kind: of the first store, where there are several.
+        let first = all.first();
+        let source = first.and_then(|store| store.attributes().get("source"));
         Self {
-            location: store.location().to_string(),
-            zarr_format: match store.format() {
-                ZarrFormat::V2 => 2,
-                ZarrFormat::V3 => 3,
-            },
-            vcf_zarr_version: store.version().to_string(),
-            source: store
-                .attributes()
-                .get("source")
-                .and_then(Value::as_str)
-                .map(str::to_string),
-            variants: dataset.n_variants(),
-            samples: dataset.sample_ids().len(),
-            ploidy: of_genotypes(2).and_then(|ploidy| usize::try_from(ploidy).ok()),
-            alleles: store
-                .array("variant_allele")
-                .and_then(|array| array.shape.get(1).copied()),
-            warnings: store.warnings().to_vec(),
-            contigs: contigs(dataset),
+            location: stores.location().to_string(),
+            zarr_format: first.map_or(0, |store| format_of(store)),
+            vcf_zarr_version: first.map_or_else(String::new, |store| store.version().to_string()),
+            source: source.and_then(Value::as_str).map(str::to_string),
+            variants: stores.n_variants(),
+            samples: stores.sample_ids().len(),
+            ploidy: width("call_genotype", 2).and_then(|ploidy| usize::try_from(ploidy).ok()),
+            alleles: width("variant_allele", 1),
+            warnings: warnings.collect(),
+            stores: (stores.members().iter())
+                .map(|member| MemberReport {
+                    location: member.dataset.store().location().to_string(),
+                    zarr_format: format_of(member.dataset.store()),
+                    variants: member.dataset.n_variants(),
+                })
+                .collect(),
+            contigs: contigs(stores),
             populations: populations(table),
-            sample_ids: dataset.sample_ids().to_vec(),
-            arrays: arrays(store, true).await,
+            sample_ids: stores.sample_ids().to_vec(),
+            arrays: arrays(stores, true).await,
         }
     }
 }
 
-/// The contigs in the store's order. Variants are counted where zones are known: from the region index, or because an
+fn format_of(store: &Store) -> u8 {
+    match store.format() {
+        ZarrFormat::V2 => 2,
+        ZarrFormat::V3 => 3,
+    }
+}
+
+/// The contigs in the table's order. Variants are counted where zones are known: from the region index, or because an
 /// earlier query has read the positions.
-pub fn contigs(dataset: &Dataset) -> Vec<ContigReport> {
-    let names = &dataset.names().contigs;
-    let counts = dataset.known_zones().map(|zones| {
+pub fn contigs(stores: &Stores) -> Vec<ContigReport> {
+    let names = stores.contigs();
+    let counts = stores.known_zones().map(|zones| {
         let mut counts = vec![0u64; names.len()];
         for zone in &zones.zones {
             if let Some(count) = counts.get_mut(zone.contig) {
@@ -148,7 +180,7 @@ pub fn contigs(dataset: &Dataset) -> Vec<ContigReport> {
         }
         counts
     });
-    let lengths = dataset.contig_lengths();
+    let lengths = stores.contig_lengths();
     let report = |(index, name): (usize, &String)| ContigReport {
         name: name.clone(),
         index,
@@ -179,10 +211,18 @@ pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
     context.populations().iter().map(report).collect()
 }
 
-/// The arrays by name, those with unsupported metadata included. Chunks are listed only if `stored_bytes`.
-pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
+/// The arrays of each store by name, those with unsupported metadata included. Chunks are listed only if `stored_bytes`.
+pub async fn arrays(stores: &Stores, stored_bytes: bool) -> Vec<ArrayReport> {
     // The backend of an array depends on the devices.
     crate::scan::plan::backend::settled().await;
+    let mut reports = Vec::new();
+    for member in stores.members() {
+        reports.extend(arrays_of(member.dataset.store(), stored_bytes).await);
+    }
+    reports
+}
+
+async fn arrays_of(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
     let known: Vec<Arc<ArrayMeta>> = store.arrays().cloned().collect();
     let known = futures::stream::iter(known).map(|array| async move {
         // If listing fails, the size is unknown, but the rest is still shown.
@@ -191,10 +231,11 @@ pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
         } else {
             None
         };
-        array_report(&array, stored)
+        array_report(store, &array, stored)
     });
     let mut reports: Vec<ArrayReport> = known.buffered(CONCURRENT_LISTINGS).collect().await;
     reports.extend(store.unreadable().iter().map(|(name, reason)| ArrayReport {
+        store: store.location().to_string(),
         name: name.clone(),
         dimensions: None,
         shape: None,
@@ -210,10 +251,11 @@ pub async fn arrays(store: &Store, stored_bytes: bool) -> Vec<ArrayReport> {
     reports
 }
 
-fn array_report(array: &ArrayMeta, stored_bytes: Option<u64>) -> ArrayReport {
+fn array_report(store: &Store, array: &ArrayMeta, stored_bytes: Option<u64>) -> ArrayReport {
     let (backend, reason) = backend_of(array);
     let element = array.element.size().map(|size| size as u64);
     ArrayReport {
+        store: store.location().to_string(),
         name: array.name.clone(),
         dimensions: (!array.dimensions.is_empty()).then(|| array.dimensions.clone()),
         shape: Some(array.shape.clone()),

@@ -169,8 +169,13 @@ pub fn columns(store: &Store) -> Result<(u64, Vec<ColumnSpec>)> {
         specs.push(column(array).map_err(|reason| refuse(&array.name, reason.into()))?);
     }
     check_samples(store, &specs).map_err(|(name, reason)| refuse(&name, reason))?;
-    specs.sort_by_key(|spec| (table_order(&spec.array.name), spec.array.name.clone()));
+    in_table_order(&mut specs);
     Ok((n_variants, specs))
+}
+
+/// Sorts columns into table order.
+pub fn in_table_order(specs: &mut [ColumnSpec]) {
+    specs.sort_by_key(|spec| (table_order(&spec.array.name), spec.array.name.clone()));
 }
 
 fn table_order(name: &str) -> usize {
@@ -190,7 +195,11 @@ fn table_order(name: &str) -> usize {
     }
 }
 
-fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, ValueError> {
+/// How an array over variants is shown.
+///
+/// # Errors
+/// The reason, where an array of this name must be another.
+pub fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, ValueError> {
     let rank = array.shape.len();
     let item = element_type(&array.element);
     let expect = |wanted: bool, what: &str| {

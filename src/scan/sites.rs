@@ -31,8 +31,8 @@ impl Dataset {
         let mut first = 0;
         while first < self.n_variants() {
             let rows = first..self.n_variants().min(first.saturating_add(per_chunk));
-            let positions = positions.rows(rows.clone()).await?;
-            let contigs = contigs.rows(rows.clone()).await?;
+            let (positions, contigs) =
+                try_join(positions.rows(rows.clone()), contigs.rows(rows.clone())).await?;
             if visit(first, &contigs, &positions).is_break() {
                 break;
             }

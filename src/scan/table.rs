@@ -1,9 +1,9 @@
-//! [`VczTable`]: a VCZ store as a DataFusion table. Planning happens here: filters to zones, zones to rows, rows to
-//! partitions.
+//! [`VczTable`]: a VCZ store, or several with the same samples, as a DataFusion table. Planning happens here: filters to zones, zones to
+//! rows, rows to partitions.
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNode;
@@ -15,16 +15,18 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::calls::context::GenotypeContext;
 use super::dataset::Dataset;
+use super::merge::merge as merge_stores;
 use super::options::{RegionIndexMode, VczSettings};
 use super::plan::contig_names::unknown_contigs;
 use super::plan::ranges::merge;
 use super::plan::source::{PartitionGoal, ScanTable, VczSource};
 use super::schema::ColumnKind;
+use super::stores::Stores;
 use crate::counts::{Populations, PopulationsFile};
-use crate::error;
+use crate::error::{self, VczError};
 use crate::store::Store;
 
-/// A VCZ store as a table: one row per variant.
+/// A VCZ store, or several, as a table: one row per variant.
 #[derive(Debug)]
 pub struct VczTable {
     scan: Arc<ScanTable>,
@@ -32,18 +34,66 @@ pub struct VczTable {
 
 impl VczTable {
     /// The table of an opened store.
+    ///
+    /// # Errors
+    /// If the store's metadata, or the populations file, is not as it must be.
     pub async fn open(
         store: Store,
         populations: Option<PopulationsFile<'_>>,
         region_index: RegionIndexMode,
     ) -> error::Result<Self> {
         let dataset = Arc::new(Dataset::open(store, region_index).await?);
+        Self::merge(String::new(), vec![dataset], populations).await
+    }
+
+    /// The table of opened stores, which have the same samples in the same order: their rows in the order of contigs and positions,
+    /// and the arrays of all as columns.
+    ///
+    /// `location` is how the user names all of them where there are several. The positions of stores without a region index are read, unless there is one store only.
+    ///
+    /// # Errors
+    /// If the stores do not fit together, which names two of them, or the populations file is not as it must be.
+    pub async fn merge(
+        location: String,
+        stores: Vec<Arc<Dataset>>,
+        populations: Option<PopulationsFile<'_>>,
+    ) -> error::Result<Self> {
+        let stores = merge_stores(location, stores).await?;
         let populations = match populations {
-            Some(file) => Populations::parse(file, dataset.sample_ids())?,
+            Some(file) => Populations::parse(file, stores.sample_ids())?,
             None => Populations::default(),
         };
+        Ok(Self::of(stores, populations))
+    }
+
+    /// One table of the stores of several tables, which have the same samples and populations.
+    ///
+    /// # Errors
+    /// As [`Self::merge`]; if the tables have different populations.
+    pub async fn of_tables(name: &str, tables: &[&Self]) -> error::Result<Self> {
+        let mut stores: Vec<Arc<Dataset>> = Vec::new();
+        for member in tables.iter().flat_map(|table| table.stores().members()) {
+            if !stores
+                .iter()
+                .any(|known| Arc::ptr_eq(known, &member.dataset))
+            {
+                stores.push(Arc::clone(&member.dataset));
+            }
+        }
+        let mut populations = tables.iter().map(|table| table.context().populations());
+        let first = populations.next().cloned().unwrap_or_default();
+        if populations.any(|other| *other != first) {
+            return Err(VczError::Invalid(format!(
+                "the tables of '{name}' have different populations; name one of its tables instead"
+            )));
+        }
+        let stores = merge_stores(name.to_string(), stores).await?;
+        Ok(Self::of(stores, Populations::clone(&first)))
+    }
+
+    fn of(stores: Stores, populations: Populations) -> Self {
         let find = |name: &str| {
-            dataset
+            stores
                 .columns()
                 .iter()
                 .find(|column| column.array.name == name)
@@ -56,32 +106,34 @@ impl VczTable {
             .map_or(0, |&p| p as usize);
         let n_samples = find("call_genotype")
             .and_then(|column| column.array.shape.get(1))
-            .map_or(dataset.sample_ids().len(), |&n| n as usize);
+            .map_or(stores.sample_ids().len(), |&n| n as usize);
         let context = GenotypeContext::new(
-            dataset.store().location().to_string(),
-            dataset.sample_ids().to_vec(),
+            stores.location().to_string(),
+            stores.sample_ids().to_vec(),
             n_samples,
             populations,
             n_alleles,
             ploidy,
         );
-        let schema = dataset.schema(|column, field| match column.kind {
-            ColumnKind::Genotype => context.mark(field),
-            _ if column.samples() == Some(n_samples) => context.mark_calls(field),
-            _ => field,
-        });
-        Ok(Self {
+        let fields: Vec<Field> = (stores.columns().iter())
+            .map(|column| match column.kind {
+                ColumnKind::Genotype => context.mark(column.field()),
+                _ if column.samples() == Some(n_samples) => context.mark_calls(column.field()),
+                _ => column.field(),
+            })
+            .collect();
+        Self {
             scan: Arc::new(ScanTable {
-                dataset,
+                stores: Arc::new(stores),
                 context,
-                schema,
+                schema: Arc::new(Schema::new(fields)),
             }),
-        })
+        }
     }
 
-    /// The opened store.
-    pub fn dataset(&self) -> &Arc<Dataset> {
-        &self.scan.dataset
+    /// The opened stores.
+    pub fn stores(&self) -> &Arc<Stores> {
+        &self.scan.stores
     }
 
     /// Samples and populations.
@@ -91,9 +143,9 @@ impl VczTable {
 
     /// The contigs that are known to have variants, or all contigs where that would have to be read first.
     pub fn contigs_with_variants(&self) -> Vec<String> {
-        let names = &self.scan.dataset.names().contigs;
-        let Some(zones) = self.scan.dataset.known_zones() else {
-            return names.clone();
+        let names = self.scan.stores.contigs();
+        let Some(zones) = self.scan.stores.known_zones() else {
+            return names.to_vec();
         };
         let mut seen = vec![false; names.len()];
         zones.zones.iter().for_each(|zone| {
@@ -113,8 +165,8 @@ impl VczTable {
     fn answers(&self, filter: &Expr) -> bool {
         let columns = filter.column_refs();
         let site_level = |name: &str| {
-            let at = self.scan.dataset.column_index(name);
-            at.is_some_and(|at| self.scan.dataset.columns()[at].is_site_level())
+            let at = self.scan.stores.column_index(name);
+            at.is_some_and(|at| self.scan.stores.columns()[at].is_site_level())
         };
         !columns.is_empty()
             && columns.iter().all(|column| site_level(&column.name))
@@ -167,9 +219,8 @@ impl TableProvider for VczTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let options = state.config_options();
         let settings = VczSettings::of(options);
-        let dataset = &self.scan.dataset;
-        let contigs = &dataset.names().contigs;
-        for notice in unknown_contigs(filters, contigs, dataset.store().location())? {
+        let stores = &self.scan.stores;
+        for notice in unknown_contigs(filters, stores.contigs(), stores.location())? {
             settings.notices.say(notice);
         }
         let schema = DFSchema::try_from(Arc::clone(&self.scan.schema))?;
@@ -182,21 +233,21 @@ impl TableProvider for VczTable {
         // Positions are read while planning only if a filter could be pruned with them, and only once per table.
         let prunable = filters.iter().flat_map(collect_columns).any(|column| {
             matches!(
-                dataset.columns()[column.index()].kind,
+                stores.columns()[column.index()].kind,
                 ColumnKind::Contig | ColumnKind::Position
             )
         });
         let zones = if prunable {
-            dataset.zones().await?
+            stores.zones().await?
         } else {
-            dataset.known_zones()
+            stores.known_zones()
         };
         let kept = match zones {
             Some(zones) if !filters.is_empty() => {
                 let keep = zones.prune(
                     &conjunction(filters.clone()),
                     &self.scan.schema,
-                    &dataset.names().contigs,
+                    stores.contigs(),
                 )?;
                 merge(
                     zones
@@ -207,7 +258,7 @@ impl TableProvider for VczTable {
                         .map(|(zone, _)| zone.rows.clone()),
                 )
             }
-            _ => merge(std::iter::once(0..dataset.n_variants())),
+            _ => merge(std::iter::once(0..stores.n_variants())),
         };
         let goal = PartitionGoal {
             partitions: state.config().target_partitions(),

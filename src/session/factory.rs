@@ -7,13 +7,14 @@ use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::CreateExternalTable;
 
-use crate::scan::{TableOptions, open_table};
+use crate::scan::{TableOptions, open_stores};
 
 /// Makes VCZ tables.
 ///
 /// ```sql
 /// CREATE EXTERNAL TABLE ag STORED AS VCZ LOCATION 'gambX.vcz'
 ///   OPTIONS ('vcz.populations' 'gambX.populations.tsv');
+/// CREATE EXTERNAL TABLE genome STORED AS VCZ LOCATION 'data/1kg.chr*.vcz.zip';       -- or ('a.vcz', 'b.vcz'), or a folder of stores
 /// ```
 #[derive(Debug, Default)]
 pub struct VczTableFactory;
@@ -25,12 +26,6 @@ impl TableProviderFactory for VczTableFactory {
         state: &dyn Session,
         cmd: &CreateExternalTable,
     ) -> Result<Arc<dyn TableProvider>> {
-        let [location] = cmd.locations.as_slice() else {
-            return plan_err!(
-                "a VCZ table has one LOCATION, found {}",
-                cmd.locations.len()
-            );
-        };
         if !cmd.schema.fields().is_empty() {
             return plan_err!(
                 "a VCZ table takes its columns from the store; leave the column list out"
@@ -45,6 +40,7 @@ impl TableProviderFactory for VczTableFactory {
             return plan_err!("a VCZ table declares its own order; leave WITH ORDER out");
         }
         let options = TableOptions::try_from_map(&cmd.options)?;
-        Ok(Arc::new(open_table(state, location, &options).await?))
+        let table = open_stores(state, &cmd.locations, &options).await?;
+        Ok(Arc::new(table))
     }
 }

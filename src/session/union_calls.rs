@@ -274,7 +274,7 @@ impl Push<'_> {
                 Some(expected) if *expected != found => {
                     return plan_err!(
                         "{call} in a UNION of stores of different shapes: {expected} in one branch, {found} in another; \
-                         aggregate in each branch of the UNION"
+                         aggregate in each branch of the UNION, or make one table of stores with the same samples: LOCATION ('…', '…')"
                     );
                 }
                 _ => result = Some(found),

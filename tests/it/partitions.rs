@@ -112,7 +112,7 @@ fn statistics(m: u32) -> String {
 }
 
 /// Queries with one order of rows each, over the table `t` with the populations `first` and `second`.
-fn queries(size: u32) -> Vec<(&'static str, String)> {
+pub fn queries(size: u32) -> Vec<(&'static str, String)> {
     let interval = "count(*) AS n, diversity(a) AS pi, theta_w(a) AS w, tajimas_d(a) AS d, divergence(a, b) AS dxy,
                     fst_hudson(a, b) AS fst, sfs(a) AS sfs, joint_sfs(a, b) AS joint, project_sfs(b, 3) AS projected";
     let counts =

@@ -10,6 +10,7 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_plan::PhysicalExpr;
 
 use super::definition::Definition;
+use crate::scan::found_type;
 
 /// Where the counts of a call come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +119,9 @@ pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
             let position = populations + 1;
             return match types.get(populations) {
                 Some(other) => plan_err!(
-                    "{name}: argument {position} must be {}, found {other}: {usage}",
-                    D::ARGUMENT.expected()
+                    "{name}: argument {position} must be {}, found {}: {usage}",
+                    D::ARGUMENT.expected(),
+                    found_type(other)
                 ),
                 None => plan_err!("{name}: argument {position} is missing: {usage}"),
             };

@@ -22,7 +22,9 @@ use super::definition::Copies;
 use super::statistic::Statistic;
 use super::udaf::state_fields;
 use crate::functions::documentation::document;
-use crate::scan::{GenotypeContext, is_genotype_type, is_planes_type, is_population_type};
+use crate::scan::{
+    GenotypeContext, found_type, is_genotype_type, is_planes_type, is_population_type,
+};
 
 /// The population of a call.
 pub(crate) struct Population {
@@ -196,7 +198,8 @@ impl<D: PlanesDefinition> AggregateUDFImpl for PlanesAggregate<D> {
             }
             [other, ..] => {
                 return plan_err!(
-                    "{name}: the first argument must be genotypes such as call_genotype, found {other}: {usage}"
+                    "{name}: the first argument must be genotypes such as call_genotype, found {}: {usage}",
+                    found_type(other)
                 );
             }
         }

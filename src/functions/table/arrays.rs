@@ -17,7 +17,7 @@ use crate::scan::{VczTable, report};
 /// Index of `stored_bytes`, the one column that needs more than metadata: it lists chunks.
 const STORED_BYTES: usize = 6;
 
-/// `vcz_arrays('t')`: one row per array of the store, by name. For an array whose metadata is not supported, all columns but
+/// `vcz_arrays('t')`: one row per array of each store, by name. For an array whose metadata is not supported, all columns but
 /// `name`, `backend` and `reason` are NULL.
 ///
 /// * `name` Utf8;
@@ -28,7 +28,8 @@ const STORED_BYTES: usize = 6;
 /// * `stored_bytes` Int64: sum over the stored chunks; NULL where chunks cannot be listed (plain HTTP);
 /// * `decoded_bytes` Int64: NULL for text of variable length;
 /// * `backend` Utf8: what decodes it, `host` or, if nothing can, `none`;
-/// * `reason` Utf8: why.
+/// * `reason` Utf8: why;
+/// * `store` Utf8: the location of the store; a table may have several, and then these rows for each.
 #[derive(Debug)]
 pub struct Arrays;
 
@@ -48,6 +49,7 @@ impl Metadata for Arrays {
             ("decoded_bytes", DataType::Int64, true),
             ("backend", DataType::Utf8, false),
             ("reason", DataType::Utf8, false),
+            ("store", DataType::Utf8, false),
         ])
     }
 
@@ -55,7 +57,7 @@ impl Metadata for Arrays {
         table: &VczTable,
         wanted: &(dyn Fn(usize) -> bool + Send + Sync),
     ) -> Result<RecordBatch> {
-        let arrays = report::arrays(table.dataset().store(), wanted(STORED_BYTES)).await;
+        let arrays = report::arrays(table.stores(), wanted(STORED_BYTES)).await;
         let bytes = |value: Option<u64>| value.and_then(|bytes| i64::try_from(bytes).ok());
         Ok(RecordBatch::try_new(
             Self::schema(),
@@ -81,6 +83,9 @@ impl Metadata for Arrays {
                 )),
                 Arc::new(StringArray::from_iter_values(
                     arrays.iter().map(|array| &array.reason),
+                )),
+                Arc::new(StringArray::from_iter_values(
+                    arrays.iter().map(|array| &array.store),
                 )),
             ],
         )?)

@@ -14,7 +14,8 @@ use datafusion::common::Result;
 use super::metadata::{Metadata, columns};
 use crate::scan::{VczTable, report};
 
-/// `vcz_contigs('t')`: one row per contig of the store's header, in its order, with or without variants.
+/// `vcz_contigs('t')`: one row per contig of the store's header, in its order, with or without variants; of several
+/// stores the contigs of all.
 ///
 /// * `contig` Utf8: the name, as in `variant_contig`;
 /// * `contig_index` Int64: index in the store's list, from 0;
@@ -40,7 +41,7 @@ impl Metadata for Contigs {
         table: &VczTable,
         _wanted: &(dyn Fn(usize) -> bool + Send + Sync),
     ) -> Result<RecordBatch> {
-        let contigs = report::contigs(table.dataset());
+        let contigs = report::contigs(table.stores());
         let variants = contigs
             .iter()
             .map(|contig| contig.variants.and_then(|n| i64::try_from(n).ok()));

@@ -116,7 +116,7 @@ impl TableProvider for Windows {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let table = vcz_table(state, &self.table).await?;
         let contigs: Vec<Contig> = table
-            .dataset()
+            .stores()
             .contig_extents()
             .await?
             .into_iter()

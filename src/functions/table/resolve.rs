@@ -7,8 +7,10 @@ use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::catalog::{CatalogProviderList, Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
-use datafusion::logical_expr::Expr;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::scan::VczTable;
 
@@ -61,7 +63,7 @@ pub fn only_table_argument(function: &str, exprs: &[Expr]) -> Result<String> {
 }
 
 /// The VCZ table called `name`: a registered table (`ag`, `1kg.chr1`, `"1kg.chr1"`, `schema.table`), or the path or URL of a
-/// store where the session opens those.
+/// store where the session opens those. A view stands for the VCZ tables that it reads, all of their rows and samples.
 ///
 /// The literal name is looked up first, so that a table `1kg.chr1` is found without quotes; then the name parsed as a SQL
 /// identifier; then the path.
@@ -75,11 +77,11 @@ pub async fn vcz_table(state: &dyn Session, name: &str) -> Result<Arc<VczTable>>
     let parsed = TableReference::parse_str_normalized(name, keep_case);
     for reference in [&bare, &parsed] {
         if let Some(table) = registered(state, &*catalogs, reference).await? {
-            return as_vcz(table, name);
+            return as_vcz(table, name).await;
         }
     }
     match find(state, &*catalogs, &bare, false).await? {
-        Some(table) => as_vcz(table, name),
+        Some(table) => as_vcz(table, name).await,
         None => plan_err!(
             "no table '{name}', and no store that this session can open there; \
              register it with CREATE EXTERNAL TABLE … STORED AS VCZ LOCATION …"
@@ -119,14 +121,51 @@ async fn find(
     }
 }
 
-fn as_vcz(table: Arc<dyn TableProvider>, name: &str) -> Result<Arc<VczTable>> {
+async fn as_vcz(table: Arc<dyn TableProvider>, name: &str) -> Result<Arc<VczTable>> {
     let kind = table.table_type();
-    let any: Arc<dyn Any + Send + Sync> = table;
+    let of_view = match table.get_logical_plan() {
+        Some(plan) => tables_of(&plan)?,
+        None => vec![],
+    };
+    let any: Arc<dyn Any + Send + Sync> = match of_view.as_slice() {
+        [] => table,
+        [only] => Arc::clone(only) as _,
+        tables => {
+            let any = tables
+                .iter()
+                .map(|table| table.as_ref() as &dyn TableProvider);
+            let tables: Vec<&VczTable> = any.filter_map(|table| table.downcast_ref()).collect();
+            return Ok(Arc::new(VczTable::of_tables(name, &tables).await?));
+        }
+    };
     match any.downcast::<VczTable>() {
         Ok(table) => Ok(table),
         Err(_) => plan_err!(
             "'{name}' is not a VCZ table: it is another kind of table ({kind:?}); \
-             give a table that was created with STORED AS VCZ, or the path of a store"
+             give a table that was created with STORED AS VCZ, a view of such tables, or the path of a store"
         ),
     }
+}
+
+/// The VCZ tables that a view reads, each once, in the order of its plan; those of views that it reads, too.
+fn tables_of(plan: &LogicalPlan) -> Result<Vec<Arc<dyn TableProvider>>> {
+    let mut tables: Vec<Arc<dyn TableProvider>> = vec![];
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+        {
+            let found = match provider.get_logical_plan() {
+                Some(view) => tables_of(&view)?,
+                None if provider.is::<VczTable>() => vec![Arc::clone(&provider)],
+                None => vec![],
+            };
+            for table in found {
+                if !tables.iter().any(|known| Arc::ptr_eq(known, &table)) {
+                    tables.push(table);
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(tables)
 }

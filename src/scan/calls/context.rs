@@ -237,7 +237,8 @@ impl GenotypeContext {
             },
             _ => VczError::Invalid(format!(
                 "the number of alleles of these genotypes is unknown: their field has no metadata '{ALLELES_KEY}'. Count in the \
-                 query that reads the VCZ table, or write the column to Parquet with its metadata"
+                 query that reads the VCZ table, and in each branch of a UNION of stores with different numbers of alleles (stores \
+                 with the same samples can be one table: LOCATION ('…', '…')), or write the column to Parquet with its metadata"
             )),
         })
     }

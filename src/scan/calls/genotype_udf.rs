@@ -146,6 +146,17 @@ pub fn is_genotype_type(data_type: &DataType) -> bool {
         if matches!(copies.data_type(), DataType::FixedSizeList(code, _) if code.data_type().is_integer()))
 }
 
+/// A type that was found in the place of genotypes or counts, for messages. Genotypes of stores with different numbers of samples have
+/// become lists of calls in a UNION.
+pub fn found_type(data_type: &DataType) -> String {
+    let is_union = matches!(data_type, DataType::List(copies)
+        if matches!(copies.data_type(), DataType::FixedSizeList(code, _) if code.data_type().is_integer()));
+    match is_union {
+        true => "genotypes of a UNION of stores with different numbers of samples (count them in each branch of the UNION)".to_string(),
+        false => data_type.to_string(),
+    }
+}
+
 /// Whether a value of this type can stand for a population: a string, a list of strings, or an untyped NULL (refused
 /// later with a better message).
 pub fn is_population_type(data_type: &DataType) -> bool {
@@ -233,7 +244,7 @@ impl ScalarUDFImpl for GenotypeUdf {
         if !is_genotype_type(&arg_types[0]) {
             return plan_err!(
                 "{name}: the first argument must be genotypes such as call_genotype, found {}",
-                arg_types[0]
+                found_type(&arg_types[0])
             );
         }
         if let Some(population) = arg_types.get(1)

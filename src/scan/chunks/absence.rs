@@ -1,8 +1,8 @@
-//! [`Absences`]: whether absent chunks are taken for fill values. Writers leave such chunks out; but if a store is deleted,
+//! [`Absences`]: whether absent chunks of a store are taken for fill values. Writers leave such chunks out; but if a store is deleted,
 //! unmounted or replaced, its chunks are absent, too.
 //!
-//! The partitions of an execution share one. Invariants: before the first absent chunk of an array is believed, the array's metadata
-//! document is checked; if there was one, it is checked again after the last chunk was read, and consolidated metadata with it. No
+//! The partitions of an execution share one for each store. Invariants: before the first absent chunk of an array is believed, the
+//! array's metadata document is checked; if there was one, it is checked again after the last chunk was read, and consolidated metadata with it. No
 //! request is made where all chunks are present.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ struct FirstAbsent {
     document: Option<DocumentId>,
 }
 
-/// The absent chunks of one execution of a scan.
+/// The absent chunks of one store in one execution of a scan.
 #[derive(Debug)]
 pub struct Absences {
     dataset: Arc<Dataset>,
@@ -82,27 +82,27 @@ impl Absences {
         let consolidated = store.check_consolidated(array, &first.index);
         try_join(try_join_all(arrays), consolidated).await.map(drop)
     }
-
-    /// Begins a partition.
-    pub fn partition(self: &Arc<Self>) -> PartitionAbsences {
-        PartitionAbsences {
-            all: Arc::clone(self),
-            has_ended: false,
-        }
-    }
 }
 
 /// One partition of an execution. If it is dropped before its end, the others do not wait for it.
 #[derive(Debug)]
 pub struct PartitionAbsences {
-    all: Arc<Absences>,
+    stores: Vec<Arc<Absences>>,
     has_ended: bool,
 }
 
 impl PartitionAbsences {
-    /// Those of all partitions.
-    pub fn all(&self) -> &Arc<Absences> {
-        &self.all
+    /// Begins a partition; `stores` are those of the execution.
+    pub fn of(stores: &[Arc<Absences>]) -> Self {
+        Self {
+            stores: stores.to_vec(),
+            has_ended: false,
+        }
+    }
+
+    /// Those of all partitions in a store.
+    pub fn all(&self, store: usize) -> Option<&Arc<Absences>> {
+        self.stores.get(store)
     }
 
     /// Ends the partition, before its last batch is given away. The last partition checks for all; where the others may never end
@@ -114,19 +114,24 @@ impl PartitionAbsences {
         if std::mem::replace(&mut self.has_ended, true) {
             return Ok(());
         }
-        let is_last = self.all.left.fetch_sub(1, Ordering::AcqRel) <= 1;
-        if is_last || may_stop || self.all.is_abandoned.load(Ordering::Acquire) {
-            return self.all.confirm().await;
-        }
-        Ok(())
+        let stores = self.stores.iter().map(|store| async move {
+            let is_last = store.left.fetch_sub(1, Ordering::AcqRel) <= 1;
+            if is_last || may_stop || store.is_abandoned.load(Ordering::Acquire) {
+                return store.confirm().await;
+            }
+            Ok(())
+        });
+        try_join_all(stores).await.map(drop)
     }
 }
 
 impl Drop for PartitionAbsences {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.all.is_abandoned.store(true, Ordering::Release);
-            self.all.left.fetch_sub(1, Ordering::AcqRel);
+            for store in &self.stores {
+                store.is_abandoned.store(true, Ordering::Release);
+                store.left.fetch_sub(1, Ordering::AcqRel);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! are small.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use datafusion::common::Result;
 use tokio::sync::OnceCell;
@@ -68,9 +69,15 @@ impl VczSource {
         if self.settings.backend == Backend::Gpu {
             return Choice::gpu("vcz.backend = 'gpu'");
         }
-        let loads = arrays
-            .into_iter()
-            .map(|(column, output)| self.load(column, output))
+        let parts = self.table.stores.by_piece(&self.kept);
+        let loads = parts
+            .iter()
+            .flat_map(|(piece, rows)| {
+                let arrays = arrays.iter();
+                arrays.filter_map(|&(column, row_bytes)| {
+                    self.load(piece.store, rows, column, row_bytes)
+                })
+            })
             .collect::<std::result::Result<_, _>>();
         match loads.and_then(gpu::choose) {
             Ok(reason) => Choice::gpu(format!("auto: {reason}")),
@@ -84,9 +91,14 @@ impl VczSource {
         latest.unwrap_or_else(|| self.choice())
     }
 
-    /// How many variant chunks to begin with, where it may be that few are needed: after a LIMIT, or with filters that change.
-    pub(in crate::scan) fn few_chunks(&self) -> Option<usize> {
-        let per_chunk = self.heavy_chunk_rows().max(1);
+    /// Whether it may be that few chunks are needed: after a LIMIT, or with filters that change.
+    pub(in crate::scan) fn may_stop(&self) -> bool {
+        self.limit.is_some() || !self.dynamic.is_empty()
+    }
+
+    /// How many variant chunks of a store to begin with, where it may be that few are needed.
+    pub(in crate::scan) fn few_chunks(&self, store: usize) -> Option<usize> {
+        let per_chunk = self.heavy_chunk_rows(store).max(1);
         match self.limit {
             Some(limit) => Some((limit as u64).div_ceil(per_chunk).max(1) as usize),
             None if !self.dynamic.is_empty() => Some(1),
@@ -94,19 +106,18 @@ impl VczSource {
         }
     }
 
-    /// Arrays over samples that are read, with the bytes of what a GPU would give back of each.
+    /// Arrays over samples that are read, with the bytes of what a GPU would give back of each for a row.
     fn arrays_over_samples(&self) -> Vec<(usize, usize)> {
-        let columns = self.table.dataset.columns();
-        let genotype = self.table.dataset.column_index("call_genotype");
-        let rows = rows_in(&self.kept) as usize;
+        let columns = self.table.stores.columns();
+        let genotype = self.table.stores.column_index("call_genotype");
         let mut arrays: Vec<(usize, usize)> = Vec::new();
         let n_alleles = self.table.context.n_alleles().unwrap_or(1);
-        let mut add = |column: usize, row_bytes: usize| {
-            let output = rows.saturating_mul(row_bytes);
-            match arrays.iter_mut().find(|(known, _)| *known == column) {
-                Some((_, known)) => *known = known.saturating_add(output),
-                None => arrays.push((column, output)),
-            }
+        let mut add = |column: usize, row_bytes: usize| match arrays
+            .iter_mut()
+            .find(|(known, _)| *known == column)
+        {
+            Some((_, known)) => *known = known.saturating_add(row_bytes),
+            None => arrays.push((column, row_bytes)),
         };
         let is_filtered = self.filters_calls();
         let mut decoded = BTreeSet::new();
@@ -148,9 +159,18 @@ impl VczSource {
         inputs.any(|input| matches!(input, Input::Call(call) if !call.filters.is_empty()))
     }
 
-    fn load(&self, column: usize, output: usize) -> std::result::Result<ArrayLoad<'_>, String> {
-        let dataset = &self.table.dataset;
-        let spec = &dataset.columns()[column];
+    /// What there is to do with the array of a column for `rows` of a store; `None` where the store has no such array.
+    fn load(
+        &self,
+        store: usize,
+        rows: &[Range<u64>],
+        column: usize,
+        row_bytes: usize,
+    ) -> Option<std::result::Result<ArrayLoad<'_>, String>> {
+        let stores = &self.table.stores;
+        let member = stores.members().get(store)?;
+        let spec = member.spec(column)?;
+        let own = member.columns.get(column)?.as_ref()?.column;
         let is_elements = |input: &Input| matches!(input, Input::Array(at) if *at == column);
         let is_selection = |input: &Input| {
             let Input::Call(call) = input else {
@@ -158,21 +178,23 @@ impl VczSource {
             };
             matches!(call.call, GenotypeCall::SelectSamples(_))
         };
-        let is_genotype = dataset.column_index("call_genotype") == Some(column);
+        let is_genotype = stores.column_index("call_genotype") == Some(column);
         let across: u64 = spec.array.grid_shape().iter().skip(1).product();
-        let chunks = chunks_in(&self.kept, spec.array.chunks[0]).saturating_mul(across);
+        let chunks = chunks_in(rows, spec.array.chunks[0]).saturating_mul(across);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Ok(ArrayLoad {
+        let chain = match member.dataset.chain(own) {
+            Ok(chain) => chain,
+            Err(error) => return Some(Err(format!("{}: {error}", spec.array.name))),
+        };
+        Some(Ok(ArrayLoad {
             spec,
-            chain: dataset
-                .chain(column)
-                .map_err(|error| format!("{}: {error}", spec.array.name))?,
+            chain,
             only_calls: !self.filters_calls() && !self.inputs.iter().any(is_elements),
             selects: is_genotype && self.inputs.iter().any(is_selection),
             chunks: chunks as usize,
-            output,
+            output: (rows_in(rows) as usize).saturating_mul(row_bytes),
             threads: self.partitions.len().min(cores),
-        })
+        }))
     }
 }
 

@@ -1,6 +1,8 @@
 //! A scan as EXPLAIN shows it: store, columns, functions, variants and chunks kept of all, filters, backend and its reason.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Formatter};
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::physical_expr::PhysicalExpr;
@@ -13,34 +15,34 @@ use crate::scan::calls::call::DisplayCall;
 impl VczSource {
     /// The scan as EXPLAIN shows it.
     pub(in crate::scan) fn display(&self, t: DisplayFormatType, f: &mut Formatter) -> fmt::Result {
-        let dataset = &self.table.dataset;
+        let stores = &self.table.stores;
         let mut columns = Vec::new();
         let mut calls = Vec::new();
         for input in &self.inputs {
             match input {
-                Input::Array(column) => columns.push(dataset.columns()[*column].array.name.clone()),
+                Input::Array(column) => columns.push(stores.columns()[*column].array.name.clone()),
                 Input::Call(call) => calls.push(DisplayCall(call, &self.table.context).to_string()),
             }
         }
-        let per_chunk = self.heavy_chunk_rows();
-        let all = std::iter::once(0..dataset.n_variants()).collect::<Vec<_>>();
-        let mut parts = vec![
-            ("store", dataset.store().location().to_string()),
-            ("columns", format!("[{}]", columns.join(", "))),
-        ];
+        let all = std::iter::once(0..stores.n_variants()).collect::<Vec<_>>();
+        let mut parts = vec![("store", stores.location().to_string())];
+        if stores.members().len() > 1 {
+            parts.push(("stores", self.stores_kept()));
+        }
+        parts.push(("columns", format!("[{}]", columns.join(", "))));
         if !calls.is_empty() {
             parts.push(("functions", format!("[{}]", calls.join(", "))));
         }
         parts.push((
             "variants",
-            format!("{} of {}", rows_in(&self.kept), dataset.n_variants()),
+            format!("{} of {}", rows_in(&self.kept), stores.n_variants()),
         ));
         parts.push((
             "chunks",
             format!(
                 "{} of {}",
-                chunks_in(&self.kept, per_chunk),
-                chunks_in(&all, per_chunk)
+                self.heavy_chunks(&self.kept),
+                self.heavy_chunks(&all)
             ),
         ));
         if !self.filters.is_empty() {
@@ -72,6 +74,24 @@ impl VczSource {
                     .try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
             }
         }
+    }
+}
+
+impl VczSource {
+    /// How many of the stores have rows that are kept.
+    fn stores_kept(&self) -> String {
+        let stores = &self.table.stores;
+        let parts = stores.by_piece(&self.kept);
+        let kept: BTreeSet<usize> = parts.iter().map(|(piece, _)| piece.store).collect();
+        format!("{} of {}", kept.len(), stores.members().len())
+    }
+
+    /// Chunks of the column that is heaviest to decode which hold some of `rows`.
+    fn heavy_chunks(&self, rows: &[Range<u64>]) -> u64 {
+        let parts = self.table.stores.by_piece(rows).into_iter();
+        parts
+            .map(|(piece, rows)| chunks_in(&rows, self.heavy_chunk_rows(piece.store).max(1)))
+            .sum()
     }
 }
 

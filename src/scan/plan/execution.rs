@@ -12,8 +12,8 @@ use crate::scan::chunks::absence::Absences;
 pub struct Execution {
     /// What decodes arrays over samples.
     pub backend: ExecutionBackend,
-    /// The chunks that were found to be absent.
-    pub absences: Arc<Absences>,
+    /// The chunks that were found to be absent in each store.
+    pub absences: Vec<Arc<Absences>>,
 }
 
 impl VczSource {
@@ -21,7 +21,9 @@ impl VczSource {
     pub(in crate::scan) fn new_execution(&self, partitions: usize) -> Arc<dyn Any + Send + Sync> {
         Arc::new(Execution {
             backend: ExecutionBackend::default(),
-            absences: Arc::new(Absences::new(&self.table.dataset, partitions)),
+            absences: (self.table.stores.members().iter())
+                .map(|member| Arc::new(Absences::new(&member.dataset, partitions)))
+                .collect(),
         })
     }
 }

@@ -64,7 +64,7 @@ impl VczSource {
         let Some(zones) = &self.zones else {
             return ZoneOrder::None;
         };
-        let contigs = &self.table.dataset.names().contigs;
+        let contigs = self.table.stores.contigs();
         order_of(self.kept_zones(zones), contigs)
     }
 
@@ -81,7 +81,7 @@ impl VczSource {
     }
 
     fn input_of(&self, name: &str) -> Option<usize> {
-        let column = self.table.dataset.column_index(name)?;
+        let column = self.table.stores.column_index(name)?;
         self.inputs
             .iter()
             .position(|input| *input == Input::Array(column))
@@ -139,7 +139,7 @@ impl VczSource {
                 }
             }
             if let Some(at) = self.input_of("variant_contig") {
-                let contigs = &self.table.dataset.names().contigs;
+                let contigs = self.table.stores.contigs();
                 let names = || {
                     self.kept_zones(zones)
                         .filter_map(|zone| contigs.get(zone.contig))

@@ -139,7 +139,7 @@ impl VczSource {
     fn column_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<&ColumnSpec> {
         let column = expr.downcast_ref::<Column>()?;
         match self.inputs.get(column.index())? {
-            Input::Array(at) => self.table.dataset.columns().get(*at),
+            Input::Array(at) => self.table.stores.columns().get(*at),
             Input::Call(_) => None,
         }
     }
@@ -279,7 +279,7 @@ impl VczSource {
                 return Ok(Transformed::no(expr));
             };
             match self.inputs.get(column.index()) {
-                Some(Input::Array(at)) if self.table.dataset.columns()[*at].is_site_level() => {
+                Some(Input::Array(at)) if self.table.stores.columns()[*at].is_site_level() => {
                     let column = Column::new(self.table.schema.field(*at).name(), *at);
                     Ok(Transformed::new(
                         Arc::new(column) as _,

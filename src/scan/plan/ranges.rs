@@ -32,10 +32,14 @@ pub fn chunks_in(ranges: &[Range<u64>], chunk_rows: u64) -> u64 {
     chunks
 }
 
-/// Divides `ranges` into at most `parts` runs of about equally many rows, cut at multiples of `boundary` rows so that no chunk is
-/// decoded twice. Always gives at least one part; parts keep row order.
-pub fn split(ranges: &[Range<u64>], parts: usize, boundary: u64) -> Vec<Vec<Range<u64>>> {
-    let (total, boundary) = (rows_in(ranges), boundary.max(1));
+/// Divides `ranges` into at most `parts` runs of about equally many rows. `boundary` gives the first row from a row on where they may
+/// be cut, so that no chunk is decoded twice. Always gives at least one part; parts keep row order.
+pub fn split(
+    ranges: &[Range<u64>],
+    parts: usize,
+    boundary: impl Fn(u64) -> u64,
+) -> Vec<Vec<Range<u64>>> {
+    let total = rows_in(ranges);
     let parts = parts.max(1) as u64;
     let mut all = vec![Vec::new()];
     let mut done = 0u64;
@@ -45,11 +49,7 @@ pub fn split(ranges: &[Range<u64>], parts: usize, boundary: u64) -> Vec<Vec<Rang
             // Where the current part is full, in rows from the beginning.
             let full = (u128::from(total) * all.len() as u128 / u128::from(parts)) as u64;
             let room = full.saturating_sub(done);
-            let cut = start
-                .saturating_add(room)
-                .div_ceil(boundary)
-                .saturating_mul(boundary)
-                .max(start);
+            let cut = boundary(start.saturating_add(room)).max(start);
             let end = if (all.len() as u64) < parts {
                 range.end.min(cut)
             } else {
@@ -95,13 +95,14 @@ mod tests {
 
     #[test]
     fn splits_at_boundaries_and_loses_nothing() {
+        let chunk_end = |row: u64| row.div_ceil(1000) * 1000;
         for parts in 1..9 {
             for ranges in [
                 vec![0..10_000u64],
                 vec![5..1_999, 3_000..3_001, 7_500..12_345],
                 vec![],
             ] {
-                let split = split(&ranges, parts, 1000);
+                let split = split(&ranges, parts, chunk_end);
                 assert!(split.len() <= parts.max(1));
                 assert_eq!(merge(split.concat()), ranges);
                 for pair in split.windows(2) {
@@ -114,7 +115,7 @@ mod tests {
             }
         }
         assert_eq!(
-            split(&[0..8000], 4, 1000)
+            split(&[0..8000], 4, chunk_end)
                 .iter()
                 .map(|p| rows_in(p))
                 .collect::<Vec<_>>(),

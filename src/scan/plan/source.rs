@@ -31,8 +31,9 @@ use crate::counts::gathered::most_row_words;
 use crate::scan::calls::call::{FilteredCall, GenotypeCall};
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::population_pairs::pairs_of;
-use crate::scan::dataset::Dataset;
 use crate::scan::options::VczSettings;
+use crate::scan::schema::ColumnKind;
+use crate::scan::stores::Stores;
 
 /// What a scan computes for one of its inputs.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,9 +47,9 @@ pub enum Input {
 /// The table side of a scan: shared by every plan over it.
 #[derive(Debug)]
 pub struct ScanTable {
-    /// The opened store.
-    pub dataset: Arc<Dataset>,
-    /// Its samples and populations.
+    /// The opened stores.
+    pub stores: Arc<Stores>,
+    /// Their samples and populations.
     pub context: Arc<GenotypeContext>,
     /// The table's schema.
     pub schema: SchemaRef,
@@ -131,7 +132,7 @@ impl VczSource {
 
     fn divide(&self, goal: PartitionGoal) -> Vec<Vec<Range<u64>>> {
         let rows = rows_in(&self.kept);
-        let columns = self.table.dataset.columns();
+        let columns = self.table.stores.columns();
         let read = self.read_columns();
         let row_bytes: u64 = read
             .iter()
@@ -147,7 +148,22 @@ impl VczSource {
         } else {
             most.min(goal.partitions as u64) as usize
         };
-        split(&self.kept, parts, self.heavy_chunk_rows())
+        let stores = &self.table.stores;
+        let chunk_rows: Vec<u64> = (0..stores.members().len())
+            .map(|store| self.heavy_chunk_rows(store).max(1))
+            .collect();
+        split(&self.kept, parts, |row| match stores.piece_of(row) {
+            Some(piece) => {
+                let chunk_rows = chunk_rows[piece.store];
+                let cut = piece
+                    .to_store(row)
+                    .div_ceil(chunk_rows)
+                    .saturating_mul(chunk_rows);
+                // The piece ends at a boundary of the next one, and the table's last one is cut at its end.
+                piece.to_table(cut).min(piece.rows.end.max(row))
+            }
+            None => row,
+        })
     }
 
     /// Table columns that are read: those of the inputs and of the filters.
@@ -176,23 +192,31 @@ impl VczSource {
         let fields = call.filters.iter().map(|filter| filter.array.as_str());
         let names = std::iter::once("call_genotype").chain(fields);
         names
-            .filter_map(|name| self.table.dataset.column_index(name))
+            .filter_map(|name| self.table.stores.column_index(name))
             .collect()
     }
 
-    /// Rows of one chunk of the column that is heaviest to decode.
-    pub(in crate::scan) fn heavy_chunk_rows(&self) -> u64 {
-        let columns = self.table.dataset.columns();
-        let heaviest = self
-            .read_columns()
-            .into_iter()
-            .max_by_key(|&column| columns[column].row_bytes());
-        heaviest.map_or(1, |column| columns[column].array.chunks[0])
+    /// Rows of one chunk, in the store `store`, of the column that is heaviest to decode.
+    pub(in crate::scan) fn heavy_chunk_rows(&self, store: usize) -> u64 {
+        let read = self.read_columns();
+        let Some(member) = self.table.stores.members().get(store) else {
+            return 1;
+        };
+        let arrays = read.iter().filter_map(|&column| member.spec(column));
+        let heaviest = arrays.max_by_key(|column| column.row_bytes());
+        // Where a store has none of the columns, there is nothing to decode: its positions are in chunks of a good size.
+        let positions = || {
+            let mut columns = member.dataset.columns().iter();
+            columns.find(|column| column.kind == ColumnKind::Position && !read.is_empty())
+        };
+        heaviest
+            .or_else(positions)
+            .map_or(1, |column| column.array.chunks[0])
     }
 
     /// Bytes of one output row, for batches bounded by bytes.
     pub(in crate::scan) fn output_row_bytes(&self) -> usize {
-        let columns = self.table.dataset.columns();
+        let columns = self.table.stores.columns();
         let context = &self.table.context;
         let n_alleles = context.n_alleles().unwrap_or(1);
         let bytes = |input: &Input| match input {

@@ -126,7 +126,11 @@ impl FilteredReader {
             let mut tests = vec![];
             for filter in filters.iter() {
                 let Some(field) = dataset.column_index(&filter.array) else {
-                    return exec_err!("filter_calls: the store has no array '{}'", filter.array);
+                    return exec_err!(
+                        "filter_calls: store '{}' has no array '{}'; leave out its rows, or filter by a field that every store has",
+                        dataset.store().location(),
+                        filter.array
+                    );
                 };
                 let known = arrays.iter().position(|array| array.column() == field);
                 let array = match known {
@@ -320,6 +324,11 @@ impl Filter {
         let per_row = spec.row_elements();
         let elements = before * per_row..(before + rows.len) * per_row;
         let missing = || CountError::Mismatch(format!("row {before} was not read"));
+        if self.at >= self.per_call {
+            // Other stores of the table have more values of a call: here it is NULL.
+            mask.retain(|_| false);
+            return Ok(());
+        }
         match field.dense() {
             Some(Dense::Fixed(buffer)) => {
                 let width = spec.array.element.size().unwrap_or(1);

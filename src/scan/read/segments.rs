@@ -12,64 +12,113 @@ use datafusion::physical_expr_common::physical_expr::{
     snapshot_generation, snapshot_physical_expr,
 };
 
-use crate::scan::dataset::Dataset;
 use crate::scan::plan::zones::Zones;
 use crate::scan::progress::{ProgressTracker, ScanProgress};
+use crate::scan::stores::{Piece, Stores};
+
+/// The rows of a partition that are consecutive pieces of one store.
+#[derive(Debug, Clone)]
+pub struct PieceRows {
+    /// The piece of the table.
+    pub piece: Piece,
+    /// Its rows that are wanted, as the store numbers them: ascending and disjoint.
+    pub ranges: Vec<Range<u64>>,
+    /// Segments do not cross multiples of this many rows of the store, so that each is of one chunk of the heaviest column.
+    pub boundary: u64,
+}
+
+/// Rows that are read at one time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Which of the pieces.
+    pub piece: usize,
+    /// The rows, as the store numbers them.
+    pub rows: Range<u64>,
+    /// Whether a chunk of the heaviest column ends with them.
+    pub ends_chunk: bool,
+}
 
 /// The rows that are left of a partition.
 pub struct Segments {
+    pieces: Arc<Vec<PieceRows>>,
+    /// The piece at hand, and its ranges that are left.
+    at: usize,
     ranges: VecDeque<Range<u64>>,
-    /// Segments do not cross multiples of this many rows, so that each is of one chunk of the heaviest column.
-    boundary: u64,
     progress: ScanProgress,
 }
 
 impl Segments {
-    /// All rows of `ranges`, which are ascending and disjoint; reported to `tracker`.
-    pub fn new(
-        ranges: &[Range<u64>],
-        boundary: u64,
-        tracker: Option<Arc<ProgressTracker>>,
-    ) -> Self {
-        let rows = ranges.iter().map(|range| range.end - range.start).sum();
+    /// All rows of `pieces`, reported to `tracker`.
+    pub fn new(pieces: Arc<Vec<PieceRows>>, tracker: Option<Arc<ProgressTracker>>) -> Self {
+        let ranges = pieces.iter().flat_map(|piece| &piece.ranges);
+        let rows = ranges.map(|range| range.end - range.start).sum();
         Self {
-            ranges: ranges.iter().cloned().collect(),
-            boundary,
+            ranges: (pieces.first())
+                .map_or_else(VecDeque::new, |first| first.ranges.clone().into()),
+            pieces,
+            at: 0,
             progress: ScanProgress::start(tracker, rows),
         }
     }
 
     /// Leaves out all rows that are left.
     pub fn clear(&mut self) {
+        self.at = self.pieces.len();
         self.ranges.clear();
     }
 
-    /// The next rows, at most `rows`; `None` at the end. `skip` says of a row where to go on, if it and those up to there are not
-    /// wanted.
+    /// The piece after the one at hand, once no more than one chunk of the heaviest column is left of that.
+    pub fn soon(&self) -> Option<usize> {
+        let next = self.at + 1;
+        let at_hand = self
+            .pieces
+            .get(self.at)
+            .filter(|_| next < self.pieces.len())?;
+        let ranges = self.ranges.iter();
+        let left: u64 = ranges.map(|range| range.end - range.start).sum();
+        (left <= at_hand.boundary).then_some(next)
+    }
+
+    /// The next rows, at most `rows`; `None` at the end. `skip` says of a row of the table where to go on, if it and those up to there
+    /// are not wanted.
     pub fn next(
         &mut self,
         rows: u64,
         mut skip: impl FnMut(u64) -> Result<Option<u64>>,
-    ) -> Result<Option<Range<u64>>> {
+    ) -> Result<Option<Segment>> {
         loop {
-            let Some(range) = self.ranges.front().cloned() else {
+            let Some(PieceRows {
+                piece, boundary, ..
+            }) = self.pieces.get(self.at)
+            else {
                 return Ok(None);
+            };
+            let Some(range) = self.ranges.front().cloned() else {
+                self.at += 1;
+                let next = self.pieces.get(self.at);
+                self.ranges = next.map_or_else(VecDeque::new, |next| next.ranges.clone().into());
+                continue;
             };
             if range.is_empty() {
                 self.ranges.pop_front();
                 continue;
             }
-            if let Some(skip_to) = skip(range.start)? {
+            if let Some(skip_to) = skip(piece.to_table(range.start))? {
+                let skip_to = piece.to_store(skip_to.min(piece.rows.end));
                 self.advance(skip_to);
                 continue;
             }
-            let boundary = (range.start / self.boundary + 1).saturating_mul(self.boundary);
+            let chunk_end = (range.start / boundary + 1).saturating_mul(*boundary);
             let end = range
                 .end
-                .min(boundary)
+                .min(chunk_end)
                 .min(range.start.saturating_add(rows.max(1)));
             self.advance(end);
-            return Ok(Some(range.start..end));
+            return Ok(Some(Segment {
+                piece: self.at,
+                rows: range.start..end,
+                ends_chunk: end == chunk_end,
+            }));
         }
     }
 
@@ -87,7 +136,7 @@ pub struct DynamicPruning {
     predicate: Arc<dyn PhysicalExpr>,
     zones: Arc<Zones>,
     schema: SchemaRef,
-    dataset: Arc<Dataset>,
+    stores: Arc<Stores>,
     generation: Option<u64>,
     keep: Vec<bool>,
 }
@@ -98,13 +147,13 @@ impl DynamicPruning {
         filters: &[Arc<dyn PhysicalExpr>],
         zones: &Arc<Zones>,
         schema: &SchemaRef,
-        dataset: &Arc<Dataset>,
+        stores: &Arc<Stores>,
     ) -> Self {
         Self {
             predicate: conjunction(filters.iter().cloned()),
             zones: Arc::clone(zones),
             schema: Arc::clone(schema),
-            dataset: Arc::clone(dataset),
+            stores: Arc::clone(stores),
             generation: None,
             keep: vec![],
         }
@@ -115,7 +164,7 @@ impl DynamicPruning {
         let generation = snapshot_generation(&self.predicate);
         if self.generation != Some(generation) {
             let snapshot = snapshot_physical_expr(Arc::clone(&self.predicate))?;
-            let contigs = &self.dataset.names().contigs;
+            let contigs = self.stores.contigs();
             self.keep = self.zones.prune(&snapshot, &self.schema, contigs)?;
             self.generation = Some(generation);
         }
@@ -136,6 +185,21 @@ impl DynamicPruning {
 mod tests {
     use super::*;
 
+    /// Rows of one store.
+    fn one(ranges: &[Range<u64>], boundary: u64) -> Segments {
+        let piece = Piece {
+            rows: 0..1_000_000,
+            store: 0,
+            first: 0,
+        };
+        let rows = PieceRows {
+            piece,
+            ranges: ranges.to_vec(),
+            boundary,
+        };
+        Segments::new(Arc::new(vec![rows]), None)
+    }
+
     fn all(
         mut segments: Segments,
         rows: u64,
@@ -143,46 +207,90 @@ mod tests {
     ) -> Vec<Range<u64>> {
         let mut found = vec![];
         while let Some(segment) = segments.next(rows, |row| Ok(skip(row))).unwrap() {
-            found.push(segment);
+            found.push(segment.rows);
         }
         found
     }
 
     #[test]
     fn segments_end_at_boundaries_and_ranges() {
-        let segments = Segments::new(&[5..25, 30..31, 31..31, 40..50], 10, None);
+        let segments = one(&[5..25, 30..31, 31..31, 40..50], 10);
         assert_eq!(
             all(segments, 100, |_| None),
             [5..10, 10..20, 20..25, 30..31, 40..50]
         );
-        let segments = Segments::new(&[5..25], 10, None);
+        let segments = one(&[5..25], 10);
         assert_eq!(all(segments, 4, |_| None)[..3], [5..9, 9..10, 10..14]);
         // There is always something to read.
-        assert_eq!(
-            all(Segments::new(&[3..5, 5..5], 10, None), 0, |_| None),
-            [3..4, 4..5]
-        );
-        assert!(all(Segments::new(&[], 10, None), 1, |_| None).is_empty());
+        assert_eq!(all(one(&[3..5, 5..5], 10), 0, |_| None), [3..4, 4..5]);
+        assert!(all(one(&[], 10), 1, |_| None).is_empty());
     }
 
     #[test]
     fn rows_that_are_ruled_out_are_left_out() {
         let ruled_out = |row: u64| (12..40).contains(&row).then_some(40);
-        let segments = Segments::new(&[10..20, 25..30, 35..60], 100, None);
+        let segments = one(&[10..20, 25..30, 35..60], 100);
         // A segment that has begun is not cut short: what is in it is filtered afterwards.
         assert_eq!(all(segments, 100, ruled_out), [10..20, 40..60]);
-        let segments = Segments::new(&[12..20, 25..30], 100, None);
+        let segments = one(&[12..20, 25..30], 100);
         assert!(all(segments, 100, ruled_out).is_empty());
-        let mut segments = Segments::new(&[0..10], 100, None);
+        let mut segments = one(&[0..10], 100);
         segments.clear();
         assert!(all(segments, 100, |_| None).is_empty());
     }
 
     #[test]
     fn progress_counts_rows_that_are_left_out() {
-        let mut segments = Segments::new(&[0..10, 20..30], 5, None);
+        let mut segments = one(&[0..10, 20..30], 5);
         let skip = |row: u64| Ok((row < 10).then_some(10));
-        assert_eq!(segments.next(3, skip).unwrap(), Some(20..23));
+        assert_eq!(segments.next(3, skip).unwrap().unwrap().rows, 20..23);
         assert_eq!(segments.progress.left(), 7);
+    }
+
+    #[test]
+    fn pieces_have_boundaries_of_their_own_and_the_table_s_rows_are_skipped() {
+        let pieces = || {
+            let piece = |rows: Range<u64>, store, first, boundary| PieceRows {
+                ranges: vec![first..first + rows.end - rows.start],
+                piece: Piece { rows, store, first },
+                boundary,
+            };
+            Arc::new(vec![
+                piece(0..10, 0, 0, 4),
+                piece(10..16, 1, 90, 5),
+                piece(16..20, 0, 10, 4),
+            ])
+        };
+        let found = |mut segments: Segments, skip: fn(u64) -> Option<u64>| {
+            let mut found = vec![];
+            while let Some(segment) = segments.next(100, |row| Ok(skip(row))).unwrap() {
+                found.push((segment.piece, segment.rows, segment.ends_chunk));
+            }
+            found
+        };
+        let all = found(Segments::new(pieces(), None), |_| None);
+        assert_eq!(
+            all,
+            [
+                (0, 0..4, true),
+                (0, 4..8, true),
+                (0, 8..10, false),
+                (1, 90..95, true),
+                (1, 95..96, false),
+                (2, 10..12, true),
+                (2, 12..14, false),
+            ]
+        );
+        let some = found(Segments::new(pieces(), None), |row| {
+            (4..18).contains(&row).then_some(18)
+        });
+        assert_eq!(some, [(0, 0..4, true), (2, 12..14, false)]);
+        let mut segments = Segments::new(pieces(), None);
+        let mut soon = vec![];
+        while segments.next(100, |_| Ok(None)).unwrap().is_some() {
+            soon.push(segments.soon());
+        }
+        let (none, one, two) = (None, Some(1), Some(2));
+        assert_eq!(soon, [none, one, one, two, two, none, none]);
     }
 }

@@ -1,8 +1,7 @@
-//! Produces the batches of one scan partition: filter columns first, then only what passes; batches fill up across chunks
+//! Produces the batches of one scan partition: filter columns first, then only what passes; batches fill up across chunks and stores
 //! to the session's batch size, or what stays in the cache, and stay under `vcz.batch_bytes`. Dropping the stream stops all reading.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -15,15 +14,12 @@ use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::{TryStreamExt, stream};
 
-use super::columns::ColumnReader;
-use super::filtered::FilteredReader;
-use super::genotypes::GenotypeReader;
 use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
-use super::segments::{DynamicPruning, Segments};
+use super::segments::{DynamicPruning, PieceRows, Segment, Segments};
 use super::site_filter::SiteFilter;
+use super::store_reader::StoreReader;
 use crate::scan::chunks::absence::PartitionAbsences;
-use crate::scan::chunks::gpu::Device;
 use crate::scan::chunks::open::ReadContext;
 use crate::scan::chunks::prefetch::Ahead;
 use crate::scan::plan::execution::Execution;
@@ -51,7 +47,7 @@ impl VczSource {
             return exec_err!("the state shared by the partitions of a scan is another operator's");
         };
         let tracker = ProgressTracker::of(&context);
-        let absences = execution.absences.partition();
+        let absences = PartitionAbsences::of(&execution.absences);
         let metrics = ScanMetrics::new(&self.metrics, partition);
         let memory = ScanMemory::new(context.memory_pool(), partition, metrics);
         let batch_size = context.session_config().batch_size();
@@ -59,15 +55,8 @@ impl VczSource {
         let (source, ranges) = (self.clone(), ranges.clone());
         // Nothing is read, and no backend chosen, before somebody wants the first batch.
         let batches = async move {
-            let device = execution.backend.device(&source).await?;
             let batches = Batches::try_new(
-                source.clone(),
-                &ranges,
-                batch_size,
-                memory,
-                tracker,
-                device,
-                absences,
+                source, &ranges, batch_size, memory, tracker, execution, absences,
             )?;
             Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
                 let batch = batches.next().await?;
@@ -82,32 +71,6 @@ impl VczSource {
     }
 }
 
-/// Computes the calls on genotypes.
-enum CallReader {
-    /// Counted as they are stored.
-    Counted(Box<GenotypeReader>),
-    /// Decoded, some of them filtered by FORMAT fields.
-    Filtered(Box<FilteredReader>),
-}
-
-impl CallReader {
-    /// Begins to read, before any row is asked for.
-    fn start(&mut self) {
-        match self {
-            Self::Counted(reader) => reader.start(),
-            Self::Filtered(reader) => reader.start(),
-        }
-    }
-
-    /// For each call, its values for the rows of `range`.
-    async fn rows(&mut self, range: Range<u64>) -> Result<Vec<Vec<ArrayRef>>> {
-        match self {
-            Self::Counted(reader) => reader.rows(range).await,
-            Self::Filtered(reader) => reader.rows(range).await,
-        }
-    }
-}
-
 /// About as many bytes as stay in the cache of a core until the operators above have used them. Batches of wider rows are of fewer rows,
 /// and end where a chunk ends rather than put pieces of two together, which copies them.
 const CACHED_BYTES: usize = 1 << 20;
@@ -116,14 +79,17 @@ const CACHED_ROWS: usize = 1024;
 
 struct Batches {
     source: VczSource,
+    pieces: Arc<Vec<PieceRows>>,
     segments: Segments,
-    /// Rows of a chunk of the column that is heaviest to decode; no segment is of two.
-    heavy_chunk_rows: u64,
     filter: Option<SiteFilter>,
     dynamic_filter: Option<SiteFilter>,
     pruning: Option<DynamicPruning>,
-    readers: HashMap<usize, ColumnReader>,
-    genotypes: Option<CallReader>,
+    /// The reader of the piece at hand, by its place.
+    reader: Option<(usize, StoreReader)>,
+    /// The reader of the next piece, opened ahead of the first row.
+    next_reader: Option<(usize, StoreReader)>,
+    /// Whether every row of the partition will be read.
+    reads_all: bool,
     /// For each input that is a call: its place among the reader's calls.
     call_of_input: Vec<Option<usize>>,
     batch_rows: usize,
@@ -133,7 +99,9 @@ struct Batches {
     pending_rows: usize,
     remaining: Option<usize>,
     projector: Option<Projector>,
+    execution: Arc<Execution>,
     absences: PartitionAbsences,
+    memory: ScanMemory,
     metrics: ScanMetrics,
 }
 
@@ -144,10 +112,9 @@ impl Batches {
         batch_size: usize,
         memory: ScanMemory,
         tracker: Option<Arc<ProgressTracker>>,
-        device: Option<&Device>,
+        execution: Arc<Execution>,
         absences: PartitionAbsences,
     ) -> Result<Self> {
-        let metrics = memory.metrics().clone();
         let table = Arc::clone(&source.table);
         let filter = SiteFilter::try_new(&source.filters, &table.schema)?;
         let dynamic_filter = SiteFilter::try_new(&source.dynamic, &table.schema)?;
@@ -156,101 +123,106 @@ impl Batches {
                 &source.dynamic,
                 zones,
                 &table.schema,
-                &table.dataset,
+                &table.stores,
             )),
             _ => None,
         };
-        let ahead = Ahead {
-            prefetch: source.settings.prefetch,
-            few: source.few_chunks(),
-        };
-        let context = ReadContext {
-            ahead,
-            memory: &memory,
-            metrics: &metrics,
-            absences: absences.all(),
-            device,
-        };
-        let mut readers = HashMap::new();
-        let filter_columns = filter
-            .iter()
-            .chain(&dynamic_filter)
-            .flat_map(|filter| filter.columns().iter().copied());
-        let output_columns = source.inputs.iter().filter_map(|input| match input {
-            Input::Array(column) => Some(*column),
-            Input::Call(_) => None,
-        });
-        for column in filter_columns.chain(output_columns) {
-            if let Entry::Vacant(entry) = readers.entry(column) {
-                let reader = ColumnReader::try_new(&table.dataset, column, ranges, context)?;
-                entry.insert(reader);
-            }
-        }
-        let mut calls = Vec::new();
-        let mut call_of_input = Vec::with_capacity(source.inputs.len());
-        for input in &source.inputs {
-            call_of_input.push(match input {
+        let mut calls = 0..;
+        let call_of_input = (source.inputs.iter())
+            .map(|input| match input {
                 Input::Array(_) => None,
-                Input::Call(call) => {
-                    calls.push(call.clone());
-                    Some(calls.len() - 1)
-                }
-            });
-        }
-        let mut genotypes = match (
-            calls.is_empty(),
-            table.dataset.column_index("call_genotype"),
-        ) {
-            (true, _) => None,
-            (false, None) => return exec_err!("the store has no call_genotype"),
-            (false, Some(column)) => {
-                let (dataset, samples) = (&table.dataset, &table.context);
-                Some(if calls.iter().all(|call| call.filters.is_empty()) {
-                    let calls = calls.into_iter().map(|call| call.call).collect();
-                    let reader =
-                        GenotypeReader::try_new(dataset, samples, column, calls, ranges, context)?;
-                    CallReader::Counted(Box::new(reader))
-                } else {
-                    let reader =
-                        FilteredReader::try_new(dataset, samples, column, calls, ranges, context)?;
-                    CallReader::Filtered(Box::new(reader))
-                })
-            }
-        };
+                Input::Call(_) => calls.next(),
+            })
+            .collect();
         let row_bytes = source.output_row_bytes();
         let by_bytes = source.settings.batch_bytes / row_bytes;
         let cached_rows = (CACHED_BYTES / row_bytes).max(CACHED_ROWS);
-        if filter.is_none() && dynamic_filter.is_none() {
-            // Everything will be read: genotypes first, which take longest.
-            if let Some(genotypes) = &mut genotypes {
-                genotypes.start();
-            }
-            readers.values_mut().for_each(ColumnReader::start);
-        }
         let projector = match source.projects() {
             true => Some(source.projection.make_projector(&source.input_schema)?),
             false => None,
         };
-        let heavy_chunk_rows = source.heavy_chunk_rows();
+        let pieces = table.stores.by_piece(ranges).into_iter();
+        let pieces: Arc<Vec<PieceRows>> = Arc::new(
+            pieces
+                .map(|(piece, ranges)| PieceRows {
+                    boundary: source.heavy_chunk_rows(piece.store).max(1),
+                    piece: piece.clone(),
+                    ranges,
+                })
+                .collect(),
+        );
         Ok(Self {
-            segments: Segments::new(ranges, heavy_chunk_rows, tracker),
-            heavy_chunk_rows,
+            segments: Segments::new(Arc::clone(&pieces), tracker),
+            pieces,
             batch_rows: batch_size.min(by_bytes).min(cached_rows).max(1),
             enough_rows: (CACHED_BYTES / 2).div_ceil(row_bytes),
             pending: vec![vec![]; source.inputs.len()],
             pending_rows: 0,
             remaining: source.limit,
+            reads_all: filter.is_none() && dynamic_filter.is_none(),
             source,
             filter,
             dynamic_filter,
             pruning,
-            readers,
-            genotypes,
+            reader: None,
+            next_reader: None,
             call_of_input,
             projector,
+            execution,
             absences,
-            metrics,
+            metrics: memory.metrics().clone(),
+            memory,
         })
+    }
+
+    /// Opens the reader of a piece, which begins to read if every row will be.
+    async fn open(&mut self, piece: usize) -> Result<StoreReader> {
+        let Some(rows) = self.pieces.get(piece) else {
+            return exec_err!("the partition has no piece number {piece}");
+        };
+        let store = rows.piece.store;
+        let Some(absences) = self.absences.all(store) else {
+            return exec_err!("the scan has no store number {store}");
+        };
+        let context = ReadContext {
+            ahead: Ahead {
+                prefetch: self.source.settings.prefetch,
+                few: self.source.few_chunks(store),
+            },
+            memory: &self.memory,
+            metrics: &self.metrics,
+            absences,
+            device: self.execution.backend.device(&self.source).await?,
+        };
+        let filters = self.filter.iter().chain(&self.dynamic_filter);
+        let filtered = filters.flat_map(|filter| filter.columns().iter().copied());
+        let mut reader =
+            StoreReader::try_new(&self.source, store, filtered, &rows.ranges, context)?;
+        if self.reads_all {
+            reader.start();
+        }
+        Ok(reader)
+    }
+
+    /// Makes the reader of `piece` the one at hand, and opens the next one before its rows are asked for.
+    async fn turn_to(&mut self, piece: usize) -> Result<()> {
+        if self.reader.as_ref().is_none_or(|(at, _)| *at != piece) {
+            // What it holds in memory is free before the next one takes some.
+            self.reader = None;
+            let reader = match self.next_reader.take() {
+                Some((at, reader)) if at == piece => reader,
+                _ => self.open(piece).await?,
+            };
+            self.reader = Some((piece, reader));
+        }
+        if self.reads_all
+            && self.remaining.is_none()
+            && self.next_reader.is_none()
+            && let Some(next) = self.segments.soon()
+        {
+            self.next_reader = Some((next, self.open(next).await?));
+        }
+        Ok(())
     }
 
     /// The next batch, or `None` at the end.
@@ -277,7 +249,7 @@ impl Batches {
                     Ok(None)
                 };
             };
-            let at_end = segment.end % self.heavy_chunk_rows == 0;
+            let at_end = segment.ends_chunk;
             self.read(segment).await?;
             // A full batch may be the last one, which is above.
             if at_end && (self.enough_rows..wanted).contains(&self.pending_rows) {
@@ -288,12 +260,12 @@ impl Batches {
 
     /// Ends the partition, once the rows of its last batch were read.
     async fn end(&mut self) -> Result<()> {
-        let may_stop = self.source.few_chunks().is_some();
+        let may_stop = self.source.may_stop();
         Ok(self.absences.end(may_stop).await?)
     }
 
     /// The next rows to look at: at most `rows`, of one chunk of the heaviest column.
-    fn segment(&mut self, rows: u64) -> Result<Option<Range<u64>>> {
+    fn segment(&mut self, rows: u64) -> Result<Option<Segment>> {
         let pruning = &mut self.pruning;
         self.segments.next(rows, |row| match pruning {
             Some(pruning) => pruning.skip(row),
@@ -302,7 +274,12 @@ impl Batches {
     }
 
     /// Reads the rows of `segment` that pass the filters into the pending pieces.
-    async fn read(&mut self, segment: Range<u64>) -> Result<()> {
+    async fn read(&mut self, segment: Segment) -> Result<()> {
+        self.turn_to(segment.piece).await?;
+        let Some((_, reader)) = &mut self.reader else {
+            return exec_err!("no reader of piece {}", segment.piece);
+        };
+        let segment = segment.rows;
         let rows = (segment.end - segment.start) as usize;
         let mut known: HashMap<usize, ArrayRef> = HashMap::new();
         let mut mask: Option<BooleanArray> = None;
@@ -312,10 +289,7 @@ impl Batches {
                 let array = match known.get(&column) {
                     Some(array) => Arc::clone(array),
                     None => {
-                        let Some(reader) = self.readers.get_mut(&column) else {
-                            return exec_err!("no reader of filter column {column}");
-                        };
-                        let array = concat(&reader.rows(segment.clone()).await?)?;
+                        let array = concat(&reader.column(column, segment.clone()).await?)?;
                         known.insert(column, Arc::clone(&array));
                         array
                     }
@@ -346,10 +320,7 @@ impl Batches {
             .map(|mask| mask.slice(from, to - from))
             .filter(|mask| mask.true_count() < to - from);
         let trimmed = segment.start + from as u64..segment.start + to as u64;
-        let mut calls = match &mut self.genotypes {
-            Some(genotypes) => genotypes.rows(trimmed.clone()).await?,
-            None => vec![],
-        };
+        let mut calls = reader.calls(trimmed.clone()).await?;
         for (input, (pending, call)) in self
             .source
             .inputs
@@ -360,10 +331,7 @@ impl Batches {
                 (_, Some(call)) => std::mem::take(&mut calls[*call]),
                 (Input::Array(column), None) => match known.get(column) {
                     Some(array) => vec![array.slice(from, to - from)],
-                    None => match self.readers.get_mut(column) {
-                        Some(reader) => reader.rows(trimmed.clone()).await?,
-                        None => return exec_err!("no reader of column {column}"),
-                    },
+                    None => reader.column(*column, trimmed.clone()).await?,
                 },
                 (Input::Call(_), None) => return exec_err!("no reader of genotypes"),
             };
