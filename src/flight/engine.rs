@@ -34,6 +34,7 @@ use super::sessions::ClientSession;
 use super::settings::FlightSettings;
 use super::{error, functions, tables};
 use crate::scan::VczSettings;
+use crate::scan::notices::NoticeSink;
 use crate::session;
 
 /// Planned queries of one user, and prepared statements of one user, may each take this part of the memory of all queries.
@@ -147,8 +148,13 @@ impl QueryEngine {
         })
     }
 
-    /// The session state of one statement: the client's settings, and a memory pool with the query's limit.
-    pub fn state(&self, config: SessionConfig) -> SessionState {
+    /// The session state of one statement: the client's settings, a memory pool with the query's limit, and notices of its own, which are
+    /// logged when it has run.
+    pub fn state(&self, mut config: SessionConfig) -> SessionState {
+        let extensions = &mut config.options_mut().extensions;
+        if let Some(settings) = extensions.get_mut::<VczSettings>() {
+            settings.notices = NoticeSink(Some(Arc::default()));
+        }
         let pool = QueryPool::new(Arc::clone(&self.memory), self.limits.query_memory);
         let runtime = RuntimeEnv {
             memory_pool: Arc::new(pool),

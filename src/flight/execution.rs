@@ -13,6 +13,7 @@ use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use datafusion::common::Result;
+use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -28,6 +29,8 @@ use super::metrics::Outcome;
 use super::planned::{Planned, Rows};
 use super::sessions::ClientSession;
 use super::{error, wire};
+use crate::scan::VczSettings;
+use crate::scan::notices::NoticeSink;
 
 /// Most messages that are computed before the client takes them.
 const AHEAD: usize = 2;
@@ -73,6 +76,13 @@ pub fn start(
         bytes_sent: 0,
         plans: match &planned.rows {
             Rows::Plans(plans) => plans.iter().map(|(plan, _)| Arc::clone(plan)).collect(),
+            Rows::Batches(_) => vec![],
+        },
+        notices: match &planned.rows {
+            Rows::Plans(plans) => plans
+                .iter()
+                .map(|(_, context)| notices_of(context))
+                .collect(),
             Rows::Batches(_) => vec![],
         },
         outcome: Outcome::Stopped,
@@ -289,7 +299,13 @@ struct Report {
     rows: Arc<AtomicU64>,
     bytes_sent: u64,
     plans: Vec<Arc<dyn ExecutionPlan>>,
+    notices: Vec<NoticeSink>,
     outcome: Outcome,
+}
+
+/// Where the functions and scans of a statement put their notices.
+fn notices_of(context: &TaskContext) -> NoticeSink {
+    VczSettings::of(context.session_config().options()).notices
 }
 
 impl Drop for Report {
@@ -304,6 +320,10 @@ impl Drop for Report {
             self.bytes_sent,
             scans.bytes_decoded,
         );
+        let notices = self.notices.iter().filter_map(|sink| sink.0.as_ref());
+        for notice in notices.flat_map(|notices| notices.take()) {
+            log::warn!(query = self.query; "{notice}");
+        }
         log::info!(
             query = self.query,
             user = &*self.user,

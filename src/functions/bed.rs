@@ -134,7 +134,7 @@ mod tests {
                 .to_string()
                 .contains("UTF-8")
         );
-        let long = vec![b'x'; MAX_LINE as usize + 10];
+        let long = vec![b'x'; crate::functions::text_lines::MAX_LINE as usize + 10];
         assert!(
             Mask::from_bed("m", &long)
                 .unwrap_err()

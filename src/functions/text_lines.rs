@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use crate::error::{Result, VczError};
 
 /// Longest line, in bytes; a longer one is an error, so that a file without line breaks is not buffered whole.
-const MAX_LINE: u64 = 1 << 20;
+pub(super) const MAX_LINE: u64 = 1 << 20;
 
 /// Reads a file line by line.
 pub struct TextLines<'a> {

@@ -39,6 +39,20 @@ def test_a_line_of_log_for_each_query(server):
     server.wait_for_log("outcome=failed", 5, start)
 
 
+def test_what_a_query_leaves_out_is_logged():
+    with Server(FIXTURES / "missing.vcz.zip") as server:
+        client = server.flight()
+        read(client, "SELECT sfs(call_genotype) FROM missing")
+        server.wait_for_log("sfs of 48 copies left out 450 of 571 sites", 5)
+        start = len(server.log)
+        read(client, "SELECT count(*) FROM missing WHERE variant_contig = 'chrUn'")
+        server.wait_for_log("has no contig 'chrUn', so no row matches", 5, start)
+        start = len(server.log)
+        read(client, "SELECT diversity(call_genotype) FROM missing")
+        server.wait_for_log("outcome=done", 5, start)
+        assert not any("left out" in line for line in server.log[start:])
+
+
 def refused(*arguments):
     ended = subprocess.run([VCZ, "serve", *map(str, arguments)], capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
