@@ -36,6 +36,10 @@ pub struct InspectArgs {
     #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option)]
     pub option: Vec<(String, String)>,
 
+    /// Write consolidated metadata into the store first, so that it is opened in fewer requests, and by servers that cannot list
+    #[arg(long)]
+    pub consolidate: bool,
+
     /// How the facts are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -70,6 +74,14 @@ pub async fn run(args: InspectArgs) -> Result<(), String> {
     let table = vcz_table(&environment.ctx.state(), TABLE)
         .await
         .map_err(failed)?;
+    if args.consolidate {
+        let consolidated = table.dataset().store().consolidate().await;
+        let consolidated = consolidated.map_err(|error| error.to_string())?;
+        eprintln!(
+            "wrote the metadata of {} arrays to '{}'",
+            consolidated.arrays, consolidated.document
+        );
+    }
     let report = StoreReport::of(&table).await;
     let text = match args.format {
         Format::Json => serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?,

@@ -19,11 +19,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use datafusion::common::DataFusionError;
+use datafusion::prelude::SessionContext;
 
 #[cfg(unix)]
 pub use signals::end_process;
 
 use crate::error::VczError;
+use crate::session::name_missing_arrays;
 
 /// SQL for population genetics over VCZ (VCF Zarr) stores.
 #[derive(Debug, Parser)]
@@ -104,6 +106,11 @@ fn describe(error: &DataFusionError) -> String {
         DataFusionError::External(root) if root.is::<VczError>() => root.to_string(),
         _ => error.strip_backtrace(),
     }
+}
+
+/// [`describe`] of a failed statement: where a column is not known, with the stores whose arrays could not be listed.
+async fn explain(ctx: &SessionContext, error: DataFusionError) -> String {
+    describe(&name_missing_arrays(&ctx.state(), error).await)
 }
 
 #[cfg(test)]

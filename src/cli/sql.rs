@@ -14,7 +14,7 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
-use super::{describe, progress, signals, stores};
+use super::{describe, explain, progress, signals, stores};
 use crate::scan::shown_location;
 
 /// The arguments of `vcz sql`.
@@ -155,14 +155,14 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
         .into_iter()
         .filter(|(_, sql)| !sql.trim().is_empty())
     {
-        let failed = |error| format!("'{path}': {}", describe(&error));
-        exec_from_commands(&cli, vec![sql], &print)
-            .await
-            .map_err(failed)?;
+        if let Err(error) = exec_from_commands(&cli, vec![sql], &print).await {
+            return Err(format!("'{path}': {}", explain(ctx, error).await));
+        }
     }
-    exec_from_commands(&cli, args.command, &print)
-        .await
-        .map_err(|error| describe(&error))
+    match exec_from_commands(&cli, args.command, &print).await {
+        Ok(()) => Ok(()),
+        Err(error) => Err(explain(ctx, error).await),
+    }
 }
 
 /// The limit on rows applies to tables for people only. The CLI crate would apply it to any format, and silently truncate what another

@@ -20,6 +20,7 @@ use super::sessions::ClientSession;
 use super::settings::{self, FlightSettings};
 use super::wire;
 use crate::scan::VczSettings;
+use crate::session::name_missing_arrays;
 
 impl QueryEngine {
     /// Plans a statement for a client. SET, RESET and DDL are run at once.
@@ -30,7 +31,10 @@ impl QueryEngine {
         let plan = match source {
             StatementSource::Sql(sql) => {
                 let statement = complexity::parse(&state, &sql)?;
-                state.statement_to_plan(statement).await?
+                match state.statement_to_plan(statement).await {
+                    Ok(plan) => plan,
+                    Err(error) => return Err(name_missing_arrays(&state, error).await),
+                }
             }
             StatementSource::Prepared(prepared) => prepared.filled(&state).await?,
         };

@@ -205,14 +205,16 @@ pub async fn open_table(
 ) -> Result<VczTable> {
     let place = locate_by(state, location, &options.remote).await?;
     let shown_location = shown(location);
-    let store = Store::open(
+    let opened = Store::open_with_arrays(
         place.objects,
         place.path,
         shown_location.clone(),
         place.local,
-    )
-    .await?
-    .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
+        &options.arrays,
+    );
+    let store = opened
+        .await?
+        .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
     for warning in store.warnings() {
         log::warn!("store '{shown_location}': {warning}");
     }

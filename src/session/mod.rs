@@ -3,6 +3,7 @@
 //!
 //! * `closed`: a session for strangers, which reads registered tables only.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
+//! * `missing_arrays`: errors about columns of stores whose arrays could not be listed.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
@@ -24,6 +25,7 @@ mod inserts;
 mod leaf_pushdown;
 mod list_literal;
 mod memory_rule;
+mod missing_arrays;
 mod planner;
 mod populations;
 mod populations_rule;
@@ -51,6 +53,7 @@ use crate::scan::{TableOptions, VczSettings, warm_up};
 
 pub use closed::closed;
 pub use factory::VczTableFactory;
+pub use missing_arrays::name_missing_arrays;
 
 /// The name of our file type in `STORED AS`.
 pub const FILE_TYPE: &str = "VCZ";

@@ -19,6 +19,8 @@ mod gpu;
 #[cfg(feature = "cloud")]
 mod http;
 mod individuals;
+#[cfg(feature = "cloud")]
+mod latency;
 mod laws;
 mod layers;
 mod memory;
@@ -35,6 +37,7 @@ mod remote;
 mod runs;
 mod server;
 mod sqllogic;
+mod unlisted;
 mod unzip;
 mod vanished;
 mod windows;
