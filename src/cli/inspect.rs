@@ -37,6 +37,10 @@ pub struct InspectArgs {
     #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option)]
     pub option: Vec<(String, String)>,
 
+    /// Write consolidated metadata into the store first, so that it is opened in fewer requests, and by servers that cannot list
+    #[arg(long)]
+    pub consolidate: bool,
+
     /// How the facts are printed
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
@@ -95,6 +99,16 @@ async fn report(
     let table = vcz_table(&environment.ctx.state(), table)
         .await
         .map_err(|error| message(&error))?;
+    if args.consolidate {
+        for member in table.stores().members() {
+            let consolidated = member.dataset.store().consolidate().await;
+            let consolidated = consolidated.map_err(|error| error.to_string())?;
+            eprintln!(
+                "wrote the metadata of {} arrays to '{}'",
+                consolidated.arrays, consolidated.document
+            );
+        }
+    }
     Ok(StoreReport::of(&table).await)
 }
 

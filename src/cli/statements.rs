@@ -19,6 +19,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
 use super::print;
+use crate::session::name_missing_arrays;
 
 /// Runs all statements of `sql`, one after the other, up to the first that fails. Nothing is run if one of them cannot be parsed.
 ///
@@ -67,7 +68,11 @@ async fn run_one(
     let ctx = &environment.ctx;
     let shown_whole = matches!(&statement, Statement::Statement(inner)
         if matches!(inner.as_ref(), SqlStatement::ShowVariable { .. }));
-    let plan = ctx.state().statement_to_plan(statement).await?;
+    let state = ctx.state();
+    let plan = match state.statement_to_plan(statement).await {
+        Ok(plan) => plan,
+        Err(error) => return Err(name_missing_arrays(&state, error).await),
+    };
     match &plan {
         LogicalPlan::Copy(copy) => {
             let target = NewFile::at(&copy.output_url);

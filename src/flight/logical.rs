@@ -6,6 +6,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 
 use super::{complexity, expansion, plan_size, stop};
+use crate::session::name_missing_arrays;
 
 /// The logical plan of a statement that becomes no larger than `most`.
 ///
@@ -26,7 +27,10 @@ pub async fn of_statement(
 ) -> Result<LogicalPlan> {
     expansion::check(state, &statement, most).await?;
     stop::check()?;
-    let plan = state.statement_to_plan(statement).await?;
+    let plan = match state.statement_to_plan(statement).await {
+        Ok(plan) => plan,
+        Err(error) => return Err(name_missing_arrays(state, error).await),
+    };
     stop::check()?;
     // Columns of `*` and conversions of types are in the plan only.
     plan_size::check(&plan, most.saturating_mul(2))?;

@@ -285,11 +285,16 @@ pub struct TableOptions {
     pub region_index: RegionIndexMode,
     /// What it means if access to a chunk is denied.
     pub denied_chunks: DeniedChunks,
+    /// Arrays that are looked for by their names, where they cannot be listed or are not in the consolidated metadata.
+    pub arrays: Vec<String>,
     /// How the object store is reached; if there are none, it is the one that the session has for the location.
     pub remote: RemoteOptions,
 }
 
-const TABLE_OPTIONS: [(&str, &str); 5] = [
+/// Most names of arrays in an option: each is one request.
+const MAX_ARRAYS: usize = 1000;
+
+const TABLE_OPTIONS: [(&str, &str); 6] = [
     (
         "populations",
         "a TSV or CSV file with the columns sample_id and population, or a query that gives them: SELECT sample_id, region FROM meta",
@@ -306,6 +311,10 @@ const TABLE_OPTIONS: [(&str, &str); 5] = [
     (
         "denied_chunks",
         "whether a chunk to which access is denied (HTTP 403) is an 'error' or 'absent'",
+    ),
+    (
+        "arrays",
+        "arrays that cannot be listed, separated by commas, such as call_AD,variant_MQ",
     ),
 ];
 
@@ -384,6 +393,16 @@ impl ExtensionOptions for TableOptions {
                     }
                 }
             }
+            "arrays" => {
+                let names = value.split(',').map(|name| name.trim().to_string());
+                self.arrays = names.filter(|name| !name.is_empty()).collect();
+                if self.arrays.len() > MAX_ARRAYS {
+                    return config_err!(
+                        "option 'vcz.arrays' has {} names, expected at most {MAX_ARRAYS}",
+                        self.arrays.len()
+                    );
+                }
+            }
             _ => {
                 let known = TABLE_OPTIONS
                     .map(|(known, _)| format!("'vcz.{known}'"))
@@ -413,6 +432,7 @@ impl ExtensionOptions for TableOptions {
                         }
                         .to_string(),
                     ),
+                    "arrays" => (!self.arrays.is_empty()).then(|| self.arrays.join(",")),
                     _ => Some(
                         match self.denied_chunks {
                             DeniedChunks::Error => "error",

@@ -6,6 +6,7 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `store_columns`: comparisons that people write of VCZ columns, planned or refused with what to write.
 //! * `flat_files`: nested columns as JSON text in CSV files.
+//! * `missing_arrays`: errors about columns of stores whose arrays could not be listed.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
@@ -33,6 +34,7 @@ mod leaf_pushdown;
 mod list_literal;
 mod memory_rule;
 mod message;
+mod missing_arrays;
 mod notices;
 mod planner;
 mod populations;
@@ -65,6 +67,7 @@ pub use annotations::AnnotationTableFactory;
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use message::message;
+pub use missing_arrays::name_missing_arrays;
 
 /// The name of our file type in `STORED AS`.
 pub const FILE_TYPE: &str = "VCZ";

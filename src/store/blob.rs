@@ -96,6 +96,14 @@ impl Blob {
         })
     }
 
+    /// Whether reading it takes requests: it is an object that is not whole in memory.
+    pub(super) fn needs_requests(&self) -> bool {
+        match self {
+            Self::File { .. } => false,
+            Self::Object { len, tail, .. } => (tail.len() as u64) < *len,
+        }
+    }
+
     /// The number of bytes at its end that can be read without a request.
     pub(super) fn tail_len(&self) -> u64 {
         match self {

@@ -24,7 +24,7 @@ use crate::error::{Result, VczError};
 /// Longest metadata document that is accepted.
 pub(super) const MAX_DOCUMENT: u64 = 1 << 28;
 /// Arrays whose metadata documents are read concurrently: all of nearly every store, so that it is opened in one round.
-const CONCURRENT_READS: usize = 128;
+pub(super) const CONCURRENT_READS: usize = 128;
 
 /// The contents of a store.
 #[derive(Debug)]
@@ -72,8 +72,13 @@ struct ArrayDocuments {
     is_incomplete: bool,
 }
 
-/// Reads the metadata of the store at `source`; `location` is for messages.
-pub(super) async fn discover(source: &StoreSource, location: &str) -> Result<Contents> {
+/// Reads the metadata of the store at `source`; `location` is for messages. The arrays `named` are looked for by their names, wherever
+/// they are not listed.
+pub(super) async fn discover(
+    source: &StoreSource,
+    location: &str,
+    named: &[String],
+) -> Result<Contents> {
     let documents = Documents { source, location };
     // The listing is under way while the documents are read, and given up where it turns out not to be needed.
     let (root, listing) = (documents.root().boxed(), source.top_level().boxed());
@@ -90,24 +95,47 @@ pub(super) async fn discover(source: &StoreSource, location: &str) -> Result<Con
     let (mut guessed, mut is_incomplete) = (false, false);
     let is_consolidated = consolidated.is_some();
     let mut ids = BTreeMap::new();
-    let found: Vec<(String, ArrayRead)> = match consolidated {
-        Some(metadata) => from_consolidated(format, metadata),
+    let named: BTreeSet<String> = named.iter().cloned().collect();
+    let mut found: Vec<(String, ArrayRead)> = vec![];
+    let names = match consolidated {
+        Some(metadata) => {
+            found = from_consolidated(format, metadata);
+            let known: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
+            let more = named.iter().filter(|name| !known.contains(name));
+            more.cloned().collect()
+        }
         None => {
             let listed = listing.await.map_err(|error| documents.error("", error))?;
             // A listing without a folder is treated as not possible.
             let names = listed.filter(|names| !names.is_empty());
             guessed = names.is_none();
-            let names = names.unwrap_or_else(|| likely_names(&attributes));
-            let arrays = documents.arrays(format, names, guessed).await?;
-            is_incomplete = guessed || arrays.iter().any(|(_, array)| array.is_incomplete);
-            let mut found = Vec::with_capacity(arrays.len());
-            for (name, array) in arrays {
-                ids.extend(array.id.map(|id| (name.clone(), id)));
-                found.push((name, array.read));
-            }
-            found
+            let mut names = names.unwrap_or_else(|| likely_names(&attributes));
+            names.extend(named.iter().cloned());
+            names
         }
     };
+    if !names.is_empty() {
+        // What was listed is there, but what was named may not be.
+        let may_be_absent = guessed || !named.is_empty();
+        let arrays = documents.arrays(format, names, may_be_absent).await?;
+        is_incomplete = guessed || arrays.iter().any(|(_, array)| array.is_incomplete);
+        for (name, array) in arrays {
+            ids.extend(array.id.map(|id| (name.clone(), id)));
+            found.push((name, array.read));
+        }
+    }
+    for name in &named {
+        if !found
+            .iter()
+            .any(|(known, read)| known == name && read.is_some())
+        {
+            return Err(VczError::Metadata {
+                store: location.to_owned(),
+                what: "option 'vcz.arrays'".to_owned(),
+                reason: format!("there is no array '{name}' in the store"),
+            });
+        }
+    }
     let (mut arrays, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
     for (name, read) in found {
         match read {

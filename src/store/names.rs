@@ -65,9 +65,38 @@ pub(super) fn check_name(name: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Whether this is the key of a metadata document of the store or of an array.
+pub(super) fn is_document(key: &str) -> bool {
+    let name = match key.split_once('/') {
+        Some((folder, name)) if may_be_array(folder) => name,
+        Some(_) => return false,
+        None => key,
+    };
+    matches!(
+        name,
+        "zarr.json" | ".zgroup" | ".zarray" | ".zattrs" | ".zmetadata"
+    )
+}
+
 /// Whether a folder of this name may be an array: hidden and reserved folders (`.git`, `__MACOSX`) are not.
 pub(super) fn may_be_array(name: &str) -> bool {
     !name.starts_with('.') && !name.starts_with("__") && check_name(name).is_ok()
+}
+
+/// The VCF header's lines of meta-information, if the group has them.
+const HEADERS: [&str; 2] = ["vcf_meta_information", "vcf_header"];
+
+/// Which arrays [`likely_names`] may not have, as part of a sentence.
+pub(super) fn unlikely_arrays(attributes: &Map<String, Value>) -> &'static str {
+    match HEADERS.iter().any(|key| attributes.contains_key(*key)) {
+        true => {
+            "arrays that neither the VCF Zarr specification nor the VCF header in the store's attributes names"
+        }
+        false => {
+            "arrays of INFO fields other than AA, AF and DP and of FORMAT fields other than GT, DP and GQ, since the store's attributes \
+             have no VCF header that names them"
+        }
+    }
 }
 
 /// The names that a store with these group attributes is likely to have: the well-known ones, those that an attribute
@@ -144,6 +173,29 @@ mod tests {
             assert!(check_name(name).is_ok(), "{name:?}");
         }
         assert!(!may_be_array(".git") && !may_be_array("__MACOSX") && may_be_array("variant_id"));
+    }
+
+    #[test]
+    fn documents() {
+        for key in [
+            "zarr.json",
+            ".zmetadata",
+            "a/.zarray",
+            "a/.zattrs",
+            "a/zarr.json",
+        ] {
+            assert!(is_document(key), "{key}");
+        }
+        for key in [
+            "a/0.0",
+            "a/b/.zarray",
+            ".git/.zarray",
+            "__MACOSX/zarr.json",
+            "a",
+            "",
+        ] {
+            assert!(!is_document(key), "{key}");
+        }
     }
 
     #[test]

@@ -229,12 +229,13 @@ impl StoreSource {
     }
 }
 
-fn is_metadata(key: &str) -> bool {
+/// Whether a key below an array is that of metadata.
+pub(super) fn is_metadata(key: &str) -> bool {
     matches!(key, "zarr.json" | ".zarray" | ".zattrs")
 }
 
 /// The path of `key` below `root`.
-fn below(root: &Path, key: &str) -> Result<Path, ReadError> {
+pub(super) fn below(root: &Path, key: &str) -> Result<Path, ReadError> {
     let path = if root.as_ref().is_empty() {
         key.to_owned()
     } else {

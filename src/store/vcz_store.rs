@@ -18,6 +18,7 @@ use super::discover::{Contents, discover};
 use super::element::ZarrFormat;
 use super::error::StoreError;
 use super::local::{ChunkPlace, OpenChunk};
+use super::names::{check_name, unlikely_arrays};
 use super::read_error::ReadError;
 use super::source::StoreSource;
 use crate::error::{Result, VczError};
@@ -59,18 +60,39 @@ impl Store {
         location: String,
         local_path: Option<PathBuf>,
     ) -> Result<Store> {
+        Self::open_with_arrays(objects, path, location, local_path, &[]).await
+    }
+
+    /// [`Store::open`], with names of arrays that are looked for where they cannot be listed, and where consolidated metadata lacks them.
+    ///
+    /// # Errors
+    /// As [`Store::open`]; [`VczError::Metadata`] if one of these arrays is absent, or its name is not valid.
+    pub async fn open_with_arrays(
+        objects: Arc<dyn ObjectStore>,
+        path: Path,
+        location: String,
+        local_path: Option<PathBuf>,
+        arrays: &[String],
+    ) -> Result<Store> {
+        for name in arrays {
+            check_name(name).map_err(|reason| VczError::Metadata {
+                store: location.clone(),
+                what: "option 'vcz.arrays'".to_owned(),
+                reason: reason.into(),
+            })?;
+        }
         let key = path.to_string();
         let is_local = local_path.is_some();
         let fallback = (!is_local).then(|| (Arc::clone(&objects), path.clone()));
         let source = StoreSource::open(objects, path, &location, local_path).await;
         let source = source.map_err(|error| open_error(&location, &key, error))?;
-        let (source, contents) = match (discover(&source, &location).await, fallback) {
+        let (source, contents) = match (discover(&source, &location, arrays).await, fallback) {
             (Err(error @ VczError::NotAStore { .. }), Some((objects, path))) => {
                 // The path may be an archive without the suffix `.zip`.
                 let archive = StoreSource::open_archive(objects, path)
                     .await
                     .map_err(|_| error)?;
-                let contents = discover(&archive, &location).await?;
+                let contents = discover(&archive, &location, arrays).await?;
                 (archive, contents)
             }
             (contents, _) => (source, contents?),
@@ -84,11 +106,9 @@ impl Store {
                 });
             }
         };
-        let guessed = contents.guessed.then(|| {
-            "this location cannot be listed and the store has no consolidated metadata: only arrays with well-known names were \
-             looked for. Consolidate the store's metadata, or name its arrays in the group attribute 'vcz.fields'"
-                .to_owned()
-        });
+        let guessed = contents
+            .guessed
+            .then(|| missing_arrays(&contents.attributes));
         Ok(Store {
             location,
             source,
@@ -131,6 +151,14 @@ impl Store {
     /// Problems that do not prevent reading the store.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Which arrays may be missing because the location could not be listed, and what to do; `None` if none are.
+    pub fn missing_arrays(&self) -> Option<String> {
+        let contents = &self.contents;
+        contents
+            .guessed
+            .then(|| missing_arrays(&contents.attributes))
     }
 
     /// The arrays, sorted by name.
@@ -278,7 +306,7 @@ impl Store {
     }
 
     /// The key of a chunk, and the most bytes that it may have.
-    fn object(&self, array: &ArrayMeta, index: &[u64]) -> Result<(String, u64)> {
+    pub(super) fn object(&self, array: &ArrayMeta, index: &[u64]) -> Result<(String, u64)> {
         self.check_index(array, index)?;
         let limit = match array.chunk_bytes() {
             Some(bytes) => (bytes as u64)
@@ -291,7 +319,7 @@ impl Store {
         Ok((key, limit))
     }
 
-    fn read_error(
+    pub(super) fn read_error(
         &self,
         array: &ArrayMeta,
         index: &[u64],
@@ -323,6 +351,15 @@ impl Store {
             .await
             .map_err(|error| open_error(&self.location, &array.name, error))
     }
+}
+
+fn missing_arrays(attributes: &Map<String, Value>) -> String {
+    format!(
+        "this location cannot be listed and the store has no consolidated metadata, so only arrays with likely names were looked for. \
+         There may be more: {}. Name them by the table option 'vcz.arrays', such as 'call_AD,variant_MQ', or have the store's owner \
+         write consolidated metadata (vcz inspect STORE --consolidate)",
+        unlikely_arrays(attributes)
+    )
 }
 
 /// Access to a chunk was denied.

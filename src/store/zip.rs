@@ -1,26 +1,38 @@
 //! A store inside a zip archive (`.vcz.zip`), local or remote: its entries are read like objects, by their names.
 //!
-//! The directory is read once, when the archive is opened; after that an entry needs one read, since its header and data are
-//! requested together. Invariants: nothing is inflated beyond the declared size, which must be possible for the stored bytes;
+//! The directory is read once, when the archive is opened, and with it the metadata of a remote store; after that an entry needs one
+//! read, since its header and data are requested together, and entries that are near each other can share one. Invariants: nothing is inflated beyond the declared size, which must be possible for the stored bytes;
 //! the checksum of an entry that is read whole is verified. Errors name the entry.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
+use futures::{StreamExt, stream};
 use object_store::GetRange;
+use parking_lot::Mutex;
 
 use super::blob::Blob;
 use super::files::{BLOCKING_BYTES, blocking};
+use super::names::is_document;
 use super::read_error::{ReadError, resolve, within};
 use super::zip_directory::{
     Directory, Entry, LOCAL_HEADER, MAX_TAIL, Tail, parse_tail, parse_zip64_end,
 };
+use super::zip_runs::{Run, runs};
 
 /// Largest directory that is accepted: several million entries.
 const MAX_DIRECTORY: u64 = 1 << 30;
 /// Bytes by which the extra field before the data may exceed the directory's without a second read.
 const EXTRA_SLACK: u64 = 64;
+/// Reads of the archive at the same time, for chunks and for metadata documents.
+pub(super) const CHUNK_READS: usize = 8;
+const DOCUMENT_READS: usize = 64;
+/// Longest metadata document that is read when the archive is opened, and most bytes of all of them.
+const SMALL_DOCUMENT: u64 = 1 << 18;
+const ALL_DOCUMENTS: u64 = 1 << 24;
 /// Deflate makes at most 258 bytes of two bits; the slack is for the header of the first block.
 const MAX_DEFLATE_RATIO: u64 = 1032;
 
@@ -34,6 +46,14 @@ pub(super) struct Zip {
     directory: Directory,
     /// The folder that holds the store: empty, or a name and `/`.
     prefix: String,
+    /// Metadata documents of a remote archive that were read with its directory, until they are asked for.
+    documents: Mutex<HashMap<String, Bytes>>,
+}
+
+/// Entries that were read: the bytes of each, if there is such an entry, and the number of requests.
+pub(super) struct Entries {
+    pub(super) found: Vec<Option<Bytes>>,
+    pub(super) requests: u64,
 }
 
 impl Zip {
@@ -64,11 +84,37 @@ impl Zip {
         let directory = Directory::parse(bytes, &end)?;
         let prefix = store_folder(&directory);
         blob.forget_tail();
-        Ok(Self {
+        let zip = Self {
             blob,
             directory,
             prefix,
-        })
+            documents: Mutex::default(),
+        };
+        if zip.blob.needs_requests() {
+            zip.read_documents().await;
+        }
+        Ok(zip)
+    }
+
+    /// Reads the metadata documents of the store and its arrays. What fails is read again when it is asked for.
+    async fn read_documents(&self) {
+        let mut bytes = 0u64;
+        let mut keys = Vec::new();
+        for entry in self.directory.under(&self.prefix) {
+            let key = self.directory.name(entry).get(self.prefix.len()..);
+            let Some(key) = key.filter(|key| is_document(key)) else {
+                continue;
+            };
+            bytes = bytes.saturating_add(entry.compressed.max(entry.size));
+            if entry.size <= SMALL_DOCUMENT && bytes <= ALL_DOCUMENTS {
+                keys.push(key.to_owned());
+            }
+        }
+        if let Ok(read) = self.get_many(&keys, SMALL_DOCUMENT, DOCUMENT_READS).await {
+            let read = keys.into_iter().zip(read.found);
+            let read = read.filter_map(|(key, bytes)| Some((key, bytes?)));
+            self.documents.lock().extend(read);
+        }
     }
 
     pub(super) fn is_local(&self) -> bool {
@@ -101,17 +147,110 @@ impl Zip {
         range: Option<GetRange>,
         limit: u64,
     ) -> Result<Option<Bytes>, ReadError> {
+        if range.is_none()
+            && let Some(bytes) = self.documents.lock().remove(key)
+        {
+            within(bytes.len() as u64, limit)?;
+            return Ok(Some(bytes));
+        }
         let Some(entry) = self.directory.find(&self.prefix, key) else {
             return Ok(None);
         };
-        match self.read(entry, range, limit).await {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(ReadError::Corrupt(reason)) => Err(ReadError::Corrupt(format!(
+        let read = self.read(entry, range, limit).await;
+        read.map(Some).map_err(|error| self.named(entry, error))
+    }
+
+    /// The bytes of the entries named `keys`. Those that are near each other in the archive share a read; `concurrent` reads are made at
+    /// the same time.
+    ///
+    /// # Errors
+    /// Of one of them, with its place in `keys`.
+    pub(super) async fn get_many(
+        &self,
+        keys: &[String],
+        limit: u64,
+        concurrent: usize,
+    ) -> Result<Entries, (usize, ReadError)> {
+        let mut found = vec![None; keys.len()];
+        let mut spans = Vec::with_capacity(keys.len());
+        for (n, key) in keys.iter().enumerate() {
+            if let Some(entry) = self.directory.find(&self.prefix, key) {
+                let readable = Self::check_readable(entry, limit);
+                readable.map_err(|error| (n, self.named(entry, error)))?;
+                spans.push((n, self.span(entry), entry));
+            }
+        }
+        let runs = runs(spans);
+        let mut requests = runs.len() as u64;
+        // Not by a closure in the stream, for which the compiler cannot tell that the future is Send.
+        let reads: Vec<_> = runs
+            .into_iter()
+            .map(|run| self.read_run(run, limit))
+            .collect();
+        let mut reads = stream::iter(reads).buffer_unordered(concurrent);
+        while let Some(read) = reads.next().await {
+            let (entries, more) = read?;
+            requests += more;
+            for (n, bytes) in entries {
+                if let Some(place) = found.get_mut(n) {
+                    *place = Some(bytes);
+                }
+            }
+        }
+        Ok(Entries { found, requests })
+    }
+
+    /// Reads the entries of a run; also how many requests there were beside the first.
+    async fn read_run(
+        &self,
+        run: Run<&Entry>,
+        limit: u64,
+    ) -> Result<(Vec<(usize, Bytes)>, u64), (usize, ReadError)> {
+        let first = run.members.first().map_or(0, |(n, _, _)| *n);
+        let read = self.blob.read(run.range.clone()).await;
+        let bytes = read.map_err(|error| (first, error))?;
+        let mut entries = Vec::with_capacity(run.members.len());
+        let mut more = 0;
+        let is_sparse = run.is_sparse();
+        for (n, span, entry) in run.members {
+            let start = (span.start - run.range.start) as usize;
+            let own = bytes.slice(start..start + (span.end - span.start) as usize);
+            // What is between the entries is not kept in memory for their sake.
+            let own = if is_sparse {
+                Bytes::copy_from_slice(&own)
+            } else {
+                own
+            };
+            let decoded = async {
+                let data = match self.data_in(entry, &span, &own)? {
+                    Some(data) => data,
+                    None => {
+                        more += 1;
+                        self.data(entry).await?
+                    }
+                };
+                Self::decode(entry, data, limit).await
+            };
+            let decoded = decoded.await;
+            entries.push((n, decoded.map_err(|error| (n, self.named(entry, error)))?));
+        }
+        Ok((entries, more))
+    }
+
+    fn named(&self, entry: &Entry, error: ReadError) -> ReadError {
+        match error {
+            ReadError::Corrupt(reason) => ReadError::Corrupt(format!(
                 "zip entry '{}': {reason}",
                 self.directory.name(entry)
-            ))),
-            Err(error) => Err(error),
+            )),
+            error => error,
         }
+    }
+
+    /// Bytes of the entry `key` as they are in the archive; `None` if there is none.
+    pub(super) fn stored_len(&self, key: &str) -> Option<u64> {
+        let entry = self.directory.find(&self.prefix, key);
+        entry.map(|entry| entry.compressed)
     }
 
     async fn read(
@@ -120,47 +259,41 @@ impl Zip {
         range: Option<GetRange>,
         limit: u64,
     ) -> Result<Bytes, ReadError> {
+        if entry.method == STORED
+            && let Some(range) = range
+        {
+            Self::check_readable(entry, u64::MAX)?;
+            let range = resolve(Some(range), entry.size)?;
+            within(range.end - range.start, limit)?;
+            let data_at = self.data_at(entry).await?;
+            let bytes = self.blob.read(data_at + range.start..data_at + range.end);
+            return bytes.await;
+        }
+        Self::check_readable(entry, limit)?;
+        let range = resolve(range, entry.size)?;
+        let data = self.data(entry).await?;
+        let bytes = Self::decode(entry, data, limit).await?;
+        Ok(bytes.slice(range.start as usize..range.end as usize))
+    }
+
+    /// Checks what the directory says of an entry that is read whole, before anything is read.
+    fn check_readable(entry: &Entry, limit: u64) -> Result<(), ReadError> {
         let corrupt = |reason: String| Err(ReadError::Corrupt(reason));
         if entry.is_encrypted() {
             return corrupt("it is encrypted, which is not supported".to_owned());
         }
-        let (size, compressed, crc) = (entry.size, entry.compressed, entry.crc);
+        let (size, compressed) = (entry.size, entry.compressed);
         match entry.method {
             STORED if size != compressed => corrupt(format!(
                 "it is stored without compression, but has {compressed} stored and {size} decoded bytes"
             )),
-            STORED => match range {
-                Some(_) => {
-                    let range = resolve(range, size)?;
-                    within(range.end - range.start, limit)?;
-                    let data_at = self.data_at(entry).await?;
-                    self.blob
-                        .read(data_at + range.start..data_at + range.end)
-                        .await
-                }
-                None => {
-                    within(size, limit)?;
-                    let bytes = self.data(entry).await?;
-                    if size < BLOCKING_BYTES {
-                        check(crc, &bytes)?;
-                        return Ok(bytes);
-                    }
-                    blocking(move || check(crc, &bytes).map(|()| bytes)).await
-                }
-            },
+            STORED => within(size, limit),
             DEFLATED => {
                 within(size, limit)?;
                 if size > compressed.saturating_mul(MAX_DEFLATE_RATIO) {
                     return corrupt(format!("{compressed} deflated bytes cannot become {size}"));
                 }
-                let range = resolve(range, size)?;
-                let data = self.data(entry).await?;
-                let bytes = if size < BLOCKING_BYTES {
-                    inflate(&data, size, crc)?
-                } else {
-                    blocking(move || inflate(&data, size, crc)).await?
-                };
-                Ok(bytes.slice(range.start as usize..range.end as usize))
+                Ok(())
             }
             method => corrupt(format!(
                 "compression method {method} is not supported; expected 0 (stored) or 8 (deflated). \
@@ -169,27 +302,58 @@ impl Zip {
         }
     }
 
-    /// All bytes of an entry as they are in the archive.
-    async fn data(&self, entry: &Entry) -> Result<Bytes, ReadError> {
+    /// The bytes of an entry, checked, from those in the archive.
+    async fn decode(entry: &Entry, data: Bytes, limit: u64) -> Result<Bytes, ReadError> {
+        Self::check_readable(entry, limit)?;
+        let (size, crc, is_stored) = (entry.size, entry.crc, entry.method == STORED);
+        let work = move || match is_stored {
+            true => check(crc, &data).map(|()| data),
+            false => inflate(&data, size, crc),
+        };
+        if size < BLOCKING_BYTES {
+            return work();
+        }
+        blocking(work).await
+    }
+
+    /// The bytes of the archive that hold an entry: its data, and the header before it if that was not read yet.
+    fn span(&self, entry: &Entry) -> Range<u64> {
         let known = entry.data_at.load(Relaxed);
         if known != 0 {
-            return self.blob.read(known..known + entry.compressed).await;
+            return known..known + entry.compressed;
         }
-        let header_at = entry.header_at;
         let likely_header =
             LOCAL_HEADER + entry.name_len() + u64::from(entry.extra_len) + EXTRA_SLACK;
         // The directory's parser has checked that this does not overflow, and that the data ends before the directory.
-        let likely_end = (header_at + entry.compressed)
+        let likely_end = (entry.header_at + entry.compressed)
             .saturating_add(likely_header)
             .min(self.directory.start());
-        let bytes = self.blob.read(header_at..likely_end).await?;
-        let data_at = self.locate(entry, &bytes)?;
-        let start = data_at - header_at;
+        entry.header_at..likely_end
+    }
+
+    /// The data of an entry in the `bytes` of its span; `None` if its header is longer than was expected.
+    fn data_in(
+        &self,
+        entry: &Entry,
+        span: &Range<u64>,
+        bytes: &Bytes,
+    ) -> Result<Option<Bytes>, ReadError> {
+        if span.start != entry.header_at {
+            return Ok(Some(bytes.clone()));
+        }
+        let start = self.locate(entry, bytes)? - entry.header_at;
         let end = start + entry.compressed;
-        if end <= bytes.len() as u64 {
-            Ok(bytes.slice(start as usize..end as usize))
-        } else {
-            self.blob.read(data_at..data_at + entry.compressed).await
+        let is_whole = end <= bytes.len() as u64;
+        Ok(is_whole.then(|| bytes.slice(start as usize..end as usize)))
+    }
+
+    /// All bytes of an entry as they are in the archive.
+    async fn data(&self, entry: &Entry) -> Result<Bytes, ReadError> {
+        let span = self.span(entry);
+        let bytes = self.blob.read(span.clone()).await?;
+        match self.data_in(entry, &span, &bytes)? {
+            Some(data) => Ok(data),
+            None => self.blob.read(self.span(entry)).await,
         }
     }
 

@@ -204,3 +204,19 @@ def test_http(web, name):
     given = [f"{web}/{name}", "--populations", POPULATIONS]
     assert spectrum(*given, table=table) == EXPECTED["first"]["sfs"]
     assert spectrum(*given, "-o", "http.timeout=20s", "-o", "retry.max_retries=2", table=table) == EXPECTED["first"]["sfs"]
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_consolidated_metadata_is_read_by_zarr(name, tmp_path):
+    """What `vcz inspect --consolidate` writes is what zarr-python reads, and finds behind a server that cannot list."""
+    folder = unpacked(tmp_path) / name
+    before = {key: (array.shape, array.dtype, dict(array.attrs)) for key, array in zarr.open_group(folder, mode="r").arrays()}
+    for _ in range(2):
+        vcz("inspect", folder, "--consolidate")
+    consolidated = zarr.open_consolidated(str(folder), mode="r")
+    assert consolidated.metadata.consolidated_metadata is not None
+    after = {key: (array.shape, array.dtype, dict(array.attrs)) for key, array in consolidated.arrays()}
+    assert after == before and "call_genotype" in after
+    assert dict(consolidated.attrs) == dict(zarr.open_group(folder, mode="r", use_consolidated=False).attrs)
+    assert not list(folder.glob("*.tmp"))
+    assert "is a zip archive, which is not changed" in vcz("inspect", FIXTURES / f"{name}.zip", "--consolidate", expect=1)

@@ -20,6 +20,8 @@ mod gpu;
 mod http;
 mod individuals;
 mod interval_join;
+#[cfg(feature = "cloud")]
+mod latency;
 mod laws;
 mod layers;
 mod many_stores;
@@ -38,6 +40,7 @@ mod runs;
 mod server;
 mod sqllogic;
 mod store_writer;
+mod unlisted;
 mod unzip;
 mod vanished;
 mod windows;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::SessionContext;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 use url::Url;
 
-use crate::common::{fixtures, row, session};
+use crate::common::{fixtures, row, run, session};
 use crate::server::{Files, Server, consolidate, files, in_memory};
 
 /// A store on a server that answers in rounds, opened as `t`: how many requests and rounds that took.
@@ -85,4 +86,124 @@ async fn chunks_are_read_once_and_ahead() {
     let (without, requests, rounds) = asked(&server, &ctx, sql).await;
     assert_eq!((requests, rounds), (8, 8));
     assert_eq!(ahead, without);
+}
+
+/// An archive of these files, stored, in this order.
+fn archive(files: &Files) -> Vec<u8> {
+    let (mut bytes, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in files {
+        let sizes = [crc32fast::hash(data), data.len() as u32, data.len() as u32];
+        let header_at = bytes.len() as u32;
+        let common = |out: &mut Vec<u8>| {
+            // Version, flags, method, time and date; checksum and sizes; lengths of the name and of the extra field.
+            out.extend([20u16, 0, 0, 0, 0].map(u16::to_le_bytes).concat());
+            out.extend(sizes.map(u32::to_le_bytes).concat());
+            out.extend([name.len() as u16, 0].map(u16::to_le_bytes).concat());
+        };
+        bytes.extend(b"PK\x03\x04");
+        common(&mut bytes);
+        bytes.extend(name.as_bytes());
+        bytes.extend(data);
+        directory.extend(b"PK\x01\x02\x14\x00");
+        common(&mut directory);
+        directory.extend([0; 10]);
+        directory.extend(header_at.to_le_bytes());
+        directory.extend(name.as_bytes());
+    }
+    let (start, size, n) = (
+        bytes.len() as u32,
+        directory.len() as u32,
+        files.len() as u16,
+    );
+    bytes.extend(directory);
+    bytes.extend(b"PK\x05\x06\0\0\0\0");
+    bytes.extend([n, n].map(u16::to_le_bytes).concat());
+    bytes.extend([size, start].map(u32::to_le_bytes).concat());
+    bytes.extend([0; 2]);
+    bytes
+}
+
+#[tokio::test]
+async fn neighbours_in_an_archive_are_read_by_one_request() {
+    for name in ["sim.vcz.zip", "sim.v3.vcz.zip"] {
+        let mut files = files(name);
+        // In an order that is not that of the chunks, each array together, as a folder lists its files.
+        let hash = |key: &str| crc32fast::hash(key.as_bytes());
+        files.sort_by_key(|(key, _)| (key.split('/').next().unwrap().to_string(), hash(key)));
+        // More than is read with the directory.
+        files.push(("padding".to_string(), vec![7; 3 << 20]));
+        let objects = InMemory::new();
+        let path = Path::from("data/my.vcz.zip");
+        objects.put(&path, archive(&files).into()).await.unwrap();
+        let server = Arc::new(Server::in_rounds(objects));
+        let (ctx, requests, rounds) = opened(&server, "data/my.vcz.zip").await;
+        // The directory; metadata of all arrays; names of samples, contigs and filters.
+        assert!(
+            rounds <= 3 && requests <= 12,
+            "{name}: {requests} in {rounds}"
+        );
+        let sql = "SELECT sfs(call_genotype), sum(variant_position) FROM t";
+        let (found, requests, rounds) = asked(&server, &ctx, sql).await;
+        assert_eq!((requests, rounds), (2, 1), "{name}: one for each array");
+        let local = fixtures().join(name);
+        let expected = row(&ctx, &sql.replace(" t", &format!(" '{}'", local.display()))).await;
+        assert_eq!(found, format!("{expected:?}"));
+        let shown = analyzed(&server, &ctx, sql).await;
+        assert!(shown.contains("requests=2"), "{shown}");
+    }
+}
+
+/// What EXPLAIN ANALYZE shows of a query.
+async fn analyzed(server: &Arc<Server>, ctx: &SessionContext, sql: &str) -> String {
+    let sql = format!("EXPLAIN ANALYZE {sql}");
+    let (batches, _) = server.rounds(run(ctx, &sql)).await;
+    pretty_format_batches(&batches).unwrap().to_string()
+}
+
+#[tokio::test]
+async fn requests_are_counted_and_each_chunk_is_read_once() {
+    for name in ["sim.vcz.zip", "sim.v3.vcz.zip"] {
+        let server = Arc::new(Server::in_rounds(in_memory(&files(name)).await));
+        let (ctx, _, _) = opened(&server, "data/my.vcz").await;
+        let sql = "SELECT diversity(call_genotype), genome_bin(variant_position, 100000) FROM t GROUP BY 2";
+        server.plan(None);
+        let shown = analyzed(&server, &ctx, sql).await;
+        let asked = server.asked.lock().clone();
+        assert!(
+            shown.contains(&format!("requests={}", asked.len())),
+            "{shown}\n{asked:#?}"
+        );
+        let mut once = asked.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), asked.len(), "{asked:#?}");
+
+        // Of a region only its chunks, of genotypes as of contigs and positions.
+        let region = "SELECT sfs(call_genotype), count(*) FROM t WHERE variant_contig = '1' AND variant_position BETWEEN 1000 AND 20000";
+        server.plan(None);
+        let shown = analyzed(&server, &ctx, region).await;
+        let asked = server.asked.lock().clone();
+        assert!(
+            shown.contains(&format!("requests={}", asked.len())),
+            "{shown}\n{asked:#?}"
+        );
+        let chunks = |array: &str| asked.iter().filter(|key| key.contains(array)).count();
+        let genotypes = chunks("call_genotype/");
+        assert!((1..=3).contains(&genotypes), "{asked:#?}");
+        assert!(
+            chunks("variant_position/") <= genotypes && chunks("variant_contig/") <= genotypes,
+            "{asked:#?}"
+        );
+    }
+    // A local store takes none.
+    let ctx = session(1, 8192);
+    let local = fixtures().join("sim.vcz.zip");
+    let sql = format!(
+        "EXPLAIN ANALYZE SELECT sfs(call_genotype) FROM '{}'",
+        local.display()
+    );
+    let shown = pretty_format_batches(&run(&ctx, &sql).await)
+        .unwrap()
+        .to_string();
+    assert!(shown.contains("requests=0"), "{shown}");
 }

@@ -47,6 +47,8 @@ pub struct Server {
     pub other: InMemory,
     /// Whether it denies access to what is absent.
     pub denies: bool,
+    /// Whether it does not list.
+    pub denies_listing: bool,
     /// Where requests wait for each other.
     gate: Option<Gate>,
     plan: Mutex<Option<Plan>>,
@@ -187,6 +189,11 @@ impl ObjectStore for Server {
     }
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         self.wait().await;
+        if self.denies_listing {
+            return Err(Error::NotSupported {
+                source: "it does not list".into(),
+            });
+        }
         match self.answer("list") {
             // A prefix without objects is an empty listing.
             Err(Error::NotFound { .. }) => Ok(ListResult {
@@ -206,7 +213,12 @@ pub type Files = Vec<(String, Vec<u8>)>;
 
 /// The files of a fixture.
 pub fn files(name: &str) -> Files {
-    entries(&std::fs::read(fixtures().join(name)).unwrap())
+    files_of(&std::fs::read(fixtures().join(name)).unwrap())
+}
+
+/// The files of a zipped store.
+pub fn files_of(zip: &[u8]) -> Files {
+    entries(zip)
 }
 
 /// Adds consolidated metadata to a store of Zarr v2.

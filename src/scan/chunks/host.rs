@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use datafusion::physical_plan::metrics::Count;
 use futures::future::{BoxFuture, FutureExt};
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -20,15 +21,21 @@ const GROUP_BYTES: usize = 1 << 20;
 /// Most variant chunks in one read.
 const GROUP_CHUNKS: usize = 64;
 
+/// A read of several variant chunks of a remote archive has at most this many encoded bytes, or one variant chunk.
+const ARCHIVE_GROUP_BYTES: usize = 2 << 20;
+/// Most variant chunks in such a read.
+const ARCHIVE_GROUP_CHUNKS: u64 = 4096;
+
 /// Reads the wanted parts of an array's variant chunks.
-#[derive(Debug)]
 pub struct HostReader {
     dataset: Arc<Dataset>,
     array: Arc<ArrayMeta>,
     /// Chunk indices along the axes after variants.
     parts: Vec<Vec<u64>>,
-    /// Variant chunks in the next read. Several only of local stores.
+    /// Variant chunks in the next read. Several only of local stores and of archives.
     group: AtomicUsize,
+    /// Where requests are counted.
+    requests: Count,
 }
 
 impl HostReader {
@@ -38,25 +45,73 @@ impl HostReader {
         array: &Arc<ArrayMeta>,
         parts: Vec<Vec<u64>>,
         may_stop: bool,
+        requests: Count,
     ) -> Self {
+        let store = dataset.store();
         let decoded = array
             .chunk_elements()
             .unwrap_or(usize::MAX)
             .saturating_mul(array.element.size().unwrap_or(GROUP_BYTES));
-        let group = match dataset.store().is_local() && !may_stop {
-            true => (GROUP_BYTES / decoded.max(1)).clamp(1, GROUP_CHUNKS),
-            false => 1,
+        let group = match store.mean_chunk_in_archive(array) {
+            _ if may_stop => 1,
+            None if store.is_local() => (GROUP_BYTES / decoded.max(1)).clamp(1, GROUP_CHUNKS),
+            None => 1,
+            Some(mean) => {
+                let bytes = mean.saturating_mul(parts.len() as u64).max(1);
+                let chunks = ARCHIVE_GROUP_BYTES as u64 / bytes;
+                chunks.clamp(1, ARCHIVE_GROUP_CHUNKS) as usize
+            }
         };
         Self {
             dataset: Arc::clone(dataset),
             array: Arc::clone(array),
             parts,
             group: AtomicUsize::new(group),
+            requests,
         }
+    }
+
+    /// Reads these variant chunks of a store that is not local, or the first of them if they are many bytes.
+    async fn read_remote(&self, chunks: &[u64]) -> Result<Arrivals, VczError> {
+        let store = self.dataset.store();
+        let mut wanted = Vec::with_capacity(chunks.len() * self.parts.len());
+        let (mut kept, mut bytes) = (0, 0u64);
+        for chunk in chunks {
+            let own = self.parts.iter().map(|part| chunk_index(*chunk, part));
+            let own: Vec<Vec<u64>> = own.collect();
+            let lens = own
+                .iter()
+                .filter_map(|index| store.len_in_archive(&self.array, index));
+            bytes = lens.fold(bytes, u64::saturating_add);
+            if kept > 0 && bytes > ARCHIVE_GROUP_BYTES as u64 {
+                break;
+            }
+            wanted.extend(own);
+            kept += 1;
+        }
+        let read = store.chunks(&self.array, &wanted).await?;
+        self.requests
+            .add(usize::try_from(read.requests).unwrap_or(usize::MAX));
+        let mut encoded = read.chunks.into_iter();
+        let arrivals = chunks.iter().take(kept).map(|chunk| {
+            let parts = self
+                .parts
+                .iter()
+                .zip(&mut encoded)
+                .map(|(trailing, encoded)| Part {
+                    trailing: trailing.clone(),
+                    chunk: Chunk::stored(encoded),
+                });
+            (*chunk, Arriving::Ready(parts.collect()))
+        });
+        Ok(arrivals.collect())
     }
 
     async fn read_group(&self, chunks: &[u64]) -> Result<Arrivals, VczError> {
         let store = self.dataset.store();
+        if !store.is_local() {
+            return self.read_remote(chunks).await;
+        }
         let mut wanted = Vec::with_capacity(chunks.len() * self.parts.len());
         for chunk in chunks {
             wanted.extend(

@@ -9,7 +9,7 @@ use super::absence::Absences;
 use super::chunk::trailing_chunks;
 use super::gpu::{self, Device};
 use super::host::HostReader;
-use super::prefetch::{Ahead, Prefetch, Window, chunks_of};
+use super::prefetch::{Ahead, ChunkReader, Prefetch, Window, chunks_of};
 use crate::counts::Counter;
 use crate::scan::dataset::Dataset;
 use crate::scan::read::memory::ScanMemory;
@@ -126,9 +126,11 @@ impl ChunkRequest<'_> {
         let is_local = self.dataset.store().is_local();
         let parts = self.parts();
         let bytes = array.chunk_bytes().unwrap_or(0).saturating_mul(parts.len());
-        let reader = HostReader::new(self.dataset, array, parts, ahead.few.is_some());
+        let requests = context.metrics.requests.clone();
+        let reader = HostReader::new(self.dataset, array, parts, ahead.few.is_some(), requests);
+        let are_few = is_local || reader.group() > 1;
         let window = Window {
-            reads: ahead.first_reads(is_local, bytes),
+            reads: ahead.first_reads(are_few, bytes),
             chunks: usize::MAX,
             most_chunks: usize::MAX,
         };

@@ -99,9 +99,10 @@ const MOST_BYTES_IN_FLIGHT: usize = 64 << 20;
 const PART_OF_MEMORY: usize = 64;
 
 impl Ahead {
-    /// Reads in flight to begin with, of a store that is local or not, of which each is at most this many bytes, decoded.
-    pub fn first_reads(&self, is_local: bool, bytes: usize) -> usize {
-        let few = match is_local {
+    /// Reads in flight to begin with: few where they are of a local store or of several chunks each. Otherwise each is at most this many
+    /// bytes, decoded.
+    pub fn first_reads(&self, are_few: bool, bytes: usize) -> usize {
+        let few = match are_few {
             true => LOCAL_READS,
             false => (MOST_BYTES_IN_FLIGHT / bytes.max(1)).clamp(LOCAL_READS, REMOTE_READS),
         };

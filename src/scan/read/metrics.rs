@@ -14,6 +14,8 @@ use datafusion::physical_plan::metrics::{
 pub struct ScanMetrics {
     /// Output rows and elapsed time.
     pub baseline: BaselineMetrics,
+    /// Requests to an object store for chunks; none of local stores. One request can be for several chunks.
+    pub requests: Count,
     /// Encoded bytes read.
     pub bytes_fetched: Count,
     /// Of these, bytes that were read from files straight into the memory of a GPU.
@@ -61,6 +63,9 @@ impl ScanMetrics {
             bytes_fetched: bytes("bytes_fetched"),
             bytes_direct: bytes("bytes_direct"),
             bytes_decoded: bytes("bytes_decoded"),
+            requests: MetricBuilder::new(set)
+                .with_type(MetricType::Summary)
+                .counter("requests", partition),
             chunks_read: MetricBuilder::new(set)
                 .with_type(MetricType::Summary)
                 .counter("chunks_read", partition),

@@ -177,7 +177,9 @@ impl GpuReader {
             ChunkPlace::Absent => return Ok(Opened::Absent),
             ChunkPlace::Store => {}
         }
-        let opened = self.dataset.store().open_chunk(&self.array, &index).await?;
+        let store = self.dataset.store();
+        self.metrics.requests.add(usize::from(!store.is_local()));
+        let opened = store.open_chunk(&self.array, &index).await?;
         Ok(opened.map_or(Opened::Absent, Opened::Open))
     }
 
@@ -199,7 +201,9 @@ impl GpuReader {
                 Some(chunk) => chunk,
                 None => {
                     let index = chunk_index(chunk, &trailing);
-                    Chunk::stored(self.dataset.store().chunk(&self.array, &index).await?)
+                    let store = self.dataset.store();
+                    self.metrics.requests.add(usize::from(!store.is_local()));
+                    Chunk::stored(store.chunk(&self.array, &index).await?)
                 }
             };
             arrived.push(Part { trailing, chunk });

@@ -1,0 +1,348 @@
+//! Writes consolidated metadata: one document that repeats those of all arrays, so that a store is opened in one round of requests,
+//! by servers that cannot list, too.
+//!
+//! Invariants: documents are read again and copied as they are written; the one that is written replaces the one before at once, or
+//! not at all; archives are not changed.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path as FilePath, PathBuf};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::{ObjectStoreExt, PutPayload};
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use super::discover::{CONCURRENT_READS, MAX_DOCUMENT};
+use super::element::ZarrFormat;
+use super::error::StoreError;
+use super::files::blocking;
+use super::read_error::ReadError;
+use super::source::{StoreSource, below};
+use super::vcz_store::Store;
+use crate::error::{Result, VczError};
+
+/// The consolidated metadata that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Consolidated {
+    /// The document that has it.
+    pub document: &'static str,
+    /// How many arrays it has.
+    pub arrays: usize,
+}
+
+/// A document of a store: its key, and its text.
+type Document = (String, String);
+
+impl Store {
+    /// Writes consolidated metadata of all arrays: `.zmetadata` in Zarr v2, a part of the group's `zarr.json` in Zarr v3, as
+    /// zarr-python does. What was consolidated before is replaced.
+    ///
+    /// # Errors
+    /// [`VczError::Invalid`] for archives, and where arrays cannot be listed; [`VczError::Metadata`] if a document is not JSON, or is
+    /// of a group below the store's; [`VczError::Io`] if reading or writing fails.
+    pub async fn consolidate(&self) -> Result<Consolidated> {
+        let location = self.location();
+        if self.source.is_archive() {
+            return Err(VczError::Invalid(format!(
+                "'{location}' is a zip archive, which is not changed. It needs no consolidated metadata to be opened, since its directory \
+                 lists its contents; for other programs consolidate the folder that it was made of, and make it again"
+            )));
+        }
+        let names = self.source.top_level().await;
+        let names = names.map_err(|error| self.io_error("", error))?;
+        let Some(names) = names.filter(|names| !names.is_empty()) else {
+            return Err(VczError::Invalid(format!(
+                "'{location}' cannot be listed, so its arrays are not known: consolidate it where it can be, such as the folder that was \
+                 uploaded, and upload the document that this writes"
+            )));
+        };
+        let suffixes: &[&str] = match self.format() {
+            ZarrFormat::V2 => &[".zarray", ".zattrs", ".zgroup"],
+            ZarrFormat::V3 => &["zarr.json"],
+        };
+        let below = names.iter().flat_map(|name| {
+            suffixes
+                .iter()
+                .map(move |suffix| format!("{name}/{suffix}"))
+        });
+        let roots = suffixes.iter().filter(|suffix| **suffix != ".zarray");
+        let keys: Vec<String> = roots
+            .map(|suffix| suffix.to_string())
+            .chain(below)
+            .collect();
+        let reads: Vec<_> = keys.into_iter().map(|key| self.document(key)).collect();
+        let documents: Vec<Option<Document>> = stream::iter(reads)
+            .buffered(CONCURRENT_READS)
+            .try_collect()
+            .await?;
+        let documents: Vec<Document> = documents.into_iter().flatten().collect();
+        let wrong = |(key, reason): (String, StoreError)| VczError::Metadata {
+            store: location.to_owned(),
+            what: format!("'{key}'"),
+            reason: reason.into(),
+        };
+        let (key, text, arrays) = match self.format() {
+            ZarrFormat::V2 => consolidated_v2(&documents).map_err(wrong)?,
+            ZarrFormat::V3 => consolidated_v3(documents).map_err(wrong)?,
+        };
+        self.write(key, text).await?;
+        Ok(Consolidated {
+            document: key,
+            arrays,
+        })
+    }
+
+    async fn document(&self, key: String) -> Result<Option<Document>> {
+        let got = self.source.get_document(&key, MAX_DOCUMENT).await;
+        let Some((bytes, _)) = got.map_err(|error| self.io_error(&key, error))? else {
+            return Ok(None);
+        };
+        let text = serde_json::from_slice::<IgnoredAny>(&bytes)
+            .map_err(|error| error.to_string())
+            .and_then(|_| String::from_utf8(bytes.to_vec()).map_err(|error| error.to_string()));
+        match text {
+            Ok(text) => Ok(Some((key, text))),
+            Err(reason) => Err(VczError::Metadata {
+                store: self.location().to_owned(),
+                what: format!("'{key}'"),
+                reason: format!("it is not JSON, so it is not consolidated: {reason}"),
+            }),
+        }
+    }
+
+    async fn write(&self, key: &str, text: String) -> Result<()> {
+        let written = match &self.source {
+            StoreSource::Directory { root, .. } => {
+                let path = root.join(key);
+                blocking(move || Ok(replace(&path, text.as_bytes())?)).await
+            }
+            StoreSource::Objects { objects, root, .. } => match below(root, key) {
+                Ok(path) => objects
+                    .put(&path, PutPayload::from(text.into_bytes()))
+                    .await
+                    .map(drop)
+                    .map_err(ReadError::from),
+                Err(error) => Err(error),
+            },
+            StoreSource::Zip(_) => Err(ReadError::Corrupt("archives are not changed".to_owned())),
+        };
+        written.map_err(|error| match self.io_error(key, error) {
+            VczError::Io { store, key, source } => VczError::Io {
+                store,
+                key,
+                source: format!("it cannot be written: {source}").into(),
+            },
+            other => other,
+        })
+    }
+
+    fn io_error(&self, key: &str, error: ReadError) -> VczError {
+        VczError::Io {
+            store: self.location().to_owned(),
+            key: key.to_owned(),
+            source: match error {
+                ReadError::Io(source) => source,
+                ReadError::Corrupt(reason) => reason.into(),
+            },
+        }
+    }
+}
+
+/// What is written, and how many arrays it has; or the document at fault, and the reason.
+type Written = Result<(&'static str, String, usize), (String, StoreError)>;
+
+fn consolidated_v2(documents: &[Document]) -> Written {
+    let is = |key: &str, name: &str| key.rsplit('/').next() == Some(name);
+    let group = documents
+        .iter()
+        .find(|(key, _)| is(key, ".zgroup") && key.contains('/'));
+    if let Some((key, _)) = group {
+        return Err((key.clone(), nested()));
+    }
+    if !documents.iter().any(|(key, _)| key == ".zgroup") {
+        return Err((".zgroup".to_owned(), "it is absent".into()));
+    }
+    // Attributes of a folder that is no array are of no use.
+    let arrays: Vec<&str> = documents
+        .iter()
+        .filter_map(|(key, _)| key.strip_suffix("/.zarray"))
+        .collect();
+    let is_wanted = |key: &str| match key.rsplit_once('/') {
+        Some((folder, _)) => arrays.binary_search(&folder).is_ok(),
+        None => true,
+    };
+    let wanted = documents.iter().filter(|(key, _)| is_wanted(key));
+    let metadata = object(wanted.map(|(key, text)| (key.as_str(), text.as_str())));
+    let text = format!("{{\"metadata\": {metadata}, \"zarr_consolidated_format\": 1}}\n");
+    Ok((".zmetadata", text, arrays.len()))
+}
+
+fn consolidated_v3(mut documents: Vec<Document>) -> Written {
+    const ROOT: &str = "zarr.json";
+    let at = documents.iter().position(|(key, _)| key == ROOT);
+    let Some((_, root)) = at.map(|at| documents.remove(at)) else {
+        return Err((ROOT.to_owned(), "it is absent".into()));
+    };
+    let failed = |error: serde_json::Error| (ROOT.to_owned(), StoreError::from(error.to_string()));
+    let mut fields: Map<String, Value> = serde_json::from_str(&root).map_err(failed)?;
+    let mut arrays = Vec::with_capacity(documents.len());
+    for (key, text) in &documents {
+        let document: Value = serde_json::from_str(text)
+            .map_err(|error| (key.clone(), StoreError::from(error.to_string())))?;
+        match document.get("node_type").and_then(Value::as_str) {
+            Some("array") => {
+                arrays.push((key.strip_suffix("/zarr.json").unwrap_or(key), text.as_str()))
+            }
+            Some("group") => return Err((key.clone(), nested())),
+            _ => {
+                return Err((
+                    key.clone(),
+                    "it is neither of an array nor of a group".into(),
+                ));
+            }
+        }
+    }
+    // The group's own fields are kept as they are written, unless consolidated metadata has to be taken out of them.
+    let own = match fields.remove("consolidated_metadata") {
+        Some(_) => serde_json::to_string(&fields).map_err(failed)?,
+        None => root,
+    };
+    let open = own.trim_end().strip_suffix('}').unwrap_or_default();
+    let text = format!(
+        "{}, \"consolidated_metadata\": {{\"kind\": \"inline\", \"must_understand\": false, \"metadata\": {}}}}}\n",
+        open.trim_end(),
+        object(arrays.iter().copied())
+    );
+    Ok((ROOT, text, arrays.len()))
+}
+
+fn nested() -> StoreError {
+    "it is of a group below the store's, which VCZ stores do not have: consolidate such stores with zarr-python".into()
+}
+
+/// A JSON object of values that are JSON texts.
+fn object<'a>(values: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut text = String::from("{");
+    for (n, (key, value)) in values.enumerate() {
+        let comma = if n > 0 { ", " } else { "" };
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{comma}{}: {}", Value::from(key), value.trim());
+    }
+    text + "}"
+}
+
+/// Replaces the file at `path`: readers see the one before, or all of the new one.
+fn replace(path: &FilePath, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(FilePath::new("."));
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
+    let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
+    let written = write_new(&temporary, path, bytes).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // It may not have been made.
+        let _ = fs::remove_file(&temporary);
+        return written;
+    }
+    sync_folder(folder.to_owned())
+}
+
+fn write_new(temporary: &FilePath, path: &FilePath, bytes: &[u8]) -> io::Result<()> {
+    // A run that was killed may have left one.
+    if let Err(error) = fs::remove_file(temporary)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = File::create_new(temporary)?;
+    if let Ok(before) = fs::metadata(path) {
+        file.set_permissions(before.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(unix)]
+fn sync_folder(folder: PathBuf) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_folder: PathBuf) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documents(documents: &[(&str, &str)]) -> Vec<Document> {
+        let owned = documents
+            .iter()
+            .map(|(key, text)| (key.to_string(), text.to_string()));
+        owned.collect()
+    }
+
+    #[test]
+    fn v2_repeats_documents_as_they_are() {
+        let store = [
+            (".zattrs", "{\"vcf_zarr_version\": \"0.4\"}\n"),
+            (".zgroup", "{\"zarr_format\": 2}"),
+            ("a/.zarray", "{\"shape\": [1e400]}"),
+            ("a/.zattrs", "{}"),
+            ("junk/.zattrs", "{}"),
+        ];
+        let store = &store[..];
+        // `1e400` is JSON, but no number of Rust's.
+        let (key, text, arrays) = consolidated_v2(&documents(store)).unwrap();
+        assert_eq!((key, arrays), (".zmetadata", 1));
+        assert!(text.contains("\"a/.zarray\": {\"shape\": [1e400]}") && !text.contains("junk"));
+        let nested = [store, &[("g/.zgroup", "{}")]].concat();
+        assert!(consolidated_v2(&documents(&nested)).is_err());
+        assert!(consolidated_v2(&documents(&store[..1])).is_err());
+    }
+
+    #[test]
+    fn v3_replaces_what_was_consolidated() {
+        let array = (
+            "a/zarr.json",
+            "{\"node_type\": \"array\", \"fill_value\": 1e-7}",
+        );
+        let root = "{\"zarr_format\": 3,\n \"node_type\": \"group\", \"attributes\": {}\n}\n";
+        let (key, text, arrays) =
+            consolidated_v3(documents(&[("zarr.json", root), array])).unwrap();
+        assert_eq!((key, arrays), ("zarr.json", 1));
+        assert!(
+            text.starts_with(root.trim_end().trim_end_matches(['}', '\n'])),
+            "{text}"
+        );
+        let parsed: Value = serde_json::from_str(&text).unwrap();
+        let inline = &parsed["consolidated_metadata"];
+        assert_eq!(
+            (&inline["kind"], &inline["must_understand"]),
+            (&"inline".into(), &false.into())
+        );
+        assert_eq!(inline["metadata"]["a"]["fill_value"], 1e-7);
+        let again = consolidated_v3(documents(&[("zarr.json", &text), array]))
+            .unwrap()
+            .1;
+        assert_eq!(serde_json::from_str::<Value>(&again).unwrap(), parsed);
+        let group = ("g/zarr.json", "{\"node_type\": \"group\"}");
+        assert!(consolidated_v3(documents(&[("zarr.json", root), group])).is_err());
+        assert!(consolidated_v3(documents(&[array])).is_err());
+    }
+
+    #[test]
+    fn files_are_replaced_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".zmetadata");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(replace(&folder.path().join("absent/x"), b"").is_err());
+    }
+}
