@@ -75,6 +75,72 @@ pub async fn open_table(
     location: &str,
     options: &TableOptions,
 ) -> Result<VczTable> {
+    open_stores(state, &[location.to_string()], options).await
+}
+
+/// Opens the stores at `locations` as one table. A location is a path or URL of a store, a pattern such as `data/chr*.vcz.zip`, or a
+/// folder of stores (`.vcz`, `.vcz.zip`). The stores of patterns and folders are in the order of their names, with numbers by value.
+///
+/// # Errors
+/// If there is no store at a location, a store cannot be opened, the stores do not fit together
+/// ([`VczTable::merge`]), or the populations file is not as it must be.
+pub async fn open_stores(
+    state: &dyn Session,
+    locations: &[String],
+    options: &TableOptions,
+) -> Result<VczTable> {
+    let mut found = all_stores(state, locations, &options.remote).await?;
+    let only = match found.as_slice() {
+        [only] => match open(only.clone(), options).await {
+            Ok(store) => Some(store),
+            // It may be a folder of stores.
+            Err(error @ VczError::NotAStore { .. }) => match stores_below(only).await {
+                below if below.is_empty() => return Err(error.into()),
+                below => {
+                    found = below;
+                    None
+                }
+            },
+            Err(error) => return Err(error.into()),
+        },
+        _ => None,
+    };
+    let text = match (&options.populations, locations.first()) {
+        (Some(query), _) if side_query::is_query(query) => {
+            Some(side_query::csv(state, query).await?)
+        }
+        (Some(file), Some(store)) => {
+            Some(read_populations(state, file, store, &options.remote).await?)
+        }
+        _ => None,
+    };
+    let name = options.populations.as_deref().map(shown);
+    let populations = name.as_deref().zip(text.as_ref());
+    let populations = populations.map(|(name, text)| PopulationsFile {
+        name,
+        text,
+        columns: options.population_columns(),
+    });
+    if let Some(only) = only {
+        return Ok(VczTable::open(only, populations, options.region_index).await?);
+    }
+    let opened = stream::iter(found).map(|store| {
+        let options = options.clone();
+        // Names and indexes are decoded while others are read.
+        let task = SpawnedTask::spawn(async move { open_dataset(store, &options).await });
+        async move {
+            let joined = task.join().await;
+            let dataset =
+                joined.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+            Ok::<_, DataFusionError>(Arc::new(dataset?))
+        }
+    });
+    let stores: Vec<Arc<Dataset>> = opened.buffered(CONCURRENT_STORES).try_collect().await?;
+    Ok(VczTable::merge(name_of(locations), stores, populations).await?)
+}
+
+async fn open(store: Named, options: &TableOptions) -> Result<Store, VczError> {
+    let Named { name, place } = store;
     let opened = Store::open_with_arrays(
         place.objects,
         place.path,
