@@ -64,6 +64,8 @@
 //! * [`cli`]: the program `vcz` (feature `cli`).
 //!
 //! `CONTRIBUTING.md` in the repository shows how to add a statistic, a function of genotypes, or a codec.
+// Statements of a server are planned and run by futures within futures, deeper than the default of 128 types.
+#![recursion_limit = "256"]
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(
