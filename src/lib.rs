@@ -76,6 +76,7 @@
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod allocations;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod codec;

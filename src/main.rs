@@ -2,9 +2,11 @@
 
 use std::process::ExitCode;
 
-/// Queries allocate and free batches on many threads; the system's allocator is slow at that.
+use datafusion_vcz::allocations::Counted;
+
+/// Queries allocate and free batches on many threads; the system's allocator is slow at that. Counted, so that a server bounds planning.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Counted<mimalloc::MiMalloc> = Counted(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     let code = datafusion_vcz::cli::main();

@@ -13,8 +13,13 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
 use super::{describe, signals, sizes, stores};
-use crate::flight::{Limits, Server, ServerConfig, TlsFiles, password_line};
+use crate::flight::{
+    ConnectionLimits, Limits, Server, ServerConfig, TlsFiles, descriptors, password_line,
+};
 use crate::scan::parse_duration;
+
+/// Connections that are open at the same time, unless the system or the operator says otherwise.
+const MAX_CONNECTIONS: usize = 1024;
 
 /// The arguments of `vcz serve`.
 #[derive(Debug, Args)]
@@ -72,6 +77,34 @@ pub struct ServeArgs {
     /// Queries that run at the same time [default: 2 for each core]
     #[arg(long, value_name = "NUMBER", value_parser = at_least_one)]
     pub max_queries: Option<usize>,
+
+    /// Queries of one user, or of one address without users, that run at the same time [default: three quarters of all]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one)]
+    pub max_queries_per_user: Option<usize>,
+
+    /// The most relations and expressions of a statement when it is planned, copies included
+    #[arg(long, value_name = "NUMBER", default_value = "20000", value_parser = at_least_one)]
+    pub max_plan_size: usize,
+
+    /// Time after which a query whose client does not read leaves its place to others; it goes on when the client reads
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub idle_result_timeout: Duration,
+
+    /// Connections that are open at the same time [default: 1024, but at most half of the files that the process may open]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one)]
+    pub max_connections: Option<usize>,
+
+    /// Connections of one address [default: a quarter of all]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one)]
+    pub max_connections_per_address: Option<usize>,
+
+    /// Time that a connection has until its first request, TLS included
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub connection_timeout: Duration,
+
+    /// Time after which a connection without requests is closed
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    pub idle_connection_timeout: Duration,
 
     /// Memory of all queries together
     #[arg(long, value_name = "SIZE", default_value = "4g", value_parser = sizes::parse)]
@@ -177,6 +210,9 @@ fn config(args: &ServeArgs) -> ServerConfig {
         }),
         _ => None,
     };
+    let max_queries = args.max_queries.unwrap_or(2 * cores);
+    let half = descriptors().map_or(MAX_CONNECTIONS, |most| (most / 2).max(1));
+    let max_connections = args.max_connections.unwrap_or(MAX_CONNECTIONS.min(half));
     ServerConfig {
         bind: args.bind,
         metrics_bind: args.metrics_bind,
@@ -185,7 +221,22 @@ fn config(args: &ServeArgs) -> ServerConfig {
         insecure: args.insecure,
         allow_ddl: args.allow_ddl,
         limits: Limits {
-            max_queries: args.max_queries.unwrap_or(2 * cores),
+            max_queries,
+            // One place at least is left to others, where there are two.
+            max_queries_of_one: args
+                .max_queries_per_user
+                .unwrap_or(max_queries - max_queries.div_ceil(4))
+                .clamp(1, max_queries),
+            plan_size: args.max_plan_size,
+            idle_timeout: args.idle_result_timeout,
+            connections: ConnectionLimits {
+                most: max_connections,
+                of_one: args
+                    .max_connections_per_address
+                    .unwrap_or(max_connections.div_ceil(4)),
+                begin: args.connection_timeout,
+                idle: args.idle_connection_timeout,
+            },
             memory: args.memory_limit,
             query_memory: args
                 .query_memory_limit

@@ -1,25 +1,36 @@
-//! Limits how many queries run at a time. Others wait in order, for a limited time and in limited number.
+//! Limits how many queries run at a time, in all and of one client. Others wait in order, for a limited time and in limited number.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
-use super::config::MAX_WAITING;
+use super::config::{MAX_WAITING, MAX_WAITING_OF_ONE};
+
+/// Places of clients that have none are forgotten when there are more than this many.
+const CLIENTS: usize = 64;
 
 /// Gives each query a permit to run.
 pub struct Admission {
     permits: Arc<Semaphore>,
     max_queries: usize,
+    /// Permits that one client may have.
+    share: usize,
     wait: Duration,
     waiting: AtomicUsize,
+    clients: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
 }
 
 /// The permit of one query, released when dropped.
+#[derive(Debug)]
 pub struct QueryPermit {
+    // The one of all clients is released before the client's own, for which only its own queries wait.
     _permit: OwnedSemaphorePermit,
+    _own: OwnedSemaphorePermit,
 }
 
 struct Waiting<'a>(&'a AtomicUsize);
@@ -31,34 +42,78 @@ impl Drop for Waiting<'_> {
 }
 
 impl Admission {
-    /// `max_queries` permits; other queries wait for at most `wait`.
-    pub fn new(max_queries: usize, wait: Duration) -> Self {
+    /// `max_queries` permits, of which one client has at most `share`; other queries wait for at most `wait`.
+    pub fn new(max_queries: usize, share: usize, wait: Duration) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(max_queries)),
             max_queries,
+            share,
             wait,
             waiting: AtomicUsize::new(0),
+            clients: Mutex::default(),
         }
     }
 
-    /// Waits for a permit.
+    /// Waits for a permit of `client`.
     ///
     /// # Errors
     /// UNAVAILABLE, which clients may try again, if no permit is free in time, too many queries wait, or the server is stopping.
-    pub async fn enter(&self) -> Result<QueryPermit, Status> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            return Ok(QueryPermit { _permit: permit });
+    pub async fn enter(&self, client: &Arc<str>) -> Result<QueryPermit, Status> {
+        let own = self.of_client(client);
+        if let Some(permit) = self.free(&own) {
+            return Ok(permit);
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
-        if waiting >= MAX_WAITING {
+        // A semaphore is held by the map, here, and by each query of the client that runs or waits.
+        let of_client = Arc::strong_count(&own).saturating_sub(2 + self.share);
+        if waiting >= MAX_WAITING || of_client >= MAX_WAITING_OF_ONE {
             return Err(self.full("too many are waiting"));
         }
-        match tokio::time::timeout(self.wait, Arc::clone(&self.permits).acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(QueryPermit { _permit: permit }),
-            Ok(Err(_)) => Err(Status::unavailable("the server is stopping")),
+        let entered = async {
+            // First its own, so that a client waits with few queries for what all clients wait for.
+            let own = Arc::clone(&own).acquire_owned().await?;
+            let permit = Arc::clone(&self.permits).acquire_owned().await?;
+            Ok(QueryPermit {
+                _permit: permit,
+                _own: own,
+            })
+        };
+        match tokio::time::timeout(self.wait, entered).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(tokio::sync::AcquireError { .. })) => {
+                Err(Status::unavailable("the server is stopping"))
+            }
+            Err(_) if own.available_permits() == 0 => Err(Status::unavailable(format!(
+                "{} of your queries are running, as many as this server allows one user or address, and none ended within {:?}; \
+                 read or close their results, or try again later",
+                self.share, self.wait
+            ))),
             Err(_) => Err(self.full(&format!("none ended within {:?}", self.wait))),
         }
+    }
+
+    /// A permit of `client`, if one is free now.
+    pub fn try_enter(&self, client: &Arc<str>) -> Option<QueryPermit> {
+        self.free(&self.of_client(client))
+    }
+
+    fn free(&self, own: &Arc<Semaphore>) -> Option<QueryPermit> {
+        let own = Arc::clone(own).try_acquire_owned().ok()?;
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        Some(QueryPermit {
+            _permit: permit,
+            _own: own,
+        })
+    }
+
+    fn of_client(&self, client: &Arc<str>) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock();
+        if clients.len() > CLIENTS {
+            clients.retain(|_, own| Arc::strong_count(own) > 1);
+        }
+        let own = clients.entry(Arc::clone(client));
+        Arc::clone(own.or_insert_with(|| Arc::new(Semaphore::new(self.share))))
     }
 
     /// Refuses queries from now on, those that wait too.
@@ -91,26 +146,84 @@ mod tests {
 
     use super::*;
 
+    fn client(name: &str) -> Arc<str> {
+        Arc::from(name)
+    }
+
     #[tokio::test]
     async fn permits_are_released() {
-        let admission = Admission::new(1, Duration::from_millis(20));
-        let permit = admission.enter().await.unwrap();
+        let ada = client("ada");
+        let admission = Admission::new(1, 1, Duration::from_millis(20));
+        let permit = admission.enter(&ada).await.unwrap();
         assert_eq!((admission.running(), admission.waiting()), (1, 0));
-        let refused = admission.enter().await.map(drop).unwrap_err();
+        let refused = admission.enter(&client("eve")).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unavailable);
         assert_eq!(admission.waiting(), 0);
         drop(permit);
         assert_eq!(admission.running(), 0);
-        assert!(admission.enter().await.is_ok());
-        let permit = admission.enter().await.unwrap();
+        let permit = admission.enter(&ada).await.unwrap();
         // A query that stopped waiting is no longer counted.
-        let given_up = tokio::time::timeout(Duration::from_millis(1), admission.enter()).await;
+        let given_up = tokio::time::timeout(Duration::from_millis(1), admission.enter(&ada)).await;
         assert!(given_up.is_err() && admission.waiting() == 0);
         admission.close();
         drop(permit);
         assert_eq!(
-            admission.enter().await.map(drop).unwrap_err().code(),
+            admission.enter(&ada).await.unwrap_err().code(),
             Code::Unavailable
         );
+    }
+
+    #[tokio::test]
+    async fn one_client_leaves_places_to_others() {
+        let (ada, eve) = (client("ada"), client("eve"));
+        let admission = Admission::new(3, 2, Duration::from_millis(20));
+        let first = admission.enter(&eve).await.unwrap();
+        let _second = admission.try_enter(&eve).unwrap();
+        assert!(admission.try_enter(&eve).is_none());
+        let refused = admission.enter(&eve).await.unwrap_err();
+        assert!(refused.message().contains("2 of your queries"), "{refused}");
+        assert_eq!(admission.running(), 2);
+        let _other = admission.enter(&ada).await.unwrap();
+        drop(first);
+        assert!(admission.try_enter(&eve).is_some());
+    }
+
+    #[tokio::test]
+    async fn one_client_does_not_fill_the_queue() {
+        let (ada, eve) = (client("ada"), client("eve"));
+        let admission = Arc::new(Admission::new(1, 1, Duration::from_secs(60)));
+        let permit = admission.enter(&eve).await.unwrap();
+        let waiting: Vec<_> = (0..MAX_WAITING_OF_ONE)
+            .map(|_| {
+                let (admission, eve) = (Arc::clone(&admission), Arc::clone(&eve));
+                tokio::spawn(async move { admission.enter(&eve).await.map(drop) })
+            })
+            .collect();
+        while admission.waiting() < MAX_WAITING_OF_ONE {
+            tokio::task::yield_now().await;
+        }
+        let refused = admission.enter(&eve).await.unwrap_err();
+        assert!(refused.message().contains("too many are waiting"));
+        let next = tokio::spawn({
+            let admission = Arc::clone(&admission);
+            async move { admission.enter(&ada).await.map(drop) }
+        });
+        while admission.waiting() <= MAX_WAITING_OF_ONE {
+            tokio::task::yield_now().await;
+        }
+        drop(permit);
+        next.await.unwrap().unwrap();
+        for query in waiting {
+            query.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn clients_without_queries_are_forgotten() {
+        let admission = Admission::new(1, 1, Duration::from_millis(1));
+        for number in 0..10 * CLIENTS {
+            drop(admission.try_enter(&client(&number.to_string())));
+        }
+        assert!(admission.clients.lock().len() <= CLIENTS + 1);
     }
 }

@@ -1,58 +1,37 @@
-//! Limits the depth of statements. Expressions and plans are trees that DataFusion visits, compares and drops by recursion, so a short
-//! text (`1+1+1+…`) could overflow the stack, which aborts the process. Tokens are counted before the text is parsed.
-
-use std::ops::ControlFlow;
+//! Limits the length and the depth of statements before they are parsed. Expressions and plans are trees that DataFusion visits, compares
+//! and drops by recursion, so a short text (`1+1+1+…`) could overflow the stack, which aborts the process.
 
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::execution::context::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::visit_relations;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use super::config::MAX_SQL_BYTES;
+use super::parser;
 
 /// Most operators and clauses of a statement: each may make its tree one level deeper, and planning time grows with the square of
 /// the depth.
 const MAX_OPERATORS: usize = 1000;
-/// Most tables that a statement may name: each join makes the plan deeper.
-const MAX_TABLES: usize = 200;
+/// Deepest nesting of brackets and CASE.
+const MAX_NESTING: usize = 45;
 
 /// Parses a statement.
 ///
 /// # Errors
 /// If it is too long or too deep, or not a valid statement.
 pub fn parse(state: &SessionState, sql: &str) -> Result<Statement> {
-    check(sql)?;
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(sql, &dialect)?;
-    let mut tables = 0;
-    if let Statement::Statement(parsed) = innermost(&statement) {
-        // The closure never breaks, so the result is empty.
-        let _ = visit_relations(parsed, |_| {
-            tables += 1;
-            ControlFlow::<()>::Continue(())
-        });
-    }
-    if tables > MAX_TABLES {
-        return plan_err!(
-            "the statement names {tables} tables, more than the {MAX_TABLES} allowed"
-        );
-    }
-    Ok(statement)
+    let tokens = checked_tokens(sql)?;
+    let limit = state.config_options().sql_parser.recursion_limit;
+    parser::parse(tokens, limit.get())
 }
 
-/// The statement inside any EXPLAINs.
-fn innermost(statement: &Statement) -> &Statement {
-    let mut statement = statement;
-    while let Statement::Explain(explain) = statement {
-        statement = &explain.statement;
-    }
-    statement
-}
-
-fn check(sql: &str) -> Result<()> {
+/// The tokens of a statement.
+///
+/// # Errors
+/// If it is too long or too deep, or has an unknown token.
+fn checked_tokens(sql: &str) -> Result<Vec<TokenWithSpan>> {
     if sql.len() > MAX_SQL_BYTES {
         return plan_err!(
             "the statement has {} bytes, more than the {MAX_SQL_BYTES} allowed",
@@ -60,16 +39,38 @@ fn check(sql: &str) -> Result<()> {
         );
     }
     let tokens = Tokenizer::new(&GenericDialect {}, sql)
-        .tokenize()
+        .tokenize_with_location()
         .map_err(|error| plan_datafusion_err!("{error}"))?;
-    let operators = tokens.iter().filter(|token| deepens(token)).count();
+    let operators = tokens.iter().filter(|token| deepens(&token.token)).count();
     if operators > MAX_OPERATORS {
         return plan_err!(
             "the statement has {operators} operators and clauses, more than the {MAX_OPERATORS} allowed; \
              write many values as IN (…), VALUES or a table"
         );
     }
-    Ok(())
+    let nesting = nesting(&tokens);
+    if nesting > MAX_NESTING {
+        return plan_err!(
+            "the statement is nested {nesting} levels deep, more than the {MAX_NESTING} allowed; write parts of it as WITH name AS (…)"
+        );
+    }
+    Ok(tokens)
+}
+
+/// How deep brackets and CASE are nested.
+fn nesting(tokens: &[TokenWithSpan]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
+            Token::RParen | Token::RBracket | Token::RBrace => depth = depth.saturating_sub(1),
+            Token::Word(word) if word.keyword == Keyword::CASE => depth += 1,
+            Token::Word(word) if word.keyword == Keyword::END => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// Whether a token may make a tree deeper. Lists and their items do not; the parser itself limits parentheses.
@@ -135,21 +136,39 @@ mod tests {
             " IS NULL",
             " || 'x'",
         ] {
-            assert!(check(&chain(part, 450)).is_ok(), "{part}");
-            assert!(check(&chain(part, 1001)).is_err(), "{part}");
+            assert!(checked_tokens(&chain(part, 450)).is_ok(), "{part}");
+            assert!(checked_tokens(&chain(part, 1001)).is_err(), "{part}");
         }
         let list = vec!["'a'"; 50_000].join(", ");
-        assert!(check(&format!("SELECT 1 WHERE 'b' IN ({list})")).is_ok());
+        assert!(checked_tokens(&format!("SELECT 1 WHERE 'b' IN ({list})")).is_ok());
         let long = format!("SELECT '{}'", "x".repeat(MAX_SQL_BYTES));
-        assert!(check(&long).unwrap_err().to_string().contains("1048576"));
+        assert!(
+            checked_tokens(&long)
+                .unwrap_err()
+                .to_string()
+                .contains("1048576")
+        );
     }
 
-    #[tokio::test]
-    async fn tables_are_counted() {
-        let state = datafusion::prelude::SessionContext::new().state();
-        let from = |tables: usize| format!("SELECT 1 FROM {}", vec!["t"; tables].join(", "));
-        assert!(parse(&state, &from(MAX_TABLES)).is_ok());
-        assert!(parse(&state, &from(MAX_TABLES + 1)).is_err());
-        assert!(parse(&state, &format!("EXPLAIN {}", from(MAX_TABLES + 1))).is_err());
+    #[test]
+    fn nesting_is_counted() {
+        let nested = |open: &str, close: &str, times: usize| {
+            format!("SELECT {}1{}", open.repeat(times), close.repeat(times))
+        };
+        for (open, close) in [
+            ("(", ")"),
+            ("CAST(", " AS INT)"),
+            ("[", "]"),
+            ("{a: ", "}"),
+            ("CASE WHEN 1 = 1 THEN ", " END"),
+            ("(SELECT ", ")"),
+        ] {
+            assert!(
+                checked_tokens(&nested(open, close, MAX_NESTING)).is_ok(),
+                "{open}"
+            );
+            let error = checked_tokens(&nested(open, close, MAX_NESTING + 1)).unwrap_err();
+            assert!(error.to_string().contains("nested 46 levels"), "{error}");
+        }
     }
 }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::connections::ConnectionLimits;
+
 /// The longest SQL text that is planned, in bytes.
 pub const MAX_SQL_BYTES: usize = 1 << 20;
 /// The largest message that a client may send, in bytes. Larger than [`MAX_SQL_BYTES`], so that a statement that is too long gets its
@@ -15,6 +17,10 @@ pub const BATCH_BYTES: usize = 4 << 20;
 pub const QUERY_STACK: usize = 128 << 20;
 /// Queries that may wait for a permit; more are refused at once.
 pub const MAX_WAITING: usize = 1024;
+/// Queries of one client that may wait for a permit.
+pub const MAX_WAITING_OF_ONE: usize = 128;
+/// Results that one client may leave unread for each query that it may run; their queries have given up their permits.
+pub const IDLE_PER_QUERY: usize = 8;
 /// How long a planned query is kept for the client to fetch.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(300);
 /// How long a prepared statement, or the settings of a client, are kept without being used.
@@ -63,6 +69,14 @@ pub struct TlsFiles {
 pub struct Limits {
     /// Queries that run at the same time.
     pub max_queries: usize,
+    /// Queries of one user that run at the same time, or of one address where there is no login.
+    pub max_queries_of_one: usize,
+    /// The most relations and expressions of a statement when it is planned.
+    pub plan_size: usize,
+    /// How long a query keeps its permit while its client does not read.
+    pub idle_timeout: Duration,
+    /// Connections to the port of Flight SQL.
+    pub connections: ConnectionLimits,
     /// Memory of all queries together, in bytes.
     pub memory: usize,
     /// Memory of one query, in bytes.

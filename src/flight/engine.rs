@@ -1,5 +1,5 @@
 //! The state that all requests share: the session that every statement starts from, the tables, the limits, planned queries and
-//! prepared statements. Queries run on threads of their own.
+//! prepared statements. Queries run on threads of their own, and are planned on others.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -14,16 +14,20 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::ExplainFormat;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tonic::Status;
 
-use super::admission::{Admission, QueryPermit};
-use super::config::{BATCH_BYTES, IDLE_LIFETIME, Limits, ServerConfig, TICKET_LIFETIME};
+use super::admission::Admission;
+use super::checked::checked;
+use super::config::{
+    BATCH_BYTES, IDLE_LIFETIME, IDLE_PER_QUERY, Limits, ServerConfig, TICKET_LIFETIME,
+};
 use super::guards::Guards;
 use super::handles::{Handles, WhenFull};
+use super::locations::Locations;
 use super::metrics::Metrics;
 use super::parameters::Prepared;
 use super::planned::{Planned, StatementSource};
+use super::planners::Planners;
 use super::pool::QueryPool;
 use super::running::Running;
 use super::sessions::ClientSession;
@@ -31,6 +35,9 @@ use super::settings::FlightSettings;
 use super::{error, functions, tables};
 use crate::scan::VczSettings;
 use crate::session;
+
+/// Planned queries of one user, and prepared statements of one user, may each take this part of the memory of all queries.
+const KEPT_SHARE: usize = 32;
 
 /// The state that all requests share.
 pub struct QueryEngine {
@@ -47,12 +54,18 @@ pub struct QueryEngine {
     pub memory: Arc<dyn MemoryPool>,
     /// The permits of running queries.
     pub admission: Admission,
+    /// The permits of queries that have given up theirs while their client does not read.
+    pub idle: Admission,
+    /// The threads that plan.
+    pub planners: Planners,
     /// Planned queries that were not fetched yet.
     pub tickets: Handles<Planned>,
     /// Prepared statements.
     pub statements: Handles<Arc<Prepared>>,
     /// Running queries.
     pub running: Running,
+    /// Where tables are stored, which clients are not told.
+    pub locations: Arc<Locations>,
     /// Metrics for operators.
     pub metrics: Metrics,
     /// The threads that queries run on.
@@ -80,6 +93,7 @@ impl QueryEngine {
             .into_iter()
             .map(|found| TableReference::full(found.catalog, found.schema, found.table))
             .collect();
+        let locations = Arc::new(Locations::of(catalogs.as_ref()).await);
         let limits = config.limits.clone();
         let mut defaults = ctx.copied_config().with_information_schema(true);
         let partitions = defaults.target_partitions().min(limits.max_partitions);
@@ -101,17 +115,32 @@ impl QueryEngine {
         let template = SessionStateBuilder::new_from_existing(template)
             .with_physical_optimizer_rule(Arc::new(Guards))
             .build();
+        let template = checked(template, limits.plan_size);
+        let (queries, share) = (limits.max_queries, limits.max_queries_of_one);
+        let kept = limits.memory / KEPT_SHARE;
         Ok(Self {
             defaults: template.config().clone(),
             template,
             published,
             allow_ddl: config.allow_ddl,
             memory,
-            admission: Admission::new(limits.max_queries, limits.queue_timeout),
+            admission: Admission::new(queries, share, limits.queue_timeout),
+            idle: Admission::new(
+                queries.saturating_mul(IDLE_PER_QUERY),
+                share.saturating_mul(IDLE_PER_QUERY),
+                limits.queue_timeout,
+            ),
+            planners: Planners::new(threads.clone(), queries, share, limits.query_timeout),
             limits,
-            tickets: Handles::new("planned query", TICKET_LIFETIME, WhenFull::RemoveOldest),
-            statements: Handles::new("prepared statement", IDLE_LIFETIME, WhenFull::Refuse),
+            tickets: Handles::new(
+                "planned query",
+                TICKET_LIFETIME,
+                WhenFull::RemoveOldest,
+                kept,
+            ),
+            statements: Handles::new("prepared statement", IDLE_LIFETIME, WhenFull::Refuse, kept),
             running: Running::default(),
+            locations,
             metrics: Metrics::default(),
             threads,
             next_query: AtomicU64::new(1),
@@ -144,7 +173,7 @@ impl QueryEngine {
         self.next_query.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Plans a statement with a permit of its own, on the query threads and within the time limit.
+    /// Plans a statement with a permit of its own, on a thread of its own and within the time limit. Also returns how many bytes it takes.
     ///
     /// # Errors
     /// The status to send to the client.
@@ -152,62 +181,39 @@ impl QueryEngine {
         self: &Arc<Self>,
         session: &Arc<ClientSession>,
         source: StatementSource,
-    ) -> Result<Planned, Status> {
-        let permit = self.admission.enter().await?;
-        let (engine, session, user) = (
-            Arc::clone(self),
-            Arc::clone(session),
-            Arc::clone(&session.user),
-        );
+    ) -> Result<(Planned, usize), Status> {
+        let (engine, client) = (Arc::clone(self), Arc::clone(session));
         let planned = self
-            .on_threads(permit, async move { engine.plan(&session, source).await })
+            .with_planner(session, |state| async move {
+                engine.plan(&client, state, source).await
+            })
             .await;
         planned.inspect_err(|status| {
-            self.metrics.refused(status.code());
-            log::info!(user = &*user, code:? = status.code(); "not planned: {:?}", status.message());
+            log::info!(user = &*session.user, code:? = status.code(); "not planned: {:?}", status.message());
         })
     }
 
-    /// Runs `work` on the query threads and holds `permit` until it ends. It stops when this future is dropped, or at the time limit.
+    /// Does a client's `work` with the state of one statement, with a permit, on a thread for planning. It stops when this future is
+    /// dropped, or at the time limit. Also returns how many bytes the result takes.
     ///
     /// # Errors
-    /// The error of `work`, or DEADLINE_EXCEEDED.
-    pub async fn on_threads<T: Send + 'static>(
+    /// The error of `work`, DEADLINE_EXCEEDED, or UNAVAILABLE.
+    pub async fn with_planner<T, W>(
         &self,
-        permit: QueryPermit,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T, Status> {
-        let mut task = StopOnDrop(self.threads.spawn(async move {
-            let result = work.await;
-            drop(permit);
-            result
-        }));
-        match tokio::time::timeout(self.limits.query_timeout, &mut task.0).await {
-            Ok(Ok(result)) => result.map_err(|error| error::status(&error)),
-            Ok(Err(failed)) => {
-                log::error!("a statement could not be planned: {failed}");
-                Err(Status::internal(
-                    "planning failed; the server's log says why",
-                ))
-            }
-            Err(_) => Err(self.too_late()),
-        }
-    }
-
-    /// The status of a query that exceeded the time limit.
-    pub fn too_late(&self) -> Status {
-        Status::deadline_exceeded(format!(
-            "the query took longer than {:?}, the time limit of this server",
-            self.limits.query_timeout
-        ))
-    }
-}
-
-/// A task that is aborted when its result is no longer awaited.
-struct StopOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for StopOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
+        session: &ClientSession,
+        work: impl FnOnce(SessionState) -> W,
+    ) -> Result<(T, usize), Status>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T>> + Send + 'static,
+    {
+        let _permit = self.admission.enter(&session.share).await?;
+        let state = self.state(session.config());
+        let pool = Arc::clone(&state.runtime_env().memory_pool);
+        self.planners
+            .run(&session.share, &pool, work(state))
+            .await
+            .inspect_err(|status| self.metrics.refused(status.code()))
+            .map_err(|status| self.locations.hide_in_status(status))
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
@@ -12,6 +13,9 @@ use crate::error::VczError;
 
 /// Longest message of a status, in bytes: it is sent in an HTTP header, whose size clients limit.
 const MAX_MESSAGE: usize = 2000;
+
+/// What a message ends with that was cut.
+pub const CUT: &str = "…";
 
 /// Why a server did not start or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +116,13 @@ pub fn status(error: &DataFusionError) -> Status {
     Status::new(code, shortened(message))
 }
 
+/// The status of a query that took longer than `limit`.
+pub fn too_late(limit: Duration) -> Status {
+    Status::deadline_exceeded(format!(
+        "the query took longer than {limit:?}, the time limit of this server"
+    ))
+}
+
 /// The status that reports an Arrow error to a client.
 pub fn arrow_status(error: ArrowError) -> Status {
     status(&DataFusionError::from(error))
@@ -125,7 +136,7 @@ pub fn shortened(mut message: String) -> String {
             .find(|&at| message.is_char_boundary(at))
             .unwrap_or(0);
         message.truncate(end);
-        message.push('…');
+        message.push_str(CUT);
     }
     message
 }

@@ -1,6 +1,8 @@
 //! Execution of planned queries: rows are computed and encoded on the query threads, a few messages ahead of the client and no more. A
-//! client that disconnects, a cancellation or the time limit stops the query, which releases its permit and its memory.
+//! client that disconnects, a cancellation or the time limit stops the query, which releases its permit and its memory. A query whose
+//! client does not read gives its permit up until the client does.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +15,7 @@ use arrow_flight::error::FlightError;
 use datafusion::common::Result;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -23,6 +25,7 @@ use super::engine::QueryEngine;
 use super::handles::Handle;
 use super::metrics::Outcome;
 use super::planned::{Planned, Rows};
+use super::sessions::ClientSession;
 use super::{error, wire};
 
 /// Most messages that are computed before the client takes them.
@@ -43,11 +46,12 @@ impl Drop for Entry {
 /// Starts a planned query and returns its messages. The stream ends without an error only if the query did.
 pub fn start(
     engine: &Arc<QueryEngine>,
-    user: &Arc<str>,
+    client: &Arc<ClientSession>,
     handle: Handle,
     planned: Planned,
     permit: QueryPermit,
 ) -> BoxStream<'static, Result<FlightData, Status>> {
+    let user = &client.user;
     let cancelled = engine.running.insert(user, handle);
     let entry = Entry {
         engine: Arc::clone(engine),
@@ -62,16 +66,29 @@ pub fn start(
         started: Instant::now(),
         rows: Arc::default(),
         bytes_sent: 0,
-        plan: match &planned.rows {
-            Rows::Plan(plan, _) => Some(Arc::clone(plan)),
-            Rows::Batch(_) => None,
+        plans: match &planned.rows {
+            Rows::Plans(plans) => plans.iter().map(|(plan, _)| Arc::clone(plan)).collect(),
+            Rows::Batches(_) => vec![],
         },
         outcome: Outcome::Stopped,
     };
     let task = {
         let (engine, end) = (Arc::clone(engine), Arc::clone(&end));
+        let mut place = Place {
+            engine: Arc::clone(&engine),
+            client: Arc::clone(&client.share),
+            permit: Some(permit),
+        };
         async move {
-            let result = drive(&engine, planned, &sender, cancelled, &mut report).await;
+            let result = drive(
+                &engine,
+                planned,
+                &sender,
+                cancelled,
+                &mut place,
+                &mut report,
+            )
+            .await;
             report.outcome = match &result {
                 Ok(()) => Outcome::Done,
                 Err(Ended::ClientLeft) => Outcome::ClientLeft,
@@ -81,10 +98,10 @@ pub fn start(
                 log::info!(query = report.query, code:? = status.code(); "not finished: {:?}", status.message());
             }
             // Everything is released before the client learns that the query has ended.
-            drop((entry, permit, report));
+            drop((entry, place, report));
             *end.lock() = match result {
                 Ok(()) => Some(Ok(())),
-                Err(Ended::Failed(status)) => Some(Err(status)),
+                Err(Ended::Failed(status)) => Some(Err(engine.locations.hide_in_status(status))),
                 Err(Ended::ClientLeft) => None,
             };
             drop(sender);
@@ -104,12 +121,43 @@ enum Ended {
     Failed(Status),
 }
 
+/// The permit of a query, which it gives up while its client does not read.
+struct Place {
+    engine: Arc<QueryEngine>,
+    client: Arc<str>,
+    permit: Option<QueryPermit>,
+}
+
+impl Place {
+    /// Waits until a message is sent. If that takes long, the permit is given up meanwhile, and another one is waited for afterwards.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED if the client leaves too many results unread, UNAVAILABLE if no permit is free in time afterwards.
+    async fn while_sending<T>(&mut self, sending: impl Future<Output = T>) -> Result<T, Status> {
+        let mut sending = std::pin::pin!(sending);
+        let idle = self.engine.limits.idle_timeout;
+        if let Ok(sent) = tokio::time::timeout(idle, &mut sending).await {
+            return Ok(sent);
+        }
+        let Some(_idle) = self.engine.idle.try_enter(&self.client) else {
+            return Err(Status::resource_exhausted(format!(
+                "the result was not read for {idle:?}, and so were others, as many as this server keeps; read or close results"
+            )));
+        };
+        drop(self.permit.take());
+        let sent = sending.await;
+        self.permit = Some(self.engine.admission.enter(&self.client).await?);
+        Ok(sent)
+    }
+}
+
 /// Computes the messages and sends them to the network task.
 async fn drive(
     engine: &QueryEngine,
     planned: Planned,
     sender: &mpsc::Sender<FlightData>,
     mut cancelled: watch::Receiver<bool>,
+    place: &mut Place,
     report: &mut Report,
 ) -> Result<(), Ended> {
     let failed = |error| Ended::Failed(error::status(&error));
@@ -119,9 +167,19 @@ async fn drive(
         .write_options()
         .map_err(failed)?;
     let batches = match planned.rows {
-        Rows::Plan(plan, context) => execute_stream(plan, context).map_err(failed)?.boxed(),
-        Rows::Batch(batch) => stream::iter([Ok(batch)]).boxed(),
+        Rows::Plans(plans) => stream::iter(plans)
+            .map(|(plan, context)| execute_stream(plan, context))
+            .try_flatten()
+            .boxed(),
+        Rows::Batches(batches) => stream::iter(batches.into_iter().map(Ok)).boxed(),
     };
+    let planning = planned.planning;
+    let shows_plans = planned.shows_plans;
+    let locations = Arc::clone(&engine.locations);
+    let batches = batches.map(move |batch| match shows_plans {
+        true => batch.and_then(|batch| locations.hide_in_rows(&batch)),
+        false => batch,
+    });
     let (schema, bytes) = (Arc::clone(&planned.schema), planned.settings.message_bytes);
     let rows = Arc::clone(&report.rows);
     let pieces = batches.flat_map(move |batch| {
@@ -142,11 +200,12 @@ async fn drive(
         // `wire` has cut the batches already, by the bytes that their rows take.
         .with_max_flight_data_size(usize::MAX)
         .build(pieces);
+    let time_left = engine.limits.query_timeout.saturating_sub(planning);
     let mut stop = std::pin::pin!(async {
         tokio::select! {
             // The sender lives as long as the query, so this completes by cancellation only.
             _ = cancelled.wait_for(|cancelled| *cancelled) => Ended::Failed(Status::cancelled("the query was cancelled")),
-            () = tokio::time::sleep(engine.limits.query_timeout) => Ended::Failed(engine.too_late()),
+            () = tokio::time::sleep(time_left) => Ended::Failed(error::too_late(engine.limits.query_timeout)),
             () = sender.closed() => Ended::ClientLeft,
         }
     });
@@ -166,7 +225,7 @@ async fn drive(
         tokio::select! {
             biased;
             ended = &mut stop => return Err(ended),
-            sent = sender.send(message) => sent.map_err(|_| Ended::ClientLeft)?,
+            sent = place.while_sending(sender.send(message)) => sent.map_err(Ended::Failed)?.map_err(|_| Ended::ClientLeft)?,
         }
         report.bytes_sent += size as u64;
     }
@@ -214,7 +273,7 @@ struct Report {
     started: Instant,
     rows: Arc<AtomicU64>,
     bytes_sent: u64,
-    plan: Option<Arc<dyn ExecutionPlan>>,
+    plans: Vec<Arc<dyn ExecutionPlan>>,
     outcome: Outcome,
 }
 
@@ -222,7 +281,7 @@ impl Drop for Report {
     fn drop(&mut self) {
         let seconds = self.started.elapsed().as_secs_f64();
         let rows = self.rows.load(Ordering::Relaxed);
-        let scans = Scans::of(self.plan.as_ref());
+        let scans = Scans::of(&self.plans);
         self.engine.metrics.ended(
             self.outcome,
             seconds,
@@ -251,12 +310,12 @@ struct Scans {
 }
 
 impl Scans {
-    fn of(plan: Option<&Arc<dyn ExecutionPlan>>) -> Self {
+    fn of(plans: &[Arc<dyn ExecutionPlan>]) -> Self {
         let mut scans = Self {
             bytes_decoded: 0,
             backend: String::new(),
         };
-        if let Some(plan) = plan {
+        for plan in plans {
             scans.add(plan.as_ref());
         }
         if scans.backend.is_empty() {

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http_body_util::BodyExt;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
-use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
+use tonic::transport::server::TlsConnectInfo;
 
+use super::connections::{Peer, network};
 use super::login::Logins;
 use super::sessions::{ClientKey, ClientSession, Sessions};
 use super::tokens::Tokens;
@@ -54,7 +56,10 @@ impl Identity {
     ) -> Result<Arc<ClientSession>, Status> {
         let Some(logins) = &self.logins else {
             let key = ClientKey::Connection(Arc::clone(&self.anonymous), address);
-            return Ok(self.sessions.get(key, &self.anonymous));
+            let share = address.map_or(Arc::clone(&self.anonymous), |address| {
+                Arc::from(network(address.ip()).to_string())
+            });
+            return Ok(self.sessions.get(key, &self.anonymous, &share));
         };
         let token = match authorization.and_then(|header| header.split_once(' ')) {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
@@ -65,12 +70,12 @@ impl Identity {
             }
         };
         if let Some((user, id)) = self.tokens.check(token) {
-            return Ok(self.sessions.get(ClientKey::Token(id), &user));
+            return Ok(self.sessions.get(ClientKey::Token(id), &user, &user));
         }
         match logins.users().token(token) {
             Some(user) => {
                 let key = ClientKey::Connection(Arc::clone(&user), address);
-                Ok(self.sessions.get(key, &user))
+                Ok(self.sessions.get(key, &user, &user))
             }
             None => Err(Status::unauthenticated(
                 "the token is invalid or has expired; log in again",
@@ -111,32 +116,44 @@ where
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let peer = peer(request.extensions()).cloned();
         if request.uri().path() != LOGIN {
             let authorization = request
                 .headers()
                 .get(http::header::AUTHORIZATION)
                 .and_then(|header| header.to_str().ok());
-            match self
-                .identity
-                .client(authorization, peer(request.extensions()))
-            {
+            let address = peer.as_ref().map(|peer| peer.address);
+            match self.identity.client(authorization, address) {
                 Ok(session) => {
+                    if let Some(peer) = &peer {
+                        peer.connection.known();
+                    }
                     request.extensions_mut().insert(session);
                 }
                 Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
             }
         }
-        Box::pin(self.inner.call(request))
+        // The connection has a request until the last byte of the answer is sent.
+        let active = peer.map(|peer| peer.connection.request());
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await?;
+            Ok(answer.map(|body| {
+                Body::new(body.map_frame(move |frame| {
+                    let _active = &active;
+                    frame
+                }))
+            }))
+        })
     }
 }
 
-/// The client's address.
-pub fn peer(extensions: &http::Extensions) -> Option<SocketAddr> {
-    let plain = extensions.get::<TcpConnectInfo>();
-    let tls = extensions
-        .get::<TlsConnectInfo<TcpConnectInfo>>()
-        .map(TlsConnectInfo::get_ref);
-    plain.or(tls).and_then(TcpConnectInfo::remote_addr)
+/// The address and the connection of a request's client.
+pub fn peer(extensions: &http::Extensions) -> Option<&Peer> {
+    let tls = extensions.get::<TlsConnectInfo<Peer>>();
+    extensions
+        .get::<Peer>()
+        .or_else(|| tls.map(TlsConnectInfo::get_ref))
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ pub type Handle = [u8; 32];
 struct Entry<T> {
     user: Arc<str>,
     value: T,
+    /// Memory that the value takes.
+    bytes: usize,
     used: Instant,
 }
 
@@ -34,57 +36,73 @@ pub struct Handles<T> {
     what: &'static str,
     lifetime: Duration,
     when_full: WhenFull,
+    /// Memory of one user's values; those of all users may take four times as much.
+    bytes: usize,
     entries: Mutex<HashMap<Handle, Entry<T>>>,
 }
 
 impl<T> Handles<T> {
-    /// No values. Errors call one of them `what`; each expires `lifetime` after its last use.
-    pub fn new(what: &'static str, lifetime: Duration, when_full: WhenFull) -> Self {
+    /// No values. Errors call one of them `what`; each expires `lifetime` after its last use; those of a user take at most `bytes`.
+    pub fn new(what: &'static str, lifetime: Duration, when_full: WhenFull, bytes: usize) -> Self {
         Self {
             what,
             lifetime,
             when_full,
+            bytes,
             entries: Mutex::default(),
         }
     }
 
-    /// Keeps `value` for `user`.
+    /// Keeps `value`, which takes `bytes`, for `user`.
     ///
     /// # Errors
-    /// RESOURCE_EXHAUSTED if there are too many.
-    pub fn insert(&self, user: &Arc<str>, value: T) -> Result<Handle, Status> {
+    /// RESOURCE_EXHAUSTED if there are too many, or they take too much memory.
+    pub fn insert(&self, user: &Arc<str>, value: T, bytes: usize) -> Result<Handle, Status> {
+        if bytes > self.bytes {
+            return Err(Status::resource_exhausted(format!(
+                "this {} takes {bytes} bytes, more than the {} that this server keeps for one user",
+                self.what, self.bytes
+            )));
+        }
         let handle: Handle = random::bytes()?;
         let now = Instant::now();
         let mut entries = self.entries.lock();
         entries.retain(|_, entry| entry.used + self.lifetime > now);
-        let own = entries.values().filter(|entry| entry.user == *user).count();
-        if own >= MAX_HANDLES_PER_USER {
-            let oldest = entries
-                .iter()
-                .filter(|(_, entry)| entry.user == *user)
-                .min_by_key(|(_, entry)| entry.used)
-                .map(|(handle, _)| *handle);
-            match (self.when_full, oldest) {
+        loop {
+            let own = entries.iter().filter(|(_, entry)| entry.user == *user);
+            let (count, taken) = own.clone().fold((0, bytes), |(count, taken), (_, entry)| {
+                (count + 1, entry.bytes.saturating_add(taken))
+            });
+            if count < MAX_HANDLES_PER_USER && taken <= self.bytes {
+                break;
+            }
+            let oldest = own.min_by_key(|(_, entry)| entry.used);
+            match (self.when_full, oldest.map(|(handle, _)| *handle)) {
                 (WhenFull::RemoveOldest, Some(oldest)) => {
                     entries.remove(&oldest);
                 }
                 _ => {
                     return Err(Status::resource_exhausted(format!(
-                        "you have {MAX_HANDLES_PER_USER} {}s open; close some",
-                        self.what
+                        "you have {count} {}s open, which take {taken} bytes with this one; {MAX_HANDLES_PER_USER} and {} bytes are \
+                         allowed; close some",
+                        self.what, self.bytes
                     )));
                 }
             }
         }
-        if entries.len() >= MAX_HANDLES {
+        let taken = entries
+            .values()
+            .fold(bytes, |taken, entry| taken.saturating_add(entry.bytes));
+        if entries.len() >= MAX_HANDLES || taken > self.bytes.saturating_mul(4) {
             return Err(Status::resource_exhausted(format!(
-                "the server keeps {MAX_HANDLES} {}s; try again later",
+                "the server keeps as many {}s as it may; try again later",
                 self.what
             )));
         }
         let entry = Entry {
             user: Arc::clone(user),
             value,
+            bytes,
             used: now,
         };
         entries.insert(handle, entry);
@@ -179,13 +197,16 @@ mod tests {
 
     fn handles(lifetime: u64, when_full: WhenFull) -> (Arc<str>, Handles<usize>) {
         let lifetime = Duration::from_secs(lifetime);
-        (Arc::from("ada"), Handles::new("thing", lifetime, when_full))
+        (
+            Arc::from("ada"),
+            Handles::new("thing", lifetime, when_full, 1000),
+        )
     }
 
     #[test]
     fn bound_to_the_user() {
         let (ada, handles) = handles(60, WhenFull::Refuse);
-        let handle = handles.insert(&ada, 7).unwrap();
+        let handle = handles.insert(&ada, 7, 1).unwrap();
         assert_eq!(
             handles.get("eve", &handle).unwrap_err().code(),
             Code::NotFound
@@ -203,29 +224,49 @@ mod tests {
     #[test]
     fn bounded_and_expiring() {
         let (ada, refusing) = handles(60, WhenFull::Refuse);
-        let first = refusing.insert(&ada, 0).unwrap();
+        let first = refusing.insert(&ada, 0, 1).unwrap();
         for value in 1..MAX_HANDLES_PER_USER {
-            refusing.insert(&ada, value).unwrap();
+            refusing.insert(&ada, value, 1).unwrap();
         }
         assert_eq!(
-            refusing.insert(&ada, 0).unwrap_err().code(),
+            refusing.insert(&ada, 0, 1).unwrap_err().code(),
             Code::ResourceExhausted
         );
-        assert!(refusing.insert(&Arc::from("eve"), 0).is_ok());
+        assert!(refusing.insert(&Arc::from("eve"), 0, 1).is_ok());
         assert!(refusing.get("ada", &first).is_ok());
 
         let (ada, forgetting) = handles(60, WhenFull::RemoveOldest);
-        let first = forgetting.insert(&ada, 0).unwrap();
+        let first = forgetting.insert(&ada, 0, 1).unwrap();
         for value in 0..MAX_HANDLES_PER_USER {
-            forgetting.insert(&ada, value).unwrap();
+            forgetting.insert(&ada, value, 1).unwrap();
         }
         assert_eq!(forgetting.len(), MAX_HANDLES_PER_USER);
         assert!(forgetting.get("ada", &first).is_err());
 
         let (ada, expiring) = handles(0, WhenFull::Refuse);
-        let handle = expiring.insert(&ada, 0).unwrap();
+        let handle = expiring.insert(&ada, 0, 1).unwrap();
         assert!(expiring.get("ada", &handle).is_err());
         expiring.sweep();
         assert_eq!(expiring.len(), 0);
+    }
+
+    #[test]
+    fn bounded_in_memory() {
+        let (ada, forgetting) = handles(60, WhenFull::RemoveOldest);
+        let first = forgetting.insert(&ada, 0, 600).unwrap();
+        assert!(forgetting.insert(&ada, 0, 1001).is_err());
+        let second = forgetting.insert(&ada, 0, 600).unwrap();
+        assert!(forgetting.get("ada", &first).is_err());
+        assert!(forgetting.get("ada", &second).is_ok());
+        let (ada, refusing) = handles(60, WhenFull::Refuse);
+        refusing.insert(&ada, 0, 600).unwrap();
+        assert!(refusing.insert(&ada, 0, 600).is_err());
+        for (user, fits) in [("b", true), ("c", true), ("d", true), ("e", false)] {
+            assert_eq!(
+                refusing.insert(&Arc::from(user), 0, 900).is_ok(),
+                fits,
+                "{user}"
+            );
+        }
     }
 }

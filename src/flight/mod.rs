@@ -3,16 +3,18 @@
 //!
 //! A request passes, in this order:
 //!
-//! * `server`: TLS, the listener, shutdown. `linger`: closing connections without losing data.
+//! * `server`: TLS, the listener, shutdown. `connections`: limits on their number and time. `linger`: closing them without losing data.
 //! * `gate`: authentication of every request but the login, with `auth` (the file of users), `login` (passwords, throttled), `tokens` and
 //!   `sessions` (settings that persist).
 //! * `front`, `service`: the protocol. `reply`: its messages. `statements`: planning and execution of a statement. `metadata` and `info`
 //!   answer requests that need no query.
-//! * `complexity`: limits the depth of statements. `policy`: the plans that are run; all others are refused. `settings`: the settings that clients
-//!   may change. `functions`: the functions that are removed.
-//! * `planning`: SQL to a physical plan (`planned`), once. `parameters`: prepared statements. `handles`: unguessable, limited in number, valid for
+//! * `logical`: SQL to a logical plan within limits: of length and depth (`complexity`), of time (`parser`), of size (`expansion`,
+//!   `plan_size`). `policy`: the plans that are run; all others are refused. `settings`: the settings that clients may change.
+//!   `functions`: the functions that are removed.
+//! * `planning`: a logical to a physical plan (`planned`), once, on threads of its own (`planners`), where it can be stopped (`stop`,
+//!   `checked`). `widths`: how many rows a batch has. `parameters`: prepared statements. `handles`: unguessable, limited in number, valid for
 //!   one user.
-//! * `engine`: the state that all requests share. `admission`, `pool` and `guards`: limits on queries and memory. `execution` and `running`: execution, timeouts,
+//! * `engine`: the state that all requests share. `locations`: what clients are not told. `admission`, `pool` and `guards`: limits on queries and memory. `execution` and `running`: execution, timeouts,
 //!   cancellation.
 //! * `wire`: batches in types that clients can read, split to size.
 //! * `metrics` and `ops`: metrics, `/healthz`, `/metrics`, a log line for each query.
@@ -22,12 +24,15 @@
 
 mod admission;
 mod auth;
+mod checked;
 mod complexity;
 mod config;
+mod connections;
 mod ddl;
 mod engine;
 mod error;
 mod execution;
+mod expansion;
 mod front;
 mod functions;
 mod gate;
@@ -35,12 +40,17 @@ mod guards;
 mod handles;
 mod info;
 mod linger;
+mod locations;
+mod logical;
 mod login;
 mod metadata;
 mod metrics;
 mod ops;
 mod parameters;
+mod parser;
+mod plan_size;
 mod planned;
+mod planners;
 mod planning;
 mod policy;
 mod pool;
@@ -52,11 +62,14 @@ mod service;
 mod sessions;
 mod settings;
 mod statements;
+mod stop;
 mod tables;
 mod tokens;
+mod widths;
 mod wire;
 
 pub use auth::password_line;
 pub use config::{Limits, ServerConfig, TlsFiles};
+pub use connections::{ConnectionLimits, descriptors};
 pub use error::ServeError;
 pub use server::Server;

@@ -2,6 +2,7 @@
 //! it shows neither statements nor users.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,8 +11,10 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::serve::Listener;
 use tokio::net::TcpListener;
 
+use super::connections::{Connections, Guarded};
 use super::engine::QueryEngine;
 use super::gate::Identity;
 use super::metrics::resident_bytes;
@@ -23,13 +26,15 @@ pub struct Ops {
     pub engine: Arc<QueryEngine>,
     /// The logins, of which only the number is shown.
     pub identity: Arc<Identity>,
+    /// The connections to the port of Flight SQL.
+    pub connections: Arc<Connections>,
     /// Whether the server is stopping.
     pub stopping: Arc<AtomicBool>,
 }
 
 impl Ops {
     /// The gauges: name, help and current value.
-    fn now(&self) -> [(&'static str, &'static str, usize); 11] {
+    fn now(&self) -> [(&'static str, &'static str, usize); 14] {
         let (engine, identity) = (&self.engine, &self.identity);
         let threads = engine.threads.metrics();
         [
@@ -42,6 +47,16 @@ impl Ops {
                 "queries_waiting",
                 "Queries that wait for others to end",
                 engine.admission.waiting(),
+            ),
+            (
+                "queries_idle",
+                "Queries whose clients do not read, and that have given up their place",
+                engine.idle.running(),
+            ),
+            (
+                "planning_threads",
+                "Threads that plan, of abandoned statements too",
+                engine.planners.running(),
             ),
             (
                 "queries_sending",
@@ -62,6 +77,11 @@ impl Ops {
                 "clients",
                 "Clients whose settings are kept",
                 identity.sessions.len(),
+            ),
+            (
+                "connections",
+                "Connections to the port of Flight SQL",
+                self.connections.len(),
             ),
             (
                 "tokens",
@@ -92,12 +112,41 @@ impl Ops {
     }
 }
 
+/// A listener whose connections are within limits.
+pub struct Accepting {
+    listener: TcpListener,
+    connections: Arc<Connections>,
+}
+
+impl Accepting {
+    /// Accepts connections of `listener` that are within the limits of `connections`.
+    pub fn new(listener: TcpListener, connections: Arc<Connections>) -> Self {
+        Self {
+            listener,
+            connections,
+        }
+    }
+}
+
+impl Listener for Accepting {
+    type Io = Guarded;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Guarded, SocketAddr) {
+        self.connections.accept(&self.listener).await
+    }
+
+    fn local_addr(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
 /// Answers on `listener` until `stop`.
 ///
 /// # Errors
 /// What the operating system says, if listening fails.
 pub async fn serve(
-    listener: TcpListener,
+    listener: Accepting,
     ops: Ops,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {

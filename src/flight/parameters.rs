@@ -21,10 +21,12 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tonic::Status;
 
-use super::complexity;
+use super::{complexity, logical, stop};
 
 /// Most parameters of a statement.
 const MAX_PARAMETERS: usize = 1000;
+/// Most rows of values: the statement is planned for each.
+const MAX_ROWS: usize = 1000;
 /// Most bytes of the values, which are kept with the statement.
 const MAX_BOUND_BYTES: usize = 1 << 20;
 
@@ -36,21 +38,22 @@ pub struct Prepared {
     plan: Option<LogicalPlan>,
     /// The type of each parameter, where the statement determines it.
     types: Vec<Option<DataType>>,
-    bound: Mutex<Option<Vec<ScalarValue>>>,
+    /// Rows of values.
+    bound: Mutex<Option<Vec<Vec<ScalarValue>>>>,
 }
 
 impl Prepared {
-    /// Prepares `sql`.
+    /// Prepares `sql`, which becomes no larger than `most` when it is planned.
     ///
     /// # Errors
     /// If it cannot be parsed, or cannot be planned although it has no parameters.
-    pub async fn new(state: &SessionState, sql: &str) -> Result<Self> {
+    pub async fn new(state: &SessionState, sql: &str, most: usize) -> Result<Self> {
         let (sql, count) = numbered(sql)?;
         let parsed = complexity::parse(state, &sql)?;
-        let plan = match state.statement_to_plan(parsed).await {
+        let plan = match logical::of_statement(state, parsed, most).await {
             Ok(plan) => Some(plan),
             // Planning may need the values. Any other error is reported when the statement runs.
-            Err(_) if count > 0 => None,
+            Err(_) if count > 0 && stop::check().is_ok() => None,
             Err(error) => return Err(error),
         };
         let known = match &plan {
@@ -73,6 +76,11 @@ impl Prepared {
         self.plan.as_ref()
     }
 
+    /// Whether it has parameters.
+    pub fn takes_parameters(&self) -> bool {
+        !self.types.is_empty()
+    }
+
     /// The parameters as clients see them. One of unknown type is shown as a string and takes any value.
     pub fn parameters(&self) -> SchemaRef {
         let field = |(at, data_type): (usize, &Option<DataType>)| {
@@ -83,41 +91,46 @@ impl Prepared {
         super::wire::wire_schema(&Schema::new(fields))
     }
 
-    /// Binds one row of values for the executions that follow.
+    /// Binds rows of values for the executions that follow, each of which gives the results of all rows, in their order.
     ///
     /// # Errors
-    /// If there is not one row with a value for every parameter, or a value is not of the parameter's type.
+    /// If there are no rows or too many, a row does not have a value for every parameter, or a value is not of the parameter's type.
     pub fn bind(&self, batches: &[RecordBatch]) -> Result<()> {
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        let Some(row) = batches
-            .iter()
-            .find(|batch| batch.num_rows() == 1)
-            .filter(|_| rows == 1)
-        else {
+        if rows == 0 || rows > MAX_ROWS {
             return plan_err!(
-                "a statement is run with one row of parameters, found {rows}; run it once for each"
+                "a statement is run with 1 to {MAX_ROWS} rows of parameters, found {rows}"
             );
-        };
-        let bytes = row.get_array_memory_size();
+        }
+        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         if bytes > MAX_BOUND_BYTES {
             return plan_err!(
                 "the parameters have {bytes} bytes, more than the {MAX_BOUND_BYTES} allowed"
             );
         }
-        if row.num_columns() != self.types.len() {
+        let mut bound = Vec::with_capacity(rows);
+        for batch in batches {
+            for row in 0..batch.num_rows() {
+                bound.push(self.values_of(batch, row)?);
+            }
+        }
+        *self.bound.lock() = Some(bound);
+        Ok(())
+    }
+
+    /// The values of a row, as the parameters' types.
+    fn values_of(&self, batch: &RecordBatch, row: usize) -> Result<Vec<ScalarValue>> {
+        if batch.num_columns() != self.types.len() {
             return plan_err!(
                 "the statement has {} parameters, found {} values",
                 self.types.len(),
-                row.num_columns()
+                batch.num_columns()
             );
         }
-        let values = row
-            .columns()
-            .iter()
-            .zip(&self.types)
-            .enumerate()
+        let columns = batch.columns().iter().zip(&self.types).enumerate();
+        columns
             .map(|(at, (column, data_type))| {
-                let value = ScalarValue::try_from_array(column, 0)?;
+                let value = ScalarValue::try_from_array(column, row)?;
                 match data_type {
                     Some(data_type) => value.cast_to(data_type).map_err(|error| {
                         error.context(format!("parameter ${}: expected {data_type}", at + 1))
@@ -125,20 +138,18 @@ impl Prepared {
                     None => Ok(value),
                 }
             })
-            .collect::<Result<Vec<_>>>()?;
-        *self.bound.lock() = Some(values);
-        Ok(())
+            .collect()
     }
 
-    /// The plan with the bound values in it.
+    /// The plans with the bound values in them, one for each row.
     ///
     /// # Errors
     /// If values are missing, or the statement cannot be planned with them.
-    pub async fn filled(&self, state: &SessionState) -> Result<LogicalPlan> {
-        let values = self.bound.lock().clone();
-        let values = match values {
-            Some(values) => values,
-            None if self.types.is_empty() => vec![],
+    pub async fn filled(&self, state: &SessionState, most: usize) -> Result<Vec<LogicalPlan>> {
+        let rows = self.bound.lock().clone();
+        let rows = match rows {
+            Some(rows) => rows,
+            None if self.types.is_empty() => vec![vec![]],
             None => {
                 return plan_err!(
                     "the statement has {} parameters and no values are bound to them",
@@ -146,17 +157,22 @@ impl Prepared {
                 );
             }
         };
-        match &self.plan {
-            Some(plan) if values.is_empty() => Ok(plan.clone()),
-            Some(plan) => plan
-                .clone()
-                .replace_params_with_values(&ParamValues::from(values)),
-            None => {
-                let mut parsed = complexity::parse(state, &self.sql)?;
-                substitute(&mut parsed, &values)?;
-                state.statement_to_plan(parsed).await
-            }
+        let mut plans = Vec::with_capacity(rows.len());
+        for values in rows {
+            stop::check()?;
+            plans.push(match &self.plan {
+                Some(plan) if values.is_empty() => plan.clone(),
+                Some(plan) => plan
+                    .clone()
+                    .replace_params_with_values(&ParamValues::from(values))?,
+                None => {
+                    let mut parsed = complexity::parse(state, &self.sql)?;
+                    substitute(&mut parsed, &values)?;
+                    logical::of_statement(state, parsed, most).await?
+                }
+            });
         }
+        Ok(plans)
     }
 }
 
@@ -284,15 +300,16 @@ fn literal(value: &ScalarValue) -> Result<Expr> {
     }
 }
 
-/// The batches of a stream up to its second row. Only one row can be bound, so a longer stream is refused without reading all of it.
+/// The batches of a stream, of which no more are read than can be bound.
 pub async fn rows_to_bind(mut values: FlightRecordBatchStream) -> Result<Vec<RecordBatch>, Status> {
-    let (mut batches, mut rows) = (Vec::new(), 0);
+    let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
     while let Some(batch) = values.try_next().await.map_err(Status::from)? {
         rows += batch.num_rows();
+        bytes += batch.get_array_memory_size();
         if batch.num_rows() > 0 {
             batches.push(batch);
         }
-        if rows > 1 {
+        if rows > MAX_ROWS || bytes > MAX_BOUND_BYTES {
             break;
         }
     }
@@ -343,8 +360,10 @@ mod tests {
     }
 
     async fn answer(ctx: &SessionContext, prepared: &Prepared) -> Result<String> {
-        let plan = prepared.filled(&ctx.state()).await?;
-        let batches = ctx.execute_logical_plan(plan).await?.collect().await?;
+        let mut batches = Vec::new();
+        for plan in prepared.filled(&ctx.state(), 1000).await? {
+            batches.extend(ctx.execute_logical_plan(plan).await?.collect().await?);
+        }
         Ok(arrow::util::pretty::pretty_format_batches(&batches)?.to_string())
     }
 
@@ -354,6 +373,7 @@ mod tests {
         let prepared = Prepared::new(
             &ctx.state(),
             "SELECT a FROM (VALUES (1, 'x'), (2, 'y')) AS t(a, b) WHERE b = ? AND a < ?",
+            1000,
         )
         .await
         .unwrap();
@@ -385,8 +405,18 @@ mod tests {
         );
         assert!(prepared.bind(&[row(vec![text("x")])]).is_err());
         assert!(prepared.bind(&[]).is_err());
-        let two: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
-        assert!(prepared.bind(&[row(vec![Arc::clone(&two), two])]).is_err());
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["y", "x"]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![5, 6]));
+        prepared.bind(&[row(vec![names, numbers])]).unwrap();
+        let both = answer(&ctx, &prepared).await.unwrap();
+        let (second, first) = (both.find("| 2 |").unwrap(), both.find("| 1 |").unwrap());
+        assert!(second < first, "in the order of the rows: {both}");
+        let many: ArrayRef = Arc::new(Int64Array::from(vec![1; MAX_ROWS + 1]));
+        assert!(
+            prepared
+                .bind(&[row(vec![Arc::clone(&many), many])])
+                .is_err()
+        );
     }
 
     #[tokio::test]
@@ -395,6 +425,7 @@ mod tests {
         let prepared = Prepared::new(
             &ctx.state(),
             "SELECT count(*) AS n FROM generate_series(1, ?) WHERE ? = 'it''s'",
+            1000,
         )
         .await
         .unwrap();

@@ -1,9 +1,11 @@
 //! The types of a statement before and after planning.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::{Result, plan_err};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -16,16 +18,44 @@ pub struct Planned {
     pub schema: SchemaRef,
     /// The rows.
     pub rows: Rows,
+    /// How long planning took, which the time limit of the query includes.
+    pub planning: Duration,
+    /// Whether the rows show plans, which name locations of tables.
+    pub shows_plans: bool,
     /// The settings by which they are sent.
     pub settings: FlightSettings,
 }
 
 /// The rows of a planned statement.
 pub enum Rows {
-    /// The plan of a query, which is executed when the client fetches.
-    Plan(Arc<dyn ExecutionPlan>, Arc<TaskContext>),
-    /// The result of a statement that ran when it was planned.
-    Batch(RecordBatch),
+    /// The plans of a query, one for each row of parameters, which are executed one after the other when the client fetches.
+    Plans(Vec<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)>),
+    /// The results of a statement that ran when it was planned.
+    Batches(Vec<RecordBatch>),
+}
+
+impl Planned {
+    /// Puts the rows for another row of parameters behind those of the first.
+    ///
+    /// # Errors
+    /// If they have other columns: types may depend on a parameter, as those of lists do on a population.
+    pub fn append(&mut self, (schema, rows): (SchemaRef, Rows)) -> Result<()> {
+        if schema != self.schema {
+            return plan_err!(
+                "the rows of parameters give different columns; run the statement once for each row"
+            );
+        }
+        match (&mut self.rows, rows) {
+            (Rows::Plans(plans), Rows::Plans(more)) => plans.extend(more),
+            (Rows::Batches(batches), Rows::Batches(more)) => batches.extend(more),
+            _ => {
+                return plan_err!(
+                    "only queries and statements of one kind take several rows of parameters"
+                );
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A statement as a client sends it.

@@ -5,32 +5,40 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use datafusion::prelude::SessionContext;
-use futures::TryStreamExt;
+use futures::stream;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity as TlsIdentity, ServerTlsConfig};
 
 use super::auth::Users;
 use super::config::{MAX_MESSAGE_BYTES, QUERY_STACK, ServerConfig, TlsFiles};
+use super::connections::{ConnectionLimits, Connections};
 use super::engine::QueryEngine;
 use super::error::ServeError;
 use super::front::Front;
 use super::gate::{Gate, Identity};
-use super::linger::Lingering;
 use super::login::Logins;
-use super::ops::{self, Ops};
+use super::ops::{self, Accepting, Ops};
 use super::service::Service;
 use super::sessions::Sessions;
 use super::tokens::Tokens;
 
 /// How often expired values are removed.
 const SWEEP: Duration = Duration::from_secs(10);
+/// How often connections that are late are closed.
+const SWEEP_CONNECTIONS: Duration = Duration::from_secs(1);
+/// Limits of the connections to the port of metrics, which a reader of metrics opens anew when it was closed.
+const OPERATORS: ConnectionLimits = ConnectionLimits {
+    most: 64,
+    of_one: 32,
+    begin: Duration::from_secs(10),
+    idle: Duration::from_secs(10),
+};
 /// An idle connection is probed after this time, and closed if it does not answer within the timeout.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -50,6 +58,9 @@ pub struct Server {
     tls: Option<ServerTlsConfig>,
     listener: TcpListener,
     metrics: Option<TcpListener>,
+    /// The connections to the port of Flight SQL, and to that of metrics.
+    connections: Arc<Connections>,
+    operators: Arc<Connections>,
     threads: Runtime,
 }
 
@@ -90,7 +101,11 @@ impl Server {
         ));
         let service = Service::new(Arc::clone(&engine), Arc::clone(&identity))
             .map_err(|status| ServeError::Stopped(status.message().to_string()))?;
+        let connections = Connections::new("flight", config.limits.connections);
+        let operators = Connections::new("metrics", OPERATORS);
         Ok(Self {
+            connections,
+            operators,
             config,
             engine,
             identity,
@@ -135,14 +150,20 @@ impl Server {
             let _ = stopped.wait_for(|stopped| *stopped).await;
         };
         let stopping = Arc::new(AtomicBool::new(false));
-        let sweeper = tokio::spawn(sweep(Arc::clone(&self.engine), Arc::clone(&self.identity)));
+        let sweeper = tokio::spawn(sweep(
+            Arc::clone(&self.engine),
+            Arc::clone(&self.identity),
+            vec![Arc::clone(&self.connections), Arc::clone(&self.operators)],
+        ));
         let (ended_sender, ended) = watch::channel(false);
         let operators = self.metrics.map(|listener| {
             let ops = Ops {
                 engine: Arc::clone(&self.engine),
                 identity: Arc::clone(&self.identity),
+                connections: Arc::clone(&self.connections),
                 stopping: Arc::clone(&stopping),
             };
+            let listener = Accepting::new(listener, Arc::clone(&self.operators));
             tokio::spawn(ops::serve(listener, ops, wait(ended)))
         });
         let flight = FlightServiceServer::new(Front(self.service))
@@ -158,10 +179,11 @@ impl Server {
                 .tls_config(tls)
                 .map_err(|error| ServeError::Stopped(describe(&error)))?;
         }
-        let incoming = TcpIncoming::from(self.listener)
-            .with_nodelay(Some(true))
-            .with_keepalive(Some(KEEPALIVE))
-            .map_ok(Lingering::new);
+        let listening = (self.listener, Arc::clone(&self.connections));
+        let incoming = stream::unfold(listening, |(listener, connections)| async move {
+            let (accepted, _) = connections.accept(&listener).await;
+            Some((Ok::<_, io::Error>(accepted), (listener, connections)))
+        });
         let serving = server
             .add_service(Gate::new(flight, Arc::clone(&self.identity)))
             .serve_with_incoming_shutdown(incoming, wait(stopped.clone()));
@@ -265,10 +287,20 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn sweep(engine: Arc<QueryEngine>, identity: Arc<Identity>) {
-    let mut interval = tokio::time::interval(SWEEP);
+async fn sweep(
+    engine: Arc<QueryEngine>,
+    identity: Arc<Identity>,
+    connections: Vec<Arc<Connections>>,
+) {
+    let mut interval = tokio::time::interval(SWEEP_CONNECTIONS);
+    let mut swept = Instant::now();
     loop {
         interval.tick().await;
+        connections.iter().for_each(|of_port| of_port.sweep());
+        if swept.elapsed() < SWEEP {
+            continue;
+        }
+        swept = Instant::now();
         engine.tickets.sweep();
         engine.statements.sweep();
         identity.tokens.sweep();

@@ -34,7 +34,7 @@ use super::error::status;
 use super::gate::{Identity, peer};
 use super::info;
 use super::metadata;
-use super::parameters::rows_to_bind;
+use super::parameters::{Prepared, rows_to_bind};
 use super::planned::StatementSource;
 use super::reply::{Reply, encoded, fetch_with, send};
 
@@ -70,6 +70,15 @@ impl Service {
     }
 }
 
+/// Binds the rows of parameters that a client sends.
+async fn bind(prepared: &Prepared, rows: PeekableFlightDataStream) -> Result<(), Status> {
+    let values = FlightRecordBatchStream::new_from_flight_data(rows.map_err(FlightError::from));
+    let batches = tokio::time::timeout(BIND_TIMEOUT, rows_to_bind(values))
+        .await
+        .map_err(|_| Status::deadline_exceeded("the parameters took too long to arrive"))??;
+    prepared.bind(&batches).map_err(|error| status(&error))
+}
+
 type HandshakeReply = Pin<Box<dyn Stream<Item = Result<HandshakeResponse, Status>> + Send>>;
 type ActionReply = <Service as FlightService>::DoActionStream;
 
@@ -90,7 +99,8 @@ impl FlightSqlService for Service {
             .metadata()
             .get("authorization")
             .and_then(|header| header.to_str().ok());
-        let address = peer(request.extensions()).map(|address| address.ip());
+        let peer = peer(request.extensions());
+        let address = peer.map(|peer| peer.address.ip());
         let result = logins.login(header, address, &self.identity.tokens).await;
         self.engine.metrics.login(result.is_ok());
         let (token, user) = match result {
@@ -103,6 +113,9 @@ impl FlightSqlService for Service {
                 return Err(status);
             }
         };
+        if let Some(peer) = peer {
+            peer.connection.known();
+        }
         log::info!(user = &*user; "a user logged in");
         let reply = HandshakeResponse {
             protocol_version: 0,
@@ -148,7 +161,7 @@ impl FlightSqlService for Service {
         request: Request<Ticket>,
     ) -> Result<Response<Reply>, Status> {
         let client = self.client(&request)?;
-        self.fetch(&client.user, &ticket.statement_handle).await
+        self.fetch(&client, &ticket.statement_handle).await
     }
 
     async fn do_put_statement_update(
@@ -167,12 +180,12 @@ impl FlightSqlService for Service {
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let client = self.client(&request)?;
-        let (prepared, schema) = self.schema_of(&client, command.query).await?;
+        let (prepared, schema, bytes) = self.schema_of(&client, command.query).await?;
         let parameters = encoded(&prepared.parameters())?;
         let handle = self
             .engine
             .statements
-            .insert(&client.user, Arc::new(prepared))?;
+            .insert(&client.user, Arc::new(prepared), bytes)?;
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: Bytes::copy_from_slice(&handle),
             dataset_schema: encoded(&schema)?,
@@ -200,13 +213,7 @@ impl FlightSqlService for Service {
         let client = self.client(&request)?;
         let handle = command.prepared_statement_handle;
         let prepared = self.engine.statements.get(&client.user, &handle)?;
-        let values = FlightRecordBatchStream::new_from_flight_data(
-            request.into_inner().map_err(FlightError::from),
-        );
-        let batches = tokio::time::timeout(BIND_TIMEOUT, rows_to_bind(values))
-            .await
-            .map_err(|_| Status::deadline_exceeded("the parameters took too long to arrive"))??;
-        prepared.bind(&batches).map_err(|error| status(&error))?;
+        bind(&prepared, request.into_inner()).await?;
         Ok(DoPutPreparedStatementResult {
             prepared_statement_handle: Some(handle),
         })
@@ -222,6 +229,9 @@ impl FlightSqlService for Service {
             .engine
             .statements
             .get(&client.user, &command.prepared_statement_handle)?;
+        if prepared.takes_parameters() {
+            bind(&prepared, request.into_inner()).await?;
+        }
         self.update(StatementSource::Prepared(prepared), &client)
             .await
     }

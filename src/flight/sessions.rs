@@ -26,6 +26,8 @@ pub enum ClientKey {
 pub struct ClientSession {
     /// The user.
     pub user: Arc<str>,
+    /// Whom the client's queries are counted for: the user, or the address where there is no login.
+    pub share: Arc<str>,
     /// The settings of the next statement.
     config: RwLock<SessionConfig>,
 }
@@ -57,8 +59,9 @@ impl Sessions {
         }
     }
 
-    /// The session of a client, created if it is new. When there are too many, the least recently used is removed.
-    pub fn get(&self, key: ClientKey, user: &Arc<str>) -> Arc<ClientSession> {
+    /// The session of a client, created if it is new, whose queries are counted for `share`. When there are too many, the least recently
+    /// used is removed.
+    pub fn get(&self, key: ClientKey, user: &Arc<str>, share: &Arc<str>) -> Arc<ClientSession> {
         let mut clients = self.clients.lock();
         if let Some((session, used)) = clients.get_mut(&key) {
             *used = Instant::now();
@@ -74,6 +77,7 @@ impl Sessions {
         }
         let session = Arc::new(ClientSession {
             user: Arc::clone(user),
+            share: Arc::clone(share),
             config: RwLock::new(self.defaults.clone()),
         });
         clients.insert(key, (Arc::clone(&session), Instant::now()));
@@ -101,10 +105,10 @@ mod tests {
     fn settings_persist_per_client() {
         let (ada, sessions) = (Arc::from("ada"), Sessions::new(SessionConfig::new()));
         let (one, two) = (ClientKey::Token([1; 16]), ClientKey::Token([2; 16]));
-        let first = sessions.get(one.clone(), &ada);
+        let first = sessions.get(one.clone(), &ada, &ada);
         first.set_config(first.config().with_batch_size(7));
-        assert_eq!(sessions.get(one, &ada).config().batch_size(), 7);
-        assert_ne!(sessions.get(two, &ada).config().batch_size(), 7);
+        assert_eq!(sessions.get(one, &ada, &ada).config().batch_size(), 7);
+        assert_ne!(sessions.get(two, &ada, &ada).config().batch_size(), 7);
         assert_eq!(sessions.len(), 2);
         sessions.sweep();
         assert_eq!(sessions.len(), 2);
@@ -116,7 +120,7 @@ mod tests {
         for at in 0..MAX_SESSIONS + 10 {
             let mut id = [0; 16];
             id[..8].copy_from_slice(&at.to_le_bytes());
-            sessions.get(ClientKey::Token(id), &ada);
+            sessions.get(ClientKey::Token(id), &ada, &ada);
         }
         assert_eq!(sessions.len(), MAX_SESSIONS);
     }

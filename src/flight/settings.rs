@@ -18,9 +18,8 @@ use crate::scan::VczSettings;
 
 /// Bounds of `flight.message_bytes`.
 const MESSAGE_BYTES: RangeInclusive<usize> = 64 << 10..=64 << 20;
-/// Bounds of `vcz.batch_bytes`, and the most chunks that are fetched ahead.
+/// Bounds of `vcz.batch_bytes`.
 const BATCH_BYTES: RangeInclusive<usize> = 4 << 10..=64 << 20;
-const MAX_PREFETCH: usize = 64;
 /// Bound of `datafusion.execution.batch_size`.
 const MAX_BATCH_SIZE: usize = 65_536;
 
@@ -243,12 +242,6 @@ fn check(config: &SessionConfig, defaults: &SessionConfig, max_partitions: usize
         BATCH_BYTES,
     )?;
     bounded(
-        "vcz.prefetch",
-        vcz.prefetch,
-        default.prefetch,
-        0..=MAX_PREFETCH,
-    )?;
-    bounded(
         "datafusion.execution.batch_size",
         config.batch_size(),
         defaults.batch_size(),
@@ -326,9 +319,14 @@ mod tests {
     fn defaults_of_the_operator_are_allowed() {
         let mut defaults = defaults();
         defaults.options_mut().set("vcz.prefetch", "64").unwrap();
+        defaults
+            .options_mut()
+            .set("vcz.batch_bytes", "1GB")
+            .unwrap();
         let set = |name, value| set(&defaults, &defaults, name, Some(value), 4);
         assert!(set("vcz.backend", "host").is_ok());
-        assert!(set("vcz.prefetch", "64").is_ok() && set("vcz.prefetch", "65").is_err());
+        assert!(set("vcz.prefetch", "65").is_ok());
+        assert!(set("vcz.batch_bytes", "1GB").is_ok() && set("vcz.batch_bytes", "2GB").is_err());
     }
 
     #[test]
@@ -349,7 +347,7 @@ mod tests {
             ("datafusion.sql_parser.recursion_limit", "1000000"),
             ("vcz.batch_bytes", "1GB"),
             ("vcz.batch_bytes", "1"),
-            ("vcz.prefetch", "1000"),
+            ("vcz.prefetch", "1025"),
             ("datafusion.execution.time_zone", "Mars/Phobos"),
             ("TIMEZONE", ""),
             ("vcz.backend", "quantum"),

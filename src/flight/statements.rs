@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 use super::error::status;
 use super::execution;
 use super::parameters::Prepared;
-use super::planned::{Planned, Rows, StatementSource};
+use super::planned::{Rows, StatementSource};
 use super::reply::{Reply, fetch_with};
 use super::service::Service;
 use super::sessions::ClientSession;
@@ -44,13 +44,13 @@ impl Service {
         descriptor: FlightDescriptor,
     ) -> Result<Response<FlightInfo>, Status> {
         let client = self.client(request)?;
-        let mut planned = self.engine.plan_with_permit(&client, source).await?;
+        let (mut planned, bytes) = self.engine.plan_with_permit(&client, source).await?;
         if let Some(compression) = request.metadata().get(COMPRESSION_HEADER) {
             let asked = compression.to_str().unwrap_or_default();
             planned.settings.compression = asked.parse().map_err(|error| status(&error))?;
         }
         let schema = Arc::clone(&planned.schema);
-        let handle = self.engine.tickets.insert(&client.user, planned)?;
+        let handle = self.engine.tickets.insert(&client.user, planned, bytes)?;
         let ticket = TicketStatementQuery {
             statement_handle: Bytes::copy_from_slice(&handle),
         };
@@ -60,15 +60,16 @@ impl Service {
     /// Runs a planned query.
     pub(super) async fn fetch(
         &self,
-        user: &Arc<str>,
+        client: &Arc<ClientSession>,
         handle: &[u8],
     ) -> Result<Response<Reply>, Status> {
+        let user = &client.user;
         // The ticket is checked first: a forged one must not wait for a permit, and a valid one must not expire while it waits.
         self.engine.tickets.touch(user, handle)?;
-        let permit = self.engine.admission.enter().await?;
+        let permit = self.engine.admission.enter(&client.share).await?;
         let planned = self.engine.tickets.take(user, handle)?;
         let handle = handle.try_into().map_err(|_| Status::internal("handle"))?;
-        let rows = execution::start(&self.engine, user, handle, planned, permit);
+        let rows = execution::start(&self.engine, client, handle, planned, permit);
         Ok(Response::new(rows))
     }
 
@@ -78,10 +79,11 @@ impl Service {
         source: StatementSource,
         client: &Arc<ClientSession>,
     ) -> Result<i64, Status> {
-        let planned: Planned = self.engine.plan_with_permit(client, source).await?;
+        let (planned, _) = self.engine.plan_with_permit(client, source).await?;
         match planned.rows {
-            Rows::Batch(_) => Ok(0),
-            Rows::Plan(..) => Err(Status::invalid_argument(
+            // None of the statements that this server runs changes rows, so the sum over all rows of parameters is 0.
+            Rows::Batches(_) => Ok(0),
+            Rows::Plans(_) => Err(Status::invalid_argument(
                 "this statement returns rows; execute it as a query",
             )),
         }
@@ -108,24 +110,23 @@ impl Service {
         Err(missing())
     }
 
+    /// Prepares a statement; also returns the schema of its rows, and how many bytes it takes.
     pub(super) async fn schema_of(
         &self,
         client: &Arc<ClientSession>,
         sql: String,
-    ) -> Result<(Prepared, SchemaRef), Status> {
-        let permit = self.engine.admission.enter().await?;
-        let (engine, config) = (Arc::clone(&self.engine), client.config());
-        self.engine
-            .on_threads(permit, async move {
-                let prepared = Prepared::new(&engine.state(config), &sql).await?;
-                let schema = match prepared.plan() {
-                    Some(plan) => engine.logical_schema(plan)?,
-                    None => Arc::new(Schema::empty()),
-                };
-                Ok((prepared, schema))
-            })
-            .await
-            .inspect_err(|status| self.engine.metrics.refused(status.code()))
+    ) -> Result<(Prepared, SchemaRef, usize), Status> {
+        let engine = Arc::clone(&self.engine);
+        let work = |state| async move {
+            let prepared = Prepared::new(&state, &sql, engine.limits.plan_size).await?;
+            let schema = match prepared.plan() {
+                Some(plan) => engine.logical_schema(&state, plan)?,
+                None => Arc::new(Schema::empty()),
+            };
+            Ok((prepared, schema))
+        };
+        let ((prepared, schema), bytes) = self.engine.with_planner(client, work).await?;
+        Ok((prepared, schema, bytes))
     }
 
     /// The schema of a statement, for `GetSchema`.
@@ -145,13 +146,14 @@ impl Service {
                     .engine
                     .statements
                     .get(&client.user, &query.prepared_statement_handle)?;
-                match prepared.plan() {
-                    Some(plan) => self
-                        .engine
-                        .logical_schema(plan)
-                        .map_err(|error| status(&error)),
-                    None => Ok(Arc::new(Schema::empty())),
-                }
+                let engine = Arc::clone(&self.engine);
+                let work = |state| async move {
+                    match prepared.plan() {
+                        Some(plan) => engine.logical_schema(&state, plan),
+                        None => Ok(Arc::new(Schema::empty())),
+                    }
+                };
+                Ok(self.engine.with_planner(&client, work).await?.0)
             }
             _ => Err(unknown()),
         }

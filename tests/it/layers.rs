@@ -1,11 +1,12 @@
-//! Layers import downwards only: `error < store < codec < counts < gpu < scan < functions < session < flight < cli`.
+//! Layers import downwards only: `error < allocations < store < codec < counts < gpu < scan < functions < session < flight < cli`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 10] = [
+const LAYERS: [&str; 11] = [
     "error",
+    "allocations",
     "store",
     "codec",
     "counts",
