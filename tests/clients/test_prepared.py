@@ -51,6 +51,23 @@ def test_wrong_parameters(server):
     assert value(connection, sql, (0,)) == 0
 
 
+def test_several_rows_of_parameters(server):
+    connection = server.adbc()
+    contigs = ["chr1", "chr2", "nowhere"]
+    sql = "SELECT count(*) AS n FROM sim WHERE variant_contig = ? AND variant_position > ?"
+    wanted = [value(connection, sql, (contig, 1000)) for contig in contigs]
+    assert sum(wanted) > 0
+    batch = pa.record_batch({"contig": contigs, "position": pa.array([1000] * 3, pa.int64())})
+    assert [row["n"] for row in rows(connection, sql, batch)] == wanted
+    # Where planning needs the values.
+    many = pa.record_batch({"n": pa.array([3, 5], pa.int64())})
+    assert [row["n"] for row in rows(connection, "SELECT count(*) AS n FROM generate_series(1, ?)", many)] == [3, 5]
+    with pytest.raises(Exception, match="1 to 1000 rows of parameters, found 1001"):
+        rows(connection, sql, pa.record_batch({"contig": ["chr1"] * 1001, "position": pa.array([1] * 1001, pa.int64())}))
+    with connection.cursor() as cursor, pytest.raises(Exception, match="execute it as a query"):
+        cursor.executemany("SELECT 1 + ?", [(1,), (2,)])
+
+
 def test_statements_are_closed(server):
     before = server.metric("vcz_prepared_statements")
     connection = server.adbc()
