@@ -1,0 +1,35 @@
+"""Clients are told the names of tables, not where the server keeps them."""
+
+import shutil
+
+import pytest
+
+from server import FIXTURES, Server, rows
+
+
+def shown(connection, sql):
+    return "\n".join(str(value) for row in rows(connection, sql) for value in row.values())
+
+
+def test_plans_and_errors_name_tables(tmp_path):
+    store = tmp_path / "secret" / "moved.vcz"
+    shutil.copytree(FIXTURES / "sim.vcz", store) if (FIXTURES / "sim.vcz").is_dir() else shutil.unpack_archive(FIXTURES / "sim.vcz.zip", store, "zip")
+    bed = tmp_path / "secret" / "mask.bed"
+    shutil.copy(FIXTURES / "sim.accessible.bed", bed)
+    sql = tmp_path / "init.sql"
+    sql.write_text(
+        f"""CREATE EXTERNAL TABLE mask (contig VARCHAR, "start" BIGINT, "end" BIGINT) STORED AS CSV LOCATION '{bed}'
+  OPTIONS ('format.delimiter' '\t', 'format.has_header' 'false', 'format.comment' '#');"""
+    )
+    with Server(store, "--sql", sql) as server, server.adbc() as connection:
+        for explain in ["EXPLAIN", "EXPLAIN VERBOSE", "EXPLAIN ANALYZE"]:
+            for query in ["SELECT sfs(call_genotype) FROM moved", "SELECT count(*) FROM mask WHERE contig = '1'"]:
+                plan = shown(connection, f"{explain} {query}")
+                assert "secret" not in plan and str(tmp_path) not in plan, plan
+        shutil.rmtree(store)
+        bed.unlink()
+        for query in ["SELECT sfs(call_genotype) FROM moved", "SELECT * FROM mask"]:
+            with pytest.raises(Exception) as failed:
+                rows(connection, query)
+            assert "secret" not in str(failed.value) and str(tmp_path).strip("/") not in str(failed.value), failed.value
+            assert "moved" in str(failed.value) or "mask" in str(failed.value)
