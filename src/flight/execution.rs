@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
@@ -18,6 +18,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Sleep;
 use tonic::Status;
 
 use super::admission::QueryPermit;
@@ -30,6 +31,9 @@ use super::{error, wire};
 
 /// Most messages that are computed before the client takes them.
 const AHEAD: usize = 2;
+
+/// How long after its time limit a query may take to say so itself.
+const GRACE: Duration = Duration::from_millis(500);
 
 /// The entry of a query in [`running`](super::running), removed when dropped.
 struct Entry {
@@ -57,6 +61,7 @@ pub fn start(
         engine: Arc::clone(engine),
         handle,
     };
+    let time_left = (engine.limits.query_timeout).saturating_sub(planned.planning);
     let (sender, receiver) = mpsc::channel(AHEAD);
     let end = Arc::new(Mutex::new(None));
     let mut report = Report {
@@ -111,6 +116,8 @@ pub fn start(
     Box::pin(Messages {
         receiver,
         end,
+        limit: Box::pin(tokio::time::sleep(time_left + GRACE)),
+        time: engine.limits.query_timeout,
         done: false,
     })
 }
@@ -238,6 +245,9 @@ type End = Arc<Mutex<Option<Result<(), Status>>>>;
 struct Messages {
     receiver: mpsc::Receiver<FlightData>,
     end: End,
+    /// When the client is told that the time is over, even if the query's operators have not stopped yet.
+    limit: Pin<Box<Sleep>>,
+    time: Duration,
     done: bool,
 }
 
@@ -249,6 +259,11 @@ impl Stream for Messages {
             return Poll::Ready(None);
         }
         match self.receiver.poll_recv(context) {
+            Poll::Pending if self.limit.as_mut().poll(context).is_ready() => {
+                self.done = true;
+                self.receiver.close();
+                Poll::Ready(Some(Err(error::too_late(self.time))))
+            }
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(message))),
             Poll::Ready(None) => {

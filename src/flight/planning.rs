@@ -20,6 +20,9 @@ use super::settings::{self, FlightSettings};
 use super::{logical, stop, widths, wire};
 use crate::scan::VczSettings;
 
+/// A query holds at least as many rows, and copies of rows, in memory.
+const ROWS_HELD: usize = 8;
+
 impl QueryEngine {
     /// Plans a statement for a client, on a thread for planning. SET, RESET and DDL are run at once.
     pub async fn plan(
@@ -69,6 +72,8 @@ impl QueryEngine {
         state: &SessionState,
         plan: LogicalPlan,
     ) -> Result<(SchemaRef, Rows)> {
+        // Before constants are folded: that makes the strings.
+        widths::widest(&plan, self.largest_row())?;
         let batch = match policy::check(&plan, self.allow_ddl)? {
             Allowed::Query => return self.plan_query(state.clone(), plan).await,
             Allowed::Describe(describe) => describe_rows(&describe)?,
@@ -85,13 +90,18 @@ impl QueryEngine {
         Ok((batch.schema(), Rows::Batches(vec![batch])))
     }
 
+    /// The most bytes of strings and lists in a row: operators hold several rows, and copies of them.
+    fn largest_row(&self) -> usize {
+        self.limits.query_memory / ROWS_HELD
+    }
+
     async fn plan_query(
         &self,
         mut state: SessionState,
         plan: LogicalPlan,
     ) -> Result<(SchemaRef, Rows)> {
         let optimized = state.optimize(&plan)?;
-        let width = widths::widest(&optimized, self.limits.query_memory)?;
+        let width = widths::widest(&optimized, self.largest_row())?;
         let rows = VczSettings::of(state.config_options()).batch_bytes / width.max(1);
         if rows < state.config().batch_size() {
             let config = state.config().clone().with_batch_size(rows.max(1));

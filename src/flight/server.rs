@@ -84,6 +84,8 @@ impl Server {
         let threads = Builder::new_multi_thread()
             .thread_name("vcz-query")
             .thread_stack_size(QUERY_STACK)
+            // More than cores: operators that compute for long do not keep other queries' tasks from running.
+            .worker_threads(cores().saturating_add(config.limits.max_queries))
             .enable_all()
             .build()
             .map_err(|error| ServeError::Stopped(format!("cannot start threads: {error}")))?;
@@ -265,6 +267,10 @@ fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
             reason: describe(&error),
         }),
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
