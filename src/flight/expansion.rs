@@ -118,7 +118,7 @@ impl Estimate {
     /// Refuses that each of `names` may stand for an expression of `size`, if that is too much.
     fn substituted(&self, names: usize, size: usize) -> Refusal {
         // Most names are no aliases, so more is allowed than of what certainly is copied.
-        let most = self.most.saturating_mul(50);
+        let most = self.most.saturating_mul(5);
         let size = names.saturating_mul(size);
         refuse_above(
             "expressions when each name is replaced by what it stands for",
@@ -225,7 +225,7 @@ impl Visitor for Estimate {
             .map(|window| expressions(window).0)
             .max();
         match windows {
-            Some(size) => self.substituted(expressions(&select.projection).1, size),
+            Some(size) => self.add(expressions(&select.projection).1.saturating_mul(size)),
             None => ControlFlow::Continue(()),
         }
     }

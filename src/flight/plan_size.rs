@@ -7,7 +7,7 @@ use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
 /// Most expressions that rules may make of one filter, by putting the expressions that its columns stand for in their place.
-const MAX_FILTER: usize = 1_000_000;
+const MAX_FILTER: usize = 100_000;
 
 /// How many nodes and expressions a plan has, literals left out.
 pub fn size(plan: &LogicalPlan) -> usize {

@@ -14,10 +14,16 @@ const VALUE: usize = 16;
 const LONG: usize = 64 << 10;
 /// Functions whose result may be as long as the product of the lengths of their arguments. All others that clients can call give at
 /// most their sum.
-const MULTIPLYING: [&str; 6] = [
+const MULTIPLYING: [&str; 12] = [
     "array_join",
+    "array_replace",
+    "array_replace_all",
+    "array_replace_n",
     "array_to_string",
     "list_join",
+    "list_replace",
+    "list_replace_all",
+    "list_replace_n",
     "list_to_string",
     "regexp_replace",
     "replace",
@@ -146,23 +152,34 @@ impl Widths {
 /// The most bytes of a string or list that `expr` makes of the columns `known`.
 fn made_of(expr: &Expr, known: &HashMap<Column, usize>) -> usize {
     match expr {
-        Expr::Column(column) => known.get(column).copied().unwrap_or(0),
+        // A number may become a string.
+        Expr::Column(column) => known.get(column).copied().unwrap_or(0).max(VALUE),
         Expr::Literal(value, _) => literal(value),
         Expr::OuterReferenceColumn(..) | Expr::ScalarSubquery(_) => VALUE,
         _ => {
-            let multiplies = match expr {
-                Expr::ScalarFunction(call) => MULTIPLYING.contains(&call.func.name()),
-                _ => false,
+            let function = match expr {
+                Expr::ScalarFunction(call) => call.func.name(),
+                _ => "",
             };
             let (mut sum, mut product) = (0_usize, 1_usize);
+            let (mut first, mut count) = (0_usize, 0_usize);
             // The closure returns no error.
             let _ = expr.apply_children(|child| {
                 let width = made_of(child, known);
                 sum = sum.saturating_add(width);
                 product = product.saturating_mul(width.max(1));
+                if count == 0 {
+                    first = width;
+                }
+                count += 1;
                 Ok(TreeNodeRecursion::Continue)
             });
-            if multiplies { sum.max(product) } else { sum }
+            match function {
+                // The first argument stands between all others.
+                "concat_ws" => sum.saturating_add(count.saturating_mul(first)),
+                _ if MULTIPLYING.contains(&function) => sum.max(product),
+                _ => sum,
+            }
         }
     }
 }

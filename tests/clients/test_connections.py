@@ -85,11 +85,11 @@ def cpu(server):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def flood(address, says, begin=lambda connection: connection):
+def flood(address, says, begin=lambda connection: connection, number=FLOOD):
     """Connections that stay open here after saying `says`; those that the server closes at once are kept, too."""
     host, port = address.rsplit(":", 1)
     sockets = []
-    for _ in range(FLOOD):
+    for _ in range(number):
         connection = socket.create_connection((host, int(port)), timeout=10)
         try:
             connection = begin(connection)
@@ -143,7 +143,7 @@ def test_without_descriptors(users):
         login(server)
         baseline = used(server)
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (baseline[0] + 50, baseline[0] + 50))
-        sockets = flood(server.address, b"PRI ")
+        sockets = flood(server.address, b"PRI ", number=300)
         server.wait_for_log("cannot accept connections, trying again", 10)
         busy = cpu(server)
         time.sleep(2)
