@@ -117,8 +117,9 @@ def test_defaults_of_the_operator_may_be_large(tmp_path):
         connection = server.adbc()
         rows(connection, "SET datafusion.execution.batch_size = 1000")
         assert rows(connection, "SELECT count(*) AS n FROM sim") == [{"n": 7402}]
-        with pytest.raises(Exception, match="from 0 to 64"):
-            rows(connection, "SET vcz.prefetch = 65")
+        rows(connection, "SET vcz.prefetch = 65")
+        with pytest.raises(Exception, match="from 0 to 1024"):
+            rows(connection, "SET vcz.prefetch = 1025")
 
 
 def test_the_time_of_a_statement(server):
