@@ -95,7 +95,7 @@ impl QueryEngine {
             (_, true, true) => return plan_err!("IF NOT EXISTS and OR REPLACE cannot be combined"),
             _ => {}
         }
-        let input = state.create_physical_plan(&create.input).await?;
+        let (input, state) = self.physical(state, &create.input).await?;
         let schema = input.schema();
         // Reserved from the memory of all queries, since the rows outlive this one; while it runs, its own limit holds too.
         let kept = MemoryConsumer::new(format!("table '{}'", create.name)).register(&self.memory);

@@ -10,6 +10,7 @@ use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DescribeTable, LogicalPlan};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 
 use super::engine::QueryEngine;
@@ -97,10 +98,24 @@ impl QueryEngine {
 
     async fn plan_query(
         &self,
-        mut state: SessionState,
+        state: SessionState,
         plan: LogicalPlan,
     ) -> Result<(SchemaRef, Rows)> {
-        let optimized = state.optimize(&plan)?;
+        let (physical, state) = self.physical(state, &plan).await?;
+        let schema = wire::wire_schema(&physical.schema());
+        Ok((schema, Rows::Plans(vec![(physical, state.task_ctx())])))
+    }
+
+    /// The physical plan of a query, and the state to run it with, whose batches have as many rows as their width allows.
+    ///
+    /// # Errors
+    /// If the query cannot be planned, or a row may be too large.
+    pub async fn physical(
+        &self,
+        mut state: SessionState,
+        plan: &LogicalPlan,
+    ) -> Result<(Arc<dyn ExecutionPlan>, SessionState)> {
+        let optimized = state.optimize(plan)?;
         let width = widths::widest(&optimized, self.largest_row())?;
         let rows = VczSettings::of(state.config_options()).batch_bytes / width.max(1);
         if rows < state.config().batch_size() {
@@ -111,8 +126,7 @@ impl QueryEngine {
         }
         let planner = Arc::clone(state.query_planner());
         let physical = planner.create_physical_plan(&optimized, &state).await?;
-        let schema = wire::wire_schema(&physical.schema());
-        Ok((schema, Rows::Plans(vec![(physical, state.task_ctx())])))
+        Ok((physical, state))
     }
 
     fn set(&self, session: &ClientSession, name: &str, value: Option<&str>) -> Result<RecordBatch> {
