@@ -354,7 +354,7 @@ impl AsyncWrite for Guarded {
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
-            let host = Ipv6Addr::from_bits(address.to_bits() >> 64 << 64);
+            let host = Ipv6Addr::from_bits((address.to_bits() >> 64) << 64);
             IpAddr::V6(host)
         }
         address => address,

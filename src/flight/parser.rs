@@ -69,7 +69,7 @@ impl Bounded {
                 "the statement takes too long to parse: it is wrong, or nested too deep; write it with fewer levels"
             ));
         }
-        if asked % INTERVAL == 0
+        if asked.is_multiple_of(INTERVAL)
             && let Err(error) = stop::check()
         {
             self.end(error);
