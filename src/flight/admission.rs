@@ -22,7 +22,13 @@ pub struct Admission {
     share: usize,
     wait: Duration,
     waiting: AtomicUsize,
-    clients: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    clients: Mutex<HashMap<Arc<str>, Arc<Own>>>,
+}
+
+/// The permits of one client, and how many of its queries wait.
+struct Own {
+    permits: Arc<Semaphore>,
+    waiting: AtomicUsize,
 }
 
 /// The permit of one query, released when dropped.
@@ -65,14 +71,14 @@ impl Admission {
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waiting = Waiting(&self.waiting);
-        // A semaphore is held by the map, here, and by each query of the client that runs or waits.
-        let of_client = Arc::strong_count(&own).saturating_sub(2 + self.share);
+        let of_client = own.waiting.fetch_add(1, Ordering::Relaxed);
+        let _of_client = Waiting(&own.waiting);
         if waiting >= MAX_WAITING || of_client >= MAX_WAITING_OF_ONE {
             return Err(self.full("too many are waiting"));
         }
         let entered = async {
             // First its own, so that a client waits with few queries for what all clients wait for.
-            let own = Arc::clone(&own).acquire_owned().await?;
+            let own = Arc::clone(&own.permits).acquire_owned().await?;
             let permit = Arc::clone(&self.permits).acquire_owned().await?;
             Ok(QueryPermit {
                 _permit: permit,
@@ -84,7 +90,7 @@ impl Admission {
             Ok(Err(tokio::sync::AcquireError { .. })) => {
                 Err(Status::unavailable("the server is stopping"))
             }
-            Err(_) if own.available_permits() == 0 => Err(Status::unavailable(format!(
+            Err(_) if own.permits.available_permits() == 0 => Err(Status::unavailable(format!(
                 "{} of your queries are running, as many as this server allows one user or address, and none ended within {:?}; \
                  read or close their results, or try again later",
                 self.share, self.wait
@@ -98,8 +104,8 @@ impl Admission {
         self.free(&self.of_client(client))
     }
 
-    fn free(&self, own: &Arc<Semaphore>) -> Option<QueryPermit> {
-        let own = Arc::clone(own).try_acquire_owned().ok()?;
+    fn free(&self, own: &Own) -> Option<QueryPermit> {
+        let own = Arc::clone(&own.permits).try_acquire_owned().ok()?;
         let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
         Some(QueryPermit {
             _permit: permit,
@@ -107,13 +113,20 @@ impl Admission {
         })
     }
 
-    fn of_client(&self, client: &Arc<str>) -> Arc<Semaphore> {
+    fn of_client(&self, client: &Arc<str>) -> Arc<Own> {
         let mut clients = self.clients.lock();
         if clients.len() > CLIENTS {
-            clients.retain(|_, own| Arc::strong_count(own) > 1);
+            clients.retain(|_, own| {
+                Arc::strong_count(own) > 1 || own.permits.available_permits() < self.share
+            });
         }
         let own = clients.entry(Arc::clone(client));
-        Arc::clone(own.or_insert_with(|| Arc::new(Semaphore::new(self.share))))
+        Arc::clone(own.or_insert_with(|| {
+            Arc::new(Own {
+                permits: Arc::new(Semaphore::new(self.share)),
+                waiting: AtomicUsize::new(0),
+            })
+        }))
     }
 
     /// Refuses queries from now on, those that wait too.

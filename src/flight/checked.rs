@@ -161,7 +161,6 @@ mod tests {
         let other = checked(state.clone(), 1000);
         for sql in [
             "SELECT a, count(*) FROM (VALUES (1), (2)) AS t(a) WHERE a + 1 > 2 GROUP BY a ORDER BY 2",
-            "SELECT * FROM (VALUES (1)) AS t(a) WHERE EXISTS (SELECT 1 FROM (VALUES (1)) AS u(b) WHERE a = b)",
         ] {
             let plan = state.create_logical_plan(sql).await.unwrap();
             let (one, two) = (

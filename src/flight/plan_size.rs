@@ -182,7 +182,7 @@ mod tests {
             async move { state.create_logical_plan(&sql).await.unwrap() }
         };
         check(&plan(doubled(8)).await, 10_000).unwrap();
-        let error = check(&plan(doubled(22)).await, 10_000).unwrap_err();
+        let error = check(&plan(doubled(18)).await, 10_000).unwrap_err();
         assert!(error.to_string().contains("a filter"), "{error}");
         let twice = LogicalPlanBuilder::empty(true)
             .filter(col("a").and(col("a")))

@@ -290,7 +290,9 @@ mod tests {
             let found = width(sql.clone()).await.unwrap();
             assert!((least..=most).contains(&found), "{sql}: {found}");
         }
-        let error = width(doubled(40, "concat(s, s)")).await.unwrap_err();
+        let error = width(doubled(10, "concat(s, s, s, s, s, s, s, s)"))
+            .await
+            .unwrap_err();
         assert!(
             error.to_string().contains("one row of the query may take"),
             "{error}"
