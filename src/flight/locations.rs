@@ -108,7 +108,10 @@ impl Locations {
 /// The ways in which messages may name the location of a table.
 fn locations_of(table: &dyn TableProvider) -> Vec<String> {
     if let Some(table) = table.downcast_ref::<VczTable>() {
-        return spellings(table.dataset().store().location());
+        let stores = table.stores();
+        let members = stores.members().iter();
+        let members = members.flat_map(|member| spellings(member.dataset.store().location()));
+        return members.chain(spellings(stores.location())).collect();
     }
     let Some(table) = table.downcast_ref::<ListingTable>() else {
         return vec![];
