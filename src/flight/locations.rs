@@ -110,9 +110,8 @@ fn locations_of(table: &dyn TableProvider) -> Vec<String> {
     if let Some(table) = table.downcast_ref::<VczTable>() {
         let stores = table.stores();
         let members = stores.members().iter();
-        let locations = members.map(|member| member.dataset.store().location());
-        let all = std::iter::once(stores.location()).chain(locations);
-        return all.flat_map(spellings).collect();
+        let members = members.flat_map(|member| spellings(member.dataset.store().location()));
+        return members.chain(spellings(stores.location())).collect();
     }
     let Some(table) = table.downcast_ref::<ListingTable>() else {
         return vec![];

@@ -170,8 +170,8 @@ mod tests {
     #[tokio::test]
     async fn filters_are_expanded() {
         let ctx = SessionContext::new();
-        let doubled = |levels: usize| {
-            let open = "(SELECT concat(a, a) AS a FROM ".repeat(levels);
+        let quadrupled = |levels: usize| {
+            let open = "(SELECT concat(a, a, a, a) AS a FROM ".repeat(levels);
             format!(
                 "SELECT * FROM {open} (SELECT 'x' AS a) {} WHERE a > 'y'",
                 ")".repeat(levels)
@@ -181,8 +181,8 @@ mod tests {
             let state = ctx.state();
             async move { state.create_logical_plan(&sql).await.unwrap() }
         };
-        check(&plan(doubled(8)).await, 10_000).unwrap();
-        let error = check(&plan(doubled(18)).await, 10_000).unwrap_err();
+        check(&plan(quadrupled(4)).await, 10_000).unwrap();
+        let error = check(&plan(quadrupled(9)).await, 10_000).unwrap_err();
         assert!(error.to_string().contains("a filter"), "{error}");
         let twice = LogicalPlanBuilder::empty(true)
             .filter(col("a").and(col("a")))

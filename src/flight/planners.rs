@@ -53,7 +53,8 @@ impl Planners {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<(T, usize), Status> {
         let lane = self.lanes.enter(client).await?;
-        let stop = Stop::at(Instant::now() + self.time);
+        // The client is told of the time limit below; this ends what is abandoned.
+        let stop = Stop::at(Instant::now() + self.time + WAIT);
         let _abandons = Abandons(Arc::clone(&stop));
         let memory = MemoryConsumer::new("planning").register(pool);
         let handle = self.threads.clone();

@@ -186,7 +186,7 @@ mod tests {
         let wide = DataType::new_list(DataType::Int16, true);
         let narrow: ArrayRef = Arc::new(Int8Array::from(vec![Some(-1), None]));
         let lists = fit(&narrow, &DataType::new_list(DataType::Int8, true)).unwrap();
-        assert_eq!(fit(&lists, &wide).unwrap(), fit(&narrow, &wide).unwrap());
+        assert_eq!(&fit(&lists, &wide).unwrap(), &fit(&narrow, &wide).unwrap());
         assert!(Arc::ptr_eq(
             &fit(&narrow, &DataType::Int8).unwrap(),
             &narrow
