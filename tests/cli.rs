@@ -509,6 +509,11 @@ fn errors_in_sql_end_badly() {
     assert!(message.contains("Error"), "{message}");
     let message = fails(run(["sql", "-c", "SELECT * FROM nothing"]));
     assert!(message.contains("nothing"), "{message}");
+    let message = fails(run(["sql", "-c", "SELECT * FROM 'none.parquet'"]));
+    assert!(
+        message.contains("no table and no file 'none.parquet'"),
+        "{message}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script.sql");

@@ -198,7 +198,7 @@ mod tests {
     async fn words_of_the_session() {
         let ctx = SessionContext::new();
         crate::session::register(&ctx).unwrap();
-        ctx.sql("CREATE TABLE genes AS SELECT 1 AS gene_start")
+        ctx.sql("CREATE TABLE exons AS SELECT 1 AS exon_start")
             .await
             .unwrap();
         let mut helper = PromptHelper::new(false);
@@ -209,8 +209,8 @@ mod tests {
             (start, words.collect::<Vec<_>>())
         };
         assert_eq!(
-            completed("SELECT gene"),
-            (7, vec!["gene_start".into(), "genes".into()])
+            completed("SELECT exon"),
+            (7, vec!["exon_start".into(), "exons".into()])
         );
         assert_eq!(completed("sel"), (0, vec!["SELECT".to_string()]));
         assert_eq!(completed("SELECT fay_wu_h_").1, ["fay_wu_h_norm("]);

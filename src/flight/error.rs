@@ -120,13 +120,6 @@ pub fn too_late(limit: Duration) -> Status {
     ))
 }
 
-/// The status of a query that took longer than `limit`.
-pub fn too_late(limit: Duration) -> Status {
-    Status::deadline_exceeded(format!(
-        "the query took longer than {limit:?}, the time limit of this server"
-    ))
-}
-
 /// The status that reports an Arrow error to a client.
 pub fn arrow_status(error: ArrowError) -> Status {
     status(&DataFusionError::from(error))

@@ -1,6 +1,8 @@
 //! What people read of an error: the message without DataFusion's wrapping, and with the names that this crate has for what was asked.
 //! The command line and servers print errors with it.
 
+use std::path::Path;
+
 use datafusion::common::DataFusionError;
 
 use crate::error::VczError;
@@ -92,6 +94,12 @@ pub fn message(error: &DataFusionError) -> String {
     }
     let text = peeled(error).strip_backtrace();
     let text = without_candidates(&text);
+    if let Some(file) = missing_file(&text) {
+        return format!(
+            "there is no table and no file '{file}'; files that can be read are VCZ stores (.vcz, .vcz.zip, folders with Zarr \
+             metadata), .gff3, .gtf, .bed, .parquet, .csv, .json, .avro and .arrow"
+        );
+    }
     match hint(&text) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
         None => text,
@@ -122,6 +130,28 @@ fn without_candidates(text: &str) -> String {
         Some((own, _)) => own.to_string(),
         None => own.to_string(),
     }
+}
+
+/// The file that was meant by a table that `text` says is not found.
+fn missing_file(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("table '")?;
+    let (table, _) = rest.split_once("' not found")?;
+    // After the catalog and the schema.
+    let name = table.splitn(3, '.').nth(2)?;
+    looks_like_a_file(name).then_some(name)
+}
+
+/// Whether a name that is no table is meant as a local file: it has a folder in it, or the ending of a file.
+fn looks_like_a_file(name: &str) -> bool {
+    const ENDINGS: [&str; 11] = [
+        "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "zip", "vcf", "bcf",
+    ];
+    let ending = Path::new(name)
+        .extension()
+        .and_then(|ending| ending.to_str());
+    !name.contains("://")
+        && (name.contains('/')
+            || ending.is_some_and(|ending| ENDINGS.contains(&ending.to_ascii_lowercase().as_str())))
 }
 
 /// The name of the function that `text` says does not exist, or does not take its arguments.
@@ -184,6 +214,22 @@ mod tests {
             assert!(!text.contains("No function matches"), "{text}");
         }
         assert!(of("SELECT diversiti([1, 2])").await.contains("diversity"));
+    }
+
+    #[tokio::test]
+    async fn files_that_are_not_there() {
+        let text = of("SELECT * FROM 'none.parquet'").await;
+        assert!(
+            text.starts_with("there is no table and no file 'none.parquet'"),
+            "{text}"
+        );
+        let text = of("SELECT * FROM 'data/none'").await;
+        assert!(
+            text.starts_with("there is no table and no file 'data/none'"),
+            "{text}"
+        );
+        let text = of("SELECT * FROM nothing").await;
+        assert!(!text.contains("no file"), "{text}");
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `store_columns`: comparisons that people write of VCZ columns, planned or refused with what to write.
 //! * `flat_files`: nested columns as JSON text in CSV files.
+//! * `cohorts`: names of subqueries that give populations.
 //! * `missing_arrays`: errors about columns of stores whose arrays could not be listed.
 //! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
@@ -24,6 +25,7 @@ mod bind;
 mod binder;
 mod carry;
 mod closed;
+mod cohorts;
 mod factory;
 mod flat_files;
 #[cfg(all(test, feature = "gpu"))]
@@ -94,6 +96,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(list_literal::ListLiteralPlanner));
     planners.insert(0, Arc::new(store_columns::StoreColumnPlanner));
+    planners.insert(0, Arc::new(cohorts::CohortPlanner));
     let analyzer = builder.analyzer().get_or_insert_with(Analyzer::new);
     analyzer
         .rules

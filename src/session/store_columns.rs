@@ -6,6 +6,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
 };
@@ -73,14 +74,17 @@ impl AnalyzerRule for ContigLists {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|node| {
             let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
-                expr.transform_up(|expr| match expr {
+                let name = names.save(&expr);
+                let rewritten = expr.transform_up(|expr| match expr {
                     Expr::InList(mut list) if is_contig(&list.expr, &schema) => {
                         list.list = list.list.into_iter().map(as_text).collect();
                         Ok(Transformed::yes(Expr::InList(list)))
                     }
                     other => Ok(Transformed::no(other)),
-                })
+                })?;
+                Ok(rewritten.update_data(|expr| name.restore(expr)))
             })
         })
         .map(|transformed| transformed.data)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, TableProvider, UrlTableFactory};
-use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::execution::context::{SessionContext, SessionState};
 
@@ -33,32 +33,12 @@ fn is_store(location: &str) -> bool {
             .any(|document| path.join(document).is_file())
 }
 
-/// Whether a name that is no table is meant as a local file: it has a folder in it, or the ending of a file.
-fn looks_like_a_file(name: &str) -> bool {
-    const ENDINGS: [&str; 11] = [
-        "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "zip", "vcf", "bcf",
-    ];
-    let ending = Path::new(name)
-        .extension()
-        .and_then(|ending| ending.to_str());
-    !name.contains("://")
-        && (name.contains('/')
-            || ending.is_some_and(|ending| ENDINGS.contains(&ending.to_ascii_lowercase().as_str())))
-}
-
 #[async_trait]
 impl UrlTableFactory for VczUrlTableFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let annotated = AnnotationFormat::of_file(url);
         if annotated.is_none() && !is_store(url) {
-            let found = self.inner.try_new(url).await?;
-            return match found {
-                None if looks_like_a_file(url) && !Path::new(url).exists() => plan_err!(
-                    "there is no table and no file '{url}'; files that can be read are VCZ stores (.vcz, .vcz.zip, folders with \
-                     Zarr metadata), .gff3, .gtf, .bed, .parquet, .csv, .json, .avro and .arrow"
-                ),
-                found => Ok(found),
-            };
+            return self.inner.try_new(url).await;
         }
         let session = self.inner.session_store().get_session().upgrade();
         let state = session.and_then(|session| {

@@ -1190,7 +1190,7 @@ async fn options_and_settings() {
             create("OPTIONS ('vcz.nope' '1')"),
             &[
                 "unknown option 'vcz.nope'",
-                "'vcz.populations', 'vcz.region_index'",
+                "'vcz.populations', 'vcz.sample_column'",
             ][..],
         ),
         (

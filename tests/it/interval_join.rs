@@ -14,8 +14,9 @@ async fn tables(ctx: &SessionContext) {
          FROM range(2000)",
         "CREATE TABLE genes AS SELECT 'chr' || (value % 4) AS contig, (value * 104729) % 60000 AS start,
          (value * 104729) % 60000 + CASE value % 5 WHEN 0 THEN -1 WHEN 1 THEN 0 WHEN 2 THEN 40000 ELSE value * 10 END AS stop, value AS gene
-         FROM range(300)",
-        "INSERT INTO genes VALUES ('chr0', NULL, 5, 1000), ('chr1', 1, NULL, 1001), ('chr2', -9000000000000000000, 9000000000000000000, 1002),
+         FROM range(300)
+         UNION ALL
+         VALUES ('chr0', NULL, 5, 1000), ('chr1', 1, NULL, 1001), ('chr2', -9000000000000000000, 9000000000000000000, 1002),
          ('chr1', -5, 8191, 1003), ('chr1', 8192, 8192, 1004), (NULL, 1, 60000, 1005)",
     ] {
         common::run(ctx, sql).await;

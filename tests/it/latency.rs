@@ -30,8 +30,15 @@ const STORES: [&str; 3] = ["consolidated.vcz", "plain.vcz", "gambX.vcz.zip"];
 /// Other work on the machine makes times longer: the best of so many attempts counts.
 const ATTEMPTS: usize = 4;
 
-/// gambX (1,019,012 sites of 100 diploids, 1,020 chunks of each array), with the defaults, at 50 ms latency: opening in 0.25 s, its
-/// spectrum in 1.2 s and windows in 2 s.
+/// What opening, a spectrum and windows are to take on an idle machine.
+const LIMITS: [Duration; 3] = [
+    Duration::from_millis(250),
+    Duration::from_millis(1200),
+    Duration::from_millis(2000),
+];
+
+/// gambX (1,019,012 sites of 100 diploids, 1,020 chunks of each array), with the defaults, at 50 ms latency. A machine that is busy, and a build
+/// with checks, may take twice the limits.
 #[tokio::test(flavor = "multi_thread")]
 async fn gamb_x_at_50_ms() {
     let Some(folder) = shared_data() else {
@@ -73,15 +80,16 @@ async fn gamb_x_at_50_ms() {
             }
         }
         assert!(
-            is_fast(best),
-            "{store}: opening, spectrum, windows: {best:.2?}"
+            best.iter()
+                .zip(LIMITS)
+                .all(|(time, limit)| *time <= 2 * limit),
+            "{store}: opening, spectrum, windows: {best:.2?}, more than twice {LIMITS:?}"
         );
     }
 }
 
 fn is_fast(times: [Duration; 3]) -> bool {
-    let limits = [250, 1200, 2000].map(Duration::from_millis);
-    times.iter().zip(limits).all(|(time, limit)| *time <= limit)
+    times.iter().zip(LIMITS).all(|(time, limit)| *time <= limit)
 }
 
 /// Times and requests of opening the store, its spectrum and windows, in a new session; and the spectrum.

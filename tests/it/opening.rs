@@ -179,7 +179,7 @@ async fn requests_are_counted_and_each_chunk_is_read_once() {
         assert_eq!(once.len(), asked.len(), "{asked:#?}");
 
         // Of a region only its chunks, of genotypes as of contigs and positions.
-        let region = "SELECT sfs(call_genotype), count(*) FROM t WHERE variant_contig = '1' AND variant_position BETWEEN 1000 AND 20000";
+        let region = "SELECT sfs(call_genotype), count(*) FROM t WHERE variant_contig = 'chr1' AND variant_position BETWEEN 1000 AND 20000";
         server.plan(None);
         let shown = analyzed(&server, &ctx, region).await;
         let asked = server.asked.lock().clone();

@@ -30,10 +30,9 @@ fn with_unlikely_name(name: &str) -> Files {
 
 /// A session with a server of these objects, which cannot list.
 async fn unlisted(objects: InMemory) -> (SessionContext, Arc<Server>) {
-    let server = Arc::new(Server {
-        denies_listing: true,
-        ..Server::new(objects)
-    });
+    let mut server = Server::new(objects);
+    server.denies_listing = true;
+    let server = Arc::new(server);
     let ctx = session(1, 8192);
     let url = Url::parse("fake://unlisted").unwrap();
     ctx.register_object_store(&url, Arc::clone(&server) as _);
@@ -158,10 +157,9 @@ async fn consolidated_metadata_is_written_and_read_in_one_round() {
             }
             files
         };
-        let server = Arc::new(Server {
-            denies_listing: true,
-            ..Server::in_rounds(in_memory(&files).await)
-        });
+        let mut server = Server::in_rounds(in_memory(&files).await);
+        server.denies_listing = true;
+        let server = Arc::new(server);
         let opened = Store::open(Arc::clone(&server) as _, path, "fake://x".to_string(), None);
         let (opened, rounds) = server.rounds(opened).await;
         let opened = opened.unwrap();

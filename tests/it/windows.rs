@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use datafusion::prelude::SessionContext;
-
 use crate::common;
 use crate::partitions::{Bits, bits};
 

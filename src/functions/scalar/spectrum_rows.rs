@@ -6,7 +6,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int64Builder, ListArray, StructArra
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{Result, exec_datafusion_err, internal_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err, internal_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl};
 
 use super::support::{check_arity, document, function_identity, function_struct};
@@ -15,7 +15,7 @@ const SYNTAX: &str = "spectrum_rows(spectrum)";
 
 function_struct! {
     /// `spectrum_rows(spectrum)` → List(Struct): `bin` (Int64, from 0) and `sites` of each bin of a spectrum; or `i`, `j` and `sites` of
-    /// each cell of a joint spectrum, row by row. `sites` has the type of the spectrum's elements.
+    /// each cell of a joint spectrum, row by row. `sites` is Int64, or Float64 where the spectrum's elements are.
     SpectrumRows
 }
 
@@ -31,24 +31,42 @@ fn documentation() -> Documentation {
     )
 }
 
-/// The elements of a list type that this function takes.
+/// The elements of a list type.
 fn element(data_type: &DataType) -> Option<&DataType> {
     match data_type {
-        DataType::List(item) => Some(item.data_type()),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.data_type())
+        }
         _ => None,
     }
 }
 
-/// The struct of a row, for a spectrum of this type; `None` if it is none.
+/// The type as which a spectrum of this type is read; `None` if it is none.
+fn read_as(spectrum: &DataType) -> Option<DataType> {
+    let list = |item| DataType::new_list(item, true);
+    let number = |item: &DataType| match item {
+        item if item.is_integer() => Some(DataType::Int64),
+        item if item.is_floating() => Some(DataType::Float64),
+        _ => None,
+    };
+    if spectrum.is_null() {
+        return Some(list(DataType::Int64));
+    }
+    let item = element(spectrum)?;
+    match number(item) {
+        Some(number) => Some(list(number)),
+        None => Some(list(list(number(element(item)?)?))),
+    }
+}
+
+/// The struct of a row, for a spectrum that was coerced to this type.
 fn row_fields(spectrum: &DataType) -> Option<Fields> {
     let field = |name: &str, data_type: &DataType| Field::new(name, data_type.clone(), true);
-    let item = element(spectrum)?;
-    if item.is_numeric() {
-        return Some(vec![field("bin", &DataType::Int64), field("sites", item)].into());
-    }
-    let cell = element(item).filter(|cell| cell.is_numeric())?;
-    let index = &DataType::Int64;
-    Some(vec![field("i", index), field("j", index), field("sites", cell)].into())
+    let (index, item) = (&DataType::Int64, element(spectrum)?);
+    Some(match element(item) {
+        None => vec![field("bin", index), field("sites", item)].into(),
+        Some(cell) => vec![field("i", index), field("j", index), field("sites", cell)].into(),
+    })
 }
 
 impl ScalarUDFImpl for SpectrumRows {
@@ -56,8 +74,8 @@ impl ScalarUDFImpl for SpectrumRows {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         check_arity(SYNTAX, types, 1, 1)?;
-        match row_fields(&types[0]) {
-            Some(_) => Ok(types.to_vec()),
+        match read_as(&types[0]) {
+            Some(coerced) => Ok(vec![coerced]),
             None => plan_err!(
                 "spectrum_rows: expected a spectrum, a list of numbers or a list of such lists, found {}",
                 types[0]
@@ -73,17 +91,26 @@ impl ScalarUDFImpl for SpectrumRows {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [spectra] = args.args.as_slice() else {
+        let [value] = args.args.as_slice() else {
             return internal_err!("spectrum_rows takes one argument");
         };
-        let spectra = spectra.to_array(args.number_rows)?;
+        let spectra = value.to_array(match value {
+            ColumnarValue::Array(_) => args.number_rows,
+            ColumnarValue::Scalar(_) => 1,
+        })?;
         let Some(fields) = row_fields(spectra.data_type()) else {
             return internal_err!("spectrum_rows of {}", spectra.data_type());
         };
-        Ok(ColumnarValue::Array(match fields.len() {
+        let rows = match fields.len() {
             2 => bins(spectra.as_list::<i32>(), fields)?,
             _ => cells(spectra.as_list::<i32>(), fields)?,
-        }))
+        };
+        Ok(match value {
+            ColumnarValue::Array(_) => ColumnarValue::Array(rows),
+            ColumnarValue::Scalar(_) => {
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&rows, 0)?)
+            }
+        })
     }
 }
 
