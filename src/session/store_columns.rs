@@ -180,7 +180,7 @@ fn refuse(list: &Expr, value: &Expr, op: &BinaryOperator, schema: &DFSchema) -> 
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, Schema};
-    use datafusion::prelude::{col, lit};
+    use datafusion::prelude::{ident, lit};
 
     use super::*;
 
@@ -211,21 +211,21 @@ mod tests {
     #[test]
     fn contigs_are_compared_as_text() {
         let text = Expr::Literal(ScalarValue::Utf8View(Some("22".to_string())), None);
-        let contig = || col("variant_contig");
+        let contig = || ident("variant_contig");
         assert_eq!(compare(contig(), lit(22)).unwrap().1, text);
         assert_eq!(compare(lit(22i64), contig()).unwrap().0, text);
         assert_eq!(compare(contig(), lit("chr1")).unwrap().1, lit("chr1"));
-        assert_eq!(compare(col("mine"), lit(1)).unwrap().1, lit(1));
+        assert_eq!(compare(ident("mine"), lit(1)).unwrap().1, lit(1));
     }
 
     #[test]
     fn lists_are_not_compared_with_one_value() {
         for (left, right, hint) in [
-            (col("call_DP"), lit(10), "filter_calls"),
-            (lit(10), col("call_DP"), "filter_calls"),
-            (col("variant_filter"), lit("PASS"), "is_pass"),
+            (ident("call_DP"), lit(10), "filter_calls"),
+            (lit(10), ident("call_DP"), "filter_calls"),
+            (ident("variant_filter"), lit("PASS"), "is_pass"),
             (
-                col("variant_filter"),
+                ident("variant_filter"),
                 lit("q10"),
                 "array_has(variant_filter",
             ),
@@ -233,8 +233,8 @@ mod tests {
             let error = compare(left, right).unwrap_err().to_string();
             assert!(error.contains(hint), "{error}");
         }
-        compare(col("call_DP"), lit(ScalarValue::Null)).unwrap();
-        compare(col("call_DP"), col("call_DP")).unwrap();
+        compare(ident("call_DP"), lit(ScalarValue::Null)).unwrap();
+        compare(ident("call_DP"), ident("call_DP")).unwrap();
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             field_access: GetFieldAccess::NamedStructField {
                 name: ScalarValue::from("s1"),
             },
-            expr: col(name),
+            expr: ident(name),
         };
         let error = StoreColumnPlanner.plan_field_access(access("call_DP"), &schema());
         assert!(error.unwrap_err().to_string().contains("vcz_samples"));

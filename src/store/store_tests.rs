@@ -363,7 +363,7 @@ fn places_that_cannot_be_listed() {
         None
     );
     assert!(!store.is_local());
-    assert!(store.warnings()[0].contains("vcz.fields"));
+    assert!(store.warnings()[0].contains("vcz.arrays"));
 }
 
 #[test]
