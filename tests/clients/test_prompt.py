@@ -24,7 +24,15 @@ class Prompt:
         environment = {**os.environ, "HOME": str(home), "TERM": "xterm"}
         command = [VCZ, "sql", *map(str, arguments)]
         self.process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=REPOSITORY, env=environment, start_new_session=True
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            cwd=REPOSITORY,
+            env=environment,
+            start_new_session=True,
+            # So that Ctrl-C is a signal.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(theirs)
         self.text = ""
@@ -74,7 +82,7 @@ def test_statements_and_spectra(prompt):
 
 
 def test_a_rejected_line_leaves_the_prompt_empty(prompt, tmp_path):
-    prompt.type("SELECT FROM WHERE;\r")
+    prompt.type("SELEC 1;\r")
     assert "SQL error" in prompt.wait_for("\n.*> ")
     prompt.type("SELECT diversity('a');\r")
     said = prompt.wait_for(r"\[, population\]\)")
@@ -84,12 +92,12 @@ def test_a_rejected_line_leaves_the_prompt_empty(prompt, tmp_path):
     assert "42" in prompt.wait_for("Elapsed")
     prompt.end()
     history = (tmp_path / ".vcz_history").read_text()
-    assert "SELECT FROM WHERE;" in history and "SELECT 40 + 2" in history
+    assert "SELEC 1;" in history and "SELECT 40 + 2" in history
 
 
 def test_completion(prompt):
     prompt.type("SELECT count(*) FROM sim WHERE variant_pos\t > 0;\r")
-    assert "4389" in prompt.wait_for("Elapsed")
+    assert "7402" in prompt.wait_for("Elapsed")
     prompt.type("SELECT sfs(call_genotype, 'fir\t')[1] AS s FROM sim;\r")
     assert "1742" in prompt.wait_for("Elapsed")
     prompt.type("SET vcz.pref\t = 7;\r")
@@ -116,7 +124,7 @@ def test_help(prompt):
 
 
 def test_interrupt_stops_a_query(prompt):
-    prompt.type("SELECT count(*) FROM range(100000) a, range(100000) b WHERE a.value * b.value % 7 = 3;\r")
+    prompt.type("SELECT sum(value) FROM range(200000000000);\r")
     time.sleep(1.0)
     prompt.type("\x03")
     prompt.wait_for(r"\^C")

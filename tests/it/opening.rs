@@ -169,8 +169,14 @@ async fn requests_are_counted_and_each_chunk_is_read_once() {
         server.plan(None);
         let shown = analyzed(&server, &ctx, sql).await;
         let asked = server.asked.lock().clone();
+        // Metadata is asked for again where a chunk is absent.
+        let is_chunk = |key: &&String| {
+            let name = key.rsplit('/').next().unwrap_or_default();
+            !name.starts_with(".z") && name != "zarr.json"
+        };
+        let requests = asked.iter().filter(is_chunk).count();
         assert!(
-            shown.contains(&format!("requests={}", asked.len())),
+            shown.contains(&format!("requests={requests}")),
             "{shown}\n{asked:#?}"
         );
         let mut once = asked.clone();
@@ -183,8 +189,14 @@ async fn requests_are_counted_and_each_chunk_is_read_once() {
         server.plan(None);
         let shown = analyzed(&server, &ctx, region).await;
         let asked = server.asked.lock().clone();
+        // Metadata is asked for again where a chunk is absent.
+        let is_chunk = |key: &&String| {
+            let name = key.rsplit('/').next().unwrap_or_default();
+            !name.starts_with(".z") && name != "zarr.json"
+        };
+        let requests = asked.iter().filter(is_chunk).count();
         assert!(
-            shown.contains(&format!("requests={}", asked.len())),
+            shown.contains(&format!("requests={requests}")),
             "{shown}\n{asked:#?}"
         );
         let chunks = |array: &str| asked.iter().filter(|key| key.contains(array)).count();
