@@ -127,7 +127,7 @@ impl PromptHelper {
 
 /// Whether `line` ends inside of the quotes of a location: after LOCATION, FROM, JOIN, TO, or a mask's or population's file.
 fn ends_in_location(line: &str) -> bool {
-    if line.matches('\'').count() % 2 == 0 {
+    if line.matches('\'').count().is_multiple_of(2) {
         return false;
     }
     let before = line.rsplit_once('\'').map_or("", |(before, _)| before);
@@ -212,7 +212,7 @@ mod tests {
             completed("SELECT exon"),
             (7, vec!["exon_start".into(), "exons".into()])
         );
-        assert_eq!(completed("sel"), (0, vec!["SELECT".to_string()]));
+        assert_eq!(completed("descr"), (0, vec!["DESCRIBE".to_string()]));
         assert_eq!(completed("SELECT fay_wu_h_").1, ["fay_wu_h_norm("]);
         assert_eq!(completed("SET vcz.pre").1, ["vcz.prefetch"]);
         assert_eq!(completed("SELECT 1 + ").1, Vec::<String>::new());

@@ -355,8 +355,11 @@ fn unescaped(text: &str) -> Result<Cow<'_, str>, String> {
         .map_err(|_| format!("its escapes are not UTF-8: '{}'", shorten(text)))
 }
 
+/// Names and values.
+type Attributes<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
 /// `ID=gene1;Alias=a,b`: names and values, of which escapes are read after the text is taken apart.
-fn gff_attributes(text: &str) -> Result<Vec<(Cow<'_, str>, Cow<'_, str>)>, String> {
+fn gff_attributes(text: &str) -> Result<Attributes<'_>, String> {
     let fields = text.split(';').map(str::trim);
     fields
         .filter(|field| given(field).is_some())
@@ -371,8 +374,8 @@ fn gff_attributes(text: &str) -> Result<Vec<(Cow<'_, str>, Cow<'_, str>)>, Strin
 }
 
 /// `gene_id "g1"; level 2;`: names and values. Values of a name that is repeated are joined by commas.
-fn gtf_attributes(text: &str) -> Result<Vec<(Cow<'_, str>, Cow<'_, str>)>, String> {
-    let mut attributes: Vec<(Cow<'_, str>, Cow<'_, str>)> = vec![];
+fn gtf_attributes(text: &str) -> Result<Attributes<'_>, String> {
+    let mut attributes: Attributes<'_> = vec![];
     let mut rest = text.trim();
     while given(rest).is_some() {
         let wrong = || {

@@ -39,10 +39,6 @@ impl<'a> TextLines<'a> {
     ///
     /// # Errors
     /// [`VczError::Line`] for one that is too long, or not UTF-8; [`VczError::Io`] where decompression fails.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a line is borrowed from the reader"
-    )]
     pub fn next(&mut self) -> Result<Option<(u64, &str)>> {
         self.buffer.clear();
         self.number += 1;

@@ -31,10 +31,6 @@ pub fn unknown_contigs(filters: &[Expr], contigs: &[String], store: &str) -> Res
 fn compared(expr: &Expr) -> Vec<&str> {
     let is_contig =
         |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == "variant_contig");
-    let text = |expr| match expr {
-        &Expr::Literal(ref value, _) => value.try_as_str().flatten(),
-        _ => None,
-    };
     match expr {
         Expr::BinaryExpr(BinaryExpr {
             left,
@@ -50,6 +46,14 @@ fn compared(expr: &Expr) -> Vec<&str> {
             list.list.iter().filter_map(text).collect()
         }
         _ => vec![],
+    }
+}
+
+/// A constant text.
+fn text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
     }
 }
 
