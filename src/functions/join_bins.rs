@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, Int64Builder, ListBuilder};
 use arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, internal_err, resources_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -16,6 +16,8 @@ use datafusion::logical_expr::{
 const SIZE: i64 = 1 << 13;
 /// Everything below 0 is in the first bin, everything from here on in the last: an interval has at most 2^20 bins.
 const END: i64 = 1 << 33;
+/// Most bins of the intervals of a batch, 128 MiB of them: intervals come from clients, too.
+const MAX_BINS: i64 = 1 << 24;
 
 fn bin(position: i64) -> i64 {
     position.clamp(0, END) / SIZE
@@ -71,7 +73,7 @@ impl ScalarUDFImpl for JoinBins {
                 Arc::new(positions.unary::<_, Int64Type>(bin))
             }
             [starts, stops] if self.of_interval => {
-                intervals(starts.as_primitive(), stops.as_primitive())
+                intervals(starts.as_primitive(), stops.as_primitive())?
             }
             _ => return internal_err!("{} of {} arguments", self.name, arrays.len()),
         };
@@ -79,17 +81,27 @@ impl ScalarUDFImpl for JoinBins {
     }
 }
 
-fn intervals(starts: &Int64Array, stops: &Int64Array) -> ArrayRef {
+fn intervals(starts: &Int64Array, stops: &Int64Array) -> Result<ArrayRef> {
     let mut bins = ListBuilder::new(Int64Builder::new());
+    let mut total = 0;
     for row in 0..starts.len().min(stops.len()) {
         if starts.is_valid(row) && stops.is_valid(row) && starts.value(row) <= stops.value(row) {
-            for bin in bin(starts.value(row))..=bin(stops.value(row)) {
+            let (first, last) = (bin(starts.value(row)), bin(stops.value(row)));
+            // Of one interval at most 2^20, so the sum cannot overflow.
+            total += last - first + 1;
+            if total > MAX_BINS {
+                return resources_err!(
+                    "a join with intervals: those of one batch cover more than {MAX_BINS} bins of {SIZE} bases; \
+                     set a smaller datafusion.execution.batch_size"
+                );
+            }
+            for bin in first..=last {
                 bins.values().append_value(bin);
             }
         }
         bins.append(true);
     }
-    Arc::new(bins.finish())
+    Ok(Arc::new(bins.finish()))
 }
 
 #[cfg(test)]
@@ -102,9 +114,17 @@ mod tests {
         let lists = intervals(
             &Int64Array::from(vec![start]),
             &Int64Array::from(vec![stop]),
-        );
+        )
+        .unwrap();
         let list = lists.as_list::<i32>().value(0);
         list.as_primitive::<Int64Type>().values().to_vec()
+    }
+
+    #[test]
+    fn the_bins_of_a_batch_are_bounded() {
+        let wide = |rows| intervals(&vec![0; rows].into(), &vec![i64::MAX; rows].into());
+        assert!(wide(15).is_ok());
+        assert!(wide(17).unwrap_err().to_string().contains("bins of 8192"));
     }
 
     #[test]

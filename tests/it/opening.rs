@@ -153,6 +153,15 @@ async fn neighbours_in_an_archive_are_read_by_one_request() {
     }
 }
 
+/// How many of these requests are for chunks: metadata is asked for again where a chunk is absent.
+fn for_chunks(asked: &[String]) -> usize {
+    let is_chunk = |key: &&String| {
+        let name = key.rsplit('/').next().unwrap_or_default();
+        !name.starts_with(".z") && name != "zarr.json"
+    };
+    asked.iter().filter(is_chunk).count()
+}
+
 /// What EXPLAIN ANALYZE shows of a query.
 async fn analyzed(server: &Arc<Server>, ctx: &SessionContext, sql: &str) -> String {
     let sql = format!("EXPLAIN ANALYZE {sql}");
@@ -169,12 +178,7 @@ async fn requests_are_counted_and_each_chunk_is_read_once() {
         server.plan(None);
         let shown = analyzed(&server, &ctx, sql).await;
         let asked = server.asked.lock().clone();
-        // Metadata is asked for again where a chunk is absent.
-        let is_chunk = |key: &&String| {
-            let name = key.rsplit('/').next().unwrap_or_default();
-            !name.starts_with(".z") && name != "zarr.json"
-        };
-        let requests = asked.iter().filter(is_chunk).count();
+        let requests = for_chunks(&asked);
         assert!(
             shown.contains(&format!("requests={requests}")),
             "{shown}\n{asked:#?}"
@@ -189,12 +193,7 @@ async fn requests_are_counted_and_each_chunk_is_read_once() {
         server.plan(None);
         let shown = analyzed(&server, &ctx, region).await;
         let asked = server.asked.lock().clone();
-        // Metadata is asked for again where a chunk is absent.
-        let is_chunk = |key: &&String| {
-            let name = key.rsplit('/').next().unwrap_or_default();
-            !name.starts_with(".z") && name != "zarr.json"
-        };
-        let requests = asked.iter().filter(is_chunk).count();
+        let requests = for_chunks(&asked);
         assert!(
             shown.contains(&format!("requests={requests}")),
             "{shown}\n{asked:#?}"
