@@ -105,12 +105,12 @@ mod tests {
         })
     }
 
-    fn nested(values: ArrayRef, sizes: &[i32], rows: usize) -> ArrayRef {
+    fn nested(values: ArrayRef, sizes: &[i32]) -> ArrayRef {
         let data_type = calls(values.data_type().clone(), sizes);
         let DataType::FixedSizeList(item, size) = &data_type else {
             return values;
         };
-        let inner = nested(values, &sizes[1..], rows * *size as usize);
+        let inner = nested(values, &sizes[1..]);
         Arc::new(FixedSizeListArray::try_new(Arc::clone(item), *size, inner, None).unwrap())
     }
 
@@ -126,7 +126,7 @@ mod tests {
             Some(7),
             Some(8),
         ]));
-        let known = nested(values, &[2, 2], 2);
+        let known = nested(values, &[2, 2]);
         let target = calls(DataType::Int16, &[2, 3]);
         let wide = fit(&known, &target).unwrap();
         assert_eq!(wide.data_type(), &target);
@@ -152,7 +152,7 @@ mod tests {
             &wide.slice(1, 1)
         );
         // A call with one value.
-        let one = nested(Arc::new(Int8Array::from(vec![3, 4])), &[2], 1);
+        let one = nested(Arc::new(Int8Array::from(vec![3, 4])), &[2]);
         let two = fit(&one, &calls(DataType::Int8, &[2, 2])).unwrap();
         let flat = two.as_fixed_size_list().values().as_fixed_size_list();
         let expected: ArrayRef = Arc::new(Int8Array::from(vec![Some(3), None, Some(4), None]));
