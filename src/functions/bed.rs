@@ -14,7 +14,8 @@ impl Mask {
     /// begin with `#`, `track` or `browser` are skipped; rows of length 0 are ignored; rows merge, in any order.
     ///
     /// # Errors
-    /// [`VczError::Line`] for a row that is malformed, [`VczError::Io`] where decompression fails.
+    /// [`VczError::Line`](crate::error::VczError::Line) for a row that is malformed, [`VczError::Io`](crate::error::VczError::Io)
+    /// where decompression fails.
     pub fn from_bed(name: &str, bytes: &[u8]) -> Result<Self> {
         let mut builder = MaskBuilder::new(name);
         let mut lines = TextLines::new(name, "BED", bytes);
