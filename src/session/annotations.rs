@@ -18,7 +18,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::functions::annotations::AnnotationFormat;
 use crate::scan::locate;
 
-/// Makes tables of annotation files of one format.
+/// Creates tables from annotation files of one format.
 #[derive(Debug)]
 pub struct AnnotationTableFactory(pub AnnotationFormat);
 
@@ -78,7 +78,7 @@ pub async fn open(
     )?))
 }
 
-/// A file.
+/// An annotation file, scanned as one partition.
 struct AnnotationFile {
     name: String,
     objects: Arc<dyn ObjectStore>,
@@ -111,12 +111,12 @@ impl PartitionStream for AnnotationFile {
         builder.spawn(async move {
             let file = objects.get(&path).await.map_err(DataFusionError::from)?;
             let bytes = file.bytes().await.map_err(DataFusionError::from)?;
-            // Nobody waits for it where the query has ended.
+            // The receiver is gone if the query has ended.
             let _ = fetched.send(bytes);
             Ok(())
         });
         builder.spawn_blocking(move || {
-            // Where nothing comes, the other task reports why.
+            // If the channel is closed without bytes, the other task returns the error.
             let Ok(bytes) = wanted.blocking_recv() else {
                 return Ok(());
             };

@@ -33,7 +33,7 @@ impl AnalyzerRule for BindCalls {
             let node = union_calls::push(node, &mut binder, &mut aliases)?;
             binder.bind_node(node.data)
         })?;
-        // After all calls have found their way into the branches.
+        // Once all calls have been moved into the branches.
         let stored = bound.data.transform_up_with_subqueries(|node| match node {
             LogicalPlan::Union(union) => unions::same_metadata(union).map(Transformed::yes),
             other => Ok(Transformed::no(other)),

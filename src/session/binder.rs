@@ -1,4 +1,4 @@
-//! [`Binder`]: finds the samples that a call on genotypes is about, and binds the call to them; likewise aggregates that name samples.
+//! [`Binder`]: finds the samples that a call on genotypes uses, and binds the call to them; likewise for aggregates that return sample ids.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub fn genotype_call(expr: &Expr) -> Option<(&GenotypeUdf, &ScalarFunction)> {
     Some((udf, call))
 }
 
-/// Whether `expr` is a function of genotypes that a scan computes, perhaps as part of another.
+/// Whether `expr` is a function of genotypes that a scan computes, by itself or as part of another call.
 pub fn is_of_calls(expr: &Expr) -> bool {
     genotype_call(expr).is_some() || call_filter(expr).is_some()
 }
@@ -43,7 +43,7 @@ pub fn call_filter(expr: &Expr) -> Option<&ScalarFunction> {
     (function.is::<FilterCalls>() || function.is::<CallValue>()).then_some(call)
 }
 
-/// Refuses a filter of calls with a bound that is not the same for every row.
+/// Returns an error for a filter of calls whose bound is not constant.
 fn check_bounds(call: &ScalarFunction) -> Result<()> {
     let constants = match call.func.inner().is::<FilterCalls>() {
         true => 2..,
@@ -83,7 +83,7 @@ fn tables_of(plan: &LogicalPlan) -> Result<Vec<Arc<GenotypeContext>>> {
 /// Binds calls to one of the contexts of a query.
 #[derive(Debug)]
 pub struct Binder {
-    /// Of the query's tables, and of what `select_samples` gives.
+    /// Contexts of the query's tables and of the results of `select_samples`.
     contexts: Vec<Arc<GenotypeContext>>,
 }
 
@@ -95,7 +95,7 @@ impl Binder {
         })
     }
 
-    /// `node` with its calls bound and its schema worked out again.
+    /// `node` with its calls bound and its schema recomputed.
     pub fn bind_node(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut schema = merge_schema(&node.inputs());
         if let LogicalPlan::TableScan(scan) = &node {
@@ -110,7 +110,7 @@ impl Binder {
             let bound = self.bind(expr, &schema)?;
             Ok(bound.update_data(|expr| name.restore(expr)))
         })?;
-        // Also where only an input changed: what N is, and how many samples are selected, is known only now.
+        // Also if only an input changed: the number of copies N and the number of selected samples are known only now.
         bound.map_data(|node| match node {
             LogicalPlan::Union(union) => unions::reconcile(union),
             other => other.recompute_schema(),
@@ -160,7 +160,7 @@ impl Binder {
         })
     }
 
-    /// An aggregate that has to know whose genotypes it is over, bound to them where they are known.
+    /// An aggregate that needs the samples of its genotypes, bound to them where they are known.
     fn bind_aggregate(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let bound = |func: &Arc<AggregateUDF>, args: &[Expr]| -> Result<Option<AggregateUDF>> {
             let [planes] = args else {
@@ -195,16 +195,16 @@ impl Binder {
         }
     }
 
-    /// What the genotype column `field` means to `function`: the context with its samples, and with its populations where the
-    /// result depends on them. Else what the field itself says, which is enough for calls over all samples. `None` if it is not
-    /// of genotypes.
+    /// The context that `function` needs of the genotype column `field`: the table's, with its samples, and with its populations where
+    /// the result depends on them. Without such a table, a context from the field's own metadata, which is enough for calls over all
+    /// samples. `None` if `field` does not hold genotypes.
     fn context_of(
         &self,
         field: &Field,
         function: GenotypeFunction,
         population: &PopulationArg,
     ) -> Option<Arc<GenotypeContext>> {
-        // `select_samples` hands the populations on with the genotypes.
+        // The result of `select_samples` keeps the populations.
         let named = matches!(population, PopulationArg::Named(_))
             || matches!(
                 function,

@@ -1,5 +1,5 @@
-//! Carries calls on genotypes to where DataFusion's leaf pushdown can take them: out of OVER, and below windows and UNNEST of other
-//! columns.
+//! Moves calls on genotypes to where DataFusion's leaf pushdown can push them into the scan: out of OVER, and below windows and UNNEST of
+//! other columns.
 //!
 //! ```text
 //! Window: diversity(allele_counts(g, 'p')) OVER (…)      Projection: *, …
@@ -30,7 +30,7 @@ use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRul
 
 use super::binder::is_of_calls;
 
-/// Alias prefix that DataFusion's own extraction uses, so that its pushdown rule recognises ours.
+/// Prefix of the aliases that DataFusion's own extraction makes. Its pushdown rule only pushes columns with this prefix.
 const EXTRACTED: &str = "__datafusion_extracted";
 
 /// The rule.
@@ -69,7 +69,7 @@ impl OptimizerRule for CarryCalls {
     }
 }
 
-/// Calls taken out of expressions, each once, with the alias it goes by.
+/// Calls taken out of expressions, each once, with its alias.
 struct Extracted<'a> {
     calls: Vec<(Expr, String)>,
     config: &'a dyn OptimizerConfig,
@@ -164,8 +164,8 @@ fn below_unnest(
     below(projection, &input, &stays, again, config)
 }
 
-/// The projection with its calls on columns of `input` that are the same above and below the node between them, which `again` makes anew
-/// over another input.
+/// The projection with its calls computed below the node that separates it from `input`. Only calls on columns that this node passes
+/// on unchanged are moved. `again` rebuilds the node over another input.
 fn below(
     projection: Projection,
     input: &Arc<LogicalPlan>,

@@ -15,10 +15,10 @@ use super::with_vcz;
 use crate::functions;
 use crate::scan::RegisteredOnly;
 
-/// DataFusion's table functions that such a session keeps: they read nothing.
+/// DataFusion's table functions that such a session keeps, since they read no files.
 const STOCK_TABLE_FUNCTIONS: [&str; 2] = ["generate_series", "range"];
 
-/// A session over the tables of `catalogs`, with identifiers taken as they are written, that opens nothing by its location.
+/// A session over the tables of `catalogs` that opens nothing by location. Identifiers are case-sensitive.
 pub fn closed(
     config: SessionConfig,
     runtime: Arc<RuntimeEnv>,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     async fn run(ctx: &SessionContext, sql: &str) -> Result<usize> {
-        // Not `count`, which would leave out columns that open something.
+        // Not `count`: its plan would drop columns whose expressions open a file.
         let batches = ctx.sql(sql).await?.collect().await?;
         Ok(batches.iter().map(|batch| batch.num_rows()).sum())
     }

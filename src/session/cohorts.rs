@@ -1,5 +1,5 @@
-//! Subqueries that give populations get names of their own: DataFusion calls a subquery by its first column, so that two cohorts,
-//! `(SELECT array_agg(sample_id) … WHERE sex = 'F')` and `… = 'M'`, would make two aggregates of one name, which it refuses.
+//! Gives subqueries that select populations distinct names. DataFusion names a subquery after its first column, so that two cohorts,
+//! `(SELECT array_agg(sample_id) … WHERE sex = 'F')` and `… = 'M'`, would make two aggregates of the same name, which is an error.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
 
 use crate::functions::site_arguments;
 
-/// Digits of the digest of a subquery in its name.
+/// Hexadecimal digits of a subquery's digest that its name has.
 const DIGITS: usize = 8;
 
-/// Names subqueries in the arguments of aggregates of this crate.
+/// Renames subqueries in the arguments of this crate's aggregates.
 #[derive(Debug)]
 pub struct CohortPlanner;
 
@@ -38,7 +38,7 @@ impl ExprPlanner for CohortPlanner {
     }
 }
 
-/// The subquery with a column whose name is different for different subqueries, and the same for the same.
+/// The subquery with its column renamed: different plans get different names, and equal plans the same name.
 fn named_by_its_plan(subquery: Subquery) -> Result<Subquery> {
     let plan: &LogicalPlan = &subquery.subquery;
     let [field] = plan.schema().fields().as_ref() else {

@@ -9,7 +9,7 @@ use datafusion::logical_expr::CreateExternalTable;
 
 use crate::scan::{TableOptions, open_stores};
 
-/// Makes VCZ tables.
+/// Creates VCZ tables.
 ///
 /// ```sql
 /// CREATE EXTERNAL TABLE ag STORED AS VCZ LOCATION 'gambX.vcz'

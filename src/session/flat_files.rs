@@ -1,4 +1,4 @@
-//! `COPY … TO 'file.csv'` of nested columns: they are written as JSON text, where DataFusion fails after the header.
+//! `COPY … TO 'file.csv'` writes nested columns as JSON text. DataFusion alone writes the header and then fails.
 //!
 //! ```text
 //! CopyTo: format=csv                    CopyTo: format=csv
@@ -45,7 +45,7 @@ impl AnalyzerRule for FlatFiles {
     }
 }
 
-/// Whether the file cannot hold a column that is there.
+/// Whether the file's format cannot hold one of the columns, because it is nested.
 fn is_flat(copy: &CopyTo) -> bool {
     let mut fields = copy.input.schema().fields().iter();
     copy.file_type.get_ext() == "csv" && fields.any(|field| is_json(field.data_type()))

@@ -1,4 +1,4 @@
-//! Queries on a device in software: the same answers as the host's, the same errors, and nothing that hangs.
+//! Queries on a simulated device: the same answers and errors as on the host, and no query hangs.
 
 #[path = "../../tests/it/backends.rs"]
 mod backends;
@@ -22,16 +22,16 @@ use self::backends::{
 use self::random_store::{Random, prepare, put_genotypes};
 use crate::gpu;
 
-/// Bytes of a slab: more than any chunk of the fixtures, and less than the chunks of a scan.
+/// Bytes of a slab: more than any one chunk of the fixtures, less than all chunks of a scan.
 const SLAB: usize = 1 << 20;
-/// Bytes of a store that is too large for a device in software.
+/// Stores of at least this many bytes are too large for a simulated device.
 const LARGE: u64 = 4 << 20;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
-/// The device in software, in the place of any other, for all tests of this process.
+/// Installs the simulated device in place of any other, for all tests of this process.
 fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| gpu::install(gpu::software::engine(2, SLAB)));
@@ -92,7 +92,7 @@ async fn real_stores_are_the_same() {
         eprintln!("NOT RUN: the real stores of ../shared/data are not here");
         return;
     }
-    // A device in software would take hours for the largest.
+    // A simulated device would take hours for the largest.
     let mut stores = stores(&folder);
     stores.retain(|(path, _)| fs::metadata(path).unwrap().len() < LARGE);
     compare_stores(session, &stores, &[(1, 8192), (16, 1000)]).await;
@@ -115,7 +115,7 @@ async fn random_stores_are_the_same() {
     assert!(on_gpu > 1000, "only {on_gpu} chunks");
 }
 
-/// Uncompressed chunks that the device reads from their files itself.
+/// Uncompressed chunks that the device reads directly from their files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn files_are_read_directly() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ async fn files_are_read_directly() {
     .await;
 }
 
-/// One partition polled after the other: the second has announced nothing while the first waits.
+/// Partitions are polled one after the other: while the first waits, the second has not submitted anything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn unions_and_limits() {
     for (partitions, batch_size) in [(1, 8192), (1, 10), (2, 100)] {
@@ -151,12 +151,12 @@ async fn unions_and_limits() {
                 "SELECT {counts} FROM a ORDER BY variant_contig, variant_position LIMIT {limit}"
             );
             assert_eq!(rows(&both.same(&sql, "order by").await.1), limit);
-            // Of which of both is not said.
+            // The rows may come from either branch.
             let sql = format!("{} LIMIT {limit}", union(counts));
             assert_eq!(rows(&ask(&both.gpu, &sql).await), limit);
         }
     }
-    // A limit decodes only what it may need.
+    // With a limit only the chunks that may be needed are decoded.
     let both = both(&fixtures().join("sim.vcz.zip"), 1, 8192).await;
     let limited = ask(
         &both.gpu,
@@ -181,7 +181,7 @@ async fn dropped_streams_harm_nobody() {
             let batch = limited(stream.next()).await;
             assert!(batch.unwrap().unwrap().num_rows() > 0);
         }
-        // Also one that is dropped while somebody waits for it.
+        // Also a stream that is dropped while it is polled.
         if let Some(stream) = streams.last_mut() {
             let patience = Duration::from_micros(round * 100);
             let _ = tokio::time::timeout(patience, stream.next()).await;
@@ -305,7 +305,7 @@ async fn damaged_chunks_give_the_hosts_error() {
                     errors += 1;
                 }
             }
-            // And harms no other.
+            // Other columns can still be read.
             let sql = "SELECT variant_position FROM t";
             assert!(both.same(sql, &place).await.1.batches.is_ok());
         }
@@ -352,7 +352,7 @@ async fn what_no_device_decodes() {
                 .join("\n");
             assert!(explained.contains(reason), "{layout}: {explained}");
         }
-        // What is over variants alone is the host's anyway.
+        // Arrays over variants alone are always decoded by the host.
         ask(&both.gpu, "SET vcz.backend = 'gpu'").await;
         both.same("SELECT variant_position, variant_allele FROM t", layout)
             .await;

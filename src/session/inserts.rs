@@ -1,6 +1,6 @@
-//! Refuses INSERT into a column whose metadata say something else than the rows': genotypes of other samples, counts of another
-//! number of copies. The table keeps its own metadata, so the rows would be counted with samples that are not theirs, and
-//! spectra would leave them out.
+//! Rejects INSERT where a column's metadata in the table differ from those of the rows: genotypes of other samples, counts of another
+//! number of copies. The table keeps its own metadata, so genotypes would be counted with the wrong samples, and spectra would leave
+//! the counts out.
 
 use arrow::datatypes::Field;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -12,7 +12,7 @@ use super::unions::{differs, is_null};
 use crate::scan::copies::COPIES_KEY;
 use crate::scan::{SAMPLES_KEY, is_genotype_type};
 
-/// Refuses inserts of columns that disagree with their table.
+/// Returns an error if inserted columns disagree with their table.
 pub fn check_inserts(plan: &LogicalPlan) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         match node {
@@ -25,7 +25,7 @@ pub fn check_inserts(plan: &LogicalPlan) -> Result<()> {
                     }
                 }
             }
-            // The rows of every step pass for those of the first.
+            // The rows of every step get the metadata of the first.
             LogicalPlan::RecursiveQuery(query) => {
                 let terms = [&query.static_term, &query.recursive_term];
                 let columns = 0..query.static_term.schema().fields().len();

@@ -1,4 +1,4 @@
-//! Joins of positions with intervals, made joins on equality of bins: DataFusion compares every site of a contig with every gene otherwise.
+//! Turns joins of positions with intervals into equijoins on bins. Otherwise DataFusion compares every site of a contig with every gene.
 //!
 //! ```text
 //! Inner Join: t.contig = g.contig                      Projection: t.contig, t.position, g.contig, g.start, g.stop
@@ -10,8 +10,8 @@
 //!                                                              g
 //! ```
 //!
-//! A position is in one bin, so no pair of rows comes twice; the filter stays, so none comes that did not. Inner joins only: an interval
-//! that no position meets would come once for each of its bins in an outer join.
+//! A position is in one bin, so no pair of rows is repeated. The filter stays, so no pair is added. Inner joins only: in an outer join an
+//! interval without positions would be returned once for each of its bins.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRul
 
 use crate::functions::join_bins::{join_bin, join_bins};
 
-/// The columns that the two sides get.
+/// Names of the bin columns that are added to the two sides.
 const POINT_BIN: &str = "__vcz_point_bin";
 const INTERVAL_BIN: &str = "__vcz_interval_bin";
 
@@ -66,7 +66,7 @@ struct Between {
     position_is_left: bool,
 }
 
-/// The join on bins; `None` where it is not one of positions and intervals, or is on bins already.
+/// The join on bins; `None` if `join` is not of positions with intervals, or is on bins already.
 fn binned(join: &Join) -> Result<Option<LogicalPlan>> {
     let is_done = join.on.iter().any(|(left, right)| {
         [left, right].iter().any(|key| {
@@ -151,7 +151,7 @@ fn between(join: &Join) -> Result<Option<Between>> {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
                 let (left, right) = (left.as_ref().clone(), right.as_ref().clone());
                 match op {
-                    // Each may be the bound of the other.
+                    // Either side may be the position.
                     Operator::GtEq | Operator::Gt => {
                         lower.push((left.clone(), right.clone()));
                         upper.push((right, left));
@@ -193,7 +193,7 @@ fn between(join: &Join) -> Result<Option<Between>> {
     Ok(None)
 }
 
-/// What type coercion put casts around.
+/// `expr` without the casts that type coercion added.
 fn without_casts(expr: &Expr) -> &Expr {
     match expr {
         Expr::Cast(cast) => without_casts(&cast.expr),
@@ -201,7 +201,7 @@ fn without_casts(expr: &Expr) -> &Expr {
     }
 }
 
-/// Whether `expr` is a whole number that fits Int64, of columns of `schema` alone, the same each time it is computed.
+/// Whether `expr` is an integer that fits Int64, uses only columns of `schema`, and is not volatile.
 fn is_integer_of(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     let columns = expr.column_refs();
     if columns.is_empty()
@@ -210,7 +210,7 @@ fn is_integer_of(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     {
         return Ok(false);
     }
-    // A cast may be to a type that holds fractions.
+    // A cast may be to a floating-point or decimal type.
     let fits = |expr: &Expr| -> Result<bool> {
         let data_type = expr.get_type(schema)?;
         Ok(data_type.is_integer() && data_type != DataType::UInt64)

@@ -1,10 +1,10 @@
 //! DataFusion's `PushDownLeafProjections`, kept from crossing UNION.
 //!
-//! DataFusion 55 pushes an expression such as `s['x']` through a UNION into its branches, and where one branch has a filter or a
-//! LIMIT, the branches come out with their columns in different orders; a UNION pairs columns by position, so values change
-//! columns. Here the rule sees a UNION as a leaf. Calls on genotypes are pushed into the branches by [`union_calls`](super::union_calls).
+//! DataFusion 55 pushes an expression such as `s['x']` through a UNION into its branches. If one branch has a filter or a LIMIT, the
+//! branches then have their columns in different orders. A UNION matches columns by position, so values end up in the wrong columns.
+//! Here the rule sees a UNION as a leaf. [`union_calls`](super::union_calls) pushes calls on genotypes into the branches.
 //!
-//! Where the rule fails because it would give one column two names ("ambiguous"), the plan stays as it was, which is right.
+//! If the rule fails because it would give one column two names ("ambiguous"), the plan is left as it was, which is correct.
 
 use std::fmt;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl OptimizerRule for LeafPushdown {
     }
 }
 
-/// A UNION as a leaf.
+/// Hides a UNION from the rule: a leaf node with the same schema.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Hash)]
 struct HiddenUnion {
     union: LogicalPlan,

@@ -1,5 +1,5 @@
-//! Lists of strings as constants: `['HG1', 'HG2']` is a literal from the start, so that a population given as a list is known
-//! when types are worked out.
+//! Plans lists of strings such as `['HG1', 'HG2']` as literals, so that a population given as a list is known when types are
+//! computed.
 
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::Expr;

@@ -1,4 +1,4 @@
-//! The physical rule that has the memory of spectra reserved where DataFusion does not do so.
+//! The physical rule that reserves memory for spectra where DataFusion does not.
 //!
 //! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator.
 //! * Aggregates without GROUP BY in one step: DataFusion reserves what an accumulator holds after each batch, but an accumulator

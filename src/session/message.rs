@@ -1,5 +1,5 @@
-//! What people read of an error: the message without DataFusion's wrapping, and with the names that this crate has for what was asked.
-//! The command line and servers print errors with it.
+//! Error messages for users: without DataFusion's wrapping, and with this crate's name for a function that does not exist under the name
+//! that was used. The command line and servers print errors with it.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use datafusion::common::DataFusionError;
 
 use crate::error::VczError;
 
-/// Names that people try, and what they are called here.
+/// Function names of other tools, and what to use here.
 const NAMES: [(&[&str], &str); 19] = [
     (
         &["fst", "fst_wc", "weir_cockerham_fst", "hudson_fst"],
@@ -78,13 +78,13 @@ const NAMES: [(&[&str], &str); 19] = [
     ),
 ];
 
-/// What DataFusion puts around the error of a function's argument types.
+/// Text that DataFusion puts before and after a function's error about its argument types.
 const COERCION: (&str, &str) = (
     "user-defined coercion failed with: ",
     ". No function matches the given name and argument types",
 );
 
-/// The message of `error` for people.
+/// The message of `error` for users.
 pub fn message(error: &DataFusionError) -> String {
     let root = error.find_root();
     if let DataFusionError::External(root) = root
@@ -125,14 +125,14 @@ fn without_candidates(text: &str) -> String {
     let Some((_, own)) = text.split_once(before) else {
         return text.to_string();
     };
-    // The last one, since an argument's text may hold the words too.
+    // The last occurrence, since an argument may contain the same text.
     match own.rsplit_once(after) {
         Some((own, _)) => own.to_string(),
         None => own.to_string(),
     }
 }
 
-/// The file that was meant by a table that `text` says is not found.
+/// The table that `text` says is not found, if its name looks like a file.
 fn missing_file(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("table '")?;
     let (table, _) = rest.split_once("' not found")?;
@@ -141,7 +141,7 @@ fn missing_file(text: &str) -> Option<&str> {
     looks_like_a_file(name).then_some(name)
 }
 
-/// Whether a name that is no table is meant as a local file: it has a folder in it, or the ending of a file.
+/// Whether a name looks like a local file: it contains a folder, or ends in a known file extension.
 fn looks_like_a_file(name: &str) -> bool {
     const ENDINGS: [&str; 11] = [
         "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "zip", "vcf", "bcf",

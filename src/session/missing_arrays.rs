@@ -7,7 +7,7 @@ use datafusion::execution::context::SessionState;
 
 use crate::functions::table::resolve::vcz_table;
 
-/// Adds to an error about an unknown column which tables may lack arrays, and what to do. Other errors are returned as they are.
+/// Adds to an error about an unknown column the tables that may lack arrays, and what to do. Other errors are returned unchanged.
 pub async fn name_missing_arrays(state: &SessionState, error: DataFusionError) -> DataFusionError {
     let DataFusionError::SchemaError(unknown, _) = error.find_root() else {
         return error;
@@ -19,7 +19,7 @@ pub async fn name_missing_arrays(state: &SessionState, error: DataFusionError) -
         .iter()
         .filter_map(|field| field.relation.as_ref());
     let mut names: BTreeSet<String> = relations.map(|table| table.table().to_string()).collect();
-    // The columns may be those of an alias.
+    // The column may be qualified by an alias, so look at all tables.
     names.extend(registered(state));
     let mut notes = BTreeSet::new();
     for name in names {

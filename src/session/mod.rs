@@ -1,10 +1,10 @@
-//! Everything of ours in a DataFusion session: [`context`] makes one, [`register`] adds to one that is there, and
+//! This crate in a DataFusion session: [`context`] creates a session, [`register`] adds everything to an existing one, and
 //! [`with_vcz`] to a builder. Above `functions`; below the command line and servers.
 //!
-//! * `closed`: a session for strangers, which reads registered tables only.
+//! * `closed`: a session for untrusted queries, which reads registered tables only.
 //! * `annotations`: tables of GFF3, GTF and BED files.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
-//! * `store_columns`: comparisons that people write of VCZ columns, planned or refused with what to write.
+//! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files.
 //! * `cohorts`: names of subqueries that give populations.
 //! * `missing_arrays`: errors about columns of stores whose arrays could not be listed.
@@ -12,12 +12,12 @@
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
 //!   `leaf_pushdown`: DataFusion's own pushdown kept from crossing UNION.
-//! * `carry`: calls on genotypes out of OVER and below UNNEST, where DataFusion's own pushdown takes them on to the scan.
+//! * `carry`: calls on genotypes out of OVER and below UNNEST, from where DataFusion's own pushdown moves them into the scan.
 //! * `interval_join`: joins of positions with intervals on bins.
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
-//! * `message`: what people read of an error; `notices`: what statistics leave out.
+//! * `message`: error messages for users; `notices`: reports of the sites that statistics leave out.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod annotations;
@@ -71,10 +71,10 @@ pub use factory::VczTableFactory;
 pub use message::message;
 pub use missing_arrays::name_missing_arrays;
 
-/// The name of our file type in `STORED AS`.
+/// The name of the file type in `STORED AS`.
 pub const FILE_TYPE: &str = "VCZ";
 
-/// Adds everything of ours to a session that is being built: the table factory, functions, settings and planning rules.
+/// Adds the table factory, functions, settings and planning rules to a session that is being built.
 ///
 /// URL tables (`SELECT … FROM 'x.vcz'`) need the finished session: see [`register`].
 pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
@@ -118,7 +118,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
 }
 
-/// Adds everything of ours to a session: tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings, rules.
+/// Adds tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings and rules to a session.
 ///
 /// ```
 /// # use datafusion::prelude::SessionContext;
@@ -141,7 +141,7 @@ pub fn register(ctx: &SessionContext) -> Result<()> {
     Ok(())
 }
 
-/// A session with everything of ours, and identifiers taken as they are written.
+/// A session with everything that [`register`] adds, and case-sensitive identifiers.
 pub fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Result<SessionContext> {
     let config = config.set_bool("datafusion.sql_parser.enable_ident_normalization", false);
     let builder = SessionStateBuilder::new()
@@ -153,7 +153,7 @@ pub fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Result<Sessio
     Ok(ctx)
 }
 
-/// What needs the finished session: functions, the options of tables, URL tables.
+/// Adds what needs the finished session: functions, the options of tables, URL tables.
 fn finish(ctx: &SessionContext) {
     for udf in functions::scalar_functions() {
         ctx.register_udf(udf);

@@ -1,4 +1,4 @@
-//! Aggregates report the sites that they leave out to the session's notices, where it listens. In OVER they do not: a site would be
+//! Makes aggregates report the sites that they leave out to the session's notices, if it collects them. Not in OVER, where a site would be
 //! counted in each frame.
 
 use std::sync::Arc;

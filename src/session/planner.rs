@@ -1,6 +1,6 @@
 //! Arguments that are read while planning: a subquery that gives a population, and a mask, which is a BED file or a table. Each is
-//! read once and its value put in its place; the plan is then optimised once more, so that calls with a now constant
-//! population are bound and carried into the scan like any other.
+//! read once and replaced by its value. The plan is then optimised once more, so that calls whose population is now constant
+//! are bound and pushed into the scan like any other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::functions::mask::Mask;
 use crate::functions::{bind_mask, load_mask, needs_mask};
 use crate::scan::{GenotypeUdf, VczTable};
 
-/// Reads what must be read while planning, then plans as the session did before.
+/// Reads the arguments that must be read while planning, then passes the plan to the session's previous planner.
 #[derive(Debug)]
 pub struct VczQueryPlanner {
     inner: Option<Arc<dyn QueryPlanner + Send + Sync>>,
 }
 
 impl VczQueryPlanner {
-    /// A planner that hands its plans to `inner`, or to DataFusion's own planner.
+    /// A planner that passes its plans to `inner`, or to DataFusion's own planner.
     pub fn new(inner: Option<Arc<dyn QueryPlanner + Send + Sync>>) -> Self {
         Self { inner }
     }
@@ -57,7 +57,7 @@ impl QueryPlanner for VczQueryPlanner {
     }
 }
 
-/// The plan with its arguments read, optimised again; `None` where there is nothing to read.
+/// The plan with its arguments read, optimised again; `None` if there is nothing to read.
 async fn with_arguments_read(
     plan: &LogicalPlan,
     session: &dyn Session,
@@ -224,8 +224,8 @@ fn replace(
     Ok(Transformed::yes(Expr::ScalarFunction(call)))
 }
 
-/// Runs an uncorrelated scalar subquery. No row is NULL, which the function then refuses; a second row is an error as soon as
-/// it comes, so that a long result is not collected.
+/// Runs an uncorrelated scalar subquery. Without rows it gives NULL, which the function then rejects. A second row is an error as soon
+/// as it arrives, so that a long result is not collected.
 async fn run(subquery: &Subquery, session: &dyn Session) -> Result<ScalarValue> {
     let plan = session.create_physical_plan(&subquery.subquery).await?;
     let mut value = ScalarValue::try_from(plan.schema().field(0).data_type())?;

@@ -1,4 +1,4 @@
-//! Partial aggregation by population of unnested `population_counts`, without making the lists nor unnesting them.
+//! Partial aggregation by population of unnested `population_counts`, without building the lists or unnesting them.
 //!
 //! ```text
 //! Aggregate: p['population']; diversity(p['ac'])         AggregatePopulationsExec: population; diversity(ac)
@@ -6,7 +6,7 @@
 //!     scan: population_counts(call_genotype) AS p
 //! ```
 //! [`AggregatePopulationsExec`] does what DataFusion's `AggregateExec` does in the mode `Partial`, over the rows that the unnesting would
-//! give, one population after the other: so a group is looked up once for each population and run of rows.
+//! give, one population after the other. A group is looked up once for each population and run of rows.
 //! [`populations_rule`](super::populations_rule) decides where it is used; the groups are those of [`runs_table`](super::runs_table).
 
 use std::fmt;
@@ -47,7 +47,7 @@ pub enum Key {
 pub struct Value {
     /// The expression.
     pub expr: Arc<dyn PhysicalExpr>,
-    /// Whether it uses the counts, so that it differs between populations.
+    /// Whether it uses the counts and so differs between populations.
     pub of_counts: bool,
 }
 
@@ -113,7 +113,7 @@ impl AggregatePopulationsExec {
     /// Computes what `aggregate` does, an aggregation of the mode `Partial`, over `scan`.
     ///
     /// # Errors
-    /// If it is of another mode, whose groups must not be returned twice.
+    /// If it is of another mode, in which a group may be returned only once.
     pub fn try_new(
         aggregate: Arc<AggregateExec>,
         populations: Arc<Populations>,
@@ -293,7 +293,7 @@ impl PopulationTable {
             true => vec![all],
             false => runs(&of_variants, rows)?,
         };
-        // So many runs at a time that their groups do not overfill the table.
+        // Only so many runs at a time that their groups fit the table.
         let at_once = (self.table.capacity() / populations.len).max(1);
         for runs in runs.chunks(at_once) {
             let groups = self.groups(&keys, runs)?;
@@ -337,7 +337,7 @@ impl PopulationTable {
         let start = first.start;
         let batch = batch.slice(start, last.end - start);
         let populations = Arc::clone(&self.populations);
-        // What does not use the counts, once.
+        // Arguments that do not use the counts are computed once.
         let shared = populations.rows(&batch, 0)?;
         let shared = populations
             .calls

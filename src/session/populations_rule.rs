@@ -3,7 +3,7 @@
 //!
 //! The rows are aggregated in another order, population by population, so every call must be one whose states are exact. The groups must
 //! be the same for all rows of a run of variants in a population: the keys are functions of the variant, or the population's name or
-//! number of copies. The list may be used for nothing else than its counts. An aggregate that is anything else is not changed. The rule
+//! number of copies. Of the list only the counts may be used elsewhere. Any other aggregate is not changed. The rule
 //! runs after DataFusion's own and before [`runs_rule`](super::runs_rule).
 
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl PhysicalOptimizerRule for AggregateByPopulations {
     }
 }
 
-/// The aggregate by populations, if it can be.
+/// The aggregate by populations, if the aggregate has that form.
 fn by_populations(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !takes_rows(aggregate) || !all_exact(aggregate)? {
         return Ok(None);
@@ -87,7 +87,7 @@ fn by_populations(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionP
     })
 }
 
-/// Whether the values of all calls depend on the set of their rows only, to the last bit.
+/// Whether the values of all calls are the same bits in any order of their rows.
 fn all_exact(aggregate: &AggregateExec) -> Result<bool> {
     let schema = aggregate.input().schema();
     for call in aggregate.aggr_expr() {
@@ -113,7 +113,7 @@ fn before_round_robin(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn Executio
 struct Below {
     /// The projections above the unnesting, from the aggregate down.
     projections: Vec<ProjectionExprs>,
-    /// The column that is unnested, of the unnesting as of the scan.
+    /// The index of the unnested column, the same in the unnesting and in the scan.
     column: usize,
     apart: PopulationsApart,
     /// The rows of one population: those of the unnesting with the counts in place of the element.
@@ -121,7 +121,7 @@ struct Below {
 }
 
 impl Below {
-    /// `None` where that is not projections of unnested `population_counts`.
+    /// `None` if the input is not projections over unnested `population_counts`.
     fn of(aggregate: &AggregateExec) -> Result<Option<Self>> {
         let mut projections = vec![];
         let mut input = Arc::clone(aggregate.input());
@@ -154,7 +154,7 @@ impl Below {
             return Ok(None);
         };
         let unnested = unnest.schema();
-        // Elsewhere columns keep their places.
+        // Only then do all columns keep their indices.
         if unnested.fields().len() != unnest.input().schema().fields().len() {
             return Ok(None);
         }
@@ -178,7 +178,7 @@ impl Below {
         }))
     }
 
-    /// The aggregate's expressions over the rows of one population; `None` where one uses the list for something else than its counts.
+    /// The aggregate's expressions over the rows of one population; `None` if one of them uses more of the list than its counts.
     fn populations(&self, aggregate: &AggregateExec) -> Result<Option<Populations>> {
         let mut keys = vec![];
         for (key, _) in aggregate.group_expr().expr() {
@@ -214,7 +214,7 @@ impl Below {
         }))
     }
 
-    /// `expr`, over the aggregate's input, over the rows of the unnesting.
+    /// `expr`, which is over the aggregate's input, rewritten over the rows of the unnesting.
     fn over_unnested(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let mut expr = Arc::clone(expr);
         for projection in &self.projections {
@@ -248,8 +248,8 @@ impl Below {
         self.over_counts(self.over_unnested(expr)?)
     }
 
-    /// `expr`, over the rows of the unnesting, over those of one population; `None` where it uses the element for something else than its
-    /// counts, or gives other values each time.
+    /// `expr`, which is over the rows of the unnesting, rewritten over those of one population; `None` if it uses more of the element than
+    /// its counts, or is volatile.
     fn over_counts(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Option<Value>> {
         if is_volatile(&expr) {
             return Ok(None);

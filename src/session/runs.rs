@@ -36,7 +36,7 @@ impl AggregateRunsExec {
     /// Computes what `aggregate` does, an aggregation of the mode `Partial`.
     ///
     /// # Errors
-    /// If it is of another mode, whose groups must not be returned twice.
+    /// If it is of another mode, in which a group may be returned only once.
     pub fn try_new(aggregate: Arc<AggregateExec>) -> Result<Self> {
         if *aggregate.mode() != AggregateMode::Partial {
             return internal_err!(

@@ -1,8 +1,8 @@
 //! The physical rule that aggregates windows by runs of rows with [`AggregateRunsExec`], in place of partial `AggregateExec`s.
 //!
-//! Two kinds of aggregates are windows: the first step of overlapping windows ([`windows`](super::windows)), and groups by functions of
-//! contig and position, as `genome_bin` is. An aggregate of one step is made two: by runs, and a merge. The rule runs after
-//! DataFusion's own. Invariant: the result keeps its partitions and order.
+//! It applies to the first step of overlapping windows ([`windows`](super::windows)), and to groups by functions of contig and position
+//! such as `genome_bin`. An aggregate of one step becomes two: one by runs, and a merge. The rule runs after DataFusion's own.
+//! Invariant: the result keeps its partitions and order.
 
 use std::sync::Arc;
 
@@ -162,7 +162,7 @@ fn is_of_site(key: &Arc<dyn PhysicalExpr>) -> bool {
         .all(|column| column.name() == CONTIG || column.name() == POSITION && !bare)
 }
 
-/// The aggregate with its partial half made by `first` and, if it is of one step, a merge. `None` if the result would change its order or
+/// The aggregate with its partial step built by `first` and, if it has only one step, a merge. `None` if that would change its order or
 /// partitions.
 pub(super) fn in_two_steps(
     aggregate: &AggregateExec,
@@ -185,7 +185,7 @@ pub(super) fn in_two_steps(
         .then(|| Arc::new(merged) as Arc<dyn ExecutionPlan>))
 }
 
-/// An aggregate of one step in two: `first` makes the operator of the first from a partial aggregate.
+/// An aggregate of one step as two steps: `first` builds the operator of the first step from a partial aggregate.
 pub(super) fn split(
     aggregate: &AggregateExec,
     first: impl FnOnce(AggregateExec) -> Result<Arc<dyn ExecutionPlan>>,

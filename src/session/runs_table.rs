@@ -1,6 +1,6 @@
 //! The table of groups of [`runs`](super::runs): looked up once for each run of rows with equal keys, and emitted when it is full.
 //!
-//! Invariant: an emitted group is removed; a later row of it begins it again.
+//! Invariant: an emitted group is removed, and a later row with its keys starts a new one.
 
 use std::ops::{BitOr, BitXor, Range};
 use std::sync::Arc;
@@ -231,7 +231,7 @@ fn changes<T: Copy + Default + PartialEq + BitXor<Output = T> + BitOr<Output = T
     let mut row = 1;
     let these = values.get(1..).unwrap_or_default().chunks(COMPARED_ROWS);
     for (before, these) in values.chunks(COMPARED_ROWS).zip(these) {
-        // Runs are long: most rows are passed over many at a time.
+        // Runs are long, so most rows are skipped in blocks.
         let any = before
             .iter()
             .zip(these)

@@ -1,6 +1,6 @@
-//! Comparisons and look-ups that people write of VCZ columns and that DataFusion's types do not allow: `variant_contig = 1` and
-//! `variant_contig IN (1, 2)` are planned as text, others are errors that say what to write instead. Expressions come here before types
-//! are compared: [`StoreColumnPlanner`] while SQL is planned, [`ContigLists`] as the first analyzer rule.
+//! Comparisons and subscripts of VCZ columns that DataFusion's types do not allow: `variant_contig = 1` and
+//! `variant_contig IN (1, 2)` are planned as text, others are errors that say what to write instead. Both run before type coercion:
+//! [`StoreColumnPlanner`] while SQL is planned, [`ContigLists`] as the first analyzer rule.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -66,7 +66,7 @@ impl ExprPlanner for StoreColumnPlanner {
     }
 }
 
-/// Makes text of whole numbers in lists that `variant_contig` is compared with.
+/// Casts integers to text in the lists of `variant_contig IN (…)`.
 #[derive(Debug)]
 pub struct ContigLists;
 
@@ -124,7 +124,7 @@ fn is_contig(expr: &Expr, schema: &DFSchema) -> bool {
             .is_ok_and(|field| field.data_type().is_string())
 }
 
-/// A whole number as text: contigs are names, also where they look like numbers.
+/// An integer literal as text: contigs are names, even if they look like numbers.
 fn as_text(expr: Expr) -> Expr {
     match &expr {
         Expr::Literal(value, _) if value.data_type().is_integer() && !value.is_null() => {
@@ -134,7 +134,7 @@ fn as_text(expr: Expr) -> Expr {
     }
 }
 
-/// Refuses the comparison of a list column with one value.
+/// Returns an error for the comparison of a list column with one value.
 fn refuse(list: &Expr, value: &Expr, op: &BinaryOperator, schema: &DFSchema) -> Result<()> {
     let Some(column) = column_of(list, schema) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Rewrites sugar: a function of genotypes and populations becomes the function of their allele counts, zygosity or bit-planes,
-//! aggregates in GROUP BY queries and in OVER alike, with its output name kept.
+//! Expands short forms: a function of genotypes and populations becomes the function of their allele counts, zygosity counts or
+//! bit-planes. The output name stays. That holds for scalar functions, and for aggregates with GROUP BY and in OVER.
 //!
 //! ```text
 //! sfs(call_genotype, 'first')                   ->  sfs(allele_counts(call_genotype, 'first'))
@@ -116,7 +116,7 @@ impl SugarRule {
         }
     }
 
-    /// The arguments on counts, or on bit-planes, that the sugared arguments stand for; `None` if they are not sugar.
+    /// The counts, or bit-planes, that the arguments of a short form are expanded to; `None` if `args` are not of a short form.
     fn counts_of(&self, name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
         let (Some(arguments), Some(genotypes)) = (site_arguments(name), args.first()) else {
             return Ok(None);
@@ -163,7 +163,7 @@ impl SugarRule {
     }
 }
 
-/// Whether a scalar function is one of this crate's on counts, or on what is no list at all.
+/// Whether a scalar function is one of this crate's that take counts, or no lists.
 fn takes_counts(name: &str) -> bool {
     static NAMES: LazyLock<HashSet<String>> = LazyLock::new(|| {
         let all = crate::functions::scalar::all();
@@ -174,7 +174,8 @@ fn takes_counts(name: &str) -> bool {
     NAMES.contains(name)
 }
 
-/// Refuses a column of an INFO or FORMAT field as the argument of a function on sites: a list of integers, but not of allele counts.
+/// Returns an error if the argument of a function on sites is a column of an INFO or FORMAT field: a list of integers that are not
+/// allele counts.
 fn refuse_field(function: &str, arg: &Expr, schema: &DFSchema) -> Result<()> {
     let Expr::Column(column) = arg else {
         return Ok(());

@@ -9,7 +9,7 @@
 //!                                                    Projection: g, …, allele_counts(g, 'p') AS __vcz_call_1
 //!                                                      TableScan: y
 //! ```
-//! Only calls that have a UNION between them and their table move; DataFusion's own leaf pushdown takes the others to the scan.
+//! Only calls with a UNION between them and their table move. DataFusion's own leaf pushdown moves the others into the scan.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl Aliases {
     }
 }
 
-/// `node` with those of its calls replaced by columns that have a UNION below them.
+/// `node` with its calls replaced by columns, where a UNION is below the call.
 pub fn push(
     node: LogicalPlan,
     binder: &mut Binder,
@@ -102,7 +102,7 @@ pub fn push(
     }
     let original = Arc::clone(node.schema());
     let rewritten = node.with_new_exprs(exprs, inputs)?;
-    // Nodes that hand their input on would show the new columns.
+    // Nodes that pass on the columns of their input would also return the new ones.
     let columns: Vec<Expr> = original.iter().map(Expr::from).collect();
     Ok(Transformed::yes(
         if rewritten.schema().fields().len() == original.fields().len() {
@@ -115,7 +115,7 @@ pub fn push(
     ))
 }
 
-/// The genotype column of a call that depends on nothing else than it and the fields that filter its calls, and then these fields.
+/// The genotype column of a call and the fields that filter it; `None` if the call depends on other columns.
 fn columns_of(expr: &Expr) -> Option<Vec<Column>> {
     let filter = call_filter(expr).filter(|call| call.func.inner().is::<FilterCalls>());
     let (args, constants) = match (filter, genotype_call(expr)) {
@@ -149,7 +149,7 @@ fn has_columns(plan: &LogicalPlan, columns: &[Column]) -> bool {
         .all(|column| plan.schema().has_column(column))
 }
 
-/// One call on its way down.
+/// One call that is being pushed down.
 struct Push<'a> {
     binder: &'a mut Binder,
     /// The name of its column.
@@ -250,7 +250,7 @@ impl Push<'_> {
         let mut inputs: Vec<Option<LogicalPlan>> = Vec::with_capacity(union.inputs.len());
         let mut result: Option<DataType> = None;
         for input in &union.inputs {
-            // A branch without the column (BY NAME) has no genotypes to count: its calls are NULL.
+            // In a branch without the column (UNION BY NAME) there are no genotypes to count: the call is NULL.
             if places.first().is_some_and(|at| is_null(input, *at)) {
                 inputs.push(None);
                 continue;

@@ -1,4 +1,4 @@
-//! The columns of a UNION: what their branches agree on, and what is dropped where they disagree.
+//! Metadata of the columns of a UNION: kept where the branches agree, dropped where they disagree.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Projection, Union};
 use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY};
 use crate::scan::{POPULATIONS_KEY, SAMPLES_DEFERRED, SAMPLES_KEY, STORE_KEY, without_metadata};
 
-/// Metadata that say whose a column is.
+/// Metadata keys that tell the samples and copies of a column.
 const LABELS: [&str; 4] = [STORE_KEY, SAMPLES_KEY, POPULATIONS_KEY, COPIES_KEY];
 
-/// The UNION with its schema worked out from its branches (DataFusion leaves it as it was), and with columns that disagree on
-/// their samples or copies unlabelled in every branch: calls on them find no samples.
+/// The UNION with its schema recomputed from its branches, which DataFusion does not do. Columns that disagree on their samples or copies
+/// lose this metadata in every branch, so that calls on them find no samples.
 pub fn reconcile(union: Union) -> Result<LogicalPlan> {
     let inputs = union.inputs.into_iter().map(qualified);
     let mut inputs: Vec<Arc<LogicalPlan>> = inputs.collect::<Result<_>>()?;
@@ -46,8 +46,8 @@ pub fn reconcile(union: Union) -> Result<LogicalPlan> {
     }))
 }
 
-/// The UNION with branches that claim no more than it does: metadata that its own columns do not have are dropped in the branches.
-/// Their batches can then be stored (`CREATE TABLE AS`, COPY), and DataFusion cannot give all rows the metadata of one branch.
+/// The UNION with metadata dropped in its branches where its own columns do not have them. The batches of all branches then have one
+/// schema and can be stored (`CREATE TABLE AS`, COPY), and DataFusion cannot give all rows the metadata of one branch.
 /// Columns whose samples or copies are not known yet stay as they are.
 pub fn same_metadata(union: Union) -> Result<LogicalPlan> {
     let Union { inputs, schema } = union;
@@ -80,7 +80,7 @@ fn labels_of(field: &Field) -> Vec<String> {
         .collect()
 }
 
-/// `input` without the metadata that `dropped` gives for each of its columns, which it numbers.
+/// `input` without the metadata keys that `dropped` gives for the index of each column.
 fn without(
     input: Arc<LogicalPlan>,
     dropped: impl Fn(usize, &Field) -> Vec<String>,
@@ -126,7 +126,7 @@ fn qualified(input: Arc<LogicalPlan>) -> Result<Arc<LogicalPlan>> {
     if exprs == projection.expr {
         return Ok(input);
     }
-    // Fails where a column is there twice under two names.
+    // Fails if the same column occurs twice under two names.
     match Projection::try_new(exprs, Arc::clone(&projection.input)) {
         Ok(renamed) => Ok(Arc::new(LogicalPlan::Projection(renamed))),
         Err(_) => Ok(input),

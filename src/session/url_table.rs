@@ -58,7 +58,7 @@ impl UrlTableFactory for VczUrlTableFactory {
     }
 }
 
-/// Turns on tables by location in `ctx`.
+/// Enables tables by location in `ctx`.
 pub fn enable(ctx: &SessionContext) {
     let factory = Arc::new(DynamicListTableFactory::default());
     factory.session_store().with_state(ctx.state_weak_ref());

@@ -31,7 +31,7 @@ use crate::scan::VczSettings;
 /// While a column of results is built or copied, its rows are in memory twice.
 const COPIES_OF_RESULTS: usize = 2;
 
-/// The memory of the rows that are inside of one window operator, of one partition.
+/// Memory reserved for the rows that one partition of a window operator has taken and not yet returned.
 struct WindowMemory(MemoryReservation);
 
 /// Reserves the memory that a window operator's results take, until they are returned.
@@ -42,7 +42,7 @@ pub struct ReserveWindowMemoryExec {
 }
 
 impl ReserveWindowMemoryExec {
-    /// Above the window operator `input`, whose results have `row_bytes` bytes a row.
+    /// Above the window operator `input`, whose results take `row_bytes` bytes per row.
     pub fn new(input: Arc<dyn ExecutionPlan>, row_bytes: usize) -> Self {
         Self { input, row_bytes }
     }
@@ -56,13 +56,13 @@ pub struct WindowMemoryInputExec {
 }
 
 impl WindowMemoryInputExec {
-    /// Below a window operator whose results have `row_bytes` bytes a row.
+    /// Below a window operator whose results take `row_bytes` bytes per row.
     pub fn new(input: Arc<dyn ExecutionPlan>, row_bytes: usize) -> Self {
         Self { input, row_bytes }
     }
 }
 
-/// Everything of a node that passes rows on as they are, except its `execute`.
+/// The methods of a node that passes rows on unchanged, except `execute`.
 macro_rules! passes_rows_on {
     () => {
         fn name(&self) -> &str {
@@ -184,7 +184,7 @@ impl ExecutionPlan for WindowMemoryInputExec {
         };
         let result_bytes = self.row_bytes;
         let row_bytes = result_bytes.saturating_mul(COPIES_OF_RESULTS);
-        // Small batches, so that an operator that returns rows as it takes them needs little memory however large a spectrum is.
+        // Small batches, so that an operator that returns rows as it takes them needs little memory, whatever the size of a spectrum.
         let settings = VczSettings::of(context.session_config().options());
         let most = (settings.batch_bytes / row_bytes.max(1)).max(1);
         let batches = self.input.execute(partition, context)?;

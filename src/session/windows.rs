@@ -1,5 +1,5 @@
 //! Overlapping windows in two steps: an aggregate over `unnest(genome_bins(position, size, step))` becomes an aggregate over bins of
-//! one step and a merge of the bins' states, so that a site is aggregated once and not once for each of its windows.
+//! width `step` and a merge of the bins' states, so that a site is aggregated once instead of once for each of its windows.
 //!
 //! ```text
 //! Aggregate: contig, w; diversity(x)                   Aggregate: contig, w; diversity_merge(s)
@@ -9,7 +9,7 @@
 //!                                                              Projection: contig, x, genome_bin(position, step) AS bin
 //! ```
 //!
-//! Holds where `size` is a multiple of `step`: then the windows that hold a position are those that hold the start of its bin.
+//! `size` must be a multiple of `step`: then the windows that contain a position are those that contain the start of its bin.
 //! A plan of any other form, or with an aggregate whose states are not exact, is not changed.
 
 use std::collections::HashMap;
@@ -63,13 +63,13 @@ struct Below {
     plan: LogicalPlan,
     /// The column of `plan` that holds the bin.
     bin: Column,
-    /// Columns that the plan had and this one has not, because they depend on the window.
+    /// Columns of the original plan that `plan` lacks because they depend on the window.
     windowed: HashMap<Column, Windowed>,
     /// Filters on the window.
     filters: Vec<Expr>,
     size: i64,
     step: i64,
-    /// The column that the window is to have.
+    /// The column that will hold the window.
     window: Column,
     options: UnnestOptions,
 }
@@ -77,14 +77,14 @@ struct Below {
 /// An expression that uses the window.
 #[derive(Clone)]
 enum Windowed {
-    /// And constants: the expression over [`Below::window`].
+    /// Only the window and constants: the expression over [`Below::window`].
     Alone(Expr),
-    /// And columns of the row as well.
+    /// Columns of the row, too.
     Mixed,
 }
 
 impl Below {
-    /// What `expr`, over the plan as it was, with this schema, makes of the window; `None` where it does not use it.
+    /// How `expr`, over the original plan with this schema, uses the window; `None` if it does not.
     fn windowed(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<Windowed>> {
         let (mut alone, mut free) = (true, true);
         let over_window = expr.clone().transform_up(|expr| {
@@ -110,7 +110,7 @@ impl Below {
     }
 }
 
-/// Whether an expression gives the same for the same row, wherever it is computed.
+/// Whether an expression gives the same value for the same row wherever it is computed.
 fn is_plain(expr: &Expr) -> Result<bool> {
     let mut plain = true;
     expr.apply(|expr| {
@@ -395,7 +395,7 @@ fn binned(plan: &LogicalPlan, list: &Column, bin: &str) -> Result<Option<Binned>
             let (Some(size), Some(step)) = (constant(size), constant(step)) else {
                 return Ok(None);
             };
-            // With one window a site there is nothing to gain.
+            // With one window per site there is nothing to gain.
             if step < 1 || size <= step || size % step != 0 || !is_plain(position)? {
                 return Ok(None);
             }
@@ -416,7 +416,7 @@ fn binned(plan: &LogicalPlan, list: &Column, bin: &str) -> Result<Option<Binned>
     }
 }
 
-/// A whole number that is given as such.
+/// The value of an integer literal.
 fn constant(expr: &Expr) -> Option<i64> {
     match expr {
         Expr::Literal(ScalarValue::Int64(number), _) => *number,
@@ -424,8 +424,8 @@ fn constant(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// `position` such that it has a bin: no windows hold a position far below 1, but a bin would start below the range of 64
-/// bits. Narrow integers are in range as they are, and keep their order.
+/// `position`, but at least 0: no window contains a smaller one, and the bin of a very small one would start below the range of i64.
+/// Integers of fewer bits are in range and are left as they are, which keeps their order.
 fn in_range(position: &Expr, schema: &DFSchema) -> Result<Expr> {
     if let Expr::Cast(cast) = position {
         let given = cast.expr.get_type(schema)?;
