@@ -1,7 +1,7 @@
 //! Rows of annotation files: GFF3, GTF and BED. The tables over them are in [`session`](crate::session).
 //!
-//! GFF3 and GTF are 1-based and inclusive, as positions of VCZ are: a site is in a gene where `variant_position BETWEEN start AND stop`. BED is
-//! 0-based and half-open, as files and masks have it: `variant_position > start AND variant_position <= "end"`.
+//! GFF3 and GTF are 1-based and inclusive, like positions in VCZ: a site is in a gene if `variant_position BETWEEN start AND stop`.
+//! BED tables are 0-based and half-open, like the files: `variant_position > start AND variant_position <= "end"`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl AnnotationFormat {
         }
     }
 
-    /// The format of a file of this name, by its ending, before `.gz` or `.bgz` if it has that.
+    /// The format of a file of this name, by its extension; a final `.gz` or `.bgz` is ignored.
     pub fn of_file(name: &str) -> Option<Self> {
         let lower = name.to_ascii_lowercase();
         let plain = [".gz", ".bgz"]
@@ -87,7 +87,7 @@ impl AnnotationFormat {
         Arc::new(Schema::new(fields))
     }
 
-    /// Reads the file `name`, whose bytes are plain or gzip, and gives its rows to `emit` in batches of `batch_rows`, until that says
+    /// Reads the file `name`, whose bytes are plain or gzip, and passes its rows to `emit` in batches of `batch_rows`, until `emit` says
     /// that no more are wanted.
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The text of a column: GFF3 has escapes (%09), GTF has not.
+    /// The text of a column: GFF3 has escapes (%09), GTF does not.
     fn decoded<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, String> {
         match self.format {
             AnnotationFormat::Gff3 => unescaped(text),
@@ -301,7 +301,7 @@ impl Rows {
         Ok(())
     }
 
-    /// The rows as a batch; none are left.
+    /// Removes all rows and returns them as a batch.
     fn finish(&mut self) -> Result<RecordBatch> {
         self.count = 0;
         let columns: Vec<ArrayRef> = match self.format {
@@ -330,7 +330,7 @@ impl Rows {
     }
 }
 
-/// What a column says, where it is not `.` or empty.
+/// The text of a column, unless it is `.` or empty.
 fn given(text: &str) -> Option<&str> {
     (!matches!(text, "." | "")).then_some(text)
 }
@@ -348,7 +348,7 @@ fn number(what: &str, text: &str) -> Result<Option<f64>, String> {
         .map_err(|_| format!("{what} must be a number or ., found '{}'", shorten(text)))
 }
 
-/// `text` with its escapes (`%3B`) read.
+/// `text` with its escapes (`%3B`) decoded.
 fn unescaped(text: &str) -> Result<Cow<'_, str>, String> {
     percent_decode_str(text)
         .decode_utf8()
@@ -358,7 +358,7 @@ fn unescaped(text: &str) -> Result<Cow<'_, str>, String> {
 /// Names and values.
 type Attributes<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
-/// `ID=gene1;Alias=a,b`: names and values, of which escapes are read after the text is taken apart.
+/// `ID=gene1;Alias=a,b`: names and values. Escapes are decoded after the text is split.
 fn gff_attributes(text: &str) -> Result<Attributes<'_>, String> {
     let fields = text.split(';').map(str::trim);
     fields
@@ -373,7 +373,7 @@ fn gff_attributes(text: &str) -> Result<Attributes<'_>, String> {
         .collect()
 }
 
-/// `gene_id "g1"; level 2;`: names and values. Values of a name that is repeated are joined by commas.
+/// `gene_id "g1"; level 2;`: names and values. The values of a repeated name are joined by commas.
 fn gtf_attributes(text: &str) -> Result<Attributes<'_>, String> {
     let mut attributes: Attributes<'_> = vec![];
     let mut rest = text.trim();

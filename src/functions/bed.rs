@@ -1,17 +1,17 @@
 //! Reads BED files as accessibility [masks](super::mask): text, plain or compressed with gzip.
 //!
-//! Called by [`mask_source`](super::mask_source), which reads the file. BED is 0-based and half-open. Invariant: either every row of a file is
-//! in the mask, or the file is refused with an error that names the line.
+//! Called by [`mask_source`](super::mask_source), which reads the file. BED is 0-based and half-open. Invariant: either every row of a file
+//! is in the mask, or the result is an error that names the line.
 
 use super::mask::{Mask, MaskBuilder};
 use super::text_lines::{TextLines, shorten};
 use crate::error::Result;
 
 impl Mask {
-    /// Reads BED text, plain or compressed with gzip or bgzip (recognised by the magic bytes). Errors call the mask `name`.
+    /// Reads BED text, plain or compressed with gzip or bgzip (recognised by the magic bytes). Errors refer to the mask as `name`.
     ///
     /// Fields are separated by tabs, or by spaces where a line has no tab; the first three are read. Blank lines and lines that
-    /// begin with `#`, `track` or `browser` are skipped; rows of length 0 are ignored; rows merge, in any order.
+    /// begin with `#`, `track` or `browser` are skipped; rows of length 0 are ignored; rows may overlap and be in any order.
     ///
     /// # Errors
     /// [`VczError::Line`](crate::error::VczError::Line) for a row that is malformed, [`VczError::Io`](crate::error::VczError::Io)
@@ -30,7 +30,7 @@ impl Mask {
     }
 }
 
-/// A line of BED: nothing for one that is skipped, else contig, start and end.
+/// Contig, start and end of a line of BED; `None` for a line that is skipped.
 fn parse_bed_line(line: &str) -> Result<Option<(&str, i64, i64)>, String> {
     if line.trim().is_empty() || line.starts_with('#') {
         return Ok(None);

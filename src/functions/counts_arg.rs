@@ -1,4 +1,4 @@
-//! Reads the argument of every function on counts: any list of integers, as slices of the child buffer, without building an
+//! Reads arguments that are allele counts, for all functions: any list of integers, as slices of the child buffer, without building an
 //! array per row.
 
 use std::sync::Arc;
@@ -125,7 +125,7 @@ impl<'a> CountsView<'a> {
 
     /// Whether any value is negative, those of NULL rows included.
     fn has_negatives(&self) -> bool {
-        // No early exit: so the loop is vectorised, and only the sign bit is tested at the end.
+        // Without an early exit the loop is vectorised; the sign bit is tested once at the end.
         self.values.iter().fold(0, |all, &count| all | count) < 0
     }
 
@@ -159,7 +159,7 @@ impl<'a> CountsView<'a> {
         self.len == 0
     }
 
-    /// Whether row `row` is NULL (it then has no counts and is skipped by every aggregate).
+    /// Whether row `row` is NULL. Such a row has no counts, and every aggregate skips it.
     #[inline(always)]
     pub fn is_null(&self, row: usize) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
@@ -184,7 +184,7 @@ impl<'a> CountsView<'a> {
         }
     }
 
-    /// All rows, where the type gives each `K` counts.
+    /// All rows, if each has exactly `K` counts by its type.
     #[inline(always)]
     pub fn of_width<const K: usize>(&self) -> Option<&[[i32; K]]> {
         match self.layout {

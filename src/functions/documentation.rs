@@ -9,7 +9,7 @@ const SECTION: DocSection = DocSection {
     description: None,
 };
 
-/// Begins the documentation of a function: what it computes, how to call it, and a SQL statement as an example.
+/// Starts the documentation of a function: what it computes, its syntax, and a SQL statement as an example.
 pub(crate) fn document(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
     Documentation::builder(SECTION, description, syntax)
         .with_sql_example(format!("```sql\n{example}\n```"))

@@ -1,7 +1,7 @@
-//! The bins by which joins of positions with intervals are made joins on equality: functions that plans use, not people.
+//! The bins for equijoins of positions with intervals. Planning inserts calls of these functions; they are not meant for queries.
 //!
-//! Both map into the same bins, by a function that never descends, also where a value is out of any genome: so for `start <= position <=
-//! stop` the position's bin is always among the interval's. What else shares a bin is left to the join's own filter.
+//! Both functions use the same monotone map from positions to bins, which also accepts values outside of any genome. So if
+//! `start <= position <= stop`, the position's bin is one of the interval's bins. The join's own filter removes all other pairs.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use datafusion::logical_expr::{
 
 /// Bases of a bin: most genes touch a few.
 const SIZE: i64 = 1 << 13;
-/// Everything below 0 is in the first bin, everything from here on in the last: an interval has at most 2^20 bins.
+/// Everything below 0 is in the first bin, everything from here on in the last: an interval has at most 2^20 + 1 bins.
 const END: i64 = 1 << 33;
-/// Most bins of the intervals of a batch, 128 MiB of them: intervals come from clients, too.
+/// Limit on the bins of all intervals of a batch (128 MiB), because a server's clients can send intervals of any length.
 const MAX_BINS: i64 = 1 << 24;
 
 fn bin(position: i64) -> i64 {
@@ -40,7 +40,7 @@ pub fn join_bin() -> ScalarUDF {
     })
 }
 
-/// `vcz_join_bins(start, stop)` → List(Int64): the bins that an interval touches; none where it is empty or a bound is NULL.
+/// `vcz_join_bins(start, stop)` → List(Int64): the bins that overlap an interval; none if it is empty or a bound is NULL.
 pub fn join_bins() -> ScalarUDF {
     ScalarUDF::new_from_impl(JoinBins {
         name: "vcz_join_bins",
@@ -87,7 +87,7 @@ fn intervals(starts: &Int64Array, stops: &Int64Array) -> Result<ArrayRef> {
     for row in 0..starts.len().min(stops.len()) {
         if starts.is_valid(row) && stops.is_valid(row) && starts.value(row) <= stops.value(row) {
             let (first, last) = (bin(starts.value(row)), bin(stops.value(row)));
-            // Of one interval at most 2^20, so the sum cannot overflow.
+            // One interval has at most 2^20 + 1 bins, so the sum cannot overflow.
             total += last - first + 1;
             if total > MAX_BINS {
                 return resources_err!(

@@ -1,5 +1,5 @@
-//! Nested values as JSON text, for formats that hold flat values only (CSV, TSV): lists are arrays, structs are objects, NULL is `null`
-//! inside of a value and NULL outside. Used by the command line's output and, as a function, by `COPY … TO 'file.csv'`.
+//! Nested values as JSON text, for formats without nested values (CSV, TSV): lists become arrays, structs objects, and a NULL inside of
+//! a value `null`; a value that is NULL stays NULL. Used for the command line's output and, as a function, for `COPY … TO 'file.csv'`.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use std::fmt::{Display, Write as _};
 
 use crate::error::{Result, VczError};
 
-/// Most intervals of a mask (8 GiB of them): bounds what a hostile compressed file can expand to.
+/// Limit on the intervals of a mask (8 GiB while they are collected), for compressed files that expand to very many.
 const MAX_INTERVALS: usize = 1 << 29;
 
 /// Accessible intervals per contig, merged, with prefix sums.
@@ -97,7 +97,8 @@ impl Mask {
         )))
     }
 
-    /// Fails where neither the mask nor the stores of a query, with `contigs`, know the contig `name` that the query gives as a constant.
+    /// Checks a contig `name` that a query gives as a constant: it must be in the mask or among `contigs`, those of the query's stores.
+    /// With an empty mask every name passes.
     ///
     /// # Errors
     /// [`VczError::Invalid`], naming some contigs of the mask.
@@ -133,13 +134,13 @@ fn sample<'a>(names: impl Iterator<Item = &'a str>, total: usize) -> String {
 #[derive(Debug)]
 pub struct MaskBuilder {
     mask: Mask,
-    /// The contig of the last row: rows usually come in runs.
+    /// Index of the last row's contig: consecutive rows usually have the same contig.
     last: usize,
     total: usize,
 }
 
 impl MaskBuilder {
-    /// An empty mask, which errors call `name`.
+    /// An empty mask; errors refer to it as `name`.
     pub fn new(name: &str) -> Self {
         let mask = Mask {
             name: name.to_string(),

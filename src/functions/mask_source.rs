@@ -91,7 +91,7 @@ async fn from_table(session: &dyn Session, name: &str, table: &dyn TableProvider
     let mut rows: Vec<(String, i64, i64)> = Vec::new();
     while let Some(batch) = batches.next().await {
         let batch = batch?;
-        // Twice, since the rows are still held while the mask is built from them.
+        // Twice, because the rows stay in memory while the mask is built from them.
         memory.try_grow(batch.num_rows() * 2 * size_of::<(String, i64, i64)>())?;
         read_rows(name, &batch, &mut rows)?;
     }

@@ -1,12 +1,12 @@
-//! SQL functions, one file each; [`counts_arg`] is how they all read their allele counts, [`zygosity_arg`] their zygosity.
+//! SQL functions, one file each. [`counts_arg`] reads arguments that are allele counts, [`zygosity_arg`] those that are zygosity.
 //!
 //! * `genotype`: on `call_genotype`, computed by the scan.
 //! * `scalar`: on counts, sites, positions and masks.
 //! * `aggregate`: spectra and sums over sites.
 //! * `table`: metadata and windows. `annotations`: rows of GFF3, GTF and BED files.
-//! * `join_bins`: bins of joins with intervals. `json_text`: nested values for flat formats.
+//! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV.
 //!
-//! A new statistic is one new file and one line in its folder's `all()`.
+//! A new statistic needs a new file and an entry in its folder's `mod.rs`; CONTRIBUTING.md has the steps.
 
 pub mod aggregate;
 pub mod annotations;
@@ -54,9 +54,9 @@ pub fn table_functions() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
 /// The site arguments of the function of that name, an aggregate or a scalar function that may be called with `call_genotype` and
 /// populations in their place; `None` for any other.
 ///
-/// In that form follow, for one argument, at most one population (a name, a list of sample ids or a subquery that gives one), and for
-/// more, as many populations; then the function's other arguments. Such a call has its type, but cannot be run: rewrite each population
-/// to a call of [`SiteArgument::udf`](site_argument::SiteArgument::udf).
+/// In the form with `call_genotype`, a function of one site argument takes at most one population (a name, a list of sample ids or a
+/// subquery that gives one), and a function of several takes as many populations; then its other arguments follow. Such a call can be
+/// planned but not run: replace each population by a call of [`SiteArgument::udf`](site_argument::SiteArgument::udf).
 pub fn site_arguments(name: &str) -> Option<SiteArguments> {
     aggregate::site_arguments(name).or_else(|| scalar::site_arguments(name))
 }

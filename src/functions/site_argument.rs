@@ -1,5 +1,5 @@
-//! The arguments with which functions on sites take their populations: allele counts, zygosity or bit-planes, one for each population; or, in
-//! place of all of them, `call_genotype` and the populations ("sugar", which an analyzer rule rewrites into the first form).
+//! The site arguments of functions: allele counts, zygosity or bit-planes, one argument for each population. In place of all of them a
+//! call may have `call_genotype` and the populations, which an analyzer rule rewrites into the first form.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ pub enum SiteArgument {
     AlleleCounts,
     /// Complete diploids by allele and zygosity, a struct.
     Zygosity,
-    /// The genotypes of a population as bit-planes, a list of words, which only planning makes.
+    /// The genotypes of a population as bit-planes, a list of 64-bit words. Only planning creates such arguments.
     GenotypePlanes,
 }
 
 impl SiteArgument {
-    /// Whether an argument of this type can be one.
+    /// Whether an argument of this type can be such a site argument.
     pub fn is(self, data_type: &DataType) -> bool {
         match self {
             Self::AlleleCounts => is_counts_type(data_type),

@@ -1,4 +1,4 @@
-//! Lines of text files beside stores (masks, annotations), plain or compressed with gzip or bgzip, each with its number.
+//! Lines of text files (masks, annotations), plain or compressed with gzip or bgzip, each with its number.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -11,7 +11,7 @@ pub(super) const MAX_LINE: u64 = 1 << 20;
 
 /// Reads a file line by line.
 pub struct TextLines<'a> {
-    /// What errors call the file, and what it should hold.
+    /// The file's name and expected format, for errors.
     name: &'a str,
     format: &'a str,
     reader: Box<dyn BufRead + Send + 'a>,
@@ -20,7 +20,7 @@ pub struct TextLines<'a> {
 }
 
 impl<'a> TextLines<'a> {
-    /// Of the file `name`, which should hold `format`. Compression is recognised by the magic bytes.
+    /// Reads the file `name`, which should have `format`. Compression is recognised by the magic bytes.
     pub fn new(name: &'a str, format: &'a str, bytes: &'a [u8]) -> Self {
         let reader: Box<dyn BufRead + Send + 'a> = match bytes.starts_with(&[0x1f, 0x8b]) {
             true => Box::new(BufReader::new(MultiGzDecoder::new(bytes))),

@@ -1,4 +1,4 @@
-//! Reads the argument of every function of zygosity: the struct that `zygosity_counts` gives.
+//! Reads arguments that are zygosity, for all functions: the struct that `zygosity_counts` returns.
 
 use arrow::array::{Array, ArrayRef, AsArray, StructArray};
 use arrow::datatypes::DataType;

@@ -1,8 +1,8 @@
 //! DataFusion's accumulators for a [`Statistic`]: [`StatisticAccumulator`] for one group (no GROUP BY, and frames of OVER) and
 //! [`StatisticGroupsAccumulator`] for many (GROUP BY).
 //!
-//! Rows of genome windows come in runs of one group; a run is passed to the statistic in one call, which keeps its state
-//! in registers.
+//! With genome windows, consecutive rows usually belong to one group. Such a run is passed to the statistic in one call, which keeps its
+//! state in registers.
 //!
 //! `size` includes the values that `evaluate` will build, because DataFusion reserves no memory of its own for them: a dense
 //! spectrum can be much larger than the sparse state that it is made from.
@@ -18,9 +18,9 @@ use super::statistic::{GroupState, SiteInput, Statistic};
 pub(crate) struct StatisticAccumulator<S: Statistic> {
     statistic: S,
     state: S::State,
-    /// Whether states were merged: then this accumulator will be evaluated. One that has only seen rows may be the partial
-    /// half of an aggregation, which never builds a value; `session::memory_rule` plans spectra without GROUP BY so that the
-    /// evaluated half always merges.
+    /// Whether states were merged: then this accumulator will be evaluated. One that has only seen rows may be the partial step of an
+    /// aggregation, which never builds a value. `session::memory_rule` plans spectra without GROUP BY in two steps, so that the evaluated
+    /// accumulator always merges.
     merged: bool,
 }
 
@@ -95,7 +95,7 @@ impl<S: Statistic> Accumulator for StatisticAccumulator<S> {
 pub(crate) struct StatisticGroupsAccumulator<S: Statistic> {
     statistic: S,
     states: Vec<S::State>,
-    /// Σ of the states' heap sizes, kept up to date because `size` is asked for after every batch.
+    /// Σ of the states' heap sizes, maintained because DataFusion calls `size` after every batch.
     heap: usize,
 }
 
@@ -137,7 +137,7 @@ fn passes(filter: &BooleanArray, row: usize) -> bool {
     filter.is_valid(row) && filter.value(row)
 }
 
-/// How many rows at the start are of the first one's group.
+/// The number of leading rows that belong to the first row's group.
 fn run_len(groups: &[usize]) -> usize {
     let Some(first) = groups.first() else {
         return 0;
@@ -145,7 +145,7 @@ fn run_len(groups: &[usize]) -> usize {
     if groups.get(1).is_some_and(|next| next != first) {
         return 1;
     }
-    // Runs are long: many rows are compared at a time.
+    // Runs are long, so rows are compared in blocks.
     let whole = groups.chunks_exact(COMPARED_ROWS).take_while(|some| {
         let differing = some.iter().fold(0, |any, group| any | (group ^ first));
         differing == 0

@@ -1,5 +1,5 @@
-//! How a call's arguments are laid out: counts and then whole numbers, or `call_genotype` with populations and then whole
-//! numbers ("sugar", which an analyzer rule rewrites into counts before anything runs).
+//! The layout of a call's arguments: counts and then integers, or `call_genotype`, populations and then integers. An analyzer rule
+//! rewrites the second form into the first.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::scan::found_type;
 /// Where the counts of a call come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// From arguments of their own.
+    /// They are arguments.
     Counts {
         /// Number of them.
         populations: usize,
     },
-    /// From `call_genotype`; this many populations follow it.
+    /// They are counted from `call_genotype`, which populations follow.
     Genotypes {
         /// Number of populations named.
         populations: usize,
@@ -53,7 +53,7 @@ fn is_string(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether a population can be of this type: its name, or a list of sample ids. NULL is left to whoever looks it up.
+/// Whether a population can have this type: its name, or a list of sample ids. NULL is accepted; looking the population up rejects it.
 fn is_population(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(item)
@@ -65,7 +65,7 @@ fn is_population(data_type: &DataType) -> bool {
     }
 }
 
-/// How a call is to be written.
+/// The syntax of a call, for errors.
 fn usage<D: Definition>() -> String {
     let argument = D::ARGUMENT.name();
     let (counts, populations) = match (D::COUNTS, D::VARIADIC) {
@@ -89,7 +89,7 @@ fn usage<D: Definition>() -> String {
     format!("write {name}({counts}{numbers}) or {name}(call_genotype{populations}{numbers})")
 }
 
-/// The layout of a call with arguments of these types; an error says how the call is to be written.
+/// The layout of a call with arguments of these types; an error shows the syntax.
 pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
     let (name, usage, arity) = (D::NAME, usage::<D>(), D::arity());
     let Some((first, rest)) = types.split_first() else {

@@ -1,7 +1,7 @@
 //! Adds consecutive sites to sums, a block at a time, with the vector instructions of the host.
 //!
-//! Under [`sums`](super::sums), for runs of rows of which none is NULL or filtered out. The bits are those of adding site by
-//! site: the terms are the same and their sums are integers.
+//! Used by [`sums_of`](super::sums_of) for runs of rows of which none is NULL or filtered out. The result has the same bits as adding the
+//! sites one by one, because the terms are the same and their sums are integers.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::counts::{Job, Lanes, Level};
 use crate::functions::numeric::blocks::SITES;
 use crate::functions::numeric::fixed_sum::FixedSums;
 
-/// Adds the sites of `rows`; false, with nothing added, if they are not of a width that there are blocks of.
+/// Adds the sites of `rows`. Returns false, and adds nothing, if there is no block code for their number of alleles.
 pub(super) fn add<T, const P: usize, const F: usize, const C: usize>(
     level: Level,
     sums: &mut Sums<F, C>,
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// Adds no more sites than there may be terms in [`FixedSums`].
+/// Adds at most as many sites as [`FixedSums`] can hold terms.
 #[inline(always)]
 fn add_some<T, const P: usize, const F: usize, const C: usize, const K: usize>(
     rows: [&[[i32; K]]; P],
@@ -98,7 +98,7 @@ fn add_some<T, const P: usize, const F: usize, const C: usize, const K: usize>(
         for ((block, padded), rows) in block.iter_mut().zip(&mut padded).zip(rows) {
             *block = match rows[start..].first_chunk() {
                 Some(block) => block,
-                // Sites without counts, which add nothing, make the last one up.
+                // The last block is padded with sites without counts, which add nothing.
                 None => {
                     padded[..len - start].copy_from_slice(&rows[start..len]);
                     padded

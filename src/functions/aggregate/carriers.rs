@@ -1,9 +1,9 @@
-//! Who carries the alleles of one row: singletons and private sites of individuals are found by it.
+//! The copies that carry the alleles of one row, from which singletons and private sites of individuals are found.
 
 /// The copies of alleles other than the reference, in one row.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Carriers {
-    /// How many there are.
+    /// Their number.
     pub(super) copies: u32,
     /// The first of them.
     pub(super) first: usize,
@@ -35,7 +35,7 @@ pub(super) struct Tally {
     pub(super) in_diploids: i32,
 }
 
-/// That of allele `code`, which is added where it is not there yet.
+/// The tally of allele `code`, added if it does not exist.
 pub(super) fn tally(tallies: &mut Vec<Tally>, code: i64) -> &mut Tally {
     let at = match tallies.iter().position(|known| known.code == code) {
         Some(at) => at,

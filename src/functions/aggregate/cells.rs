@@ -16,7 +16,7 @@ pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
     /// Identifies a cell.
     type Key: Key;
 
-    /// The cell of a site with these counts in each population; `None` for a site that does not count.
+    /// The cell of a site with these counts in each population; `None` for a site that is left out.
     fn cell(&self, counts: [&[i32]; P]) -> Result<Option<Self::Key>>;
     /// Number of possible cells; 0 where that is not known.
     fn domain(&self) -> usize {
@@ -26,12 +26,12 @@ pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
     fn is_valid(&self, cell: Self::Key) -> bool;
     /// The values of groups, one row each.
     fn evaluate(&mut self, groups: &[Histogram<Self::Key>]) -> Result<ArrayRef>;
-    /// Notes that `left_out` of `seen` more sites have no cell.
+    /// Records that `left_out` of `seen` more sites have no cell.
     #[inline]
     fn note_left_out(&self, _left_out: u64, _seen: u64) {}
-    /// Reports what was noted: the rows so far are all of a batch or of an input.
+    /// Reports what was recorded, at the end of a batch or of the input.
     fn report_left_out(&self) {}
-    /// Fails, before any row is looked at, where this many groups are too many.
+    /// Returns an error if the values of this many groups would be too large. Called before their rows are read.
     fn check_groups(&self, _groups: usize) -> Result<()> {
         Ok(())
     }
@@ -39,7 +39,7 @@ pub(crate) trait SiteCells<const P: usize>: Debug + Send + Sync + 'static {
     fn value_cells(&self) -> usize {
         0
     }
-    /// Bytes on the heap of tables that are kept from one evaluation to the next.
+    /// Bytes on the heap of tables that are cached between evaluations.
     fn heap_size(&self) -> usize {
         0
     }
@@ -91,7 +91,7 @@ impl<T: SiteCells<P>, const P: usize> CellsOf<T, P> {
             left_out: 0,
         };
         input.try_for_each(rows, &mut added)?;
-        // A row that leaves a frame was noted when it came.
+        // A row that leaves a frame was recorded when it was added.
         if times > 0 {
             self.0.note_left_out(added.left_out, added.seen);
         }

@@ -1,4 +1,4 @@
-//! What defines an aggregate over counts; [`CountsAggregate`](super::udaf::CountsAggregate) makes a DataFusion function of it.
+//! The definition of an aggregate over counts, from which [`CountsAggregate`](super::udaf::CountsAggregate) makes a DataFusion function.
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
@@ -21,11 +21,11 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// What its counts arguments are.
     const ARGUMENT: SiteArgument = SiteArgument::AlleleCounts;
-    /// How many counts arguments it takes, one for each population; the least where it is [`VARIADIC`](Self::VARIADIC).
+    /// The number of counts arguments, one for each population; the minimum if it is [`VARIADIC`](Self::VARIADIC).
     const COUNTS: usize;
     /// Whether any number of further counts arguments may follow.
     const VARIADIC: bool = false;
-    /// Names of the whole numbers it takes after them.
+    /// Names of the constant integer arguments that follow them.
     const NUMBERS: &'static [&'static str] = &[];
     /// How many of these, from the last, may be left out.
     const OPTIONAL: usize = 0;
@@ -36,12 +36,12 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     /// The type of its result.
     fn return_type() -> DataType;
 
-    /// Its value over an empty frame; where that is not NULL, its value never is.
+    /// Its value over an empty frame. If that is not NULL, the function is declared to never return NULL.
     fn default_value() -> Result<ScalarValue> {
         ScalarValue::try_from(&Self::return_type())
     }
 
-    /// Checks, while planning, what the counts say about their populations' copies; `numbers` whole numbers follow them.
+    /// Checks the populations' numbers of copies while planning; `numbers` integer arguments follow the counts.
     fn plan(_copies: &[Copies], _numbers: usize) -> Result<()> {
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Copies {
         }
     }
 
-    /// Fails while planning where there is nothing to know N from; `instead` names what works without.
+    /// A planning error if the counts have no N; `instead` names functions that do not need it.
     pub(crate) fn plan(self, function: &str, instead: &str) -> Result<()> {
         match self {
             Self::Unknown => plan_err!(
@@ -104,7 +104,7 @@ impl Copies {
         }
     }
 
-    /// N, or an error while executing; `instead` names what works without.
+    /// N, or an execution error; `instead` names functions that do not need it.
     pub(crate) fn required(self, function: &str, instead: &str) -> Result<u64> {
         self.plan(function, instead)?;
         match self.known() {
@@ -121,21 +121,21 @@ impl Copies {
 /// The constants of one call.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// What each counts argument says about its population.
+    /// The number of copies of each counts argument's population.
     pub(crate) copies: Vec<Copies>,
-    /// The whole numbers given, in order.
+    /// The integer arguments, in order.
     pub(crate) numbers: Vec<i64>,
-    /// Where the call reports sites that it leaves out.
+    /// Receives the reports of sites that are left out.
     pub(crate) notices: NoticeSink,
 }
 
 impl Call {
-    /// What counts argument `at` says about its population.
+    /// The number of copies of the population of counts argument `at`.
     pub(crate) fn copies(&self, at: usize) -> Copies {
         self.copies.get(at).copied().unwrap_or(Copies::Unknown)
     }
 
-    /// Whole number `at`, if given.
+    /// Integer argument `at`, if given.
     pub(crate) fn number(&self, at: usize) -> Option<i64> {
         self.numbers.get(at).copied()
     }
@@ -151,7 +151,7 @@ impl Call {
         })
     }
 
-    /// Whole number `at` of a function that cannot do without; how many there are was checked before.
+    /// Integer argument `at` of a function that requires it; the number of arguments was checked before.
     pub(crate) fn required_number(&self, function: &str, at: usize) -> Result<i64> {
         match self.number(at) {
             Some(number) => Ok(number),

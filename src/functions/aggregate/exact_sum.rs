@@ -1,4 +1,4 @@
-//! `exact_sum(x)`: the sum of any numbers, rounded once, the same in whatever order they come.
+//! `exact_sum(x)`: the sum of any numbers, rounded once, and so the same in any order.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::statistic::{GroupState, SiteInput, Statistic, column};
 use crate::functions::documentation::document;
 use crate::functions::numeric::ExactSum as Sum;
 
-/// One group's sum; made when the first number comes.
+/// One group's sum; allocated when the first number is added.
 #[derive(Debug, Default)]
 pub(crate) struct LazySum(Option<Sum>);
 

@@ -17,7 +17,7 @@ pub(crate) struct F3;
 #[derive(Debug)]
 pub(crate) struct F3Normalized;
 
-/// The counts arguments, and whose they are.
+/// The counts arguments and their populations.
 const POPULATIONS: [(&str, &str); 3] = [
     ("c", "the target"),
     ("a", "the first of the other populations"),

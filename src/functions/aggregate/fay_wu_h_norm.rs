@@ -9,7 +9,7 @@ pub(crate) struct FayWuHNorm;
 
 impl NeutralityTest for FayWuHNorm {
     const NAME: &'static str = "fay_wu_h_norm";
-    // θ_π − θ_H = 2(θ_π − θ_L), site by site: the same quotient, of weights that are at most 1 (Zeng et al. 2006).
+    // θ_π − θ_H = 2(θ_π − θ_L) at each site, so the normalised test is the same, and these weights are at most 1 (Zeng et al. 2006).
     const ESTIMATORS: [Theta; 2] = [Theta::Pi, Theta::L];
     const DIFFERENCE: &'static str =
         "Fay and Wu's H, normalised (Fay and Wu 2000; Zeng et al. 2006): theta_pi - theta_H";

@@ -7,9 +7,9 @@ use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, internal_err, resources_err};
 
-/// Most cells that the spectra of all groups may have together (2 GiB).
+/// The maximum number of cells of the spectra of all groups together (2 GiB).
 pub(crate) const MAX_SPECTRUM_CELLS: u64 = 1 << 28;
-/// Most cells that the joint spectra of all groups may have together (512 MiB).
+/// The maximum number of cells of the joint spectra of all groups together (512 MiB).
 pub(crate) const MAX_JOINT_CELLS: u64 = 1 << 26;
 
 /// `List(item)`.
@@ -33,7 +33,7 @@ pub(crate) fn cells_within(limit: u64, rows: u64, columns: u64, groups: usize) -
     }
 }
 
-/// `len` zeros, or an error where there is no memory for them.
+/// `len` zeros, or an error if they cannot be allocated.
 pub(crate) fn zeros<T: Clone + Default>(len: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
     if values.try_reserve_exact(len).is_err() {
@@ -87,7 +87,7 @@ pub(crate) fn grids<T: ArrowPrimitiveType>(
     lists(groups, rows, spectra::<T>(inner, columns, values)?)
 }
 
-/// Folds a spectrum of m + 1 bins: bin m − j joins bin j. Gives ⌊m/2⌋ + 1 bins.
+/// Folds a spectrum of m + 1 bins into ⌊m/2⌋ + 1 bins: bin m − j is added to bin j.
 pub(crate) fn fold_spectrum(spectrum: &[f64], folded: &mut [f64]) {
     let last = spectrum.len().saturating_sub(1);
     for (j, bin) in folded.iter_mut().enumerate() {
@@ -108,7 +108,7 @@ pub(crate) fn fold_grid(grid: &mut [f64], columns: usize) {
     let Some(total) = last.checked_sub(2) else {
         return;
     };
-    // Cell k has its mirror at cells − 1 − k, so each pair is met once; the middle of an odd grid is its own mirror.
+    // The mirror of cell k is cells − 1 − k, so each pair is visited once; with an odd number of cells the middle one is its own mirror.
     let (front, back) = grid.split_at_mut(cells / 2);
     for (k, (one, mirror)) in front.iter_mut().zip(back.iter_mut().rev()).enumerate() {
         let (i, j) = (k / columns, k % columns);

@@ -1,4 +1,5 @@
-//! The state of `garud_h` and its kin: which copies have carried the same alleles in all used rows, exactly.
+//! The state of `garud_h`, `haplotype_diversity` and `haplotype_count`: the partition of copies into those that carry the same alleles in
+//! all used rows, exactly.
 //!
 //! A row is used if every copy of the population that exists is called. Copies that do not exist in some row of the group, used or
 //! not, are left out of the result. Planes of codes are kept until there are enough of them to refine the partition by all at once.
@@ -7,7 +8,7 @@ use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED, plane_words};
 use crate::functions::numeric::haplotypes::{Haplotypes, haplotypes};
 use crate::functions::numeric::partition::{PLANES, Partition};
 
-/// What one group holds.
+/// The state of one group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HaplotypeState {
     /// Used rows.
@@ -78,7 +79,7 @@ impl HaplotypeState {
         partition
     }
 
-    /// Adds what is saved of another state.
+    /// Merges another state from its saved columns.
     pub(crate) fn merge(
         &mut self,
         sites: i64,

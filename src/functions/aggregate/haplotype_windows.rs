@@ -1,5 +1,5 @@
-//! The statistic behind `garud_h`, `haplotype_diversity` and `haplotype_count`: how states of haplotypes are added, saved and merged,
-//! and the accumulator of sliding frames, which keeps a frame's rows because a partition cannot be coarsened again.
+//! The statistic behind `garud_h`, `haplotype_diversity` and `haplotype_count`: how haplotype states are updated, saved and merged,
+//! and the accumulator of sliding frames, which keeps a frame's rows because rows cannot be retracted from a partition.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use super::statistic::{GroupState, SiteInput, Statistic, column};
 use crate::counts::gathered::plane_words;
 use crate::functions::numeric::partition::Partition;
 
-/// What a function makes of the haplotypes of groups.
+/// The value that a function computes from the haplotypes of each group.
 pub(crate) trait HaplotypeValue: std::fmt::Debug + Send + Sync + 'static {
     /// The function's SQL name.
     const NAME: &'static str;
@@ -37,7 +37,7 @@ pub(crate) struct SavedHaplotypes<'a> {
     sites: &'a Int64Array,
     labels: Lists<'a, UInt32Type>,
     left_out: Lists<'a, UInt64Type>,
-    /// A row that is to be added as it came, or nothing.
+    /// A single row's bit-planes that are not yet added to a state, or an empty list.
     planes: PlanesRows<'a>,
 }
 
@@ -48,7 +48,7 @@ impl GroupState for HaplotypeState {
 }
 
 impl<V: HaplotypeValue> HaplotypesOf<V> {
-    /// Of a population of so many copies.
+    /// For a population of `copies` copies.
     pub(crate) fn new(copies: usize) -> Self {
         Self {
             copies,
@@ -154,7 +154,7 @@ impl<V: HaplotypeValue> Statistic for HaplotypesOf<V> {
         ])
     }
 
-    /// The rows themselves, which are smaller than the states of single rows.
+    /// Saves the rows' bit-planes, which are smaller than the states of single rows.
     fn save_rows(
         &self,
         input: &PlanesRows<'_>,
@@ -182,7 +182,7 @@ impl<V: HaplotypeValue> Statistic for HaplotypesOf<V> {
     }
 }
 
-/// The accumulator of sliding frames: the rows of the frame, of which every value is computed anew.
+/// The accumulator of sliding frames. It keeps the rows of the frame and computes every value from all of them.
 #[derive(Debug)]
 pub(crate) struct FrameRows<V> {
     statistic: HaplotypesOf<V>,
@@ -221,7 +221,7 @@ impl<V: HaplotypeValue> Accumulator for FrameRows<V> {
         Ok(())
     }
 
-    /// Frames move on, so rows leave in the order in which they came.
+    /// Rows leave a frame in the order in which they were added.
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let input = HaplotypesOf::<V>::input(values)?;
         for row in (0..input.len()).filter(|row| !input.is_null(*row)) {

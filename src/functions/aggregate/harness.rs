@@ -1,4 +1,4 @@
-//! For tests: an aggregate as DataFusion calls it, and the check that all ways of computing it give the same bits.
+//! For tests: calls of an aggregate as DataFusion makes them, and the check that all ways of computing it give the same bits.
 
 use std::sync::Arc;
 
@@ -123,7 +123,7 @@ impl Call {
         groups.evaluate(EmitTo::All)
     }
 
-    /// The groups, `count` of them, each with one row of `column`, as yet without their check of the total size.
+    /// `count` groups, each with one row of `column`, before the total size of their values is checked.
     pub(super) fn filled(
         &self,
         column: &ArrayRef,
@@ -149,7 +149,7 @@ pub(super) fn counts_field(name: &str, copies: Option<&str>) -> Field {
     field.with_metadata(metadata.into_iter().collect())
 }
 
-/// What a field says whose population is not known yet.
+/// The metadata of a field whose population is not known yet.
 pub(super) const DEFERRED: &str = COPIES_DEFERRED;
 
 /// A column of counts.
@@ -258,14 +258,14 @@ fn bits(value: &ScalarValue) -> String {
     format!("{value:?}")
 }
 
-/// How rows are dealt out, for [`assert_all_ways_agree`].
+/// The division of rows into groups and batches, for [`assert_all_ways_agree`].
 #[derive(Clone, Debug)]
 pub(super) struct Deal {
     /// The group of each row.
     pub(super) groups: Vec<usize>,
-    /// What the filter says of each row.
+    /// The filter's value for each row.
     pub(super) filter: Vec<Option<bool>>,
-    /// Where rows are cut in two.
+    /// The row at which the rows are split into two batches.
     pub(super) cut: usize,
 }
 
@@ -499,7 +499,7 @@ fn groups(call: &Call, columns: &[ArrayRef], deal: &Deal, cut: usize) {
         "the other groups",
     );
 
-    // A partial phase that emits early, and one that gives up grouping; merged in the other order.
+    // A partial phase that emits early, and one that skips aggregation; merged in reverse order.
     let mut partial = call.0.create_groups_accumulator().unwrap();
     let first = filter.slice(0, cut);
     partial

@@ -1,8 +1,8 @@
-//! The state of a spectrum: how many sites fell into each cell, sparse while few cells are in use, dense once that is
-//! no larger.
+//! The state of a spectrum: the number of sites in each cell, sparse while few cells are in use, dense once that takes no more
+//! memory.
 //!
-//! With one group or few, and cells that are known beforehand, the state soon is a plain array; with 100 000 groups it
-//! never holds more than a few times the cells that were seen.
+//! With few groups and a known number of cells the state soon becomes an array. With 100,000 groups each state takes at most a few times
+//! the memory of its cells in use.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -23,7 +23,7 @@ pub(crate) trait Key:
     fn word(self, at: usize) -> u64;
     /// The key, with `word` appended at its end.
     fn push(self, word: u64) -> Self;
-    /// The index of this cell in a dense state; only asked for where the domain is known.
+    /// The index of this cell in a dense state; only called if the domain is known.
     fn index(self) -> usize;
     /// The key of a cell in a dense state.
     fn at(index: usize) -> Self;
@@ -101,12 +101,12 @@ impl<K: Key> GroupState for Histogram<K> {
     }
 }
 
-/// A dense state takes at most this many times the cells in use, and is taken at once for domains of [`SMALL`].
+/// A state becomes dense once its domain has at most this many times the cells in use, plus [`SMALL`].
 const DENSITY: usize = 8;
 const SMALL: usize = 64;
 
 impl<K: Key> Histogram<K> {
-    /// Adds `sites` sites to a cell; a negative number takes them out again.
+    /// Adds `sites` sites to a cell; a negative number removes them.
     ///
     /// `domain` is the number of cells there can be, 0 where that is not known: the state then stays sparse.
     #[inline]
@@ -143,7 +143,7 @@ impl<K: Key> Histogram<K> {
         self.expect(in_use, domain)
     }
 
-    /// Takes the dense state for `in_use` or more cells of `domain`, if that is no larger.
+    /// Makes the state dense if `in_use` or more cells of `domain` are expected and the dense state is no larger.
     pub(crate) fn expect(&mut self, in_use: usize, domain: usize) -> Result<()> {
         if domain > 0
             && in_use * DENSITY + SMALL >= domain

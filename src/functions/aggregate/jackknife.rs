@@ -20,26 +20,26 @@ use crate::functions::numeric::jackknife::{Blocks, Jackknife, jackknife};
 #[derive(Debug)]
 pub(crate) struct JackknifeAggregate;
 
-/// The statistic behind `jackknife`: how many blocks there are of each kind.
+/// The statistic behind `jackknife`: the number of blocks with each (num, den, m).
 #[derive(Debug, Default)]
 pub(crate) struct BlockJackknife {
-    /// Kept from one evaluation to the next.
+    /// Scratch space that is kept between evaluations.
     sorted: Vec<(BlockKey, i64)>,
 }
 
-/// num, den and m of a block, so that their order is that of the numbers.
+/// num, den and m of a block, as words that sort in the order of the numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct BlockKey([u64; 3]);
 
 const SIGN: u64 = 1 << 63;
 
-/// Bits in the order of the numbers; 0 and −0 are the same.
+/// Bits that sort in the order of the numbers; 0 and −0 give the same bits.
 fn ordered(number: f64) -> u64 {
     let bits = (number + 0.0).to_bits();
     if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
-/// The number of [`ordered`] bits.
+/// The inverse of [`ordered`].
 fn number(ordered: u64) -> f64 {
     f64::from_bits(if ordered & SIGN == 0 {
         !ordered
@@ -49,7 +49,7 @@ fn number(ordered: u64) -> f64 {
 }
 
 impl BlockKey {
-    /// The key of a block; `None` for one without sites, which does not count.
+    /// The key of a block; `None` for a block without sites, which is ignored.
     fn try_new(num: f64, den: f64, m: i64) -> Result<Option<Self>> {
         if !num.is_finite() || !den.is_finite() {
             return exec_err!(
@@ -63,13 +63,13 @@ impl BlockKey {
         }
     }
 
-    /// As many blocks of this kind.
+    /// `times` blocks with this key.
     fn blocks(self, times: i64) -> Blocks {
         let [num, den, m] = self.0;
         Blocks {
             num: number(num),
             den: number(den),
-            m: m as i64, // It was one.
+            m: m as i64, // It was made from an i64.
             times,
         }
     }
@@ -87,7 +87,7 @@ impl Key for BlockKey {
         Self([first, second, word])
     }
 
-    // The number of possible blocks is not known, so histograms of them are sparse.
+    // The number of possible keys is not known, so the histogram is always sparse.
     fn index(self) -> usize {
         usize::MAX
     }
@@ -124,7 +124,7 @@ impl SiteInput for BlockRows<'_> {
     }
 }
 
-/// Argument `at`, which planning has cast.
+/// Argument `at`, which planning has cast to this type.
 fn argument<T: ArrowPrimitiveType>(values: &[ArrayRef], at: usize) -> Result<&PrimitiveArray<T>> {
     match column(values, at)?.as_primitive_opt::<T>() {
         Some(values) => Ok(values),

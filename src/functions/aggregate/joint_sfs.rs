@@ -20,7 +20,7 @@ pub(crate) struct JointSfs;
 #[derive(Debug)]
 pub(crate) struct JointSfsFolded;
 
-/// What to use where there is no N, or the grid is too large.
+/// What to use if N is not known or the grid is too large.
 const INSTEAD: &str = "Use project_joint_sfs(ac1, ac2, m1, m2), or count sites with GROUP BY \
                        derived_count(ac1), allele_number(ac1), derived_count(ac2), \
                        allele_number(ac2).";
@@ -71,7 +71,7 @@ impl JointSpectrum {
         if cells(copies, 1).is_none() {
             return exec_err!("{}", too_large(function, copies, 1));
         }
-        // Within the limit, so both fit.
+        // Both fit a usize, because the number of cells is within the limit.
         let [rows, columns] = copies.map(|copies| copies as usize + 1);
         Ok(Self {
             function,
@@ -83,7 +83,7 @@ impl JointSpectrum {
         })
     }
 
-    /// Puts the cells of `groups` onto `grids`.
+    /// Writes the cells of `groups` to `grids`.
     fn fill<T>(&self, groups: &[Histogram<u64>], grids: &mut [T], value: impl Fn(i64) -> T) {
         for (group, grid) in groups.iter().zip(grids.chunks_exact_mut(self.domain())) {
             group.for_each(|cell, sites| {

@@ -1,4 +1,4 @@
-//! Laws that the aggregates obey, on random sites; above all that the way of computing does not show.
+//! Laws that the aggregates obey, on random sites; above all that every way of computing them gives the same bits.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn population(rows: usize) -> impl Strategy<Value = Vec<Counts>> {
 
 fn deal(rows: usize) -> impl Strategy<Value = Deal> {
     let filter = prop_oneof![4 => Just(Some(true)), 1 => Just(Some(false)), 1 => Just(None)];
-    // Groups in runs, as windows give them, and mixed.
+    // Groups in runs, as windows have them, and mixed.
     let runs = vec(0..4usize, rows).prop_map(|mut groups| {
         groups.sort_unstable();
         groups
@@ -197,7 +197,7 @@ proptest! {
 
     #[test]
     fn weir_cockerham_of_one_population_twice_is_not_positive(rows in vec(diploids(), 1..20usize)) {
-        // Without variance among populations, a estimates 0 from below.
+        // Without differences between the populations, the estimate of a is not positive.
         let columns = [zygosity(&rows), zygosity(&rows)];
         let found = zygosity_call("fst_weir_cockerham", 2).value(&columns).unwrap();
         let ScalarValue::Float64(found) = found else { panic!("{found:?}") };
@@ -244,7 +244,7 @@ proptest! {
                 other => panic!("{name}: {other:?}"),
             }
         };
-        // To the bit: exchanging two populations, and two pairs of them.
+        // The same bits after exchanging two populations, or two pairs of them.
         prop_assert_eq!(of("f4", &[0, 1, 2, 3]), of("f4", &[1, 0, 2, 3]).map(|x| 0.0 - x));
         prop_assert_eq!(of("f4", &[0, 1, 2, 3]), of("f4", &[2, 3, 0, 1]));
         prop_assert_eq!(of("f3", &[0, 1, 2]), of("f3", &[0, 2, 1]));
@@ -392,7 +392,7 @@ proptest! {
         };
         close("project_sfs_folded", 1, &[4]);
         close("project_joint_sfs_folded", 2, &[3, 4]);
-        // And so do the statistics that treat alleles alike.
+        // So do the statistics that are symmetric in the alleles.
         let alike = [
             ("diversity", 1),
             ("theta_w", 1),
@@ -495,7 +495,7 @@ fn spectra_need_the_number_of_copies() {
         let error = planning_error(name, fields, &[]);
         assert!(error.contains("project_joint_sfs") && error.contains("GROUP BY derived_count"));
     }
-    // A population that planning has still to find is fine while planning, and an error afterwards.
+    // A population that is not known yet is accepted while planning, and an error during execution.
     let call = Call::on("sfs", vec![counts_field("ac", Some(DEFERRED))], &[]).unwrap();
     let error = call.value(&[sites(&[[1, 1]])]).unwrap_err().to_string();
     assert!(error.contains("subquery"), "{error}");

@@ -10,11 +10,11 @@ use super::statistic::SiteInput;
 use crate::functions::counts_arg::{CountsView, is_counts_type};
 use crate::functions::zygosity_arg::lists as zygosity_lists;
 
-/// The counts of the same sites in each population, a list for allele counts and two, `ac` and `het`, for zygosity; a site that is NULL
-/// in any is skipped.
+/// The counts of the same sites in each population: one list for allele counts, two lists, `ac` and `het`, for zygosity. A site that is
+/// NULL in any population is skipped.
 pub(crate) struct ManySites<'a> {
     lists: Vec<CountsView<'a>>,
-    /// Those of the structs that hold the lists.
+    /// Validity of the structs that hold the lists.
     nulls: Vec<&'a NullBuffer>,
 }
 

@@ -1,5 +1,5 @@
-//! The second of the two [`stages`](super::stages): an aggregate that merges states of another one, made by
-//! [`StateOf`](super::state_of::StateOf), into that one's value.
+//! The second of the two [`stages`](super::stages): an aggregate that merges states of another aggregate, from
+//! [`StateOf`](super::state_of::StateOf), into the value of that aggregate.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use datafusion::physical_plan::PhysicalExpr;
 use super::state_of::state_struct;
 use super::statistic::column;
 
-/// `NAME_merge(state)`: the value of `NAME(…)` over all rows that the states are of.
+/// `NAME_merge(state)`: the value of `NAME(…)` over all rows of the states.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MergeOf {
     name: String,
@@ -30,7 +30,7 @@ pub(crate) struct MergeOf {
     return_field: FieldRef,
 }
 
-/// An argument of the call that the states are of: its accumulators want to know their arguments, constants above all.
+/// An argument of the call that the states come from, which its accumulators need, above all constants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Argument {
     pub(super) field: FieldRef,
@@ -54,7 +54,7 @@ impl MergeOf {
         fields.map(|a| Arc::clone(&a.field)).collect()
     }
 
-    /// Calls `f` with the arguments of the call that the states are of.
+    /// Calls `f` with the arguments of the call that the states come from.
     fn with_inner_args<T>(&self, name: &str, f: impl FnOnce(AccumulatorArgs) -> T) -> T {
         let fields = self.fields();
         let exprs: Vec<Arc<dyn PhysicalExpr>> = self
@@ -160,7 +160,7 @@ fn states(values: &[ArrayRef]) -> Result<&StructArray> {
     }
 }
 
-/// Which states count: those that are there and pass the filter. `None` where all do.
+/// The states that are not NULL and pass the filter; `None` if all of them.
 fn kept(states: &StructArray, filter: Option<&BooleanArray>) -> Option<BooleanArray> {
     if filter.is_none() && states.null_count() == 0 {
         return None;
@@ -171,7 +171,7 @@ fn kept(states: &StructArray, filter: Option<&BooleanArray>) -> Option<BooleanAr
     Some(rows.collect())
 }
 
-/// The columns of the states that count.
+/// The columns of the states that are `kept`.
 fn columns_of(states: &StructArray, kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
     let Some(kept) = kept else {
         return Ok(states.columns().to_vec());
@@ -260,7 +260,7 @@ impl GroupsAccumulator for GroupsMerged {
     ) -> Result<Vec<ArrayRef>> {
         let states = states(values)?;
         if kept(states, opt_filter).is_some() {
-            // The first stage gives no NULL and takes the FILTER.
+            // The first stage returns no NULL and applies the FILTER.
             return internal_err!("states of an aggregate are NULL or filtered");
         }
         Ok(states.columns().to_vec())

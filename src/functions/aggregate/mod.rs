@@ -1,12 +1,12 @@
-//! SQL aggregates over sites: one file each for what they compute, and the machinery that they share.
+//! SQL aggregates over sites: a file for each function, and the code that they share.
 //!
-//! A function's file holds its `Definition` and its statistic: a function of sums over sites (`sums`), or of a histogram of
-//! sites (`cells`); or it is over individuals or haplotypes, of bit-planes of genotypes (`planes_udaf`). All implement the trait of `statistic`, of which `accumulator` makes DataFusion's accumulators and `udaf`
-//! the aggregate function. `stages` splits a call into the states of small groups (`state_of`) and the merge of these states
-//! (`merge_of`).
+//! A function's file holds its `Definition` and its statistic: a function of sums over sites (`sums`) or of a histogram of
+//! sites (`cells`). Functions of individuals or haplotypes take bit-planes of genotypes (`planes_udaf`). Every statistic implements the
+//! trait of `statistic`, from which `accumulator` makes DataFusion's accumulators and `udaf` the aggregate function. `stages` splits a
+//! call into the states of small groups (`state_of`) and the merge of these states (`merge_of`).
 //!
 //! Invariant: states are integers until they are evaluated. So the result has the same bits for any order, batches and
-//! partitions of the rows, and after rows were removed again.
+//! partitions of the rows, and after rows were retracted.
 
 mod divergence;
 mod diversity;
@@ -104,7 +104,7 @@ use crate::scan::notices::NoticeSink;
 pub use self::stages::{Stages, is_exact, is_state, stages};
 pub use self::value_size::value_size;
 
-/// The register: one line for each aggregate over counts.
+/// Registers the aggregates over counts, one line each.
 macro_rules! aggregates {
     ($($definition:ty),+ $(,)?) => {
         /// Every aggregate of this crate.
@@ -136,7 +136,7 @@ macro_rules! aggregates {
     };
 }
 
-/// The register of aggregates over genotypes, which they take as bit-planes.
+/// Registers the aggregates over genotypes, which take bit-planes.
 macro_rules! aggregates_over_planes {
     ($($definition:ty),+ $(,)?) => {
         fn over_planes() -> Vec<AggregateUDF> {
@@ -152,7 +152,7 @@ macro_rules! aggregates_over_planes {
             })
         }
 
-        /// `func` bound to the samples that it is about, if it is an aggregate that has to know them and is not bound.
+        /// `func` bound to its samples, if it is an aggregate that needs them and is not bound.
         pub fn bind_samples(
             func: &AggregateUDF,
             samples: &Arc<GenotypeContext>,
@@ -165,7 +165,7 @@ macro_rules! aggregates_over_planes {
             None
         }
 
-        /// Whether nothing is left to bind `func` to; `None` if it is not over bit-planes.
+        /// Whether `func` is bound or needs no binding; `None` if it does not take bit-planes.
         fn is_bound(func: &AggregateUDF) -> Option<bool> {
             None$(.or_else(|| PlanesAggregate::<$definition>::is_bound(func)))+
         }

@@ -1,4 +1,4 @@
-//! What the tests of neutrality share that compare two estimators of θ which are linear in the spectrum: their sums over sites,
+//! Shared by the tests of neutrality that compare two estimators of θ which are linear in the spectrum: their sums over sites,
 //! their standard deviation, and their documentation. A test's file implements [`NeutralityTest`].
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::functions::numeric::site::spectrum_site;
 use crate::functions::numeric::spectrum::Theta;
 use crate::functions::numeric::spectrum_variance::SpectrumVariance;
 
-/// The fewest sites that a test is given for.
+/// With fewer sites a test is NULL.
 pub(super) const FEWEST_SITES: i64 = 3;
 
 /// A test of neutrality: the difference of two estimators of θ over its standard deviation.
@@ -28,26 +28,26 @@ pub(super) const FEWEST_SITES: i64 = 3;
 pub(crate) trait NeutralityTest: Debug + Send + Sync + 'static {
     /// Its SQL name.
     const NAME: &'static str;
-    /// The estimators, the second to be subtracted from the first. Their weights are in [0, 1].
+    /// The estimators; the second is subtracted from the first. Their weights are in [0, 1].
     const ESTIMATORS: [Theta; 2];
     /// The smallest sample in which their difference varies.
     const SMALLEST: u64 = 3;
-    /// Whose test it is, and what difference.
+    /// The test's authors and the difference, for the documentation.
     const DIFFERENCE: &'static str;
     /// Functions that its documentation points to.
     const RELATED: &'static [&'static str];
 }
 
-/// A test, with the sample size where it is given.
+/// A test, with the sample size if the call gives it.
 #[derive(Debug)]
 pub(crate) struct Standardised<T> {
     n: Option<u64>,
-    /// The variances at the sample sizes that were needed so far.
+    /// Cached variances by sample size.
     variances: HashMap<u64, Option<SpectrumVariance>>,
     of: PhantomData<T>,
 }
 
-/// The sample size of a call whose first number it is, if it is given.
+/// The sample size of a call, its first integer argument, if it is given.
 pub(super) fn sample_size(function: &str, call: &Call) -> Result<Option<u64>> {
     match call.number(0).map(u64::try_from) {
         None => Ok(None),
@@ -126,7 +126,7 @@ impl<T: NeutralityTest> SiteSums<1, 3, 1> for Standardised<T> {
     fn finish(&self, sums: &Sums<3, 1>) -> Option<f64> {
         let variance = self.variances.get(&self.sample(sums)?).copied()??;
         let [mut difference, second, _] = sums.terms;
-        // As integers, so that nothing cancels.
+        // Subtracted as integers, so that no digits cancel.
         difference.unmerge(second);
         variance.standardise(difference.to_f64(), sums.counts[0] as f64)
     }
@@ -176,7 +176,7 @@ impl<T: NeutralityTest> Definition for T {
     }
 }
 
-/// For the tests of each test.
+/// For the unit tests of each test of neutrality.
 #[cfg(test)]
 pub(super) mod testing {
     use datafusion::common::{Result, ScalarValue};
@@ -206,7 +206,7 @@ pub(super) mod testing {
         }
     }
 
-    /// Asserts what a test gives for ξ = (2, 1, 1) of four copies: with this difference of the estimators, and α and β of its
+    /// Asserts the value of a test for ξ = (2, 1, 1) of four copies, from the difference of the estimators and α and β of its
     /// variance, where a = 11/6 and a² + b = 85/18.
     pub(in crate::functions::aggregate) fn assert_by_hand(
         name: &str,
@@ -247,7 +247,7 @@ mod tests {
             null(&[[0, 4]; 9], &[]);
             null(&[[1, 1]; 9], &[]);
             null(&[[3, 1]; 9], &[2]);
-            // Three copies tell singletons from the rest only where the ancestral allele is known.
+            // With three copies, every site has a folded singleton; only the ancestral allele distinguishes them.
             let found = test(name, &[[2, 1]; 9], &[]).unwrap();
             assert_eq!(found.is_none(), name.ends_with("star"), "{name}");
             assert_eq!(

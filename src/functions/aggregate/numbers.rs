@@ -23,10 +23,10 @@ pub(crate) trait NumbersDefinition: Debug + Send + Sync + 'static {
     type Statistic: Statistic;
     /// Its SQL name.
     const NAME: &'static str;
-    /// Its arguments: what each is called, and the type that it is cast to, Float64 or Int64.
+    /// Its arguments: the name of each, and the type that it is cast to, Float64 or Int64.
     const ARGUMENTS: &'static [(&'static str, DataType)];
 
-    /// Its value over no rows; where that is not NULL, its value never is.
+    /// Its value over no rows. If that is not NULL, the function is declared to never return NULL.
     fn default_value() -> Result<ScalarValue>;
 
     /// The statistic.

@@ -17,7 +17,7 @@ pub(crate) struct Pbs;
 #[derive(Debug)]
 pub(crate) struct PbsN1;
 
-/// The counts arguments, and whose they are.
+/// The counts arguments and their populations.
 const POPULATIONS: [(&str, &str); 3] = [
     ("ac1", "the population whose branch it is"),
     ("ac2", "its sister population"),
@@ -26,7 +26,7 @@ const POPULATIONS: [(&str, &str); 3] = [
 
 /// The pairs of populations that have an F_ST each.
 const PAIRS: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
-/// F_ST above this gives the length of a branch for it: at 1 a branch would be infinite.
+/// A larger F_ST is taken as this one, because at 1 the branch length would be infinite.
 const LARGEST_FST: f64 = 0.99999;
 
 /// Numerator and denominator of the F_ST of each of [`PAIRS`], over the pair's own sites.

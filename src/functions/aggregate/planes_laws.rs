@@ -1,4 +1,5 @@
-//! Laws of the aggregates over genotypes, on random calls: they are their definitions, and the way of computing does not show.
+//! Laws of the aggregates over genotypes, on random calls: they equal their definitions, and every way of computing them gives the same
+//! bits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -122,7 +123,7 @@ fn genotypes() -> impl Strategy<Value = (Genotypes, Deal)> {
     })
 }
 
-/// What sample_counts gives, by its definition: seven integers, expected_het and inbreeding of each individual.
+/// sample_counts by its definition: seven integers, expected_het and inbreeding of each individual.
 fn counted(genotypes: &Genotypes) -> Vec<([i64; 7], f64, Option<f64>)> {
     let Individuals { samples, ploidy } = genotypes.individuals;
     let individual = |sample: usize| {
@@ -163,7 +164,7 @@ fn counted(genotypes: &Genotypes) -> Vec<([i64; 7], f64, Option<f64>)> {
 /// h1, h12, h123 and h2_h1; diversity; count.
 type Statistics = ([f64; 4], Option<f64>, i64);
 
-/// What garud_h gives, by its definition; n; sites.
+/// garud_h by its definition; n; sites.
 fn haplotypes(genotypes: &Genotypes) -> (Option<Statistics>, i64, i64) {
     let copies = genotypes.individuals.copies();
     let rows = || genotypes.rows.iter().flatten();
@@ -272,7 +273,7 @@ proptest! {
         prop_assert_eq!(count, ScalarValue::Int64(whole(5)));
     }
 
-    /// Neither the order of rows nor that of individuals shows in statistics of haplotypes.
+    /// Statistics of haplotypes depend neither on the order of rows nor on that of individuals.
     #[test]
     fn haplotypes_have_no_order((genotypes, _) in genotypes(), turn in any::<prop::sample::Index>()) {
         let Individuals { samples, ploidy } = genotypes.individuals;

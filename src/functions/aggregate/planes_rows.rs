@@ -40,7 +40,7 @@ impl<'a, T: ArrowPrimitiveType> Lists<'a, T> {
     pub(crate) fn row(&self, row: usize) -> &'a [T::Native] {
         let offsets = self.list.value_offsets();
         match offsets.get(row..row + 2) {
-            // Offsets of lists are not negative and ascend.
+            // Offsets of lists are not negative and never decrease.
             Some(&[start, end]) if self.list.is_valid(row) => self
                 .values
                 .get(start as usize..end as usize)
@@ -67,10 +67,10 @@ impl SiteInput for PlanesRows<'_> {
     }
 }
 
-/// The row of `words`, of `copies` copies.
+/// `words` as the bit-planes of a row with `copies` copies.
 ///
 /// # Errors
-/// Where they are not bit-planes of that many copies.
+/// If they are not bit-planes of that many copies.
 #[inline(always)]
 pub(crate) fn planes_row<'a>(name: &str, words: &'a [u64], copies: usize) -> Result<PlanesRow<'a>> {
     PlanesRow::try_new(words, copies).ok_or_else(|| {

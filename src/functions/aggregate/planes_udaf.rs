@@ -1,8 +1,8 @@
 //! The DataFusion side of aggregates over genotypes, which they take as bit-planes: signature, planning checks, accumulators.
 //!
-//! SQL writes `sample_counts(call_genotype [, population])`; planning makes it `sample_counts(genotype_planes(call_genotype [,
-//! population]))`, whose argument the scan computes. Its field says how many copies there are. An aggregate that has to know who the
-//! samples are is bound to them while planning, as calls on genotypes are.
+//! Planning rewrites `sample_counts(call_genotype [, population])` to `sample_counts(genotype_planes(call_genotype [, population]))`, and
+//! the scan computes the argument. The number of copies is in its field's metadata. An aggregate that returns sample ids is bound to the
+//! samples while planning, as calls on genotypes are.
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -40,7 +40,7 @@ pub(crate) trait PlanesDefinition: Debug + Send + Sync + 'static {
     type Statistic: Statistic;
     /// Its SQL name.
     const NAME: &'static str;
-    /// Whether it has to know who the samples are.
+    /// Whether it needs the sample ids.
     const NAMES_SAMPLES: bool = false;
 
     /// The type of its result.
@@ -58,7 +58,7 @@ pub(crate) trait PlanesDefinition: Debug + Send + Sync + 'static {
     fn documentation() -> Documentation;
 }
 
-/// Documents the arguments that all these functions take.
+/// Documents the arguments, which are the same for all these functions.
 pub(crate) fn document_genotypes(
     description: &str,
     syntax: &str,
@@ -78,7 +78,7 @@ pub(crate) fn document_genotypes(
 pub(crate) struct PlanesAggregate<D> {
     signature: Signature,
     documentation: Documentation,
-    /// Who the samples are, once planning has bound the call.
+    /// The samples, once planning has bound the call.
     samples: Option<Arc<GenotypeContext>>,
     definition: std::marker::PhantomData<fn() -> D>,
 }
@@ -93,7 +93,7 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
         }
     }
 
-    /// `func` bound to `samples`, if it is this aggregate, has to know them, and does not.
+    /// `func` bound to `samples`, if it is this aggregate, needs them, and is not bound.
     pub(crate) fn bind(
         func: &AggregateUDF,
         samples: &Arc<GenotypeContext>,
@@ -103,7 +103,7 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
             .then(|| AggregateUDF::from(Self::new(Some(Arc::clone(samples)))))
     }
 
-    /// Whether `func` is this aggregate, and whether nothing is left to bind it to.
+    /// If `func` is this aggregate, whether it is bound or needs no binding; else `None`.
     pub(crate) fn is_bound(func: &AggregateUDF) -> Option<bool> {
         let aggregate = func.inner().downcast_ref::<Self>()?;
         Some(!D::NAMES_SAMPLES || aggregate.samples.is_some())

@@ -1,4 +1,4 @@
-//! `private_alleles(ac1, ac2)`: the number of alleles that the first population has and the second has not.
+//! `private_alleles(ac1, ac2)`: the number of alleles that occur in the first population and not in the second.
 
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, ScalarValue};

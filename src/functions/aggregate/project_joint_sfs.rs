@@ -71,7 +71,7 @@ impl ProjectedJoint {
     /// Adds `cells`, sorted, to `grid`.
     fn project(&mut self, cells: &[(u128, i64)], spread: &mut Spread, grid: &mut [f64]) {
         let [first, second] = &mut self.projectors;
-        // All cells of one (n1, d1) share the weights of the rows: sum what they put on a row, then spread it once.
+        // All cells of one (n1, d1) have the same row weights: first sum their projections along a row, then add that line to all rows.
         for same_row in cells.chunk_by(|(a, _), (b, _)| a >> 64 == b >> 64) {
             let Some(&(cell, _)) = same_row.first() else {
                 continue;

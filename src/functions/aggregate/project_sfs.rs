@@ -1,5 +1,5 @@
-//! `project_sfs(ac, m)` and `project_sfs_folded(ac, m)`: the spectrum projected to m copies, which gives sites with
-//! missing calls their place.
+//! `project_sfs(ac, m)` and `project_sfs_folded(ac, m)`: the spectrum projected to m copies, which includes sites with
+//! missing calls.
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, Float64Type};

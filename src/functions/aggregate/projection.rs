@@ -1,8 +1,8 @@
 //! Hypergeometric projection: the spectrum of m copies drawn without replacement from a site's n.
 //!
 //! P(j | n, d, m) = C(d, j) C(n−d, m−j) / C(n, m) (Gutenkunst et al. 2009, the projection of dadi). The weights
-//! are built from the mode outwards by the exact ratio of neighbours and then normalised, which keeps every one of them
-//! to a few units in the last place, for n of hundreds of thousands too, where differences of log-gamma lose digits.
+//! are computed from the mode outwards by the ratio of neighbours and then normalised. Every weight is then accurate to a few units in
+//! the last place even for n of hundreds of thousands, where differences of log-gamma lose digits.
 
 use hashbrown::HashMap;
 
@@ -13,7 +13,7 @@ struct Weights {
     values: Box<[f64]>,
 }
 
-/// Projects to m copies, and remembers the weights of each (n, d).
+/// Projects to m copies, with a cache of the weights of each (n, d).
 #[derive(Debug)]
 pub(crate) struct Projector {
     m: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Projector {
     bytes: usize,
 }
 
-/// Weights remembered are forgotten when they take more bytes than this.
+/// The cache is cleared when it takes more bytes than this.
 const MAX_BYTES: usize = 32 << 20;
 
 impl Projector {
@@ -43,8 +43,8 @@ impl Projector {
         self.bytes + self.known.allocation_size()
     }
 
-    /// The bins that a site with d of n copies derived can fall into: the first of them, and the probability of each.
-    /// Nothing where n < m, or d > n.
+    /// The bins that a site with d of n copies derived can fall into: the first bin, and the probability of each from there on.
+    /// No bins if n < m or d > n.
     pub(crate) fn weights(&mut self, n: u32, d: u32) -> (usize, &[f64]) {
         if n < self.m || d > n {
             return (0, &[]);

@@ -37,7 +37,7 @@ fn context(partitions: usize) -> SessionContext {
     let schema = Arc::new(Schema::new(fields));
     let batches: Vec<RecordBatch> = (0..ROWS / 100)
         .map(|batch| {
-            // Gaps of position, so that RANGE frames can be empty.
+            // Gaps between positions, so that RANGE frames can be empty.
             let positions: Vec<i64> = (batch * 100..batch * 100 + 100)
                 .map(|i| i + i / 50 * 20)
                 .collect();
@@ -61,7 +61,7 @@ fn context(partitions: usize) -> SessionContext {
         .with_target_partitions(partitions)
         .with_batch_size(64);
     if partitions > 1 {
-        // Give up the partial phase early, so that states are made row by row.
+        // DataFusion skips the partial phase early, so that states are made row by row.
         let options = &mut config.options_mut().execution;
         options.skip_partial_aggregation_probe_rows_threshold = 100;
         options.skip_partial_aggregation_probe_ratio_threshold = 0.05;

@@ -1,5 +1,5 @@
-//! `sample_counts(call_genotype [, population])`: the genotypes of every individual by class, its singletons and private sites, and
-//! its inbreeding coefficient.
+//! `sample_counts(call_genotype [, population])`: for every individual the number of genotypes of each class, of singletons and of private
+//! sites, and its inbreeding coefficient.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) struct CountedSamples {
     level: Level,
 }
 
-/// Adds rows to a state, or takes them out again, with the host's best instructions.
+/// Adds rows to a state, or removes them, with the host's best instruction set.
 struct AddRows<'a, 'r, I> {
     individuals: Individuals,
     state: &'a mut SampleState,
@@ -90,7 +90,7 @@ pub(crate) struct SavedSamples<'a> {
     expected: &'a Decimal128Array,
     counts: Lists<'a, Int64Type>,
     corrections: Lists<'a, Decimal128Type>,
-    /// A row that is to be added as it came, or nothing.
+    /// A single row's bit-planes that are not yet added to a state, or an empty list.
     planes: PlanesRows<'a>,
 }
 
@@ -216,7 +216,7 @@ impl Statistic for CountedSamples {
         ])
     }
 
-    /// The rows themselves, which are much smaller than the states of single rows.
+    /// Saves the rows' bit-planes, which are much smaller than the states of single rows.
     fn save_rows(
         &self,
         input: &PlanesRows<'_>,

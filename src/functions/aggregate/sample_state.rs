@@ -1,9 +1,9 @@
-//! The state of `sample_counts`: of every individual of a population how often it was of each class, as integers, and the sum of the
-//! expected heterozygosities of its complete diploid calls, in fixed point.
+//! The state of `sample_counts`: for every individual of a population the number of calls of each class, as integers, and the sum of
+//! the expected heterozygosities H_e of its complete diploid calls, in fixed point.
 //!
 //! A row of reference calls changes only the number of rows. For diploids the classes of a row are words with a bit for each
-//! individual, counted in [`BitCounters`]. H_e of a row is added once for the whole population; individuals that are no complete
-//! diploids there have it taken off.
+//! individual, counted in [`BitCounters`]. H_e of a row is added once for the whole population, and subtracted for individuals that
+//! are not complete diploids there.
 
 use super::carriers::{Carriers, Tally, tally};
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
@@ -13,8 +13,8 @@ use crate::functions::numeric::FixedSum;
 use crate::functions::numeric::bit_counters::{BLOCK, BitCounters, for_each_bit};
 use crate::functions::numeric::site::site_diversity;
 
-/// What is counted of an individual: the classes but for the homozygous reference, which is what is left of the rows; heterozygous
-/// complete diploids, where calls have more than two copies; singletons; private sites.
+/// The number of counts of an individual: four classes, since the homozygous reference is the rest of the rows; heterozygous
+/// complete diploids, if calls have more than two copies; singletons; private sites.
 pub(crate) const FIELDS: usize = 7;
 const CLASSES: [usize; 4] = [HET, HOM_ALT, HAPLOID, MISSING];
 const DIPLOID_HET: usize = 4;
@@ -33,7 +33,7 @@ pub(crate) struct Individuals {
     pub(crate) ploidy: usize,
 }
 
-/// What one group holds.
+/// The state of one group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SampleState {
     /// Rows added.
@@ -42,11 +42,11 @@ pub(crate) struct SampleState {
     pub(crate) counts: Vec<i64>,
     /// Σ H_e over rows, for every individual.
     pub(crate) expected: FixedSum,
-    /// What is added to that for each individual; empty before there is anything.
+    /// What is added to `expected` for each individual; empty before the first correction.
     pub(crate) corrections: Vec<i128>,
-    /// Heterozygous calls, and calls homozygous for another allele, in the bits of the two copies of a call.
+    /// Heterozygous calls, and calls homozygous for an ALT allele, counted in the bits of a call's two copies.
     called: BitCounters,
-    /// Haploid and missing calls, likewise; of haploid genotypes the missing ones.
+    /// Haploid and missing calls, likewise; if all calls are haploid, only the missing ones.
     lacking: BitCounters,
 }
 
@@ -67,7 +67,7 @@ impl Individuals {
         self.samples.saturating_mul(self.ploidy)
     }
 
-    /// Adds a row, or takes it out again: `sign` is 1 or −1.
+    /// Adds a row, or removes it: `sign` is 1 or −1.
     #[inline(always)]
     pub(crate) fn add(self, state: &mut SampleState, row: PlanesRow<'_>, sign: i64) {
         state.rows += sign;
@@ -109,7 +109,7 @@ impl Individuals {
                 self.uncount(&mut state.counts, word, classes, [HET, HOM_ALT]);
             }
         }
-        // More copies than an individual has are not all its own.
+        // With more than two ALT copies there is more than one carrier.
         if ones <= 2 {
             let mut carriers = Carriers::default();
             let set = plane.iter().enumerate().filter(|(_, bits)| **bits != 0);
@@ -123,7 +123,7 @@ impl Individuals {
         }
     }
 
-    /// Takes classes that are the bits of pairs out again.
+    /// Removes classes, which are the bits of pairs.
     fn uncount(self, counts: &mut [i64], at: usize, classes: u64, fields: [usize; 2]) {
         for_each_bit(classes, |bit| {
             let (sample, field) = self.place(at * 64 + bit, fields);
@@ -142,7 +142,8 @@ impl Individuals {
         }
     }
 
-    /// Whoever carries the row's only copy of an allele, and the only carrier of others than the reference.
+    /// Counts a singleton for the individual that carries the row's only copy of an allele, and a private site for the only carrier of ALT
+    /// alleles.
     #[inline(always)]
     fn carried(self, state: &mut SampleState, carriers: Carriers, singleton: bool, sign: i64) {
         let Carriers {
@@ -170,7 +171,7 @@ impl Individuals {
         let codes: Vec<&[u64]> = row.codes().map(|(_, plane)| plane).collect();
         let (uncalled, absent) = (row.plane(UNCALLED), row.plane(ABSENT));
         let word = |plane: Option<&[u64]>, at: usize| plane.map_or(0, |plane| plane[at]);
-        // One bit for each individual that is no complete diploid.
+        // One bit for each individual that is not a complete diploid.
         let lacks = |at: usize| {
             let none = word(uncalled, at) | word(absent, at);
             (none | none >> 1) & FIRSTS
@@ -425,7 +426,7 @@ fn field_of(class: usize) -> usize {
 }
 
 impl SampleState {
-    /// Adds what is saved of another state: as many counts and corrections as this one has, or none.
+    /// Merges another state from its saved columns, which have as many counts and corrections as this one, or none.
     pub(crate) fn merge(
         &mut self,
         rows: i64,

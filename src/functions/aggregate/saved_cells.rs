@@ -1,5 +1,5 @@
-//! How a [`Histogram`] of cells is saved: as lists, one list of 64-bit words for each word of the key and one of counts, so that a
-//! row that stands for one site costs one list entry, not a spectrum.
+//! The columns that save a [`Histogram`] of cells: a list of 64-bit words for each word of the key, and a list of counts. A state
+//! of one site is then one list entry, not a spectrum.
 
 use std::sync::Arc;
 
@@ -109,8 +109,7 @@ impl<'a> SavedCells<'a> {
         Ok(saved)
     }
 
-    /// Adds the saved cells of `row`, which are at most `domain` different ones (0 if that is not known); one that is not valid is an
-    /// error.
+    /// Adds the saved cells of `row`, at most `domain` different ones (0 if that is not known); an invalid cell is an error.
     pub(super) fn merge_into<K: Key>(
         &self,
         state: &mut Histogram<K>,

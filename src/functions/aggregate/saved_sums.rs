@@ -1,4 +1,4 @@
-//! How [`Sums`] are saved: a column for each sum of terms, as Decimal128, and then one for each count.
+//! The columns that save [`Sums`]: one for each sum of terms, as Decimal128(38, 0), and then one for each count.
 
 use std::sync::Arc;
 

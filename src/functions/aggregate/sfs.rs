@@ -19,7 +19,7 @@ pub(crate) struct Sfs;
 #[derive(Debug)]
 pub(crate) struct SfsFolded;
 
-/// What to use where there is no N.
+/// What to use if N is not known.
 const INSTEAD: &str = "Give it as a number after the counts, or use project_sfs(ac, m), or count sites with GROUP BY \
                        derived_count(ac), allele_number(ac).";
 

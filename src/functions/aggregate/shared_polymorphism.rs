@@ -1,4 +1,4 @@
-//! `shared_polymorphism(ac1, ac2)`: how many sites are fixed differences, private polymorphisms and shared ones.
+//! `shared_polymorphism(ac1, ac2)`: the numbers of fixed differences, private polymorphisms and shared polymorphisms.
 
 use std::sync::Arc;
 

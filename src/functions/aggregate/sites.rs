@@ -1,5 +1,4 @@
-//! The counts arguments of an aggregate, one population or several: what a [`Statistic`](super::statistic::Statistic) here loops
-//! over.
+//! The counts arguments of an aggregate of one or several populations, and the loops over their sites.
 //!
 //! Invariant: no count of a row that is not NULL is negative, see [`CountsView`].
 
@@ -9,7 +8,7 @@ use datafusion::common::{Result, internal_err};
 use super::statistic::{SiteInput, column};
 use crate::functions::counts_arg::CountsView;
 
-/// What is done with each site of a loop. A trait and not a closure, so that implementations can be `#[inline(always)]`.
+/// The body of a loop over sites. A trait and not a closure, so that implementations can be `#[inline(always)]`.
 pub(crate) trait Visit<const P: usize> {
     /// Takes the counts of a site in each population; implementations are `#[inline(always)]`.
     fn visit(&mut self, counts: [&[i32]; P]) -> Result<()>;

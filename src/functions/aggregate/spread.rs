@@ -1,8 +1,8 @@
 //! Adds a line to rows of a grid, times a weight for each row: the outer step of projecting a joint spectrum.
 //!
-//! Under [`project_joint_sfs`](super::project_joint_sfs). Lines are collected and added many at a time, so that a cell
-//! stays in a register for several of them. Every cell is the sum of its lines in the order of their arrival, with any
-//! instructions, so the bits are those of adding line by line.
+//! Used by [`project_joint_sfs`](super::project_joint_sfs). Lines are collected and added many at a time, so that a cell
+//! stays in a register for several of them. Every cell sums its lines in the order in which they were added, with any
+//! instruction set, so the bits are those of adding line by line.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::counts::{Job, Lanes, Level};
 
 /// The most pending lines.
 const LINES: usize = 64;
-/// Lines that are added to a row in one go.
+/// Lines that are added to a row in one pass.
 const TOGETHER: usize = 8;
 /// The most pending numbers: lines of a very large grid are added sooner.
 const MOST: usize = 1 << 20;
@@ -22,13 +22,13 @@ pub(super) struct Spread {
     columns: usize,
     /// The lines, one after the other.
     lines: Vec<f64>,
-    /// For each line, the first row that it falls into, and where in `weights` those of the rows from there on are.
+    /// For each line, the first row that it is added to, and the range in `weights` of its weights for the rows from there on.
     rows: Vec<(usize, Range<usize>)>,
     weights: Vec<f64>,
 }
 
 impl Spread {
-    /// For grids of so many columns.
+    /// For grids of `columns` columns.
     pub(super) fn new(columns: usize) -> Self {
         Self {
             level: Level::detect(),
@@ -39,8 +39,8 @@ impl Spread {
         }
     }
 
-    /// Adds a line, which `fill` adds up from zeros, to the rows of `grid` from `first` on, with these weights; not at once, see
-    /// [`finish`](Self::finish).
+    /// Adds a line to the rows of `grid` from `first` on, with these weights. `fill` computes the line in a slice of zeros. The line may
+    /// stay pending until [`finish`](Self::finish).
     pub(super) fn add(
         &mut self,
         grid: &mut [f64],
@@ -106,7 +106,7 @@ impl Job for AddLines<'_> {
             .chunks(TOGETHER * columns)
             .zip(self.weights.chunks(TOGETHER))
         {
-            // Where there are fewer lines, the first counts no times.
+            // If there are fewer lines, the first one fills up the array, with weight 0.
             let mut of: [&[f64]; TOGETHER] = [&lines[..columns]; TOGETHER];
             let mut times = [0.0; TOGETHER];
             for (of, line) in of.iter_mut().zip(lines.chunks_exact(columns)) {
@@ -159,7 +159,7 @@ mod tests {
             }
             spread.finish(&mut grid);
             assert_eq!(grid, expected, "{rows} {columns} {n}");
-            // Nothing is left.
+            // No lines are pending.
             spread.finish(&mut grid);
             assert_eq!(grid, expected);
         }

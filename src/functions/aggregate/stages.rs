@@ -1,8 +1,9 @@
-//! Aggregates in two stages: [`stages`] splits a call into one that gives the state of each small group and one that merges
+//! Aggregates in two stages: [`stages`] splits a call into one that returns the state of each small group and one that merges
 //! states into the value of a larger group.
 //!
-//! Only calls are split whose states are exact, so that the two stages together give the bits of the call itself:
-//! ours, whose states are integers, and of DataFusion's own those on whole numbers, truth values and things to compare.
+//! Only calls with exact states are split, so that the two stages give the same bits as the call: aggregates of this crate, whose
+//! states are integers, and of DataFusion's `count`, `bool_and`, `bool_or`, `sum` and bit operations of integers, and `min` and `max` of
+//! integers, strings, times and booleans.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,15 +26,15 @@ use super::state_of::StateOf;
 pub struct Stages {
     /// The first: the state of a group, a struct. It takes the call's arguments and its FILTER.
     pub state: Expr,
-    /// The second: of a column of such states, the value.
+    /// The second: merges a column of such states into the value.
     pub merge: Arc<AggregateUDF>,
 }
 
-/// `call`, over rows of `input`, in two stages; `None` where its states are not exact, or it depends on more than the set
-/// of its rows (DISTINCT, ORDER BY), or planning has still to find its constants.
+/// `call`, over rows of `input`, in two stages; `None` if its states are not exact, it has DISTINCT or ORDER BY, or its constants are
+/// not known yet.
 ///
 /// # Errors
-/// Where an argument has no type over `input`.
+/// If an argument has no type over `input`.
 pub fn stages(call: &AggregateFunction, input: &DFSchema) -> Result<Option<Stages>> {
     let params = &call.params;
     if params.distinct || !params.order_by.is_empty() || params.null_treatment.is_some() {
@@ -70,7 +71,7 @@ pub fn stages(call: &AggregateFunction, input: &DFSchema) -> Result<Option<Stage
     }))
 }
 
-/// Whether an aggregate is the first of two stages, so that its values are going to be merged.
+/// Whether an aggregate is the first of two stages.
 pub fn is_state(func: &AggregateUDF) -> bool {
     func.inner().is::<StateOf>()
 }
@@ -84,13 +85,12 @@ pub fn is_exact(func: &AggregateUDF, fields: &[FieldRef]) -> bool {
 /// Every aggregate of this crate.
 static OURS: LazyLock<Vec<AggregateUDF>> = LazyLock::new(super::all);
 
-/// Whether an aggregate is of this crate, and not one that planning has still to bind to samples.
+/// Whether an aggregate is of this crate and does not still have to be bound to samples.
 fn is_ours(func: &AggregateUDF) -> bool {
     super::is_bound(func).unwrap_or_else(|| OURS.contains(func))
 }
 
-/// Whether a call of ours is on counts, its numbers constants, and its populations' numbers of copies known if they are
-/// ever to be.
+/// Whether a call of this crate's is on counts, its integers are constants, and no population's number of copies is deferred.
 fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
     let Some(arguments) = super::site_arguments(call.func.name()) else {
         return true;
@@ -106,8 +106,8 @@ fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
         && numbers.all(|arg| matches!(arg, Expr::Literal(..)))
 }
 
-/// Whether a call of DataFusion's own has exact states: not those on floating point numbers, whose sums depend on the
-/// order, and whose comparisons take 0 and -0 as equal.
+/// Whether a call of one of DataFusion's aggregates has exact states. Those on floating point numbers have not: sums depend on the
+/// order, and comparisons take 0 and -0 as equal.
 fn stock_is_exact(func: &AggregateUDF, fields: &[FieldRef]) -> bool {
     let all = |is: fn(&DataType) -> bool| fields.iter().all(|field| is(field.data_type()));
     let is_one_of = |others: &[Arc<AggregateUDF>]| others.iter().any(|other| **other == *func);

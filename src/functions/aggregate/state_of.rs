@@ -44,7 +44,7 @@ impl StateOf {
         }
     }
 
-    /// The arguments as `inner` is to see them.
+    /// The arguments for `inner`.
     fn inner_args<'a>(&self, args: AccumulatorArgs<'a>) -> Result<AccumulatorArgs<'a>> {
         Ok(AccumulatorArgs {
             return_field: self.inner.return_field(args.expr_fields)?,

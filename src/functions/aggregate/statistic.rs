@@ -1,8 +1,8 @@
-//! What an aggregate over sites is: rows enter a state, states merge, a state becomes a value.
+//! The trait of aggregates over sites: rows are added to a state, states are merged, and a state is evaluated.
 //!
-//! A function implements [`Statistic`], most of them through [`sums`](super::sums) or [`cells`](super::cells);
-//! [`accumulator`](super::accumulator) makes DataFusion's accumulators of it. Every state is made of integers, so the result does
-//! not depend on the order in which rows are added, removed and merged.
+//! Functions implement [`Statistic`], most of them through [`sums`](super::sums) or [`cells`](super::cells), and
+//! [`accumulator`](super::accumulator) makes DataFusion's accumulators from it. Every state consists of integers, so the result does
+//! not depend on the order in which rows are added, retracted and merged.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub(crate) trait SiteInput {
     fn has_nulls(&self) -> bool;
 }
 
-/// What one group holds.
+/// The state of one group.
 pub(crate) trait GroupState: Debug + Default + Send + Sync + 'static {
     /// Bytes on the heap.
     fn heap_size(&self) -> usize {
@@ -31,7 +31,7 @@ pub(crate) trait GroupState: Debug + Default + Send + Sync + 'static {
 
 /// A statistic over sites.
 pub(crate) trait Statistic: Debug + Send + Sync + 'static {
-    /// What one group holds.
+    /// The state of one group.
     type State: GroupState;
     /// A batch of arguments, viewed.
     type Input<'a>: SiteInput;
@@ -52,7 +52,8 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
         rows: impl Iterator<Item = usize>,
     ) -> Result<()>;
 
-    /// Adds the sites of consecutive rows, none of them NULL; the same as [`add`](Self::add), for statistics that have a faster way.
+    /// Adds the sites of consecutive rows, none of them NULL. Same result as [`add`](Self::add), which statistics may override with
+    /// faster code.
     fn add_run(
         &self,
         state: &mut Self::State,
@@ -62,7 +63,7 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
         self.add(state, input, rows)
     }
 
-    /// Takes the sites of `rows` out again, none of them NULL, all of them added before.
+    /// Retracts the sites of `rows`, none of them NULL, all of them added before.
     fn remove(
         &self,
         state: &mut Self::State,
@@ -79,27 +80,27 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     /// Saves states, one row each.
     fn save(&self, states: &[Self::State]) -> Result<Vec<ArrayRef>>;
 
-    /// Saves what each row of a batch adds, one row each; rows that are NULL or not `kept` add nothing.
+    /// Saves a state for each row of a batch; the states of rows that are NULL or not `kept` are empty.
     fn save_rows(
         &self,
         input: &Self::Input<'_>,
         kept: impl Fn(usize) -> bool,
     ) -> Result<Vec<ArrayRef>>;
 
-    /// The values of states, one row each. `&mut`: tables may be kept for the next call; the states stay.
+    /// The values of states, one row each. `&mut self`, because tables may be cached for the next call; states are not changed.
     fn evaluate(&mut self, states: &[Self::State]) -> Result<ArrayRef>;
 
-    /// Fails, before any row is looked at, where this many groups are too many.
+    /// Returns an error if the values of this many groups would be too large. Called before their rows are read.
     fn check_groups(&self, _groups: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Bytes of the value of one group, where values may be much larger than states; 0 for numbers.
+    /// Bytes of the value of one group, if values may be much larger than states; 0 for numbers.
     fn value_size(&self) -> usize {
         0
     }
 
-    /// Bytes on the heap of tables that are kept from one evaluation to the next.
+    /// Bytes on the heap of tables that are cached between evaluations.
     fn heap_size(&self) -> usize {
         0
     }

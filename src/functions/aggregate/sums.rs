@@ -1,5 +1,5 @@
-//! Sums of per-site terms: fixed-point sums and integer counts, of fixed number. [`sums_of`](super::sums_of) makes a statistic of
-//! them, of a known number of populations, and [`many_sums_of`](super::many_sums_of) of any number.
+//! Sums of per-site terms: a fixed number of fixed-point sums and integer counts. [`sums_of`](super::sums_of) makes a statistic of
+//! a fixed number of populations from them, and [`many_sums_of`](super::many_sums_of) one of any number.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ pub(crate) struct Block<const F: usize, const C: usize> {
     pub(crate) counts: [[i64; SITES]; C],
 }
 
-/// The type of a statistic's values, and how a column is made of them. Arrow's primitive types are their own.
+/// The type of a statistic's values, and how they become a column. Implemented by Arrow's primitive types.
 pub(crate) trait Output {
     /// One value.
     type Value;
@@ -126,8 +126,8 @@ pub(crate) trait SiteSums<const P: usize, const F: usize, const C: usize>:
     /// to be added one by one. Implementations are `#[inline(always)]`.
     fn block<const K: usize>(counts: [&Counts<K>; P]) -> Option<Block<F, C>>;
 
-    /// Computes what several groups share, or says why one of them has no result: called with the groups that
-    /// [`finish`](Self::finish) is going to be called for.
+    /// Computes what several groups share, or returns an error if one of them has no result. Called with all groups before
+    /// [`finish`](Self::finish) is called for each.
     fn prepare(&mut self, _groups: &[Sums<F, C>]) -> Result<()> {
         Ok(())
     }
@@ -143,8 +143,8 @@ pub(crate) trait ManySums<const F: usize, const C: usize>:
     /// The type of the result.
     type Output: Output;
 
-    /// What a site with these counts adds, if anything: a list for each population, two (`ac` and `het`) for zygosity. `work` is room for
-    /// numbers, kept from site to site.
+    /// What a site with these counts adds, if anything: a list for each population, two (`ac` and `het`) for zygosity. `work` is scratch
+    /// space, reused from site to site.
     fn site(counts: &[&[i32]], work: &mut Vec<f64>) -> Option<Site<F, C>>;
 
     /// The result; `None` is NULL.

@@ -18,12 +18,12 @@ use crate::counts::Level;
 #[derive(Debug)]
 pub(crate) struct SumsOf<T, const P: usize, const F: usize, const C: usize> {
     of: T,
-    /// The instructions that runs of sites are added with.
+    /// The instruction set for adding runs of sites.
     level: Level,
 }
 
 impl<T, const P: usize, const F: usize, const C: usize> SumsOf<T, P, F, C> {
-    /// With the best instructions of this machine.
+    /// With the best instruction set of this machine.
     pub(crate) fn new(of: T) -> Self {
         let level = Level::detect();
         Self { of, level }

@@ -21,7 +21,7 @@ pub(crate) struct TajimasD {
 }
 
 /// The smallest sample in which D varies: with 2 or 3 copies every segregating site gives π = θ_W, and the variance is 0
-/// but for rounding.
+/// up to rounding.
 const SMALLEST: u64 = 4;
 
 impl SiteSums<1, 3, 1> for TajimasD {
@@ -60,7 +60,7 @@ impl SiteSums<1, 3, 1> for TajimasD {
             return None;
         }
         let variance = TajimaConstants::new(n)?.variance(sites as u64);
-        // π − θ_W as integers, so that nothing cancels.
+        // π − θ_W as integers, so that no digits cancel.
         difference.unmerge(theta);
         (variance > 0.0).then(|| difference.to_f64() / variance.sqrt())
     }

@@ -23,7 +23,7 @@ use crate::scan::notices::NoticeSink;
 pub(crate) struct CountsAggregate<D> {
     signature: Signature,
     documentation: Documentation,
-    /// Where sites that are left out are reported; no part of what the function is.
+    /// Receives the reports of sites that are left out; ignored when functions are compared.
     notices: NoticeSink,
     definition: std::marker::PhantomData<fn() -> D>,
 }
@@ -48,7 +48,7 @@ impl<D: Definition> CountsAggregate<D> {
         Some(AggregateUDF::from(reporting))
     }
 
-    /// The statistic of one call, with its constants read.
+    /// The statistic of one call, with its constant arguments.
     fn statistic(&self, args: &AccumulatorArgs) -> Result<D::Statistic> {
         let name = D::NAME;
         if args.is_distinct {

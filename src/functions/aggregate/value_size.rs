@@ -1,4 +1,4 @@
-//! How much memory the value of one group takes, asked while planning.
+//! The memory that the value of one group takes, for planning.
 
 use arrow::array::new_empty_array;
 use datafusion::common::Result;
@@ -15,7 +15,7 @@ pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
     if site_arguments(call.fun().name()).is_none() {
         return Ok(0);
     }
-    // An accumulator that cannot be made says why when the plan is run.
+    // If the accumulator cannot be created, running the plan returns the error.
     let Ok(mut accumulator) = call.create_accumulator() else {
         return Ok(0);
     };
@@ -24,7 +24,7 @@ pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
         .iter()
         .map(|field| new_empty_array(field.data_type()))
         .collect();
-    // From the first state that it merges on, an accumulator counts the value that it will build.
+    // Once an accumulator has merged a state, its size includes the value that it will build.
     let without = accumulator.size();
     accumulator.merge_batch(&states)?;
     Ok(accumulator.size().saturating_sub(without))

@@ -4,7 +4,8 @@ use datafusion::logical_expr::{DocSection, Documentation, ScalarUDF};
 
 use crate::scan::{GenotypeFunction, GenotypeUdf};
 
-/// Counts the calls of allele 0, 1, … in a population, as a fixed-size list of K integers (K is the width of variant_allele). Calls that are missing count nowhere.
+/// Counts the calls of allele 0, 1, … in a population, as a fixed-size list of K integers (K is the width of variant_allele). Missing
+/// calls are not counted.
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
         DocSection { include: true, label: "Population Genetics Functions", description: None },

@@ -1,11 +1,11 @@
-//! `filter_calls`: genotypes with the calls missing that a FORMAT field does not let pass.
+//! `filter_calls`: genotypes in which calls that fail a filter on a FORMAT field are set to missing.
 
 use datafusion::logical_expr::ScalarUDF;
 
 use crate::functions::documentation::document;
 use crate::scan::FilterCalls;
 
-/// Genotypes whose calls have a value of a FORMAT field within bounds; the others are missing.
+/// Genotypes in which calls whose value of a FORMAT field is NULL or outside the bounds are set to missing.
 pub fn udf() -> ScalarUDF {
     let documentation = document(
         "The genotypes with those calls missing whose value of a FORMAT field is NULL (missing or fill) or outside the bounds: their \

@@ -4,7 +4,9 @@ use datafusion::logical_expr::{DocSection, Documentation, ScalarUDF};
 
 use crate::scan::{GenotypeFunction, GenotypeUdf};
 
-/// Counts individuals by genotype: a struct of hom_ref, het, hom_alt, haploid and missing. The copies of a call are its codes other than -2; all called and equal is hom_ref or hom_alt, all called and different is het (1/2 too), one called copy is haploid, anything else is missing.
+/// Counts individuals by genotype: a struct of hom_ref, het, hom_alt, haploid and missing. The copies of a call are its codes other than
+/// -2. A call with one copy, called, is haploid. With more copies, all called, it is hom_ref or hom_alt if they are equal and het if they
+/// differ (1/2 too). Any other call is missing.
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
         DocSection { include: true, label: "Population Genetics Functions", description: None },

@@ -1,5 +1,5 @@
-//! The functions on genotypes. The scan computes them (see [`crate::scan::GenotypeUdf`]); here are their names and
-//! documentation, one file each.
+//! The functions on genotypes, one file each. The scan computes them (see [`crate::scan::GenotypeUdf`]); these files hold their names
+//! and documentation.
 
 mod allele_counts;
 mod call_value;

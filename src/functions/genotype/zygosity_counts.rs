@@ -4,7 +4,9 @@ use datafusion::logical_expr::{DocSection, Documentation, ScalarUDF};
 
 use crate::scan::{GenotypeFunction, GenotypeUdf};
 
-/// Counts complete diploids by zygosity: a struct of individuals, their number; ac, their copies of each allele; and het, for each allele the heterozygous ones that carry it. A complete diploid has exactly two copies (codes other than -2), both called: half-calls, haploids and polyploids are left out. `(ac[k] - het[k]) / 2` individuals are homozygous for allele k.
+/// Counts complete diploids by zygosity: a struct of individuals, their number; ac, their copies of each allele; and het, for each allele
+/// the number of heterozygous individuals that carry it. A complete diploid has exactly two copies (codes other than -2), both called:
+/// half-calls, haploids and polyploids are left out. `(ac[k] - het[k]) / 2` individuals are homozygous for allele k.
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
         DocSection { include: true, label: "Population Genetics Functions", description: None },

@@ -1,14 +1,14 @@
-//! [`BitCounters`]: how often each bit of a row of words was set, counted for all bits of a block of words at a time.
+//! [`BitCounters`]: counts how often each bit of a row of words is set, for all bits of a block of words at a time.
 
 /// Levels of a counter: it counts to 2¹² − 1.
 const LEVELS: usize = 12;
-/// Rows that fit the levels.
+/// Rows that can be counted before the counters are full.
 const ROWS: u32 = (1 << LEVELS) - 1;
 /// Words of a block, which the widest vector instructions take at once.
 pub const BLOCK: usize = 8;
 
-/// A counter for each bit of some words, in blocks. Level `k` of a block has bit `k` of the counters of its bits, so that adding a block
-/// is a carry through as many levels as it goes, and blocks without a set bit cost nothing.
+/// A counter for each bit of some words, in blocks. Level `k` of a block holds bit `k` of all its counters. Adding a block adds its bits
+/// to level 0 and propagates the carries. A block without a set bit costs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct BitCounters {
     blocks: Vec<[[u64; BLOCK]; LEVELS]>,
@@ -16,7 +16,7 @@ pub struct BitCounters {
 }
 
 impl BitCounters {
-    /// Makes room for `words` words.
+    /// Allocates counters for `words` words.
     pub fn reserve(&mut self, words: usize) {
         let blocks = words.div_ceil(BLOCK);
         if self.blocks.len() < blocks {
@@ -24,7 +24,7 @@ impl BitCounters {
         }
     }
 
-    /// Counts the set bits of word `at`, for which there is room. Each word is added at most once a row.
+    /// Counts the set bits of word `at`, which must have been reserved. Each word is added at most once per row.
     #[inline(always)]
     pub fn add(&mut self, at: usize, bits: u64) {
         let Some(levels) = self.blocks.get_mut(at / BLOCK) else {
@@ -59,14 +59,14 @@ impl BitCounters {
         }
     }
 
-    /// Ends a row. Whether the counters are full: then [`take`](Self::take) them before the next row.
+    /// Ends a row. Returns whether the counters are full: then [`take`](Self::take) them before the next row.
     #[inline(always)]
     pub fn end_row(&mut self) -> bool {
         self.rows += 1;
         self.rows >= ROWS
     }
 
-    /// Calls `count(bit, times)`, for a bit with its number of times in parts.
+    /// Calls `count(bit, times)` for set bits. A bit may be passed more than once; its count is the sum.
     pub fn for_each(&self, mut count: impl FnMut(usize, i64)) {
         for (block, levels) in self.blocks.iter().enumerate() {
             for (level, words) in levels.iter().enumerate() {
@@ -78,7 +78,7 @@ impl BitCounters {
         }
     }
 
-    /// As [`for_each`](Self::for_each), and sets all counters to zero.
+    /// Like [`for_each`](Self::for_each), but sets all counters to zero.
     pub fn take(&mut self, count: impl FnMut(usize, i64)) {
         self.for_each(count);
         self.blocks.fill([[0; BLOCK]; LEVELS]);
@@ -131,7 +131,7 @@ mod tests {
         }
         counters.for_each(|bit, times| totals[bit] += times);
         assert_eq!(totals, expected);
-        // A word that there is no room for.
+        // A word that was not reserved.
         counters.add(BLOCK, 1);
         counters.add_block(1, [1; BLOCK]);
         assert_eq!(totals[0], 10_000);

@@ -1,8 +1,8 @@
-//! Per-site terms of a block of sites: bit for bit the terms of [`site`](super::site), in loops that compilers vectorise.
+//! Per-site terms of a block of sites: the same bits as the terms of [`site`](super::site), in loops that compilers vectorise.
 //!
-//! Sits between the aggregates, which add the terms up, and the definitions in `site`. What has no term there (too few copies)
-//! is 0 here, which adds nothing. A block with a site of more copies than its shortcuts allow is `None`, and is to be taken one
-//! by one. Everything is `#[inline(always)]`, to be compiled for the instruction set of the caller.
+//! The aggregates add these terms up; the definitions are in `site`. A site without a term there (too few copies) has the term 0 here.
+//! If a site has too many copies for 64-bit arithmetic, the block is `None` and its sites must be computed one by one. Everything is
+//! `#[inline(always)]`, so that it is compiled for the instruction set of the caller.
 
 #![expect(
     clippy::needless_range_loop,
@@ -22,7 +22,7 @@ pub type Counts<const K: usize> = [[i32; K]; SITES];
 /// A term for each site.
 pub type Terms = [f64; SITES];
 
-/// The count, which is not negative, see [`Counts`].
+/// The count as an unsigned integer; it is not negative, see [`Counts`].
 #[inline(always)]
 fn widen(count: i32) -> u64 {
     u64::from(count as u32)
@@ -214,7 +214,7 @@ pub fn theta_w<const K: usize>(rows: &Counts<K>) -> Option<Terms> {
     Some(of_segregating(rows)?.inverse_harmonic)
 }
 
-/// Of segregating sites, [`site_diversity`](super::site::site_diversity), 1/h(n) and 1/n; and which sites are.
+/// [`site_diversity`](super::site::site_diversity), 1/h(n) and 1/n of segregating sites; and which sites segregate.
 #[inline(always)]
 pub fn tajimas_d<const K: usize>(rows: &Counts<K>) -> Option<([Terms; 3], [i64; SITES])> {
     let of = of_segregating(rows)?;
@@ -236,7 +236,7 @@ pub struct SpectrumSites {
 }
 
 impl SpectrumSites {
-    /// Of these rows; with any number of copies.
+    /// The sites of these rows, with any number of copies.
     #[inline(always)]
     pub fn new<const K: usize>(rows: &Counts<K>) -> Self {
         let (mut n, mut d, mut used) = ([0; SITES], [0; SITES], [0; SITES]);
@@ -250,13 +250,13 @@ impl SpectrumSites {
         Self { n, d, used }
     }
 
-    /// How many there are: 1 or 0 of each site.
+    /// For each site 1 if it is in the spectrum, else 0.
     #[inline(always)]
     pub fn used(&self) -> [i64; SITES] {
         self.used
     }
 
-    /// Which of them `is` holds for, of n and d: 1 or 0 of each site.
+    /// For each site 1 if it is in the spectrum and `is(n, d)`, else 0.
     #[inline(always)]
     pub fn those(&self, is: impl Fn(f64, f64) -> bool) -> [i64; SITES] {
         let mut those = self.used;
@@ -266,7 +266,7 @@ impl SpectrumSites {
         those
     }
 
-    /// What `term` is of n and d at each of them, and 0 elsewhere, where `term` may be anything.
+    /// `term(n, d)` for each site in the spectrum, else 0. `term` is called for the other sites, too, and its value is then ignored.
     #[inline(always)]
     pub fn terms(&self, term: impl Fn(f64, f64) -> f64) -> Terms {
         let mut terms = [0.0; SITES];

@@ -215,7 +215,7 @@ impl ExactSum {
     /// A sum from its [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
-    /// [`VczError::Invalid`] where the bytes are not such a state.
+    /// [`VczError::Invalid`] if the bytes are not such a state.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let mut sum = Self::new();
         if bytes.is_empty() {

@@ -1,10 +1,10 @@
 //! Sums of per-site terms in 128-bit fixed point: the same bits in any order of the terms, and exact retraction.
 //!
-//! Used by `diversity`, `divergence`, `theta_w` and `fst_hudson`, whose terms lie in [−1, 1].
+//! Used by all aggregates that are sums over sites, such as `diversity` and `fst_hudson`, whose terms lie in [−1, 1].
 
 /// A sum of terms in [−1, 1] as a multiple of 2⁻⁹⁰.
 ///
-/// Adding truncates a term (towards zero) to a multiple of 2⁻⁹⁰; terms of magnitude 2⁻³⁷ and more are exact. All else is integer
+/// Adding truncates a term (towards zero) to a multiple of 2⁻⁹⁰; terms of magnitude 2⁻³⁷ and more are exact. The rest is integer
 /// addition: commutative, associative, and undone exactly by [`FixedSum::unmerge`]. 2³⁷ (137 billion) terms of magnitude 1 fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FixedSum(pub i128);
@@ -26,7 +26,7 @@ impl FixedSum {
             (-1.0..=1.0).contains(&term),
             "a term must lie in [-1, 1]: {term}"
         );
-        // The integer part of term · 2⁴⁵, and that of what is left · 2⁴⁵. Every step is exact: the products are by powers of two,
+        // The integer part of term · 2⁴⁵, and that of the remainder · 2⁴⁵. Every step is exact: the products are by powers of two,
         // and the difference has no more digits than the term. The casts truncate, and map NaN to 0.
         let scaled = term * HALF_SCALE;
         let high = scaled as i64;
@@ -157,7 +157,7 @@ mod tests {
             sums.add(&terms);
         }
         assert_eq!(sums.total(), each);
-        // As many as allowed, of the largest size.
+        // The largest number of terms that is allowed, of the largest magnitude.
         let mut sums = FixedSums::<2>::ZERO;
         (0..FixedSums::<2>::TERMS).for_each(|_| sums.add(&[-1.0, -1.0]));
         assert_eq!(sums.total().to_f64(), -f64::from(1 << 17));

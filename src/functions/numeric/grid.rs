@@ -3,10 +3,10 @@
 //! `genome_bin`, `genome_bins`, `interval_bins` and the table function `genome_windows` all use it, so that their windows can
 //! be joined on equality.
 
-/// Start of the window of the grid 1, 1 + size, … that holds `position`; `size` must be positive.
+/// Start of the window of the grid 1, 1 + size, … that contains `position`; `size` must be positive.
 ///
 /// Positions below 1 (VCF allows 0 for telomeres) lie in windows that continue the grid downwards: 0 is in the window
-/// that starts at 1 − size. `None` where that start is below the range of 64 bits, or `size` is not positive.
+/// that starts at 1 − size. `None` if that start does not fit an i64, or `size` is not positive.
 #[inline]
 pub fn bin_start(position: i64, size: i64) -> Option<i64> {
     if size <= 0 {
@@ -49,9 +49,9 @@ impl Bins {
     }
 }
 
-/// The windows `[start, start + size)` with start = 1 + k·step, k ≥ 0, that hold a position: the first start and how many
-/// there are; the others follow at distance `step`. None holds a position below 1. `size` and `step` must be positive
-/// (else there are none).
+/// The windows `[start, start + size)` with start = 1 + k·step, k ≥ 0, that contain a position: the first start and the number of
+/// windows; the others follow at distance `step`. No window contains a position below 1. `size` and `step` must be positive
+/// (else there are no windows).
 #[inline]
 pub fn overlapping(position: i64, size: i64, step: i64) -> (i64, u64) {
     if position < 1 || size <= 0 || step <= 0 {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Aggregates over overlapping windows rely on this, to be computed from bins of one step.
+        /// Aggregates over overlapping windows are computed from bins of width `step`, which relies on this.
         #[test]
         fn windows_of_whole_steps_hold_whole_bins(
             position in prop_oneof![-50..500i64, 1..3_000_000_000i64, i64::MAX - 10_000..=i64::MAX],

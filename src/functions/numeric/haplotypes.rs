@@ -17,8 +17,8 @@ pub struct Haplotypes {
     pub count: u64,
 }
 
-/// The statistics of classes of these sizes, none of them 0, in any order: Garud et al. 2015, with f₁ ≥ f₂ ≥ … the sizes over their
-/// sum n. `None` without a class. Sums of squares are integers, so the bits do not depend on the order.
+/// The statistics of haplotype classes of these sizes, none of them 0, in any order: Garud et al. 2015, with the frequencies
+/// f₁ ≥ f₂ ≥ …, the sizes over their sum n. `None` without a class. Sums of squares are integers, so the bits do not depend on the order.
 pub fn haplotypes(mut sizes: Vec<u64>) -> Option<Haplotypes> {
     if sizes.is_empty() {
         return None;
@@ -28,7 +28,7 @@ pub fn haplotypes(mut sizes: Vec<u64>) -> Option<Haplotypes> {
     let squares: u128 = sizes.iter().map(|size| square(*size)).sum();
     let n: u64 = sizes.iter().sum();
     let all = square(n);
-    // The largest `pooled` classes as one.
+    // The `pooled` largest classes counted as one.
     let pooled = |pooled: usize| {
         let (largest, _) = sizes.split_at(pooled.min(sizes.len()));
         let apart: u128 = largest.iter().map(|size| square(*size)).sum();

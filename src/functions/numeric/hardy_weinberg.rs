@@ -1,6 +1,6 @@
 //! The exact test of Hardy–Weinberg proportions: Wigginton, Cutler and Abecasis 2005.
 
-/// Tables whose probability is that of the observed one up to this share are equally probable.
+/// Tables whose probability differs from that of the observed one by less than this fraction count as equally probable.
 const EQUAL: f64 = 1e-9;
 
 /// The two p-values of a table.
@@ -8,7 +8,7 @@ const EQUAL: f64 = 1e-9;
 pub struct HardyWeinberg {
     /// The probability of all tables that are at most as probable as the observed one.
     pub p: f64,
-    /// The same, less half the probability of the observed table and of those equally probable (Graffelman and Moreno 2013).
+    /// `p` less half the probability of the observed table and of those equally probable (Graffelman and Moreno 2013).
     pub mid_p: f64,
 }
 
@@ -65,7 +65,7 @@ pub fn hardy_weinberg(hom1: u64, het: u64, hom2: u64) -> Option<HardyWeinberg> {
     })
 }
 
-/// Numbers of heterozygotes after `first` with their probabilities relative to its, until these vanish.
+/// Numbers of heterozygotes after `first`, each with its probability relative to that of `first`, until it underflows.
 fn successive(
     first: u64,
     next: impl Fn(u64) -> Option<(u64, f64)>,

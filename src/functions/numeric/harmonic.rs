@@ -103,8 +103,8 @@ pub fn harmonic_squares(n: u64) -> f64 {
 
 /// ⌊x + ½⌋ of x = `sites` / `inverses`, the harmonic mean of n over sites, with `inverses` their Σ 1/n.
 ///
-/// Σ 1/n is rounded, so an x that is exactly a half above a whole number may come out just below; the margin, far
-/// above the rounding and far below the distance of any other x from a half, brings it back.
+/// Σ 1/n is rounded, so an x that is exactly a half above an integer may be computed as slightly less. A margin corrects this: it is
+/// far larger than the rounding error and far smaller than the distance of any other x from a half.
 pub fn rounded_harmonic_mean(sites: i64, inverses: f64) -> u64 {
     let x = sites as f64 / inverses;
     (x + 0.5 + x * 1e-12).floor() as u64

@@ -1,6 +1,6 @@
-//! The weighted delete-m_j jackknife of a ratio (Busing, Meijer and van der Leeden 1999), as ADMIXTOOLS 2 has it.
+//! The weighted delete-m_j jackknife of a ratio (Busing, Meijer and van der Leeden 1999), as in ADMIXTOOLS 2.
 
-/// Blocks that are alike.
+/// A number of equal blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Blocks {
     /// Σ of the numerator over a block's sites.
@@ -13,7 +13,7 @@ pub struct Blocks {
     pub times: i64,
 }
 
-/// What the jackknife gives; `None` is NULL.
+/// The result of the jackknife; `None` is NULL.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Jackknife {
     /// θ = Σnum / Σden over all blocks.
@@ -28,8 +28,8 @@ pub struct Jackknife {
     pub blocks: i64,
 }
 
-/// The jackknife over `blocks`, summed in the order in which they come. Without a positive Σden there is no estimate, and without
-/// two blocks or with a block that has all of Σden nothing else.
+/// The jackknife over `blocks`, summed in their order. The estimate is `None` unless Σden is positive. The other values are `None`, too,
+/// if there are fewer than two blocks, or one block has all of Σden.
 pub fn jackknife(blocks: &[Blocks]) -> Jackknife {
     let sum = |term: &dyn Fn(&Blocks) -> f64| -> f64 {
         blocks
@@ -63,7 +63,7 @@ pub fn jackknife(blocks: &[Blocks]) -> Jackknife {
         .iter()
         .map(|block| i128::from(block.m) * i128::from(block.times))
         .sum();
-    // Of the sites outside of a block; h_j − 1 without cancellation.
+    // The number of sites outside of a block, which gives h_j − 1 without cancellation.
     let others = |block: &Blocks| (n - i128::from(block.m)) as f64;
     let left_out = |block: &Blocks| (num - block.num) / (den - block.den);
     let weighted = sum(&|block| others(block) / n as f64 * left_out(block));

@@ -1,5 +1,5 @@
-//! The numerics that scalar functions and aggregates share, so that a per-site term has the same bits in every function and a
-//! sum the same bits in every order. No Arrow, no DataFusion.
+//! Numerical code that scalar functions and aggregates share, so that a per-site term has the same bits in every function and a
+//! sum the same bits in every order. Uses neither Arrow nor DataFusion.
 pub mod bit_counters;
 pub mod blocks;
 pub mod exact;

@@ -1,12 +1,12 @@
 //! [`Partition`]: which copies have carried the same alleles so far, exactly.
 //!
-//! A partition is refined by bit-planes, 64 at a time: their bits of one copy make a word, and two copies stay together if they were
-//! together and their words are equal. Labels are numbered by the first copy that has them, so equal partitions have equal labels,
-//! whatever refined them and in which order.
+//! A partition is refined by bit-planes, 64 at a time: their bits for one copy form a word, and two copies stay in one class if they
+//! were in one class and their words are equal. Labels are numbered by the first copy that has them, so equal partitions have equal
+//! labels, whatever planes refined them and in which order.
 
 use hashbrown::HashMap;
 
-/// Bits of a word: planes that are refined by at a time.
+/// Bit-planes per refinement, one for each bit of a word.
 pub const PLANES: usize = 64;
 
 /// A partition of `n` copies into classes. All are in one class at first, for which nothing is stored.
@@ -19,7 +19,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The partition with these labels, which are numbered in any way; empty for one class.
+    /// The partition with these labels, numbered in any way; an empty slice is one class.
     pub fn of_labels(labels: &[u32]) -> Self {
         let mut partition = Self::default();
         if let Some(classes) = numbered_by_first(labels) {
@@ -38,7 +38,7 @@ impl Partition {
         &self.labels
     }
 
-    /// Whether every one of `copies` copies is alone, so that nothing can refine it further.
+    /// Whether each of `copies` copies is a class of its own, so that no plane can refine the partition further.
     #[inline]
     pub fn is_discrete(&self, copies: usize) -> bool {
         copies <= 1 || self.classes as usize == copies
@@ -101,7 +101,7 @@ impl Partition {
         }
     }
 
-    /// The sizes of classes among those of `copies` copies that `kept` lets count.
+    /// The sizes of the classes, counting only those of `copies` copies for which `kept` is true.
     pub fn sizes(&self, copies: usize, kept: impl Fn(usize) -> bool) -> Vec<u64> {
         let mut sizes = vec![0; (self.classes as usize).max(1)];
         for copy in (0..copies).filter(|copy| kept(*copy)) {

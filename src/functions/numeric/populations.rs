@@ -1,5 +1,5 @@
-//! Per-site terms of the allele counts of several populations: f-statistics, Patterson's D and f_d, Nei's G_ST, Jost's D, and which
-//! alleles populations share. Beside [`site`](super::site), whose terms they are made of where they can be.
+//! Per-site terms of the allele counts of several populations: f-statistics, Patterson's D and f_d, Nei's G_ST, Jost's D, and shared
+//! alleles. Where possible they are computed from the terms of [`site`](super::site).
 //!
 //! Rows hold no negative counts, and rows of different lengths are padded with 0, as in `site`. Every term lies in [−1, 1].
 
@@ -33,13 +33,13 @@ pub fn f3_terms([c, a, b]: [&[i32]; 3]) -> Option<(f64, f64)> {
 pub fn site_f4([a, b, c, d]: [&[i32]; 4]) -> Option<f64> {
     let (ad, bc) = (site_divergence(a, d)?, site_divergence(b, c)?);
     let (ac, bd) = (site_divergence(a, c)?, site_divergence(b, d)?);
-    // So that exchanging two populations changes the sign and no bit.
+    // In this order exchanging two populations changes only the sign.
     Some(((ad + bc) - (ac + bd)) / 2.0)
 }
 
-/// Patterson's D of one site: BABA − ABBA, in [−1, 1], and BABA + ABBA, in [0, 1], the probabilities that of one copy from each
-/// population the first and third, and the second and fourth carry one allele each, and that the first and fourth, and the second and
-/// third do. `None` unless all n ≥ 1. Patterson et al. 2012; the numerator's sign is theirs, which is not that of Durand et al. 2011.
+/// Patterson's D of one site: BABA − ABBA, in [−1, 1], and BABA + ABBA, in [0, 1]. These are probabilities for one copy drawn from each
+/// population. BABA: the first and third carry one allele, the second and fourth another. ABBA: the first and fourth carry one allele, the
+/// second and third another. `None` unless all n ≥ 1. The sign is that of Patterson et al. 2012, the opposite of Durand et al. 2011.
 #[inline]
 pub fn patterson_d_terms(rows: [&[i32]; 4]) -> Option<(f64, f64)> {
     let copies = rows.map(|row| allele_number(row) as u64);
@@ -49,13 +49,13 @@ pub fn patterson_d_terms(rows: [&[i32]; 4]) -> Option<(f64, f64)> {
     if copies.iter().any(|&n| n > SMALL) {
         return Some(large_patterson_d_terms(rows));
     }
-    // Each of 62 bits at most, and products of two of 124.
+    // Each sum has at most 62 bits, and a product of two at most 124.
     let same = |first: &[i32], second: &[i32]| -> u128 {
         let products = first.iter().zip(second);
         u128::from(products.map(|(&x, &y)| x as u64 * y as u64).sum::<u64>())
     };
     let [a, b, c, d] = rows;
-    // Copies of one allele from all four are in both products.
+    // Both products also count draws of the same allele from all four.
     let pairs = a.iter().zip(b).zip(c.iter().zip(d));
     let all: u128 = pairs
         .map(|((&a, &b), (&c, &d))| {
@@ -66,7 +66,7 @@ pub fn patterson_d_terms(rows: [&[i32]; 4]) -> Option<(f64, f64)> {
     let abba = same(a, d) * same(b, c) - all;
     let total = copies.map(u128::from).iter().product::<u128>();
     let ratio = |count: u128| match (i64::try_from(count), i64::try_from(total)) {
-        // Converted in one instruction each.
+        // 64-bit integers are converted by one instruction each.
         (Ok(count), Ok(total)) => count as f64 / total as f64,
         _ => count as f64 / total as f64,
     };
@@ -75,7 +75,7 @@ pub fn patterson_d_terms(rows: [&[i32]; 4]) -> Option<(f64, f64)> {
     Some((numerator, ratio(baba + abba)))
 }
 
-/// [`patterson_d_terms`] of more copies than 124 bits are enough for, in frequencies.
+/// [`patterson_d_terms`] from frequencies, for so many copies that 124 bits do not suffice.
 #[cold]
 fn large_patterson_d_terms([a, b, c, d]: [&[i32]; 4]) -> (f64, f64) {
     let frequencies = |row: &[i32]| -> Vec<f64> {
@@ -108,7 +108,7 @@ pub fn f_d_terms(rows: [&[i32]; 4]) -> Option<(f64, f64)> {
 /// The diversities of one site in r populations: H_S, the mean of π within populations, and D_B, the mean divergence of pairs of
 /// them, both in [0, 1]; `None` unless there are at least two populations, all with n ≥ 2 (Nei 1973; Nei and Chesser 1983).
 ///
-/// `work` is room for numbers, whose contents do not matter.
+/// `work` is scratch space; its contents do not matter.
 pub fn within_and_between(rows: &[&[i32]], work: &mut Vec<f64>) -> Option<(f64, f64)> {
     // Most often two populations and two alleles: compiled for these lengths.
     if let [first, second] = rows
@@ -123,7 +123,7 @@ pub fn within_and_between(rows: &[&[i32]], work: &mut Vec<f64>) -> Option<(f64, 
     within_and_between_of(rows, work)
 }
 
-/// [`within_and_between`]; `sums` has a zero for each allele.
+/// [`within_and_between`]; `sums` holds a zero for each allele.
 #[inline(always)]
 fn within_and_between_of(rows: &[&[i32]], sums: &mut [f64]) -> Option<(f64, f64)> {
     // Σ over pairs x ≠ y of Σ_k p_xk p_yk = Σ_k (Σ_x p_xk)² − Σ_x Σ_k p_xk²: linear in the number of populations.
@@ -139,7 +139,7 @@ fn within_and_between_of(rows: &[&[i32]], sums: &mut [f64]) -> Option<(f64, f64)
     }
     let r = rows.len() as f64;
     let same = sums.iter().map(|sum| sum * sum).sum::<f64>() - squares;
-    // Rounding may leave the interval.
+    // Rounding may take the value out of [0, 1].
     let between = (1.0 - same / (r * (r - 1.0))).clamp(0.0, 1.0);
     (rows.len() > 1).then(|| (within / r, between))
 }
@@ -164,8 +164,8 @@ fn count_in(row: &[i32], allele: usize) -> i32 {
     row.get(allele).copied().unwrap_or(0)
 }
 
-/// Whether alleles of one site are in one of two populations or in both, as 0 or 1 each: a fixed difference, a polymorphism of the
-/// first only, of the second only, a shared one; `None` unless n1 ≥ 1 and n2 ≥ 1 (Wakeley and Hey 1997).
+/// The classes of one site in two populations, as 0 or 1 each: a fixed difference, a polymorphism private to the first, one private to the
+/// second, a shared polymorphism; `None` unless n1 ≥ 1 and n2 ≥ 1 (Wakeley and Hey 1997).
 pub fn shared_polymorphism(row1: &[i32], row2: &[i32]) -> Option<[i64; 4]> {
     let alleles = 0..row1.len().max(row2.len());
     let (mut seen1, mut seen2, mut common) = (0, 0, 0);

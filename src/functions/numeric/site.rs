@@ -1,4 +1,4 @@
-//! Per-site terms on one row of allele counts, or on two; the only place where they are computed.
+//! Per-site terms of one or two rows of allele counts: the definitions, which [`blocks`](super::blocks) must equal.
 //!
 //! Rows come from [`CountsView`](crate::functions::counts_arg::CountsView), which has checked that no count is
 //! negative. Everything is exact integer arithmetic up to one final division, so the bits do not depend on the caller,
@@ -37,7 +37,7 @@ fn moments(row: &[i32]) -> (u64, u64) {
         let count = widen(count);
         (n + count, squares.wrapping_add(count * count))
     };
-    // Unrolled for the usual numbers of alleles: a loop over so few is mostly overhead.
+    // Unrolled for the usual numbers of alleles, for which the overhead of a loop dominates.
     match *row {
         [a, b] => add(add((0, 0), a), b),
         [a, b, c] => add(add(add((0, 0), a), b), c),

@@ -1,9 +1,9 @@
 //! Estimators of θ that are linear in the unfolded site frequency spectrum, θ̂ = Σ_i w_i ξ_i with ξ_i the number of sites where
 //! i of n copies are derived (Achaz 2009).
 //!
-//! A site of d derived copies among n adds the weight w_d of a sample of n copies: so the weights are at once the terms of the
-//! aggregates, where each site has its own n, and the coefficients of a spectrum that is given. The variance of a difference of
-//! two estimators: [`spectrum_variance`](super::spectrum_variance).
+//! A site with d of n copies derived adds the weight w_d of a sample of n copies. So the weights are both the terms of the
+//! aggregates, where each site has its own n, and the coefficients for a given spectrum. The variance of a difference of
+//! two estimators is in [`spectrum_variance`](super::spectrum_variance).
 
 use super::harmonic::{harmonic, inverse_harmonic};
 
@@ -50,7 +50,7 @@ impl Theta {
         }
     }
 
-    /// The weight w_d on ξ_d in a sample of `n` copies: whole numbers with 0 < `d` < `n`, and `n` at least
+    /// The weight w_d of ξ_d in a sample of `n` copies. `n` and `d` are integers with 0 < `d` < `n`, and `n` is at least
     /// [`smallest`](Self::smallest).
     ///
     /// In [0, 1] but for [`H`](Self::H), which is below 2, and [`NoSingletons`](Self::NoSingletons) and
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn terms_that_are_summed_are_at_most_1() {
-        // What fixed-point sums take, for the largest samples that four alleles of 32 bits give, too.
+        // Fixed-point sums need terms in [−1, 1], up to the largest sample that four 32-bit counts can give.
         for n in [2.0, 3.0, 4.0, 1e3, 1e6 + 1.0, 94_906_267.0, 8_589_934_588.0] {
             for d in [1.0, 2.0, 3.0, (n / 2.0_f64).floor(), n - 2.0, n - 1.0] {
                 if d <= 0.0 || d >= n {

@@ -1,12 +1,12 @@
 //! The variance of a difference of two estimators of θ that are linear in the spectrum, for tests of neutrality.
 //!
 //! Under the standard neutral model without recombination, Var Σ_i Δ_i ξ_i = α θ + β θ² with Δ_i the difference of the
-//! estimators' weights (Achaz 2009, eq. 9), where the variances and covariances of the ξ_i are those of Fu 1995, eqs 2 and 3. Once a
-//! group of sites, not once a site.
+//! estimators' weights (Achaz 2009, eq. 9), where the variances and covariances of the ξ_i are those of Fu 1995, eqs 2 and 3. It is
+//! computed once per group of sites, not per site.
 
 use super::harmonic::{harmonic, harmonic_squares};
 
-/// α and β of a sample of m copies, with what θ and θ² are estimated by.
+/// α and β of a sample of m copies, and the constants for the estimates of θ and θ².
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpectrumVariance {
     /// The part of the variance that is linear in θ, over θ.
@@ -20,10 +20,10 @@ pub struct SpectrumVariance {
 }
 
 impl SpectrumVariance {
-    /// The largest m that is computed, which takes tenths of a second.
+    /// The largest m that is supported; it takes tenths of a second.
     pub const MOST_COPIES: u64 = 1 << 24;
 
-    /// Of Σ Δ_i ξ_i in a sample of `m` copies, with Δ_i = `delta(i)` for 0 < i < m; `None` where m < 2, or above
+    /// The variance of Σ Δ_i ξ_i in a sample of `m` copies, with Δ_i = `delta(i)` for 0 < i < m; `None` if m is below 2 or above
     /// [`MOST_COPIES`](Self::MOST_COPIES).
     ///
     /// In O(m): where i ≠ j, σ_ij depends on both only through the larger or the smaller of the two, except where i + j = m. So the
@@ -90,8 +90,7 @@ impl SpectrumVariance {
         })
     }
 
-    /// The variance where there are `sites` sites, with θ estimated by S/a and θ² by S(S−1)/(a² + b) (Achaz 2009; Tajima
-    /// 1989).
+    /// The variance for S = `sites` sites, with θ estimated by S/a and θ² by S(S−1)/(a² + b) (Achaz 2009; Tajima 1989).
     pub fn estimate(&self, sites: f64) -> f64 {
         self.alpha * sites / self.a + self.beta * sites * (sites - 1.0) / (self.a * self.a + self.b)
     }
@@ -109,7 +108,7 @@ mod tests {
     use super::super::spectrum::Theta;
     use super::*;
 
-    /// Differences that SQL has tests of, and one without symmetry.
+    /// Differences for which SQL has tests, and an asymmetric one.
     const DIFFERENCES: [[Theta; 2]; 8] = [
         [Theta::Pi, Theta::W],
         [Theta::Pi, Theta::L],

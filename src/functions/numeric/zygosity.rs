@@ -1,5 +1,5 @@
-//! Formulas of complete diploids at one site: heterozygosity and Weir and Cockerham's variance components. Rows of counts come
-//! from the layers above; nothing here knows Arrow.
+//! Formulas for complete diploids at one site: heterozygosity and Weir and Cockerham's variance components. Uses neither Arrow nor
+//! DataFusion.
 //!
 //! Invariant: no count is negative.
 
@@ -46,8 +46,8 @@ impl Diploids<'_> {
     }
 }
 
-/// Variance components are summed as multiples of this, 2⁻³¹: so they lie in [−1, 1], as fixed-point sums need them, for every number
-/// of copies that counts can hold. It cancels in their ratio.
+/// Variance components are multiplied by this, 2⁻³¹, before they are summed, so that they lie in [−1, 1], as fixed-point sums require,
+/// for every number of copies that counts can hold. The factor cancels in their ratio.
 pub const VARIANCE_UNIT: f64 = 1.0 / (1u32 << 31) as f64;
 
 /// The variance components a (among populations), b (among individuals within populations) and c (within individuals) of a site, as
@@ -108,7 +108,7 @@ fn at(row: &[i32], allele: usize) -> f64 {
     row.get(allele).copied().map_or(0.0, f64::from)
 }
 
-/// Whether only one allele is there. Its components are exactly 0, which rounding must not change.
+/// Whether only one allele occurs. The components are then exactly 0, which rounding must not change.
 fn is_fixed<'a>(alleles: usize, rows: impl Iterator<Item = &'a [i32]> + Clone) -> bool {
     let is_seen = |allele: &usize| {
         rows.clone()

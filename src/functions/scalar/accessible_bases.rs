@@ -1,4 +1,4 @@
-//! `accessible_bases(contig, start, stop, mask)`: how many bases of an interval an accessibility mask holds.
+//! `accessible_bases(contig, start, stop, mask)`: the number of accessible bases in an interval.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl AccessibleBases {
     }
 }
 
-/// The function with `mask` bound: same name and arguments, of which the last is ignored, since it named `mask`.
+/// The function with `mask` bound. Name and arguments stay the same; the last argument, the mask's name, is ignored.
 pub fn bound(mask: Arc<Mask>) -> ScalarUDF {
     ScalarUDF::new_from_impl(AccessibleBases {
         mask: Bound::new(mask),

@@ -16,7 +16,7 @@ use crate::functions::counts_arg::{copies_of, with_copies};
 function_struct! {
     /// `add_counts(ac, …)` → List(Int32), or FixedSizeList where all counts are: the element-wise sum, padded with 0.
     ///
-    /// Carries the sum of the numbers of copies where every argument carries one.
+    /// The result's metadata has the sum of the numbers of copies if every argument has one.
     AddCounts
 }
 
@@ -36,7 +36,7 @@ fn documentation() -> Documentation {
     )
 }
 
-/// The number of copies of all populations together: none unless every argument carries one, deferred where one is.
+/// The number of copies of all populations together: `None` unless every argument has one, `Some(None)` if one is deferred.
 fn total_copies(fields: &[FieldRef]) -> Result<Option<Option<u64>>> {
     let mut total = Some(0u64);
     for field in fields {

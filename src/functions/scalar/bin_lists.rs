@@ -34,7 +34,7 @@ impl BinLists {
         self.lists.push_null()
     }
 
-    /// Adds the row `first, first + step, …` of `count` starts. The caller makes sure that the last does not overflow.
+    /// Adds a row with `count` starts, `first, first + step, …`. The caller ensures that the last one does not overflow.
     pub(super) fn push(&mut self, first: i64, count: u64, step: i64) -> Result<()> {
         if count > MAX_ROW {
             return exec_err!(

@@ -1,5 +1,5 @@
-//! What functions of zygosity share: arguments as `zygosity_counts` gives them, or `call_genotype` and populations in their place
-//! ("sugar", which an analyzer rule rewrites into the first form before anything runs).
+//! Shared by functions of zygosity: their arguments, which are results of `zygosity_counts`, or `call_genotype` and populations, which an
+//! analyzer rule rewrites into the first form.
 
 use std::ops::RangeInclusive;
 
@@ -11,14 +11,14 @@ use crate::functions::numeric::zygosity::Diploids;
 use crate::functions::zygosity_arg::{DiploidsView, is_zygosity_type};
 use crate::scan::{is_genotype_type, is_population_type};
 
-/// What documentation says of an argument of zygosity.
+/// The documentation of an argument of zygosity.
 pub(super) const ZYGOSITY: (&str, &str) = (
     "zc",
     "Complete diploids, as `zygosity_counts(call_genotype, 'POP')` gives them; or `call_genotype` and then, if not every sample is meant, a population.",
 );
 
-/// How many of the arguments, from the first, are zygosity, or genotypes and the populations after them; an error unless these stand
-/// for a number of populations in `populations`.
+/// The number of leading arguments that are zygosity, or genotypes and their populations; an error unless the number of populations is
+/// in `populations`.
 pub(super) fn leading(
     function: &str,
     syntax: &str,
@@ -58,7 +58,7 @@ pub(super) fn leading(
     Ok(given)
 }
 
-/// The arguments' types, all of them zygosity of one population, or genotypes and populations.
+/// The arguments' types, if all arguments are zygosity, one for each population, or genotypes and populations.
 pub(super) fn coerce_zygosity(
     function: &str,
     syntax: &str,

@@ -1,4 +1,4 @@
-//! `genome_bin(position, size)`: the window that a position lies in.
+//! `genome_bin(position, size)`: the window that contains a position.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::functions::numeric::grid;
 const SYNTAX: &str = "genome_bin(position, size)";
 
 function_struct! {
-    /// `genome_bin(position, size)` → Int64: start of the window `[start, start + size)` that holds `position`; starts are
+    /// `genome_bin(position, size)` → Int64: start of the window `[start, start + size)` that contains `position`; starts are
     /// 1, 1 + size, …. Positions below 1 lie in windows that continue the grid downwards. `size` must be positive.
     GenomeBin
 }
@@ -37,7 +37,7 @@ fn documentation() -> Documentation {
     )
 }
 
-/// The ordering of the result of a function that is monotone in its first argument, where the others are constant.
+/// The ordering of the result of a function that increases with its first argument, if the others are constant.
 pub(super) fn rises_with_first(inputs: &[ExprProperties]) -> SortProperties {
     match inputs {
         [first, others @ ..]

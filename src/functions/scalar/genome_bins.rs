@@ -1,4 +1,4 @@
-//! `genome_bins(position, size [, step])`: all overlapping windows that a position lies in.
+//! `genome_bins(position, size [, step])`: all overlapping windows that contain a position.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::functions::numeric::grid;
 const SYNTAX: &str = "genome_bins(position, size [, step])";
 
 function_struct! {
-    /// `genome_bins(position, size [, step])` → List(Int64): starts of all windows `[start, start + size)` that hold
-    /// `position`, with start = 1 + k·step, k ≥ 0, ascending. Empty where there are none. `size` and `step` must be positive;
-    /// without `step` it is `size`, and there is one window.
+    /// `genome_bins(position, size [, step])` → List(Int64): starts of all windows `[start, start + size)` that contain
+    /// `position`, with start = 1 + k·step, k ≥ 0, ascending; empty if there are none. `size` and `step` must be positive;
+    /// `step` defaults to `size`, which gives one window.
     GenomeBins
 }
 

@@ -24,7 +24,7 @@ function_struct! {
     HweExactMidp
 }
 
-/// How the function `name` is called.
+/// The syntax of a call of function `name`.
 fn syntax(name: &str) -> String {
     format!(
         "{name}(zc [, k]), {name}(call_genotype [, population] [, k]) or {name}(hom1, het, hom2)"
@@ -105,7 +105,7 @@ fn invoke(
     value: impl Fn(HardyWeinberg) -> f64,
 ) -> Result<ColumnarValue> {
     let inputs = Inputs::new(name, args)?;
-    // Tables repeat from site to site.
+    // Many sites have the same table.
     let mut known = HashMap::new();
     let mut test = |(hom1, het, hom2): (u64, u64, u64)| {
         let found = known

@@ -1,4 +1,4 @@
-//! `interval_bins(start, stop, size)`: the windows that an interval touches.
+//! `interval_bins(start, stop, size)`: the windows that overlap an interval.
 
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ impl IsAccessible {
     }
 }
 
-/// The function with `mask` bound: same name and arguments, of which the last is ignored, since it named `mask`.
+/// The function with `mask` bound. Name and arguments stay the same; the last argument, the mask's name, is ignored.
 pub fn bound(mask: Arc<Mask>) -> ScalarUDF {
     ScalarUDF::new_from_impl(IsAccessible {
         mask: Bound::new(mask),

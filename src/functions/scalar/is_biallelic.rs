@@ -1,4 +1,4 @@
-//! `is_biallelic(variant_allele)`: whether a site has exactly two plain alleles.
+//! `is_biallelic(variant_allele)`: whether a site has exactly two alleles, neither of them `*` or symbolic.
 
 use arrow::datatypes::DataType;
 use datafusion::common::Result;

@@ -18,8 +18,8 @@ use crate::functions::numeric::site;
 const SYNTAX: &str = "is_complete(ac [, n])";
 
 function_struct! {
-    /// `is_complete(ac [, n])` → Boolean: whether n copies are called, by default N, the population's number of copies, which counts
-    /// carry. These are the sites that `sfs` counts.
+    /// `is_complete(ac [, n])` → Boolean: whether n copies are called. The default of n is N, the population's number of copies, from the
+    /// metadata of the counts. These are the sites that `sfs` counts.
     IsComplete
 }
 

@@ -1,7 +1,7 @@
-//! The mask of `is_accessible` and `accessible_bases`, which is bound while planning.
+//! The mask of `is_accessible` and `accessible_bases`, which is bound during planning.
 //!
-//! Both are registered without a mask. While planning, the mask that the last argument names (a BED path or a registered
-//! table) is loaded, and the function is replaced by a bound one of the same name and arguments.
+//! Both functions are registered without a mask. Planning loads the mask that the last argument names (a BED path or a registered
+//! table) and replaces the function by a bound one with the same name and arguments.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::support::{
 use crate::functions::numeric::site;
 
 function_struct! {
-    /// `minor_count(ac)` → Int64: min(d, n − d) with d the derived count, so alleles beyond 0 count together.
+    /// `minor_count(ac)` → Int64: min(d, n − d) with d the derived count, for which all alleles but 0 are pooled.
     MinorCount
 }
 

@@ -1,4 +1,4 @@
-//! Scalar functions on counts, on sites, on positions and on spectra, one file each; a new one is a file here and a line in [`all`].
+//! Scalar functions on counts, sites, positions and spectra, one file each. A new one needs a file here and a line in [`all`].
 
 mod accessible_bases;
 mod add_counts;
@@ -86,7 +86,7 @@ pub use spectrum_rows::SpectrumRows;
 pub use spectrum_test::SpectrumTest;
 pub use spectrum_theta::SpectrumTheta;
 
-/// All scalar functions, to be registered on a session. `is_accessible` and `accessible_bases` have no mask here: planning
+/// All scalar functions, to be registered with a session. `is_accessible` and `accessible_bases` have no mask here: planning
 /// replaces them with [`bound_is_accessible`] and [`bound_accessible_bases`].
 pub fn all() -> Vec<ScalarUDF> {
     vec![
@@ -128,8 +128,8 @@ pub fn all() -> Vec<ScalarUDF> {
     ]
 }
 
-/// The site arguments of the scalar function of that name that may be called with `call_genotype` in their place; `None` for any
-/// other. Those of allele counts take no `call_genotype`.
+/// The site arguments of the scalar function of that name, if it may be called with `call_genotype` in their place, else `None`.
+/// Functions of allele counts may not.
 pub fn site_arguments(name: &str) -> Option<SiteArguments> {
     let populations = match name {
         "expected_heterozygosity" | "hwe_exact" | "hwe_exact_midp" | "observed_heterozygosity" => {

@@ -20,8 +20,8 @@ const SYNTAX: &str = "polarize(ac, variant_allele, ancestral)";
 function_struct! {
     /// `polarize(ac, variant_allele, ancestral)` → counts with the ancestral allele first, the others in their order.
     ///
-    /// NULL where `ancestral` is none of the alleles, or NULL. The comparison is exact: case matters, since ancestral
-    /// genomes write low confidence in lower case (`upper(…)` accepts those too). Keeps the number of copies.
+    /// NULL if `ancestral` is NULL or none of the alleles. The comparison is case-sensitive, because ancestral genomes write calls of low
+    /// confidence in lower case (`upper(…)` accepts those, too). The metadata keep the number of copies.
     Polarize
 }
 
@@ -94,7 +94,7 @@ impl ScalarUDFImpl for Polarize {
                 lists.push_null()?;
                 continue;
             };
-            // Fill and missing values are not alleles, so they match nothing.
+            // Fill and missing values are not alleles.
             let is_allele = !matches!(ancestral, "" | ".");
             let Some(at) = alleles.position(|allele| is_allele && allele == Some(ancestral)) else {
                 lists.push_null()?;
@@ -107,7 +107,7 @@ impl ScalarUDFImpl for Polarize {
                     counts.len()
                 );
             }
-            // Shorter lists of counts are padded with zeros, as everywhere.
+            // Shorter lists of counts are padded with zeros.
             let count_of = |allele: usize| counts.get(allele).copied().unwrap_or(0);
             let length = counts.len().max(at + 1);
             let others = (0..length).filter(|&allele| allele != at).map(count_of);

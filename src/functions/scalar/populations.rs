@@ -1,5 +1,5 @@
-//! Functions of the counts of one site in several populations: their arguments, and results that are a number or the two terms
-//! of a ratio.
+//! Shared by functions of the counts of one site in several populations: reading their arguments, and building results that are a
+//! number or the two terms of a ratio.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ pub(super) fn map_ratios<const P: usize>(
         valid.push(terms.is_some());
     }
     let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
-    // The parts of a NULL are NULL too: access to a field of a NULL struct reads the part.
+    // The fields of a NULL struct are NULL, too, because access to a field ignores the struct's validity.
     let part = |values: Vec<f64>| -> Result<ArrayRef> {
         Ok(Arc::new(Float64Array::try_new(
             ScalarBuffer::from(values),

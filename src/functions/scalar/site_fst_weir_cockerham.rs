@@ -73,7 +73,7 @@ impl ScalarUDFImpl for SiteFstWeirCockerham {
             }
         }
         let nulls = Some(NullBuffer::from(valid)).filter(|nulls| nulls.null_count() > 0);
-        // The parts of a NULL are NULL too: access to a field of a NULL struct reads the part.
+        // The fields of a NULL struct are NULL, too, because access to a field ignores the struct's validity.
         let parts = parts
             .into_iter()
             .map(|part| {

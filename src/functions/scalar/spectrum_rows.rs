@@ -41,7 +41,7 @@ fn element(data_type: &DataType) -> Option<&DataType> {
     }
 }
 
-/// The type as which a spectrum of this type is read; `None` if it is none.
+/// The type that a spectrum of this type is coerced to; `None` if the type is not that of a spectrum.
 fn read_as(spectrum: &DataType) -> Option<DataType> {
     let list = |item| DataType::new_list(item, true);
     let number = |item: &DataType| match item {
@@ -144,18 +144,18 @@ fn lists(
 fn length(list: &ListArray, row: usize) -> usize {
     match list.is_null(row) {
         true => 0,
-        // Offsets do not descend.
+        // Offsets never decrease.
         false => list.value_length(row) as usize,
     }
 }
 
-/// Where list `row` starts among the values.
+/// The index of the first value of list `row`.
 fn start(list: &ListArray, row: usize) -> u32 {
     // Offsets are not negative.
     list.value_offsets()[row] as u32
 }
 
-/// Adds the places of list `row`'s values to `places`, and their numbers in the list to `numbers`.
+/// Adds the indices of the values of list `row` to `places`, and their positions in the list, from 0, to `numbers`.
 fn push_list(list: &ListArray, row: usize, places: &mut UInt32Builder, numbers: &mut Int64Builder) {
     for (number, at) in (0i64..).zip(0..length(list, row)) {
         places.append_value(start(list, row) + at as u32);

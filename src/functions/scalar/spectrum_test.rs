@@ -17,7 +17,7 @@ use crate::functions::numeric::spectrum_variance::SpectrumVariance;
 
 const SYNTAX: &str = "spectrum_test(spectrum, weights1, weights2)";
 
-/// The smallest N, and the fewest sites, that a test is given for.
+/// With a smaller N, or fewer sites, the test is NULL.
 const SMALLEST: u64 = 4;
 const FEWEST_SITES: f64 = 3.0;
 
@@ -25,7 +25,7 @@ function_struct! {
     /// `spectrum_test(spectrum, weights1, weights2)` → Float64: the difference of two estimates of θ, as `spectrum_theta` gives
     /// them, over its standard deviation under the neutral model (Achaz 2009).
     ///
-    /// NULL where N < 4, the spectrum has fewer than 3 sites in bins 1 to N − 1, or the variance is not positive. Errors as of
+    /// NULL where N < 4, the spectrum has fewer than 3 sites in bins 1 to N − 1, or the variance is not positive. It has the errors of
     /// `spectrum_theta`.
     SpectrumTest
 }
@@ -51,7 +51,7 @@ fn documentation() -> Documentation {
     )
 }
 
-/// The variances of tests, of which the last is kept: all rows usually have the same N, and the same weights.
+/// Variances of tests. The last one is cached, because all rows usually have the same N and the same weights.
 struct Variances {
     /// Whether all rows have the same weights.
     constant: bool,
@@ -172,7 +172,7 @@ mod tests {
         ];
         let found = number(&call(SpectrumTest::new(), &lists).unwrap());
         assert!((found - expected).abs() < 1e-13, "{found}, {expected}");
-        // Half of both estimates is the same test.
+        // Halving both estimates does not change the test.
         let h = call(
             SpectrumTest::new(),
             &[spectrum(), string("pi"), string("h")],
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(test(spectrum, "pi", "w"), "NULL", "{spectrum:?}");
         }
         assert_ne!(test(&[5, 1, 1, 1, 5], "pi", "w"), "NULL");
-        // Without a difference there is no variance.
+        // The variance of a difference that is always 0 is not positive.
         assert_eq!(test(&[5, 1, 1, 1, 5], "pi", "pi"), "NULL");
         let found = call(SpectrumTest::new(), &[spectrum(), null(), string("w")]).unwrap();
         assert_eq!(show(&found), ["NULL"]);

@@ -19,8 +19,8 @@ function_struct! {
     /// `spectrum_theta(spectrum, weights)` → Float64: Σ w_i ξ_i over the bins i = 1, …, N − 1 of an unfolded spectrum (Achaz
     /// 2009).
     ///
-    /// NULL where N < 2, or is too small for the weights: 3 for `no_singletons`, 4 for `no_singletons_folded`. An error where the
-    /// weights' name or length is wrong, or a bin is no number of sites.
+    /// NULL where N is below 2, or below what the weights need: 3 for `no_singletons`, 4 for `no_singletons_folded`. An error if the
+    /// weights' name is unknown or their length is wrong, or if a bin is NULL, negative or not finite.
     SpectrumTheta
 }
 

@@ -1,6 +1,6 @@
-//! What the functions of a given spectrum share: reading the spectrum, and the weights on it, which are a name or a list.
+//! Shared by the functions of a spectrum: reading the spectrum, and its weights, which are a name or a list.
 //!
-//! A spectrum has N + 1 bins, 0 and N among them, and weights are for bins 1 to N − 1.
+//! A spectrum has the N + 1 bins 0 to N; weights are for bins 1 to N − 1.
 
 use arrow::array::{Array, AsArray, Float64Array, ListArray};
 use arrow::datatypes::{DataType, Float64Type};
@@ -11,13 +11,13 @@ use super::strings::Strings;
 use super::support::{Inputs, coerce_string};
 use crate::functions::numeric::spectrum::Theta;
 
-/// What documentation says of an argument that is a spectrum.
+/// The documentation of an argument that is a spectrum.
 pub(super) const SPECTRUM: (&str, &str) = (
     "spectrum",
     "An unfolded site frequency spectrum, as `sfs` and `project_sfs` give it: N + 1 bins, of which bins 0 and N are ignored.",
 );
 
-/// What documentation says of an argument that is weights.
+/// The documentation of an argument that is weights.
 pub(super) const WEIGHTS: &str = "The weights w of bins 1 to N - 1: a list of N - 1 numbers, or a name: 'pi', 'w' (Watterson), \
      'h' (Fay and Wu), 'l' (Zeng et al.), 'singletons', 'singletons_folded', 'no_singletons', 'no_singletons_folded'.";
 
@@ -83,7 +83,7 @@ fn named(function: &str, name: &str) -> Result<Theta> {
     }
 }
 
-/// Fails where argument `position` is a constant name of no weights, so that it is seen while planning.
+/// Returns a planning error if argument `position` is a constant string that names no weights.
 pub(super) fn check_name(function: &str, args: &ReturnFieldArgs, position: usize) -> Result<()> {
     match args.scalar_arguments.get(position) {
         Some(Some(constant)) => match constant.try_as_str() {
@@ -197,7 +197,7 @@ impl<'a> Weights<'a> {
     /// The weights at `row`, for a spectrum of `copies` = N; `None` where they are NULL.
     ///
     /// # Errors
-    /// Where the name is not one of weights, the list has not N − 1 numbers, or one of them is NULL, infinite or NaN.
+    /// If no weights have this name, the list does not have N − 1 numbers, or one of them is NULL, infinite or NaN.
     pub(super) fn get(
         &self,
         function: &str,
@@ -229,7 +229,7 @@ impl<'a> Weights<'a> {
 /// The weights of one estimator.
 #[derive(Clone, Copy)]
 pub(super) enum Weight<'a> {
-    /// Those of a known one.
+    /// Those of a named estimator.
     Named(Theta),
     /// w_1 to w_{N−1}.
     Listed(&'a [f64]),

@@ -97,7 +97,7 @@ pub(super) fn check_arity(syntax: &str, types: &[DataType], min: usize, max: usi
     if (min..=max).contains(&types.len()) {
         return Ok(());
     }
-    // As the aggregates are called.
+    // Aggregates take call_genotype; these functions do not.
     let hint = match types.first().is_some_and(is_genotype_type) {
         true => "; allele_counts(call_genotype, population) makes the counts of one population",
         false => "",
@@ -108,7 +108,7 @@ pub(super) fn check_arity(syntax: &str, types: &[DataType], min: usize, max: usi
     )
 }
 
-/// The type that argument `position` is coerced to, if it is allele counts; an empty list without a type is.
+/// The type that argument `position` is coerced to, if it is allele counts; an untyped empty list is, too.
 pub(super) fn coerce_counts(
     function: &str,
     position: usize,
@@ -201,7 +201,7 @@ pub(super) fn coerce_strings(
     }
 }
 
-/// Fails if argument `position` is a constant that is not positive, so that the error comes while planning.
+/// Returns a planning error if argument `position` is a constant that is not positive.
 pub(super) fn check_positive_constant(
     function: &str,
     args: &ReturnFieldArgs,
@@ -355,7 +355,7 @@ impl Integers<'_> {
 
 // ---- building results ------------------------------------------------------------------------------------------
 
-/// A column of numbers, with the `value` of each row.
+/// A column of numbers: `value(row)` for each row.
 pub(super) fn numbers<T: ArrowPrimitiveType>(
     rows: usize,
     mut value: impl FnMut(usize) -> Result<Option<T::Native>>,
@@ -373,7 +373,7 @@ pub(super) fn numbers<T: ArrowPrimitiveType>(
     )?))
 }
 
-/// A column of booleans, with the `value` of each row.
+/// A column of booleans: `value(row)` for each row.
 pub(super) fn booleans(rows: usize, mut value: impl FnMut(usize) -> Option<bool>) -> ArrayRef {
     let mut values = BooleanBufferBuilder::new(rows);
     let mut nulls = NullBufferBuilder::new(rows);

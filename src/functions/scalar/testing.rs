@@ -30,7 +30,7 @@ impl Value {
         self.0.data_type()
     }
 
-    /// The rows from `from`, `count` of them; a constant stays.
+    /// The `count` rows from `from` on; a constant is returned unchanged.
     pub(super) fn slice(&self, from: usize, count: usize) -> Self {
         match &self.0 {
             ColumnarValue::Array(array) => column(array.slice(from, count)),

@@ -180,7 +180,7 @@ fn slices_and_constants_agree_with_columns() {
                         }
                     })
                     .collect();
-                // Arguments that only fit each other on their own row may be refused here.
+                // Arguments of different rows may not fit each other, which is an error.
                 if let Ok(found) = call_udf(&udf, &mixed) {
                     let expected = whole.row(row);
                     let expected = match &found.0 {
@@ -200,7 +200,7 @@ fn a_null_argument_gives_null() {
         let args = arguments(udf.name());
         for at in 0..args.len() {
             if matches!(udf.name(), "is_accessible" | "accessible_bases") && at + 1 == args.len() {
-                continue; // The mask is bound, its argument is not looked at.
+                continue; // The mask is bound, so its argument is ignored.
             }
             let mut args = args.clone();
             args[at] = null();

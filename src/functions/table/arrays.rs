@@ -1,4 +1,4 @@
-//! `vcz_arrays('t')`: the arrays of a store, how they are stored, and what decodes them.
+//! `vcz_arrays('t')`: the arrays of a store, how they are stored, and which backend decodes them.
 //!
 //! ```sql
 //! SELECT name, codecs, stored_bytes, backend, reason FROM vcz_arrays('ag') ORDER BY stored_bytes DESC;
@@ -14,7 +14,7 @@ use datafusion::common::Result;
 use super::metadata::{Metadata, columns};
 use crate::scan::{VczTable, report};
 
-/// Index of `stored_bytes`, the one column that needs more than metadata: it lists chunks.
+/// Index of `stored_bytes`, the only column that needs more than metadata: the chunks are listed for it.
 const STORED_BYTES: usize = 6;
 
 /// `vcz_arrays('t')`: one row per array of each store, by name. For an array whose metadata is not supported, all columns but
@@ -27,9 +27,9 @@ const STORED_BYTES: usize = 6;
 /// * `codecs` List(Utf8): how a chunk is encoded, in order, each codec with its parameters;
 /// * `stored_bytes` Int64: sum over the stored chunks; NULL where chunks cannot be listed (plain HTTP);
 /// * `decoded_bytes` Int64: NULL for text of variable length;
-/// * `backend` Utf8: what decodes it, `host` or, if nothing can, `none`;
-/// * `reason` Utf8: why;
-/// * `store` Utf8: the location of the store; a table may have several, and then these rows for each.
+/// * `backend` Utf8: `gpu` or `host`, or `none` if neither can decode it;
+/// * `reason` Utf8: why this backend;
+/// * `store` Utf8: the location of the store; a table of several stores has these rows for each store.
 #[derive(Debug)]
 pub struct Arrays;
 

@@ -1,4 +1,4 @@
-//! `genome_windows('t', size [, step [, mask]])`: the grid of windows over the contigs of a VCZ table, empty ones included.
+//! `genome_windows('t', size [, step [, mask]])`: the grid of windows over the contigs of a VCZ table, including empty windows.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the metadata functions share: a table with a fixed schema whose rows are made from a VCZ table when the query is
-//! planned. Under one file for each function; above [`resolve`](super::resolve) and `scan::report`.
+//! Shared by the metadata functions, which have a file each: a table with a fixed schema whose rows are computed from a VCZ table when
+//! the query is planned. Uses [`resolve`](super::resolve) and `scan::report`.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ pub mod columns {
     /// Maps from strings to strings.
     ///
     /// # Errors
-    /// None that these builders can have.
+    /// Never, unless a builder of Arrow fails.
     pub fn string_maps<'a>(
         rows: impl Iterator<Item = impl Iterator<Item = (&'a str, &'a str)>>,
     ) -> Result<ArrayRef, ArrowError> {

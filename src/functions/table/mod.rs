@@ -1,5 +1,5 @@
 //! Table functions: metadata of stores as tables, and the grid of windows. One file per function; `resolve` finds the table of the
-//! first argument, `metadata` is shared by those on metadata. A new one is a new file and a line in [`all`].
+//! first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and a line in [`all`].
 
 mod arrays;
 mod contigs;

@@ -63,7 +63,7 @@ pub fn only_table_argument(function: &str, exprs: &[Expr]) -> Result<String> {
 }
 
 /// The VCZ table called `name`: a registered table (`ag`, `1kg.chr1`, `"1kg.chr1"`, `schema.table`), or the path or URL of a
-/// store where the session opens those. A view stands for the VCZ tables that it reads, all of their rows and samples.
+/// store where the session opens those. A view gives the VCZ tables that it reads, with all of their rows and samples.
 ///
 /// The literal name is looked up first, so that a table `1kg.chr1` is found without quotes; then the name parsed as a SQL
 /// identifier; then the path.

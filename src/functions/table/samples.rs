@@ -19,7 +19,7 @@ use crate::scan::VczTable;
 /// * `sample_id` Utf8;
 /// * `sample_index` Int64: index on the sample axis, from 0;
 /// * `populations` List(Utf8): names of its populations, in the order of their file; empty if there are none;
-/// * `attributes` Map(Utf8, Utf8): the other columns of the populations file, of which those that are empty are left out.
+/// * `attributes` Map(Utf8, Utf8): the other columns of the populations file, without those that are empty for the sample.
 #[derive(Debug)]
 pub struct Samples;
 
