@@ -1,5 +1,5 @@
-//! Tables for people. On a terminal, lists are broken into lines that fit its width: a spectrum is wrapped, a joint spectrum is a matrix, and
-//! lists that are very long are cut, with a word on how to get all of them. Elsewhere a table holds every value on one line.
+//! Prints tables. On a terminal, lists are broken into lines that fit its width: a spectrum is wrapped, a joint spectrum is a matrix, and
+//! very long lists are cut, with a note on how to print all elements. Elsewhere a table has every value on one line.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use console::Term;
 use datafusion::common::Result;
 use datafusion::config::FormatOptions as Settings;
 
-/// Most elements of a list that are shown, and most lines of a matrix.
+/// The maximum number of elements of a list that are shown, and of lines of a matrix.
 const MOST_ELEMENTS: usize = 1000;
 const MOST_LINES: usize = 64;
 /// The least width of a list that is wrapped, in columns of the terminal.
 const LEAST_WIDTH: usize = 24;
 
-/// The width of the terminal that standard output is; `None` where it is none.
+/// The width of the terminal; `None` if standard output is not a terminal.
 pub fn terminal_width() -> Option<usize> {
     let terminal = Term::stdout();
     let (_, width) = terminal
@@ -68,7 +68,7 @@ fn wrapped_lists(
     if lists == 0 {
         return Ok(batches.to_vec());
     }
-    // What the other columns take, with "| " before each and " " after.
+    // The width of the other columns, with "| " before each and " " after.
     let mut taken = 1;
     for (at, field) in schema.fields().iter().enumerate() {
         taken += 3;
@@ -158,7 +158,7 @@ fn lines(list: &ArrayRef, options: &FormatOptions, width: usize) -> Result<Strin
     Ok(text)
 }
 
-/// A list of lists, a line each, with their elements below each other.
+/// A list of lists as a matrix: a line for each list, with aligned elements.
 fn matrix(rows: &ArrayRef, options: &FormatOptions, width: usize) -> Result<String> {
     let row_of = |at: usize| match rows.data_type() {
         DataType::LargeList(_) => rows.as_list::<i64>().value(at),
@@ -170,7 +170,7 @@ fn matrix(rows: &ArrayRef, options: &FormatOptions, width: usize) -> Result<Stri
     for at in (0..shown).filter(|&at| rows.is_valid(at)) {
         let row = row_of(at);
         longest = longest.max(row.len());
-        // No more than `width` elements have room.
+        // At most `width` elements can fit.
         let row = row.slice(0, row.len().min(width));
         let formatter = ArrayFormatter::try_new(&row, options)?;
         let texts = (0..row.len()).map(|at| formatter.value(at).to_string());
@@ -242,7 +242,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.matches(",").count(), 99);
-        // Where there is no terminal, a value is on one line.
+        // Without a terminal, a value is on one line.
         assert_eq!(shown(list(), None).lines().count(), 4 + 3);
     }
 

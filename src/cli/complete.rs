@@ -1,6 +1,6 @@
-//! What the prompt completes with the tab key: tables, columns, functions, settings, populations and keywords, and files where a location is
-//! expected. A line is complete when it ends with a semicolon, or is a command; whether it is valid SQL is said when it is run, so that a
-//! rejected line leaves the prompt empty and stays in the history.
+//! Completion with the tab key at the prompt: tables, columns, functions, settings, populations and keywords, and files where a location is
+//! expected. A line is complete when it ends with a semicolon or is a command. It is parsed only when it is run, so that an invalid line
+//! leaves the prompt empty and stays in the history.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use rustyline::{Context, Helper};
 
 use crate::scan::VczTable;
 
-/// Keywords that begin or join what people write at the prompt.
+/// Keywords to complete.
 const KEYWORDS: [&str; 32] = [
     "AND", "AS", "BETWEEN", "BY", "CASE", "COPY", "CREATE", "DESCRIBE", "DISTINCT", "EXPLAIN",
     "EXTERNAL", "FILTER", "FROM", "GROUP", "HAVING", "INSERT", "JOIN", "LIMIT", "LOCATION", "NOT",
@@ -28,9 +28,9 @@ pub struct PromptHelper {
     /// Colours and the first hint.
     stock: CliHelper,
     files: FilenameCompleter,
-    /// Everything that may follow outside of quotes.
+    /// Candidates outside of quotes.
     words: BTreeSet<String>,
-    /// Populations of the tables, for inside of quotes.
+    /// Populations of the tables: candidates inside of quotes.
     populations: BTreeSet<String>,
 }
 
@@ -45,7 +45,7 @@ impl PromptHelper {
         }
     }
 
-    /// Takes in what the session has now. Tables that cannot be opened are left out.
+    /// Updates the candidates from the session. Tables that cannot be opened are left out.
     pub async fn learn(&mut self, ctx: &SessionContext) {
         let state = ctx.state();
         let dialect = &state.config_options().sql_parser.dialect;
@@ -91,7 +91,7 @@ impl PromptHelper {
         }
     }
 
-    /// What completes the end of `line`: where it begins, and the candidates.
+    /// The offset in `line` from which to complete, and the candidates.
     fn candidates(&self, line: &str) -> (usize, Vec<Pair>) {
         let in_quotes = line.matches('\'').count() % 2 == 1;
         let is_part = |c: char| match in_quotes {

@@ -1,5 +1,5 @@
-//! [`CliSession`]: a session as the `datafusion-cli` crate runs statements in it. That crate makes one object store for each bucket, by
-//! the options of the last table; tables of ours have their own, by more options than it knows.
+//! [`CliSession`]: the session in which the `datafusion-cli` crate runs statements. That crate creates one object store per bucket, from
+//! the options of the last table. A VCZ table has its own object store, with more options than that crate knows.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::session::FILE_TYPE;
 /// A session for the functions of `datafusion-cli`.
 pub struct CliSession {
     ctx: SessionContext,
-    /// What was made for a statement that has not run yet: it is not registered if the statement makes its own.
+    /// Object stores that were created for a statement that has not run yet. They are not registered if the statement creates its own.
     made: Mutex<Vec<(Url, Arc<dyn ObjectStore>)>>,
 }
 
@@ -43,7 +43,7 @@ impl CliSession {
 impl CliSessionContext for CliSession {
     /// Called before a statement is planned, never while it is.
     fn task_ctx(&self) -> Arc<TaskContext> {
-        // What a statement left that failed.
+        // Left by a statement that failed.
         self.made.lock().clear();
         self.ctx.task_ctx()
     }
@@ -61,7 +61,7 @@ impl CliSessionContext for CliSession {
         None
     }
 
-    /// Called before the options of a table are checked. The names of all options of object stores are let pass there.
+    /// Called before the options of a table are checked. Registers extensions that accept every option of object stores.
     fn register_table_options_extension_from_scheme(&self, _scheme: &str) {
         let ctx = &self.ctx;
         ctx.register_table_options_extension(AnyAws::default());
@@ -100,7 +100,7 @@ impl CliSessionContext for CliSession {
     }
 }
 
-/// Checks that the DataFusion CLI knows these options, which are of a table that is not ours.
+/// Checks that the DataFusion CLI knows these options of a table that is not a VCZ table.
 fn check_known(options: &HashMap<String, String>) -> Result<()> {
     for (key, value) in options {
         match key.split_once('.').map_or("", |(prefix, _)| prefix) {
@@ -115,7 +115,7 @@ fn check_known(options: &HashMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// [`AwsOptions`] that let options pass which they do not know.
+/// [`AwsOptions`] that ignore unknown options.
 #[derive(Debug, Clone, Default)]
 struct AnyAws {
     known: AwsOptions,
@@ -136,15 +136,15 @@ impl ExtensionOptions for AnyAws {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        // Tables of other kinds are checked later, and so are ours.
+        // Unknown options are checked later, for VCZ tables and for others.
         let _ = self.known.set(key, value);
         if self.known.skip_signature == Some(true) && self.known.access_key_id.is_none() {
-            // Without any the CLI looks for credentials, on a machine without them for seconds. These are not sent.
+            // Without credentials the CLI looks for some, which takes seconds on a machine that has none. These are not sent.
             self.known.access_key_id = Some(String::new());
             self.known.secret_access_key = Some(String::new());
         }
         if self.known.endpoint.is_some() && self.known.region.is_none() {
-            // Else the CLI asks Amazon for the region of the bucket, which another server has.
+            // Otherwise the CLI asks Amazon for the region of a bucket that is on another server.
             let region =
                 std::env::var("AWS_REGION").or_else(|_| std::env::var("AWS_DEFAULT_REGION"));
             self.known.region = Some(region.unwrap_or_else(|_| "us-east-1".to_string()));
@@ -161,7 +161,7 @@ impl ConfigExtension for AnyAws {
     const PREFIX: &'static str = AwsOptions::PREFIX;
 }
 
-/// [`GcpOptions`] that let options pass which they do not know.
+/// [`GcpOptions`] that ignore unknown options.
 #[derive(Debug, Clone, Default)]
 struct AnyGcp {
     known: GcpOptions,
@@ -195,7 +195,7 @@ impl ConfigExtension for AnyGcp {
     const PREFIX: &'static str = GcpOptions::PREFIX;
 }
 
-/// Options that only tables of ours have: `azure.`, `http.` and `retry.`, by their first letters.
+/// Options that only VCZ tables have: `azure.`, `http.` and `retry.`, by their first letters.
 #[derive(Debug, Clone)]
 struct Ignored<const PREFIX: char>;
 

@@ -1,5 +1,5 @@
-//! The session of the commands: memory, disk, object stores and settings from arguments and environment variables, the DataFusion CLI's
-//! catalog and functions, and this crate's. Set up as `datafusion-cli` sets up its own session.
+//! The session of the commands: memory, disk, object stores and settings from arguments and environment variables, and the catalog and
+//! functions of the DataFusion CLI and of this crate. It is set up like the session of `datafusion-cli`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -85,12 +85,12 @@ pub struct Environment {
     pub ctx: SessionContext,
     /// The object stores, which may count their requests.
     pub stores: Arc<InstrumentedObjectStoreRegistry>,
-    /// What statements say beside their rows, once [`listen`](Self::listen) was called.
+    /// The notices of statements, once [`listen`](Self::listen) was called.
     pub notices: Arc<Notices>,
 }
 
 impl Environment {
-    /// Builds the session. `stdin_is_sql` says that standard input carries SQL, so it cannot carry data.
+    /// Builds the session. If `stdin_is_sql`, standard input has SQL and so cannot have data.
     ///
     /// # Errors
     /// If a `DATAFUSION_…` variable of the environment is invalid, or the temporary folder is unusable.
@@ -115,7 +115,7 @@ impl Environment {
         }
         let ctx = session::context(config(args, stdin_is_sql)?, runtime.build_arc()?)?;
         ctx.refresh_catalogs().await?;
-        // Creates object stores on demand. It wraps our catalog, which opens stores by their location.
+        // Creates object stores on demand. It wraps this crate's catalog, which opens VCZ stores by location.
         ctx.register_catalog_list(Arc::new(DynamicObjectStoreCatalog::new(
             Arc::clone(ctx.state().catalog_list()),
             ctx.state_weak_ref(),
@@ -138,7 +138,7 @@ impl Environment {
         })
     }
 
-    /// Collects the notices of statements from now on; else they go to the log.
+    /// Collects the notices of statements from now on. Before, they go to the log.
     pub fn listen(&self) {
         let state = self.ctx.state_ref();
         let mut state = state.write();

@@ -86,7 +86,7 @@ pub async fn run(args: InspectArgs) -> Result<(), String> {
     }
 }
 
-/// What the store at `location` holds; it is opened as `table`.
+/// The contents of the store at `location`, opened as `table`.
 async fn report(
     environment: &Environment,
     table: &str,
@@ -112,10 +112,10 @@ async fn report(
     Ok(StoreReport::of(&table).await)
 }
 
-/// Everything for people.
+/// The report as tables.
 fn tables(report: &StoreReport) -> Result<String, ArrowError> {
     let mut text = summary(report)?;
-    // Those of the other stores are mostly alike.
+    // Only the arrays of the first store, because those of the others are usually the same.
     let first = report.stores.first().map(|store| &store.location);
     let shown = report
         .arrays
@@ -335,7 +335,7 @@ fn arrays(arrays: &[ArrayReport]) -> Result<Option<String>, ArrowError> {
     .map(Some)
 }
 
-/// The arrays by what decodes them and why.
+/// The arrays grouped by backend and reason.
 fn backends(arrays: &[ArrayReport]) -> BTreeMap<(&str, &str), Vec<&str>> {
     let mut groups: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for array in arrays {

@@ -94,7 +94,7 @@ fn start_log(default: &str, when: bool) {
     let filter = env_logger::Env::default().default_filter_or(default);
     let precision = when.then_some(env_logger::TimestampPrecision::Millis);
     env_logger::Builder::from_env(filter)
-        // It logs the text of statements, with the credentials in them.
+        // At lower levels it logs the text of statements, including credentials.
         .filter_module("sqlparser", log::LevelFilter::Info)
         .format_timestamp(precision)
         .format_target(false)
@@ -140,7 +140,7 @@ mod tests {
             args.option,
             [option("aws.region", "x"), option("http.timeout", "5s")]
         );
-        // A store may follow a command: each -c takes one.
+        // A store may follow a command, because each -c takes one value.
         let Command::Sql(args) = parse("vcz sql -c one a.vcz").unwrap().command else {
             panic!("not sql")
         };

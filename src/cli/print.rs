@@ -21,11 +21,11 @@ use futures::StreamExt;
 use super::cells;
 use crate::functions::json_text::{is_json, with_json_text};
 
-/// Prints `rows`, and then, unless `options` are quiet, how many there are and the time since `start`. Gives whether there is still someone
-/// who reads them: `vcz sql … | head` ends early, and well.
+/// Prints `rows` and then, unless `options` are quiet, their number and the time since `start`. Returns false if standard output was
+/// closed, which is not an error: `vcz sql … | head`.
 ///
 /// # Errors
-/// Of the rows themselves, and of writing.
+/// An error of the query or of writing.
 pub async fn results(
     ctx: &SessionContext,
     options: &PrintOptions,
@@ -70,12 +70,12 @@ pub async fn results(
     Ok(true)
 }
 
-/// Whether `error` says that nobody reads standard output any more.
+/// Whether `error` says that the reader of standard output has closed it.
 fn is_broken_pipe(error: &DataFusionError) -> bool {
     matches!(error.find_root(), DataFusionError::IoError(error) if error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Standard output, which remembers that its reader is gone: writers of formats turn that error into text.
+/// Standard output that records whether its reader has closed it, because writers of formats turn that error into text.
 struct Out {
     stdout: BufWriter<Stdout>,
     reader_is_gone: bool,
@@ -102,7 +102,7 @@ impl Write for Out {
     }
 }
 
-/// A table of at most `maxrows` rows. Gives the number of all rows.
+/// A table of at most `maxrows` rows. Returns the number of all rows.
 async fn table(
     ctx: &SessionContext,
     options: &PrintOptions,
@@ -151,7 +151,7 @@ fn with_dots(table: &str, rows_are_left_out: bool) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Lines of values between `delimiter`s, after a line of names. Gives the number of rows.
+/// A header line and lines of values, separated by `delimiter`. Returns the number of rows.
 async fn separated(
     delimiter: u8,
     mut rows: SendableRecordBatchStream,
@@ -163,7 +163,7 @@ async fn separated(
         .with_delimiter(delimiter)
         .build(out);
     if !schema.fields().is_empty() {
-        // The line of names comes before the first row, and where there is none.
+        // The header is written before the first row, and also if there are no rows.
         writer.write(&RecordBatch::new_empty(flat(&schema)))?;
     }
     while let Some(batch) = rows.next().await {
@@ -188,7 +188,7 @@ fn flat(schema: &SchemaRef) -> SchemaRef {
     SchemaRef::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-/// JSON, an object a row, and `end`. Gives the number of rows.
+/// JSON, an object per row, and then `end`. Returns the number of rows.
 async fn json<F: JsonFormat>(
     mut rows: SendableRecordBatchStream,
     out: &mut Out,

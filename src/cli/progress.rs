@@ -21,10 +21,10 @@ const DELAY: Duration = Duration::from_secs(1);
 
 const TEMPLATE: &str = "{bar:40} {percent:>3}%  {human_pos} of {human_len} variants  {msg}";
 
-/// The bar that is on the screen, if there is one.
+/// The bar that is shown, if any.
 type Screen = Arc<Mutex<Option<ProgressBar>>>;
 
-/// Begins to watch the scans of a session; does nothing where standard error is not a terminal.
+/// Starts to watch the scans of a session; does nothing if standard error is not a terminal.
 pub fn start(ctx: &SessionContext) {
     if !stderr().is_terminal() {
         return;
@@ -36,13 +36,13 @@ pub fn start(ctx: &SessionContext) {
     };
     let watched = Arc::downgrade(&tracker);
     ctx.state_ref().write().config_mut().set_extension(tracker);
-    // Without the thread there is no bar, and nothing else is lost.
+    // If the thread cannot be started there is no bar; queries still run.
     let _ = thread::Builder::new()
         .name("vcz-progress".to_string())
         .spawn(move || watch(&watched, &screen));
 }
 
-/// Draws until the session is gone.
+/// Draws until the session is dropped.
 fn watch(tracker: &Weak<ProgressTracker>, screen: &Screen) {
     let mut epoch = 0;
     let mut since = Instant::now();
@@ -63,7 +63,7 @@ fn watch(tracker: &Weak<ProgressTracker>, screen: &Screen) {
 
 fn draw(tracker: &ProgressTracker, screen: &Screen, since: Instant) {
     let mut bar = screen.lock();
-    // Asked again under the lock: a bar that is drawn after `clear` would stay.
+    // Checked again under the lock, because a bar that is drawn after `clear` would stay.
     let now = tracker.now();
     if now.running == 0 {
         return;

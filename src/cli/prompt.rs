@@ -15,7 +15,7 @@ use super::environment::Environment;
 use super::{help, statements};
 use crate::session::message;
 
-/// Where lines are kept between prompts, in the home folder.
+/// The file of the history, in the home folder.
 const HISTORY: &str = ".vcz_history";
 
 /// Reads and runs lines until the end of input or `\q`.
@@ -28,7 +28,7 @@ pub async fn run(environment: &Environment, options: &mut PrintOptions) -> Resul
     editor.set_helper(Some(PromptHelper::new(options.color)));
     let history = std::env::home_dir().map(|home| home.join(HISTORY));
     if let Some(file) = &history {
-        // There is none the first time.
+        // There is no history the first time.
         let _ = editor.load_history(file);
     }
     loop {
@@ -76,7 +76,7 @@ fn save(editor: &mut Editor<PromptHelper, FileHistory>, history: Option<PathBuf>
     }
 }
 
-/// Runs a line. Gives whether the prompt goes on.
+/// Runs a line. Returns whether the prompt continues.
 async fn one(environment: &Environment, options: &mut PrintOptions, line: &str) -> bool {
     let Some(command) = line.strip_prefix('\\') else {
         if let Err(error) = statements::run(environment, options, line).await {

@@ -1,5 +1,5 @@
-//! The object stores of a session. Those of S3, Google Cloud Storage and HTTP are made by the DataFusion CLI when they are first
-//! needed; those of Azure, which it does not know, here.
+//! The object stores of a session. The DataFusion CLI creates those of S3, Google Cloud Storage and HTTP when they are first
+//! needed. Those of Azure, which it does not support, are created here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl ObjectStoreRegistry for Registry {
     }
 }
 
-/// The object store of a URL in Azure, as the environment says that it is reached.
+/// The object store of a URL in Azure, configured by environment variables.
 #[cfg(feature = "azure")]
 fn azure(url: &Url) -> Arc<dyn ObjectStore> {
     let builder = object_store::azure::MicrosoftAzureBuilder::from_env().with_url(url.as_str());
@@ -65,7 +65,7 @@ fn azure(url: &Url) -> Arc<dyn ObjectStore> {
     )))
 }
 
-/// An object store that cannot be reached, for this reason.
+/// An object store whose every method fails with this reason.
 #[derive(Debug)]
 struct Unreachable(String);
 

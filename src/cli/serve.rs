@@ -223,7 +223,7 @@ fn config(args: &ServeArgs) -> ServerConfig {
         allow_ddl: args.allow_ddl,
         limits: Limits {
             max_queries,
-            // One place at least is left to others, where there are two.
+            // With two or more, at least one is left to other users.
             max_queries_of_one: args
                 .max_queries_per_user
                 .unwrap_or(max_queries - max_queries.div_ceil(4))

@@ -1,4 +1,4 @@
-//! Signals that end the program: spill files are removed first, which the default action would leave behind.
+//! Signals that end the program. Spill files are removed first; the default action would leave them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use datafusion::execution::disk_manager::DiskManager;
 /// Removes the folders that queries spill into. Queries that still run fail at their next spill.
 pub fn remove_spill_files(disk: &DiskManager) {
     for folder in disk.temp_dir_paths() {
-        // Again if a query made a file while the folder was being removed; what still fails then is left to the system.
+        // Repeated, because a query may create a file while the folder is being removed. Then the folder is left.
         for _ in 0..3 {
             if std::fs::remove_dir_all(&folder).is_ok() {
                 break;
@@ -24,7 +24,7 @@ pub fn remove_spill_files(disk: &DiskManager) {
 pub fn end_process_on_signals(disk: Arc<DiskManager>, prompt: bool) -> Result<(), String> {
     use tokio::signal::unix::{SignalKind, signal};
     let failed = |error: std::io::Error| format!("cannot listen to signals: {error}");
-    // A thread of its own, because queries may keep all others busy.
+    // A separate thread, because queries may keep all other threads busy.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -65,14 +65,14 @@ pub fn end_process_on_signals(_disk: Arc<DiskManager>, _prompt: bool) -> Result<
     Ok(())
 }
 
-/// Ends the process at once, without exit handlers: those of CUDA do not expect that other threads are still at work.
+/// Ends the process at once, without exit handlers, because those of CUDA may fail while other threads are running.
 #[cfg(unix)]
 pub fn end_process(status: i32) -> ! {
     use std::io::Write;
     unsafe extern "C" {
         fn _exit(status: i32) -> !;
     }
-    // Whoever reads may be gone, and there is nobody left to report that to.
+    // The reader may have closed these, and an error could not be reported.
     let _ = (std::io::stdout().flush(), std::io::stderr().flush());
     // SAFETY: `_exit` takes any status and does not return; nothing of the process is used after it.
     unsafe { _exit(status) }

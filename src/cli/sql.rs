@@ -160,7 +160,7 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// The limit on rows applies to tables for people only. The CLI crate would apply it to any format, and silently truncate what another
+/// The limit on rows applies to tables only. The CLI crate would apply it to any format, and silently truncate what another
 /// program reads.
 fn max_rows(format: PrintFormat, asked: MaxRows) -> MaxRows {
     match format {

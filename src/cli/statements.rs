@@ -1,6 +1,6 @@
-//! Runs SQL statements and prints their results: of scripts, of `-c`, and of the prompt. What needs object stores of its own
-//! (CREATE EXTERNAL TABLE, COPY) is run by the `datafusion-cli` crate, which makes them; the results of all others are printed by
-//! [`print`](super::print), batch by batch where the format allows it.
+//! Runs the SQL statements of scripts, of `-c`, and of the prompt, and prints their results. CREATE EXTERNAL TABLE and COPY may need new
+//! object stores, so the `datafusion-cli` crate runs them, which creates these. The results of all other statements are printed by
+//! [`print`](super::print), batch by batch if the format allows it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::session::name_missing_arrays;
 /// Runs all statements of `sql`, one after the other, up to the first that fails. Nothing is run if one of them cannot be parsed.
 ///
 /// # Errors
-/// Of parsing, planning, running or printing. A reader of standard output that is gone is none.
+/// An error of parsing, planning, running or printing. That standard output was closed is not an error.
 pub async fn run(environment: &Environment, options: &PrintOptions, sql: &str) -> Result<()> {
     let dialect = dialect(&environment.ctx.copied_config().options().sql_parser.dialect)?;
     let mut statements = vec![];
@@ -57,7 +57,7 @@ fn dialect(name: &Dialect) -> Result<Box<dyn SqlDialect>> {
     })
 }
 
-/// Runs one statement. Gives whether there is still someone who reads the results.
+/// Runs one statement. Returns false if standard output was closed.
 async fn run_one(
     environment: &Environment,
     options: &PrintOptions,
@@ -107,21 +107,21 @@ async fn run_one(
     print::results(ctx, &options, rows, start).await
 }
 
-/// A local file, or folder of files, that a COPY is about to make.
+/// The local file, or folder of files, that a COPY will create.
 struct NewFile(Option<PathBuf>);
 
 impl NewFile {
-    /// Of the target of a COPY; nothing where that is there already, or is not local.
+    /// The target of a COPY; none if it exists already or is not local.
     fn at(target: &str) -> Self {
         let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
         let is_new = !target.contains("://") || target.starts_with("file://");
         Self((is_new && !path.exists()).then(|| path.to_path_buf()))
     }
 
-    /// Takes away what a COPY that failed has written.
+    /// Removes what a failed COPY has written.
     fn remove(self) {
         if let Some(path) = self.0 {
-            // What was never made, or cannot be removed, is left: the statement's own error is what is reported.
+            // Errors are ignored, because the error of the statement is reported.
             let _ = match path.is_dir() {
                 true => std::fs::remove_dir_all(&path),
                 false => std::fs::remove_file(&path),
@@ -130,7 +130,7 @@ impl NewFile {
     }
 }
 
-/// The statements of `sql`, without the semicolons between them. Text that has no tokens is one statement, which the parser refuses.
+/// The statements of `sql`, without the semicolons between them. Text that cannot be tokenised is one statement, which the parser rejects.
 fn split<'a>(sql: &'a str, dialect: &dyn SqlDialect) -> Vec<&'a str> {
     let Ok(tokens) = Tokenizer::new(dialect, sql).tokenize_with_location() else {
         return vec![sql];

@@ -63,7 +63,7 @@ pub struct StoreTable {
     pub name: String,
     /// The locations of its stores, patterns and folders of stores included.
     pub locations: Vec<String>,
-    /// Whether the name was given, and is not the store's.
+    /// Whether the name was given, not taken from the store.
     is_named: bool,
 }
 
@@ -77,7 +77,7 @@ impl StoreTable {
         }
     }
 
-    /// As messages show its locations.
+    /// Its locations as messages show them.
     pub fn shown(&self) -> String {
         let shown = self.locations.iter().map(|place| shown_location(place));
         shown.collect::<Vec<_>>().join(", ")
@@ -200,11 +200,11 @@ pub async fn register(
         .iter()
         .any(|(key, _)| RemoteOptions::has_prefix(key))
     {
-        // The table has an object store of its own.
+        // The table has its own object store.
         let created = environment.ctx.sql(&sql).await.map_err(failed)?;
         return created.collect().await.map(drop).map_err(failed);
     }
-    // By the CLI's CREATE EXTERNAL TABLE, which creates object stores for URLs.
+    // Use the CLI's CREATE EXTERNAL TABLE, which creates object stores for URLs.
     let silent = PrintOptions {
         format: PrintFormat::Automatic,
         quiet: true,
@@ -217,8 +217,8 @@ pub async fn register(
         .map_err(failed)
 }
 
-/// The file of `FILE:SAMPLE,POPULATION`, and the columns of sample ids and populations. Without them, and where there is a file of the whole
-/// name, it is all of it.
+/// The file of `FILE:SAMPLE,POPULATION`, and the columns of sample ids and populations. If there are no columns, or a file has the whole
+/// argument as its name, the argument is the file.
 fn populations_columns(argument: &str) -> (&str, Option<(&str, &str)>) {
     if !is_url(argument) && Path::new(argument).exists() {
         return (argument, None);

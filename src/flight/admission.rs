@@ -1,4 +1,5 @@
-//! Limits how many queries run at a time, in all and of one client. Others wait in order, for a limited time and in limited number.
+//! Limits the number of queries that run at the same time, in total and per client. Other queries wait in order; their number and the time
+//! that they wait are limited.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tonic::Status;
 
 use super::config::{MAX_WAITING, MAX_WAITING_OF_ONE};
 
-/// Places of clients that have none are forgotten when there are more than this many.
+/// With more clients than this, the entries of clients without queries are removed.
 const CLIENTS: usize = 64;
 
 /// Gives each query a permit to run.
@@ -34,7 +35,7 @@ struct Own {
 /// The permit of one query, released when dropped.
 #[derive(Debug)]
 pub struct QueryPermit {
-    // The one of all clients is released before the client's own, for which only its own queries wait.
+    // The permit shared by all clients is released first. For the other one only this client's queries wait.
     _permit: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
 }
@@ -77,7 +78,7 @@ impl Admission {
             return Err(self.full("too many are waiting"));
         }
         let entered = async {
-            // First its own, so that a client waits with few queries for what all clients wait for.
+            // First the client's own permit, so that few of its queries wait for the permits that all clients share.
             let own = Arc::clone(&own.permits).acquire_owned().await?;
             let permit = Arc::clone(&self.permits).acquire_owned().await?;
             Ok(QueryPermit {
@@ -129,7 +130,7 @@ impl Admission {
         }))
     }
 
-    /// Refuses queries from now on, those that wait too.
+    /// Rejects queries from now on, including those that wait.
     pub fn close(&self) {
         self.permits.close();
     }

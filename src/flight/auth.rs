@@ -17,12 +17,12 @@ use subtle::{Choice, ConstantTimeEq};
 use super::error::ServeError;
 use super::random;
 
-/// Fewest characters of a static token.
+/// The minimum number of characters of a static token.
 const MIN_TOKEN: usize = 32;
-/// Most characters of a user's name, and most bytes of a password.
+/// The maximum number of characters of a user's name, and of bytes of a password.
 const MAX_NAME: usize = 64;
 const MAX_PASSWORD: usize = 1024;
-/// Most memory that a hash in the file may need, in KiB: any client can make the server verify one.
+/// The maximum memory that a hash in the file may need, in KiB, because any client can make the server verify one.
 const MAX_HASH_MEMORY: u32 = 256 << 10;
 
 /// The users who may log in.
@@ -30,7 +30,7 @@ const MAX_HASH_MEMORY: u32 = 256 << 10;
 pub struct Users {
     passwords: HashMap<Arc<str>, String>,
     tokens: Vec<(Arc<str>, Vec<u8>)>,
-    /// A hash that is verified for unknown names, so that they take as long as known ones.
+    /// A hash that is verified for unknown names, so that a login with one takes as long as with a known name.
     decoy: String,
 }
 

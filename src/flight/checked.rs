@@ -1,5 +1,5 @@
-//! DataFusion's rules, each of which asks between its steps whether planning may [go on](super::stop), and does not let the plan grow
-//! without bound. Invariant: the rules' names, order and results are those of DataFusion.
+//! Wraps DataFusion's rules: each checks between its steps whether planning must [stop](super::stop), and limits the size of the plan.
+//! Invariant: the rules' names, order and results are those of DataFusion.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 
 use super::{plan_size, stop};
 
-/// Rules may make a plan larger, by so much: calls of genotypes become several expressions each.
+/// The factor by which rules may make a plan larger, because a call on genotypes becomes several expressions.
 const GROWTH: usize = 10;
 
 /// `state` with all its rules checked; a plan of `most` nodes and expressions may grow tenfold.
@@ -87,7 +87,7 @@ impl OptimizerRule for Checked<dyn OptimizerRule + Send + Sync> {
             return Ok(rewritten);
         }
         match self.apply_order() {
-            // The rule has seen the whole plan.
+            // Without an order the rule has rewritten the whole plan.
             None => plan_size::check(&rewritten.data, self.1)?,
             Some(_) => {
                 let expressions = plan_size::expressions_of(&rewritten.data, self.1)?;
@@ -131,7 +131,7 @@ impl PhysicalOptimizerRule for Checked<dyn PhysicalOptimizerRule + Send + Sync> 
     }
 }
 
-/// Is asked for each table of a statement while its logical plan is built, and leaves it to the other planners.
+/// Called for each table of a statement while its logical plan is built, to check whether to stop; other planners plan the table.
 #[derive(Debug)]
 struct CheckedRelations;
 

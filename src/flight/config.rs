@@ -15,11 +15,11 @@ pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 pub const BATCH_BYTES: usize = 4 << 20;
 /// Stack of a query thread, in bytes: enough to recurse over a statement as deep as `complexity` allows.
 pub const QUERY_STACK: usize = 128 << 20;
-/// Queries that may wait for a permit; more are refused at once.
+/// Queries that may wait for a permit; more are rejected at once.
 pub const MAX_WAITING: usize = 1024;
 /// Queries of one client that may wait for a permit.
 pub const MAX_WAITING_OF_ONE: usize = 128;
-/// Results that one client may leave unread for each query that it may run; their queries have given up their permits.
+/// Results that one client may leave unread for each query that it may run. Their queries have released their permits.
 pub const IDLE_PER_QUERY: usize = 8;
 /// How long a planned query is kept for the client to fetch.
 pub const TICKET_LIFETIME: Duration = Duration::from_secs(300);

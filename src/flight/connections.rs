@@ -1,8 +1,8 @@
-//! Connections to a port: how many there are, in all and from one address, and how long they may be open without a request.
+//! Limits the connections to a port: their number, in total and per address, and how long they may be open without a request.
 //!
-//! Between the listeners of [`server`](super::server) and [`ops`](super::ops), and TLS and HTTP. A connection is known when it has sent
-//! an authenticated request. At a limit the oldest connection that is not known makes room for a new one, so a flood of connections that
-//! say nothing keeps nobody out. Invariants: accepting never fails and never spins; a connection is counted until its socket is closed.
+//! Between the listeners of [`server`](super::server) and [`ops`](super::ops), and TLS and HTTP. A connection is known once it has sent
+//! an authenticated request. At a limit the oldest connection that is not known is closed for a new one, so a flood of idle connections
+//! does not keep clients out. Invariants: accepting never fails and never spins; a connection is counted until its socket is closed.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +21,7 @@ use tonic::transport::server::Connected;
 
 use super::linger::Lingering;
 
-/// How long to wait after an accept that failed, for want of descriptors for example.
+/// The time to wait after an accept failed, for example because no file descriptor was free.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
 /// Limits of the connections to a port.
@@ -31,13 +31,13 @@ pub struct ConnectionLimits {
     pub most: usize,
     /// Connections from one address, or from one network of 64 bits.
     pub of_one: usize,
-    /// Time until the first request has come; TLS and HTTP have begun by then.
+    /// Time until the first request arrives, including the TLS handshake.
     pub begin: Duration,
-    /// Time without a request that is being answered.
+    /// Time without an active request.
     pub idle: Duration,
 }
 
-/// A connection, as requests over it see it.
+/// The state of a connection that its requests share.
 #[derive(Debug)]
 pub struct Connection {
     network: IpAddr,
@@ -45,13 +45,13 @@ pub struct Connection {
     is_closed: AtomicBool,
     /// Requests that are being answered.
     requests: AtomicUsize,
-    /// When it was opened, or the last request ended.
+    /// The time when it was opened, or when the last request ended.
     used: Mutex<Instant>,
     waker: AtomicWaker,
 }
 
 impl Connection {
-    /// Says that the connection has sent an authenticated request.
+    /// Records that the connection has sent an authenticated request.
     pub fn known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
@@ -94,7 +94,7 @@ pub struct Connections {
 struct Open {
     next: u64,
     connections: HashMap<u64, Arc<Connection>>,
-    /// How many there are of each network.
+    /// The number of connections from each network.
     of_network: HashMap<IpAddr, usize>,
     closed: Closed,
 }
@@ -144,7 +144,7 @@ impl Connections {
                     | io::ErrorKind::Interrupted => {}
                     _ => {
                         log::error!(port = self.port; "cannot accept connections, trying again in {BACK_OFF:?}: {error}");
-                        // One that says nothing gives its descriptor back.
+                        // Closes one without a request, to free its descriptor.
                         self.open.lock().displace(|_| true);
                         tokio::time::sleep(BACK_OFF).await;
                     }
@@ -153,7 +153,7 @@ impl Connections {
         }
     }
 
-    /// Counts a new connection from `address`, if it is within the limits or another one makes room.
+    /// Counts a new connection from `address`, if it is within the limits or another one can be closed for it.
     fn admit(&self, address: IpAddr) -> Option<(u64, Arc<Connection>)> {
         let network = network(address);
         let mut open = self.open.lock();
@@ -182,7 +182,7 @@ impl Connections {
         Some((number, connection))
     }
 
-    /// Closes connections that have not sent a request in time, or none for long; logs how many were closed since the last call.
+    /// Closes connections that have not sent a request in time, or are idle; logs the number of connections closed since the last call.
     pub fn sweep(&self) {
         let mut open = self.open.lock();
         let mut late = Vec::new();
@@ -228,7 +228,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes the oldest connection without a request, of those that are not known if there are any; says whether there was one.
+    /// Closes the oldest connection without an active request, preferring those that are not known. Returns whether there was one.
     fn displace(&mut self, which: impl Fn(&Connection) -> bool) -> bool {
         let candidates = self.connections.iter();
         let candidates = candidates.filter(|(_, one)| which(one) && !one.is_busy());
@@ -285,7 +285,7 @@ impl Guarded {
     }
 }
 
-/// A client's address and connection, which requests carry.
+/// A client's address and connection, attached to its requests.
 #[derive(Debug, Clone)]
 pub struct Peer {
     /// The address.
@@ -350,7 +350,7 @@ impl AsyncWrite for Guarded {
     }
 }
 
-/// What limits by address count as one: an IPv4 address, or the 64 bits of an IPv6 address that a network is given.
+/// The network that limits by address apply to: an IPv4 address, or the /64 prefix of an IPv6 address.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -361,7 +361,7 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// How many files and sockets this process may have open, where the system says.
+/// The number of files and sockets that this process may have open, if the system reports it.
 pub fn descriptors() -> Option<usize> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits

@@ -97,7 +97,7 @@ impl QueryEngine {
         }
         let (input, state) = self.physical(state, &create.input).await?;
         let schema = input.schema();
-        // Reserved from the memory of all queries, since the rows outlive this one; while it runs, its own limit holds too.
+        // Reserved in the shared pool, because the rows outlive this query. While it runs, its own limit applies, too.
         let kept = MemoryConsumer::new(format!("table '{}'", create.name)).register(&self.memory);
         let mut stream = execute_stream(input, state.task_ctx())?;
         let mut batches: Vec<RecordBatch> = Vec::new();

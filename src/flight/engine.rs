@@ -1,5 +1,5 @@
 //! The state that all requests share: the session that every statement starts from, the tables, the limits, planned queries and
-//! prepared statements. Queries run on threads of their own, and are planned on others.
+//! prepared statements. There are separate threads for running queries and for planning.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -37,7 +37,7 @@ use crate::scan::VczSettings;
 use crate::scan::notices::NoticeSink;
 use crate::session;
 
-/// Planned queries of one user, and prepared statements of one user, may each take this part of the memory of all queries.
+/// Planned queries of one user, and prepared statements of one user, may each take 1/`KEPT_SHARE` of the memory of all queries.
 const KEPT_SHARE: usize = 32;
 
 /// The state that all requests share.
@@ -55,7 +55,7 @@ pub struct QueryEngine {
     pub memory: Arc<dyn MemoryPool>,
     /// The permits of running queries.
     pub admission: Admission,
-    /// The permits of queries that have given up theirs while their client does not read.
+    /// The permits of queries that are idle because their client does not read.
     pub idle: Admission,
     /// The threads that plan.
     pub planners: Planners,
@@ -65,7 +65,7 @@ pub struct QueryEngine {
     pub statements: Handles<Arc<Prepared>>,
     /// Running queries.
     pub running: Running,
-    /// Where tables are stored, which clients are not told.
+    /// The locations of tables, which are hidden from clients.
     pub locations: Arc<Locations>,
     /// Metrics for operators.
     pub metrics: Metrics,
@@ -100,7 +100,7 @@ impl QueryEngine {
         let partitions = defaults.target_partitions().min(limits.max_partitions);
         defaults = defaults.with_target_partitions(partitions);
         let options = defaults.options_mut();
-        // The command line shows plans as drawn trees, which are for terminals.
+        // The command line's default, plans drawn as trees, is for terminals.
         options.explain.format = ExplainFormat::Indent;
         options.extensions.insert(FlightSettings::default());
         let mut vcz = VczSettings::of(options);
@@ -148,7 +148,7 @@ impl QueryEngine {
         })
     }
 
-    /// The session state of one statement: the client's settings, a memory pool with the query's limit, and notices of its own, which are
+    /// The session state of one statement: the client's settings, a memory pool with the query's limit, and its own notices, which are
     /// logged when it has run.
     pub fn state(&self, mut config: SessionConfig) -> SessionState {
         let extensions = &mut config.options_mut().extensions;
@@ -179,7 +179,7 @@ impl QueryEngine {
         self.next_query.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Plans a statement with a permit of its own, on a thread of its own and within the time limit. Also returns how many bytes it takes.
+    /// Plans a statement with its own permit, on a planning thread and within the time limit. Also returns the bytes that the plan takes.
     ///
     /// # Errors
     /// The status to send to the client.
@@ -199,8 +199,8 @@ impl QueryEngine {
         })
     }
 
-    /// Does a client's `work` with the state of one statement, with a permit, on a thread for planning. It stops when this future is
-    /// dropped, or at the time limit. Also returns how many bytes the result takes.
+    /// Runs a client's `work` with the state of one statement, with a permit, on a planning thread. It stops when this future is
+    /// dropped, or at the time limit. Also returns the bytes that the result takes.
     ///
     /// # Errors
     /// The error of `work`, DEADLINE_EXCEEDED, or UNAVAILABLE.

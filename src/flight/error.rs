@@ -15,7 +15,7 @@ use crate::session::message;
 /// Longest message of a status, in bytes: it is sent in an HTTP header, whose size clients limit.
 const MAX_MESSAGE: usize = 2000;
 
-/// What a message ends with that was cut.
+/// The end of a message that was cut.
 pub const CUT: &str = "…";
 
 /// Why a server did not start or stopped.
@@ -27,7 +27,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -38,7 +38,7 @@ pub enum ServeError {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },

@@ -1,6 +1,6 @@
-//! Execution of planned queries: rows are computed and encoded on the query threads, a few messages ahead of the client and no more. A
-//! client that disconnects, a cancellation or the time limit stops the query, which releases its permit and its memory. A query whose
-//! client does not read gives its permit up until the client does.
+//! Execution of planned queries: rows are computed and encoded on the query threads, at most a few messages ahead of the client. A
+//! query stops when its client disconnects, it is cancelled or its time is over, and then releases its permit and its memory. A query
+//! whose client does not read releases its permit until the client does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,10 +32,10 @@ use super::{error, wire};
 use crate::scan::VczSettings;
 use crate::scan::notices::NoticeSink;
 
-/// Most messages that are computed before the client takes them.
+/// The maximum number of messages that are computed ahead of the client.
 const AHEAD: usize = 2;
 
-/// How long after its time limit a query may take to say so itself.
+/// The time after its time limit in which a query may still report it itself.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// The entry of a query in [`running`](super::running), removed when dropped.
@@ -112,7 +112,7 @@ pub fn start(
             if let Err(Ended::Failed(status)) = &result {
                 log::info!(query = report.query, code:? = status.code(); "not finished: {:?}", status.message());
             }
-            // Everything is released before the client learns that the query has ended.
+            // Everything is released before the client is told that the query has ended.
             drop((entry, place, report));
             *end.lock() = match result {
                 Ok(()) => Some(Ok(())),
@@ -138,7 +138,7 @@ enum Ended {
     Failed(Status),
 }
 
-/// The permit of a query, which it gives up while its client does not read.
+/// The permit of a query, which is released while its client does not read.
 struct Place {
     engine: Arc<QueryEngine>,
     client: Arc<str>,
@@ -146,7 +146,7 @@ struct Place {
 }
 
 impl Place {
-    /// Waits until a message is sent. If that takes long, the permit is given up meanwhile, and another one is waited for afterwards.
+    /// Waits until a message is sent. If that takes long, releases the permit, and waits for another one afterwards.
     ///
     /// # Errors
     /// RESOURCE_EXHAUSTED if the client leaves too many results unread, UNAVAILABLE if no permit is free in time afterwards.
@@ -214,13 +214,13 @@ async fn drive(
     let mut messages = FlightDataEncoderBuilder::new()
         .with_schema(planned.schema)
         .with_options(options)
-        // `wire` has cut the batches already, by the bytes that their rows take.
+        // `wire` has already split the batches by the bytes of their rows.
         .with_max_flight_data_size(usize::MAX)
         .build(pieces);
     let time_left = engine.limits.query_timeout.saturating_sub(planning);
     let mut stop = std::pin::pin!(async {
         tokio::select! {
-            // The sender lives as long as the query, so this completes by cancellation only.
+            // The sender lives as long as the query, so this completes only on cancellation.
             _ = cancelled.wait_for(|cancelled| *cancelled) => Ended::Failed(Status::cancelled("the query was cancelled")),
             () = tokio::time::sleep(time_left) => Ended::Failed(error::too_late(engine.limits.query_timeout)),
             () = sender.closed() => Ended::ClientLeft,
@@ -255,7 +255,7 @@ type End = Arc<Mutex<Option<Result<(), Status>>>>;
 struct Messages {
     receiver: mpsc::Receiver<FlightData>,
     end: End,
-    /// When the client is told that the time is over, even if the query's operators have not stopped yet.
+    /// The time at which the client gets the time limit's error, even if the query's operators have not stopped yet.
     limit: Pin<Box<Sleep>>,
     time: Duration,
     done: bool,
@@ -290,7 +290,7 @@ impl Stream for Messages {
     }
 }
 
-/// What is logged and counted when a query ends, however it ends.
+/// Logs and counts a query when it ends, in whatever way.
 struct Report {
     engine: Arc<QueryEngine>,
     query: u64,
@@ -303,7 +303,7 @@ struct Report {
     outcome: Outcome,
 }
 
-/// Where the functions and scans of a statement put their notices.
+/// The sink for the notices of the functions and scans of a statement.
 fn notices_of(context: &TaskContext) -> NoticeSink {
     VczSettings::of(context.session_config().options()).notices
 }
@@ -338,7 +338,7 @@ impl Drop for Report {
     }
 }
 
-/// What the scans of a plan did.
+/// The metrics of the scans of a plan.
 struct Scans {
     bytes_decoded: u64,
     backend: String,

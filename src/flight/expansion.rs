@@ -1,5 +1,5 @@
-//! How large a statement becomes when it is planned, estimated on its syntax tree before: DataFusion puts a copy of a common table
-//! expression or a view wherever it is named, of an expression wherever its alias is, and of GROUP BY's columns into each grouping set.
+//! Estimates from a syntax tree how large the statement's plan will be. DataFusion copies a common table expression or a view wherever
+//! it is named, an expression wherever its alias is used, and the columns of GROUP BY into each grouping set.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -14,15 +14,15 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::plan_size;
 
-/// Most columns of a SELECT.
+/// The maximum number of columns of a SELECT.
 const MAX_COLUMNS: usize = 8192;
-/// Most grouping sets of a GROUP BY, and most columns of all of them.
+/// The maximum number of grouping sets of a GROUP BY, and of columns in all of them.
 const MAX_GROUPING_SETS: usize = 1024;
 const MAX_GROUPING_COLUMNS: usize = 8192;
-/// Most tables that a statement may name: each join makes the plan deeper.
+/// The maximum number of tables that a statement may name, because each join makes the plan deeper.
 const MAX_TABLES: usize = 200;
 
-/// Checks that a statement has at most `most` relations and expressions, literals left out, when it is planned.
+/// Checks that a statement's plan has at most `most` relations and expressions, not counting literals.
 ///
 /// # Errors
 /// If it names too many tables, or becomes larger than the limits; the message has both numbers.
@@ -57,7 +57,7 @@ pub async fn check(state: &SessionState, statement: &Parsed, most: usize) -> Res
     }
 }
 
-/// The statement inside any EXPLAINs; none for statements of DataFusion's own, which have no queries.
+/// The statement inside any EXPLAINs; `None` for DataFusion's own statements, which have no queries.
 fn innermost(statement: &Parsed) -> Option<&Statement> {
     match statement {
         Parsed::Statement(statement) => Some(statement),
@@ -115,9 +115,9 @@ impl Estimate {
         )
     }
 
-    /// Refuses that each of `names` may stand for an expression of `size`, if that is too much.
+    /// Breaks if replacing each of `names` by an expression of size `size` would make the statement too large.
     fn substituted(&self, names: usize, size: usize) -> Refusal {
-        // Most names are no aliases, so more is allowed than of what certainly is copied.
+        // Most names are not aliases, so this limit is higher than that for certain copies.
         let most = self.most.saturating_mul(5);
         let size = names.saturating_mul(size);
         refuse_above(
@@ -211,7 +211,7 @@ impl Visitor for Estimate {
         refuse_above("grouping sets", sets, MAX_GROUPING_SETS)?;
         let in_sets = sets.saturating_mul(columns);
         refuse_above("columns in grouping sets", in_sets, MAX_GROUPING_COLUMNS)?;
-        // Aliases of the SELECT stand for their expressions in these clauses.
+        // Aliases of the SELECT are replaced by their expressions in these clauses.
         let clauses = [&select.having, &select.qualify];
         let aliases = clauses
             .into_iter()
@@ -237,7 +237,7 @@ fn largest_item(select: &Select) -> usize {
     select.projection.iter().map(of_item).max().unwrap_or(0)
 }
 
-/// How many expressions there are in `part`, literals left out, and how many windows by name.
+/// The number of expressions in `part`, not counting literals, and the number of named windows.
 fn expressions(part: &impl Visit) -> (usize, usize) {
     struct Count(usize, usize);
     impl Visitor for Count {
@@ -298,7 +298,7 @@ fn grouping_sets(group_by: &GroupByExpr) -> (usize, usize) {
             GroupByWithModifier::Totals | GroupByWithModifier::GroupingSets(_) => {}
         }
     }
-    // Items of GROUPING SETS are mostly the same few columns, so they count once.
+    // The items of GROUPING SETS are usually the same few columns, so only the longest counts.
     let columns = match expressions {
         [Expr::GroupingSets(items)] => items.iter().map(Vec::len).max().unwrap_or(0),
         _ => columns,
@@ -343,7 +343,7 @@ mod tests {
             let inside = format!("SELECT ({})", doubled(levels));
             assert!(checked(&ctx, &inside).await.is_err());
         }
-        // A name inside hides the one outside.
+        // An inner name hides an outer one.
         let hidden = format!(
             "{} WHERE (WITH t19 AS (SELECT 1) SELECT 1 FROM t19) = 1",
             doubled(8)

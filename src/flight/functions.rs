@@ -1,10 +1,11 @@
-//! Functions that a server removes: those that build a value of any size given by an argument, without reserving memory. The table functions `generate_series` and `range` stream, so they stay.
+//! Functions that a server removes: those that build a value whose size is an argument, without reserving memory. The table functions
+//! `generate_series` and `range` stream their rows, so they stay.
 
 use datafusion::common::Result;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::registry::FunctionRegistry;
 
-/// Scalar functions whose result is as large as an argument says, in SQL's names.
+/// SQL names of scalar functions whose result is as large as an argument says.
 const LEFT_OUT: [&str; 10] = [
     "repeat",
     "lpad",
@@ -18,7 +19,7 @@ const LEFT_OUT: [&str; 10] = [
     "list_resize",
 ];
 
-/// Removes them from a session.
+/// Removes these functions from a session.
 ///
 /// # Errors
 /// If the session does not allow it.

@@ -1,5 +1,5 @@
 //! Authentication of every request but the login, before the service. An authenticated request gets its [`ClientSession`] as an
-//! extension; any other is refused here, whatever its method.
+//! extension; any other is rejected here, whatever its method.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -133,7 +133,7 @@ where
                 Err(status) => return Box::pin(async move { Ok(status.into_http()) }),
             }
         }
-        // The connection has a request until the last byte of the answer is sent.
+        // The request is active until the last byte of the response is sent.
         let active = peer.map(|peer| peer.connection.request());
         let answer = self.inner.call(request);
         Box::pin(async move {

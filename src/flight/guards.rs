@@ -1,4 +1,4 @@
-//! Operators that a server adds to physical plans, so that its limits hold for every operator.
+//! Operators that a server adds to physical plans, so that its limits apply to every operator.
 //!
 //! * Window functions over whole partitions buffer all their input, for which DataFusion does not reserve memory. An operator below each
 //!   of them reserves memory for its rows until the window function is done.
@@ -127,7 +127,7 @@ impl ExecutionPlan for Held {
         let schema = input.schema();
         let rows = input.map(move |batch| {
             let batch = batch?;
-            // At least the column of results, where the input has no columns.
+            // Counts the column of results, too: the input may have no columns.
             let bytes = batch.get_array_memory_size() + batch.num_rows() * size_of::<i64>();
             held.try_grow(bytes.saturating_mul(COPIES_HELD))?;
             Ok(batch)
@@ -154,7 +154,7 @@ mod tests {
             .build();
         let ctx = SessionContext::new_with_state(state);
         let rows = ctx.sql(sql).await?.collect().await;
-        // After an error, tasks of other partitions may still hold memory for a moment.
+        // After an error, tasks of other partitions may hold memory a little longer.
         for _ in 0..500 {
             if runtime.memory_pool.reserved() == 0 {
                 break;

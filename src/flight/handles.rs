@@ -1,4 +1,4 @@
-//! Planned queries and prepared statements, which a server keeps for a user under an unguessable handle. Only that user can use them.
+//! Planned queries and prepared statements, which a server keeps for a user under a random handle. Only that user can use them.
 //! Their number is limited, per user and in total, and they expire.
 
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ pub struct Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// No values. Errors call one of them `what`; each expires `lifetime` after its last use; those of a user take at most `bytes`.
+    /// No values. Errors call a value `what`; each expires `lifetime` after its last use; those of a user take at most `bytes`.
     pub fn new(what: &'static str, lifetime: Duration, when_full: WhenFull, bytes: usize) -> Self {
         Self {
             what,

@@ -1,4 +1,4 @@
-//! The locations of the server's tables, which errors and plans name: clients see the tables' names instead.
+//! Hides the locations of the server's tables in errors and plans: clients see the tables' names instead.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Locations {
     }
 
     fn new(mut found: Vec<(String, String)>) -> Self {
-        // A location may be part of another.
+        // Longest first, because a location may be part of another.
         found.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then(a.cmp(b)));
         found.dedup();
         Self(found)
@@ -132,7 +132,7 @@ fn spellings(location: &str) -> Vec<String> {
         return vec![location.to_string()];
     }
     let mut all = Vec::new();
-    // A name without a folder says nothing of the server, and may be a word of other messages.
+    // A name without a folder reveals nothing about the server, and may be a word of other messages.
     if location.contains('/') {
         all.push(location.to_string());
     }

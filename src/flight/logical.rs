@@ -1,4 +1,4 @@
-//! A statement to a logical plan, within limits of length, depth and size at each step.
+//! Turns a statement into a logical plan, with limits on length, depth and size at each step.
 
 use datafusion::common::Result;
 use datafusion::execution::context::SessionState;
@@ -8,7 +8,7 @@ use datafusion::sql::parser::Statement;
 use super::{complexity, expansion, plan_size, stop};
 use crate::session::name_missing_arrays;
 
-/// The logical plan of a statement that becomes no larger than `most`.
+/// The logical plan of a statement, with at most `most` relations and expressions.
 ///
 /// # Errors
 /// If it is not a statement, too long, too deep or too large.
@@ -16,7 +16,7 @@ pub async fn of_text(state: &SessionState, sql: &str, most: usize) -> Result<Log
     of_statement(state, complexity::parse(state, sql)?, most).await
 }
 
-/// The logical plan of a parsed statement that becomes no larger than `most`.
+/// The logical plan of a parsed statement, with at most `most` relations and expressions.
 ///
 /// # Errors
 /// If it is too large.
@@ -32,7 +32,7 @@ pub async fn of_statement(
         Err(error) => return Err(name_missing_arrays(state, error).await),
     };
     stop::check()?;
-    // Columns of `*` and conversions of types are in the plan only.
+    // Twice as many, because the columns of `*` and type conversions are not in the syntax tree.
     plan_size::check(&plan, most.saturating_mul(2))?;
     Ok(plan)
 }

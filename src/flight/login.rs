@@ -1,5 +1,5 @@
-//! Logging in: a name and a password become a bearer token. A failure is answered after a delay, and after several an
-//! address is refused for a minute, so that passwords cannot be guessed quickly. Few hashes are computed at a time, since each takes memory.
+//! Login: exchanges a name and a password for a bearer token. A failure is answered after a delay, and after several an address is
+//! rejected for a minute, so that passwords cannot be guessed quickly. Few hashes are computed at a time, because each takes memory.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,14 +16,14 @@ use super::tokens::Tokens;
 
 /// A failed login is answered after this long.
 const FAILURE_DELAY: Duration = Duration::from_millis(500);
-/// Failures of one address within [`WINDOW`] after which it is refused.
+/// Failures of one address within [`WINDOW`] after which it is rejected.
 const MAX_FAILURES: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Addresses whose failures are remembered.
 const MAX_ADDRESSES: usize = 10_000;
 /// Hashes computed at the same time.
 const CONCURRENT_HASHES: usize = 2;
-/// Logins that may wait for a hash; more are refused.
+/// Logins that may wait for a hash; more are rejected.
 const MAX_WAITING: usize = 256;
 
 /// Logs users in.

@@ -1,4 +1,4 @@
-//! Metadata that clients get without a query: catalogs, schemas, tables with their columns, and keys, of which there are none.
+//! Metadata that clients get without a query: catalogs, schemas, tables with their columns, and keys (always none).
 
 use std::sync::Arc;
 

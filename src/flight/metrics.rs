@@ -1,5 +1,5 @@
-//! Metrics of a server in the OpenMetrics text format. Counters and histograms are kept here; gauges are given by
-//! [`ops`](super::ops) when the metrics are read.
+//! Metrics of a server in the OpenMetrics text format. Counters and histograms are kept here; [`ops`](super::ops) passes the gauges
+//! when the metrics are read.
 
 use std::fmt::Write as _;
 
@@ -150,7 +150,7 @@ impl Metrics {
     }
 }
 
-/// Resident memory of this process; 0 where the system does not say.
+/// Resident memory of this process, in bytes; 0 if the system does not report it.
 pub fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -8,19 +8,19 @@
 //!   `sessions` (settings that persist).
 //! * `front`, `service`: the protocol. `reply`: its messages. `statements`: planning and execution of a statement. `metadata` and `info`
 //!   answer requests that need no query.
-//! * `logical`: SQL to a logical plan within limits: of length and depth (`complexity`), of time (`parser`), of size (`expansion`,
-//!   `plan_size`). `policy`: the plans that are run; all others are refused. `settings`: the settings that clients may change.
+//! * `logical`: SQL to a logical plan, with limits on length and depth (`complexity`), time (`parser`) and size (`expansion`,
+//!   `plan_size`). `policy`: the plans that are run; all others are rejected. `settings`: the settings that clients may change.
 //!   `functions`: the functions that are removed.
-//! * `planning`: a logical to a physical plan (`planned`), once, on threads of its own (`planners`), where it can be stopped (`stop`,
-//!   `checked`). `widths`: how many rows a batch has. `parameters`: prepared statements. `handles`: unguessable, limited in number, valid for
-//!   one user.
-//! * `engine`: the state that all requests share. `locations`: what clients are not told. `admission`, `pool` and `guards`: limits on queries and memory. `execution` and `running`: execution, timeouts,
-//!   cancellation.
+//! * `planning`: a logical to a physical plan (`planned`), once, on separate threads (`planners`), where it can be stopped (`stop`,
+//!   `checked`). `widths`: the number of rows of a batch. `parameters`: prepared statements. `handles`: random, limited in number, valid
+//!   for one user.
+//! * `engine`: the state that all requests share. `locations`: hides where tables are stored. `admission`, `pool` and `guards`: limits on
+//!   queries and memory. `execution` and `running`: execution, timeouts, cancellation.
 //! * `wire`: batches in types that clients can read, split to size.
 //! * `metrics` and `ops`: metrics, `/healthz`, `/metrics`, a log line for each query.
 //!
 //! Invariants: results are streamed, never collected; everything that is kept for a client is limited in number and time; queries
-//! run on threads of their own, so that the network threads always answer.
+//! run on separate threads, so that the network threads always answer.
 
 mod admission;
 mod auth;

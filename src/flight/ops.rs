@@ -1,4 +1,4 @@
-//! The port for operators: `/healthz` says whether queries are answered, `/metrics` gives metrics. Plain HTTP without a login;
+//! The port for operators: `/healthz` tells whether queries are accepted, `/metrics` returns metrics. Plain HTTP without a login;
 //! it shows neither statements nor users.
 
 use std::future::Future;

@@ -1,8 +1,8 @@
-//! Prepared statements: their parameters (`$1` or `?`), the types of these where they are known, and the values that a client binds.
+//! Prepared statements: their parameters (`$1` or `?`), the parameters' types if they are known, and the values that a client binds.
 //!
-//! A statement is planned when it is prepared, and its plan is filled with values when it runs. Where a plan needs the value (the
-//! arguments of a table function), values become literals in the syntax tree instead, and the statement is planned again. Values are never
-//! put into the text.
+//! A statement is planned when it is prepared, and values replace the placeholders of its plan when it runs. If planning needs the values
+//! (the arguments of a table function), they become literals in the syntax tree instead, and the statement is planned again. Values are
+//! never inserted into the text.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use tonic::Status;
 
 use super::{complexity, logical, stop};
 
-/// Most parameters of a statement.
+/// The maximum number of parameters of a statement.
 const MAX_PARAMETERS: usize = 1000;
-/// Most rows of values: the statement is planned for each.
+/// The maximum number of rows of values, because the statement is planned for each.
 const MAX_ROWS: usize = 1000;
-/// Most bytes of the values, which are kept with the statement.
+/// The maximum number of bytes of the values, which are kept with the statement.
 const MAX_BOUND_BYTES: usize = 1 << 20;
 
 /// A prepared statement.
@@ -91,7 +91,7 @@ impl Prepared {
         super::wire::wire_schema(&Schema::new(fields))
     }
 
-    /// Binds rows of values for the executions that follow, each of which gives the results of all rows, in their order.
+    /// Binds rows of values for later executions, each of which returns the results of all rows, in their order.
     ///
     /// # Errors
     /// If there are no rows or too many, a row does not have a value for every parameter, or a value is not of the parameter's type.
@@ -118,7 +118,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// The values of a row, as the parameters' types.
+    /// The values of a row, cast to the parameters' types.
     fn values_of(&self, batch: &RecordBatch, row: usize) -> Result<Vec<ScalarValue>> {
         if batch.num_columns() != self.types.len() {
             return plan_err!(
@@ -300,7 +300,7 @@ fn literal(value: &ScalarValue) -> Result<Expr> {
     }
 }
 
-/// The batches of a stream, of which no more are read than can be bound.
+/// The batches of a stream, read only up to the limits on bound values.
 pub async fn rows_to_bind(mut values: FlightRecordBatchStream) -> Result<Vec<RecordBatch>, Status> {
     let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
     while let Some(batch) = values.try_next().await.map_err(Status::from)? {

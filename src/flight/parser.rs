@@ -1,8 +1,8 @@
-//! SQL text to a syntax tree, in bounded time.
+//! Parses SQL text in bounded time.
 //!
-//! sqlparser goes back where an expression or a table can be read in several ways, and does so again on each level of nesting, so an
-//! error deep inside (`CAST(CAST(CAST(…`) takes time that doubles with each level. It cannot be stopped from outside, but asks its
-//! dialect about everything. The dialect here answers as [`GenericDialect`] does, counts the questions, and ends the parser by unwinding
+//! sqlparser backtracks where an expression or a table can be parsed in several ways, and does so on each level of nesting, so the time for
+//! an error deep inside (`CAST(CAST(CAST(…`) doubles with each level. It cannot be stopped from outside, but calls methods of its
+//! dialect all the time. The dialect here answers as [`GenericDialect`] does, counts the calls, and ends the parser by unwinding
 //! after too many, or when the planning of this thread must [stop](super::stop).
 
 use std::any::{Any, TypeId};
@@ -17,10 +17,10 @@ use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 
 use super::stop;
 
-/// Questions that the dialect answers: so many for each token, and so many more.
+/// The limit on calls of the dialect: the first number for each token, plus the second.
 const QUESTIONS_PER_TOKEN: usize = 1000;
 const QUESTIONS: usize = 100_000;
-/// Whether to stop is asked once in so many questions.
+/// Calls of the dialect between two checks whether to stop.
 const INTERVAL: usize = 256;
 
 /// Parses one statement; `recursion_limit` is the deepest nesting.
@@ -53,7 +53,7 @@ pub fn parse(tokens: Vec<TokenWithSpan>, recursion_limit: usize) -> Result<State
     }
 }
 
-/// [`GenericDialect`], for a limited number of questions.
+/// [`GenericDialect`] with a limited number of calls.
 #[derive(Debug)]
 struct Bounded {
     asked: Cell<usize>,
@@ -76,15 +76,15 @@ impl Bounded {
         }
     }
 
-    /// Ends the parser, which has no other way to give up. This is no panic: nothing is printed, and [`parse`] returns the error.
+    /// Ends the parser, which cannot be stopped in another way. Unlike a panic this prints nothing, and [`parse`] returns the error.
     fn end(&self, error: DataFusionError) {
-        // Set back, so that destructors can still ask.
+        // Reset, so that destructors can still call the dialect.
         self.asked.set(0);
         resume_unwind(Box::new(error) as Box<dyn Any + Send>)
     }
 }
 
-/// The questions that `GenericDialect` answers otherwise than the trait does.
+/// The methods for which `GenericDialect` overrides the trait's default.
 macro_rules! as_generic {
     ($($question:ident)*) => {
         $(fn $question(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The size of logical plans, where a part that is used several times counts each time, without walking through it each time.
+//! The size of logical plans. A part that is used several times counts each time, but is visited only once.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,15 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
-/// Most expressions that rules may make of one filter, by putting the expressions that its columns stand for in their place.
+/// The maximum number of expressions of one filter after rules have replaced its columns by their expressions.
 const MAX_FILTER: usize = 100_000;
 
-/// How many nodes and expressions a plan has, literals left out.
+/// The number of nodes and expressions of a plan, not counting literals.
 pub fn size(plan: &LogicalPlan) -> usize {
     Sizes::default().of(plan).size
 }
 
-/// Checks that `plan` has at most `most` nodes and expressions, and that pushing filters down does not multiply these.
+/// Checks that `plan` has at most `most` nodes and expressions, and that pushing filters down does not make filters too large.
 ///
 /// # Errors
 /// A planning error with the size and the limit.
@@ -36,7 +36,7 @@ pub fn check(plan: &LogicalPlan, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// How many expressions there are in those of one node, without the plans of subqueries; counting ends above `most`.
+/// The number of expressions of one node, without the plans of subqueries; counting stops above `most`.
 pub fn expressions_of(plan: &LogicalPlan, most: usize) -> Result<usize> {
     let mut count = 0;
     plan.apply_expressions(|expr| {
@@ -57,11 +57,11 @@ pub fn expressions_of(plan: &LogicalPlan, most: usize) -> Result<usize> {
 struct Part {
     /// Nodes and expressions.
     size: usize,
-    /// Expressions of the largest column, with those of its inputs in place of their names.
+    /// Expressions of the largest column, with the names of input columns replaced by their expressions.
     column: usize,
 }
 
-/// The sizes of the parts that were seen, by their address: parts are shared.
+/// The sizes of parts that were visited, by address, because parts are shared.
 #[derive(Default)]
 struct Sizes {
     parts: HashMap<*const LogicalPlan, Part>,
@@ -104,7 +104,7 @@ impl Sizes {
         part
     }
 
-    /// The size of an expression, with the plans of its subqueries, and its size with expressions of size `column` in place of names.
+    /// The size of an expression with the plans of its subqueries, and its size if each name is replaced by an expression of size `column`.
     fn of_expression(&mut self, expr: &Expr, column: usize) -> (usize, usize) {
         let (mut size, mut expanded) = (0_usize, 0_usize);
         // The closure returns no error.
@@ -126,7 +126,7 @@ impl Sizes {
     }
 }
 
-/// How many expressions grouping sets have together.
+/// The number of expressions in all grouping sets.
 fn in_sets(sets: &GroupingSet) -> usize {
     match sets {
         GroupingSet::Rollup(columns) => columns.len().saturating_mul(columns.len()),

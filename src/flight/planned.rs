@@ -35,10 +35,10 @@ pub enum Rows {
 }
 
 impl Planned {
-    /// Puts the rows for another row of parameters behind those of the first.
+    /// Appends the rows for another row of parameters.
     ///
     /// # Errors
-    /// If they have other columns: types may depend on a parameter, as those of lists do on a population.
+    /// If they have other columns: types may depend on a parameter, as the widths of lists depend on a population.
     pub fn append(&mut self, (schema, rows): (SchemaRef, Rows)) -> Result<()> {
         if schema != self.schema {
             return plan_err!(

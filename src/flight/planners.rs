@@ -1,8 +1,8 @@
-//! The threads that statements are planned on, apart from those that queries run on: planning does not give its thread back until it
+//! The threads that plan statements, separate from those that run queries, because planning occupies its thread until it
 //! is done or [stopped](super::stop).
 //!
-//! A planning whose client was told of the time limit, or has left, is abandoned: the client's place is free again, the planning is
-//! told to stop and keeps its thread until it does. Invariant: the number of these threads is limited, in all and for one client.
+//! If the time limit is over or the client has left, planning is abandoned: the client's permit is released, and planning is
+//! told to stop, but keeps its thread until it does. Invariant: the number of these threads is limited, in total and per client.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::admission::Admission;
 use super::error;
 use super::stop::{self, Stop};
 
-/// Threads for each query that may run: its own, and that of a planning that was abandoned.
+/// Threads for each query that may run: one for its planning and one for an abandoned planning.
 const THREADS_PER_QUERY: usize = 2;
 /// How long a statement waits for a thread while abandoned ones still run.
 const WAIT: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub struct Planners {
 }
 
 impl Planners {
-    /// Threads of `threads` for `max_queries`, of which one client runs at most `share`. A planning takes at most `time`.
+    /// Planning on `threads` for `max_queries` queries, of which one client runs at most `share`. Planning takes at most `time`.
     pub fn new(threads: Handle, max_queries: usize, share: usize, time: Duration) -> Self {
         let lanes = THREADS_PER_QUERY.saturating_mul(max_queries);
         let share = THREADS_PER_QUERY.saturating_mul(share);
@@ -41,7 +41,7 @@ impl Planners {
         }
     }
 
-    /// Does `work` for `client`, with memory of `pool`; also returns how many bytes the result takes. When this future is dropped, or
+    /// Runs `work` for `client`, with memory of `pool`; also returns the bytes that the result takes. When this future is dropped, or
     /// the time is over, the work is told to stop.
     ///
     /// # Errors
@@ -53,13 +53,13 @@ impl Planners {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<(T, usize), Status> {
         let lane = self.lanes.enter(client).await?;
-        // The client is told of the time limit below; this ends what is abandoned.
+        // The client gets the time limit's error below; this deadline ends abandoned planning.
         let stop = Stop::at(Instant::now() + self.time + WAIT);
         let _abandons = Abandons(Arc::clone(&stop));
         let memory = MemoryConsumer::new("planning").register(pool);
         let handle = self.threads.clone();
         let planning = self.threads.spawn_blocking(move || {
-            // Held until the planning has ended, however long that takes.
+            // Held until planning has ended, however long that takes.
             let _lane = lane;
             let told = Arc::clone(&stop);
             let (result, bytes) = stop::within(stop, memory, || {
@@ -94,7 +94,7 @@ impl Planners {
     }
 }
 
-/// Tells a planning to stop when nobody waits for it any more.
+/// Tells planning to stop when it is dropped, because then nobody waits for the result.
 struct Abandons(Arc<Stop>);
 
 impl Drop for Abandons {

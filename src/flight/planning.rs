@@ -21,7 +21,7 @@ use super::settings::{self, FlightSettings};
 use super::{logical, stop, widths, wire};
 use crate::scan::VczSettings;
 
-/// A query holds at least as many rows, and copies of rows, in memory.
+/// The number of rows and copies of rows that a query holds in memory at least.
 const ROWS_HELD: usize = 8;
 
 impl QueryEngine {
@@ -73,7 +73,7 @@ impl QueryEngine {
         state: &SessionState,
         plan: LogicalPlan,
     ) -> Result<(SchemaRef, Rows)> {
-        // Before constants are folded: that makes the strings.
+        // Before constants are folded, because folding builds the strings.
         widths::widest(&plan, self.largest_row())?;
         let batch = match policy::check(&plan, self.allow_ddl)? {
             Allowed::Query => return self.plan_query(state.clone(), plan).await,

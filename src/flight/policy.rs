@@ -1,5 +1,5 @@
-//! Which statements run for a client, decided on the logical plan before it is optimised or executed. Deny by default: a plan is
-//! allowed only if each of its nodes, in subqueries and below EXPLAIN too, is of a kind that is listed here.
+//! Decides which statements run for a client, on the logical plan before it is optimised or executed. Denies by default: a plan is
+//! allowed only if each of its nodes, including those of subqueries and below EXPLAIN, is of a kind that is listed here.
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, plan_err};
@@ -25,7 +25,7 @@ pub enum Allowed {
 /// What kind of statement `plan` is, if it may run.
 ///
 /// # Errors
-/// A planning error that names what is refused.
+/// A planning error that names what is not allowed.
 pub fn check(plan: &LogicalPlan, allow_ddl: bool) -> Result<Allowed> {
     match plan {
         LogicalPlan::DescribeTable(describe) => Ok(Allowed::Describe(describe.clone())),

@@ -1,4 +1,5 @@
-//! The memory pool of one query: its own limit within the pool that all queries share. A query that exceeds either fails alone.
+//! The memory pool of one query: its own limit within the pool that all queries share. A query that exceeds either limit fails; other
+//! queries continue.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! Unguessable bytes from the operating system, for tokens and handles.
+//! Random bytes from the operating system, for tokens and handles.
 
 use tonic::Status;
 
 /// `N` random bytes.
 ///
 /// # Errors
-/// INTERNAL, if the operating system has none.
+/// INTERNAL, if the operating system returns an error.
 pub fn bytes<const N: usize>() -> Result<[u8; N], Status> {
     let mut bytes = [0u8; N];
     getrandom::getrandom(&mut bytes)

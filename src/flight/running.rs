@@ -42,7 +42,7 @@ impl Running {
         self.queries.lock().len()
     }
 
-    /// Adds the query of `user` under `handle`; the receiver is told when it is cancelled.
+    /// Adds the query of `user` under `handle`; the receiver gets `true` when it is cancelled.
     pub fn insert(&self, user: &Arc<str>, handle: Handle) -> watch::Receiver<bool> {
         let (cancel, cancelled) = watch::channel(false);
         let query = (Arc::clone(user), cancel);

@@ -30,9 +30,9 @@ use super::tokens::Tokens;
 
 /// How often expired values are removed.
 const SWEEP: Duration = Duration::from_secs(10);
-/// How often connections that are late are closed.
+/// How often connections that have exceeded a time limit are closed.
 const SWEEP_CONNECTIONS: Duration = Duration::from_secs(1);
-/// Limits of the connections to the port of metrics, which a reader of metrics opens anew when it was closed.
+/// Limits of the connections to the metrics port. Clients of metrics reconnect when a connection was closed.
 const OPERATORS: ConnectionLimits = ConnectionLimits {
     most: 64,
     of_one: 32,
@@ -84,7 +84,7 @@ impl Server {
         let threads = Builder::new_multi_thread()
             .thread_name("vcz-query")
             .thread_stack_size(QUERY_STACK)
-            // More than cores: operators that compute for long do not keep other queries' tasks from running.
+            // More threads than cores, so that operators that compute for long do not block the tasks of other queries.
             .worker_threads(cores().saturating_add(config.limits.max_queries))
             .enable_all()
             .build()
@@ -138,7 +138,7 @@ impl Server {
             .transpose()
     }
 
-    /// Serves until `stop`; then waits for running queries, as long as the configuration says.
+    /// Serves until `stop`; then waits for running queries, for at most `shutdown_timeout`.
     ///
     /// # Errors
     /// If serving fails.
@@ -222,7 +222,7 @@ impl Server {
     }
 }
 
-/// Refuses configurations that would expose data or passwords to a network.
+/// Returns an error for configurations that would expose data or passwords to a network.
 fn check_exposure(config: &ServerConfig) -> Result<(), ServeError> {
     if config.bind.ip().is_loopback() || config.insecure {
         return Ok(());
@@ -258,7 +258,7 @@ fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
     let config = ServerTlsConfig::new()
         .identity(TlsIdentity::from_pem(cert, key))
         .timeout(TLS_TIMEOUT);
-    // Checked here, because the error of a later use would not name the files.
+    // Checked here, because a later error would not name the files.
     match tonic::transport::Server::builder().tls_config(config.clone()) {
         Ok(_) => Ok(config),
         Err(error) => Err(ServeError::Certificate {

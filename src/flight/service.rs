@@ -1,6 +1,6 @@
-//! The protocol: dispatches Flight SQL's commands and actions. Requests come through the [`gate`](super::gate), so each carries its
-//! client. Everything else (Substrait plans, ingestion, transactions, savepoints) is refused as UNIMPLEMENTED by the trait's default
-//! methods, without reading the request.
+//! The protocol: dispatches Flight SQL's commands and actions. Requests have passed the [`gate`](super::gate), so each has its
+//! client attached. Everything else (Substrait plans, ingestion, transactions, savepoints) is rejected as UNIMPLEMENTED by the trait's
+//! default methods, without reading the request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use super::parameters::{Prepared, rows_to_bind};
 use super::planned::StatementSource;
 use super::reply::{Reply, encoded, fetch_with, send};
 
-/// The action that newer clients cancel with.
+/// The action with which newer clients cancel a query.
 const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
 /// `CANCEL_RESULT_CANCELLED` of `ActionCancelQueryResult`, whose enumeration the crate does not export.
 const CANCELLED: i32 = 1;

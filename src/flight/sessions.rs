@@ -26,7 +26,7 @@ pub enum ClientKey {
 pub struct ClientSession {
     /// The user.
     pub user: Arc<str>,
-    /// Whom the client's queries are counted for: the user, or the address where there is no login.
+    /// The name that the client's queries are counted under: the user, or the address if there is no login.
     pub share: Arc<str>,
     /// The settings of the next statement.
     config: RwLock<SessionConfig>,
@@ -59,8 +59,8 @@ impl Sessions {
         }
     }
 
-    /// The session of a client, created if it is new, whose queries are counted for `share`. When there are too many, the least recently
-    /// used is removed.
+    /// The session of a client, created if it is new, whose queries are counted under `share`. If there are too many sessions, the least
+    /// recently used one is removed.
     pub fn get(&self, key: ClientKey, user: &Arc<str>, share: &Arc<str>) -> Arc<ClientSession> {
         let mut clients = self.clients.lock();
         if let Some((session, used)) = clients.get_mut(&key) {

@@ -1,5 +1,5 @@
 //! The settings that a client may change, and their allowed values: those that affect only its own queries, and not files, other
-//! clients or the server's limits. Everything else is refused. Also the settings of this layer, with the prefix `flight`.
+//! clients or the server's limits. All others are rejected. Also the settings of this layer, with the prefix `flight`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -219,8 +219,8 @@ pub fn set(
     Ok(config)
 }
 
-/// Checks that the settings that affect memory are within bounds, which a default of the operator's extends, and that the time zone
-/// is known.
+/// Checks that the settings that affect memory are within bounds, which are extended to include the operator's defaults, and that the
+/// time zone is known.
 fn check(config: &SessionConfig, defaults: &SessionConfig, max_partitions: usize) -> Result<()> {
     let bounded = |name: &str, value: usize, default: usize, range: RangeInclusive<usize>| {
         let (least, most) = range.into_inner();

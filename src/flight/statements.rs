@@ -36,7 +36,7 @@ impl Service {
             .ok_or_else(|| Status::unauthenticated("log in first"))
     }
 
-    /// Plans a statement, keeps it, and returns the flight info to fetch it.
+    /// Plans a statement, keeps the plan, and returns the flight info with which to fetch its rows.
     pub(super) async fn planned<T>(
         &self,
         source: StatementSource,
@@ -64,7 +64,7 @@ impl Service {
         handle: &[u8],
     ) -> Result<Response<Reply>, Status> {
         let user = &client.user;
-        // The ticket is checked first: a forged one must not wait for a permit, and a valid one must not expire while it waits.
+        // Checks and renews the ticket first: a forged one must not wait for a permit, and a valid one must not expire while it waits.
         self.engine.tickets.touch(user, handle)?;
         let permit = self.engine.admission.enter(&client.share).await?;
         let planned = self.engine.tickets.take(user, handle)?;
@@ -81,7 +81,7 @@ impl Service {
     ) -> Result<i64, Status> {
         let (planned, _) = self.engine.plan_with_permit(client, source).await?;
         match planned.rows {
-            // None of the statements that this server runs changes rows, so the sum over all rows of parameters is 0.
+            // No statement that this server runs changes rows, so the number of changed rows is always 0.
             Rows::Batches(_) => Ok(0),
             Rows::Plans(_) => Err(Status::invalid_argument(
                 "this statement returns rows; execute it as a query",
@@ -110,7 +110,7 @@ impl Service {
         Err(missing())
     }
 
-    /// Prepares a statement; also returns the schema of its rows, and how many bytes it takes.
+    /// Prepares a statement; also returns the schema of its rows, and the bytes that it takes.
     pub(super) async fn schema_of(
         &self,
         client: &Arc<ClientSession>,

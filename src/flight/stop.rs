@@ -1,7 +1,7 @@
-//! Stops the planning of a statement that nobody waits for any more, that takes too long, or that needs too much memory.
+//! Stops the planning of a statement if its client is no longer waiting, if it takes too long, or if it needs too much memory.
 //!
 //! A thread cannot be stopped from outside. Planning runs on a thread of its own (`planners`), and callbacks that DataFusion calls
-//! throughout planning (`parser`, `checked`) ask [`check`] whether to go on. Invariant: a thread plans one statement at a time.
+//! throughout planning (`parser`, `checked`) call [`check`]. Invariant: a thread plans one statement at a time.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// Tells a planning to stop.
+/// Tells the planning of a statement to stop.
 #[derive(Debug)]
 pub struct Stop {
     requested: AtomicBool,
@@ -42,11 +42,11 @@ impl Stop {
     /// Tells the planning to stop now.
     pub fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
-        // One permit is kept if the planning does not wait at the moment.
+        // The notification is stored if nothing is waiting for it now.
         self.told.notify_one();
     }
 
-    /// Completes when the planning is told to stop: for planning that waits, for a store for example.
+    /// Completes when planning is told to stop, for planning that is waiting, for example for a store.
     pub async fn told(&self) {
         self.told.notified().await;
     }
@@ -66,7 +66,7 @@ impl Stop {
 struct Current {
     stop: Arc<Stop>,
     memory: MemoryReservation,
-    /// What the thread had allocated before.
+    /// Bytes that the thread had allocated before.
     before: isize,
 }
 
@@ -74,7 +74,7 @@ impl Current {
     fn check(&self) -> Result<()> {
         self.stop.check()?;
         let used = allocations::of_this_thread() - self.before;
-        // Negative where something was freed that another thread had allocated.
+        // Negative if this thread freed memory that another one had allocated.
         let used = usize::try_from(used).unwrap_or(0).next_multiple_of(STEP);
         if used != self.memory.size() {
             self.memory.try_resize(used)?;
@@ -93,8 +93,8 @@ impl Drop for Ends {
     }
 }
 
-/// Does `work` as the planning of this thread: [`check`] obeys `stop`, and reserves in `memory` what the thread allocates. Also returns
-/// how many bytes the result takes, which are no longer reserved.
+/// Runs `work` as the planning of this thread: [`check`] obeys `stop`, and reserves in `memory` what the thread allocates. Also returns
+/// the bytes that the result takes, which are no longer reserved.
 pub fn within<T>(
     stop: Arc<Stop>,
     memory: MemoryReservation,
@@ -112,10 +112,10 @@ pub fn within<T>(
     (result, usize::try_from(bytes).unwrap_or(0))
 }
 
-/// Whether the planning of this thread may go on; a thread that plans nothing always may.
+/// Returns an error if the planning of this thread must stop. On a thread that plans nothing, always returns Ok.
 ///
 /// # Errors
-/// If nobody waits for the statement any more, its time is over, or its memory limit is exceeded.
+/// If the client no longer waits for the statement, its time is over, or its memory limit is exceeded.
 pub fn check() -> Result<()> {
     CURRENT.with_borrow(|current| current.as_ref().map_or(Ok(()), Current::check))
 }

@@ -1,4 +1,4 @@
-//! The tables that a server publishes: those of the operator's session by name, without that session's ability to open files.
+//! The tables that a server publishes: the registered tables of the operator's session, in catalogs that cannot open files.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Bearer tokens that logins return: random, kept in memory, valid for a fixed time, limited in number.
 //!
-//! A token is an id, by which it is looked up, and a secret, which is compared in constant time.
+//! A token consists of an id, by which it is looked up, and a secret, which is compared in constant time.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! How many bytes a row of a query's operators takes, estimated from the plan: DataFusion's operators build batches of a number of
-//! rows, however wide these are, so the number is chosen by the width. Also refuses rows that would not fit the memory of a query.
+//! Estimates from the plan the bytes that a row of a query's operators takes. DataFusion's operators build batches of a fixed number of
+//! rows, however wide these are, so the number is chosen by the width. Rows that would not fit the memory of a query are an error.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
-/// The bytes of a value whose type does not say: a short string or list.
+/// The assumed bytes of a value of variable length: a short string or list.
 const VALUE: usize = 16;
-/// Values of fixed width may be made of long strings, which count from this many bytes on.
+/// Values of fixed width may be computed from long strings. Only strings of at least this many bytes count.
 const LONG: usize = 64 << 10;
-/// Functions whose result may be as long as the product of the lengths of their arguments. All others that clients can call give at
-/// most their sum.
+/// Functions whose result may be as long as the product of the lengths of their arguments. The result of any other function that clients
+/// can call is at most as long as their sum.
 const MULTIPLYING: [&str; 12] = [
     "array_join",
     "array_replace",
@@ -29,8 +29,8 @@ const MULTIPLYING: [&str; 12] = [
     "replace",
 ];
 
-/// The width in bytes of the widest rows that an operator of `plan` may buffer. Scans are left out: they bound their batches by
-/// bytes themselves, and most genotypes that they list are only counted.
+/// The width in bytes of the widest rows that an operator of `plan` may buffer. Scans are left out, because they limit the bytes of their
+/// batches themselves, and most genotype columns in their schema are only counted.
 ///
 /// # Errors
 /// A planning error if a row may take more than `most` bytes.
@@ -61,7 +61,7 @@ struct Widths {
 }
 
 impl Widths {
-    /// The width of each column of `plan` where it is of no fixed width, otherwise 0.
+    /// The width of each column of `plan` that has no fixed width; 0 for the others.
     fn of(&mut self, plan: &LogicalPlan) -> Vec<usize> {
         let address = std::ptr::from_ref(plan);
         if let Some(columns) = self.columns.get(&address) {
@@ -149,7 +149,7 @@ impl Widths {
     }
 }
 
-/// The most bytes of a string or list that `expr` makes of the columns `known`.
+/// The maximum number of bytes of a string or list that `expr` computes from the columns `known`.
 fn made_of(expr: &Expr, known: &HashMap<Column, usize>) -> usize {
     match expr {
         // A number may become a string.
@@ -175,7 +175,7 @@ fn made_of(expr: &Expr, known: &HashMap<Column, usize>) -> usize {
                 Ok(TreeNodeRecursion::Continue)
             });
             match function {
-                // The first argument stands between all others.
+                // The first argument is inserted between all others.
                 "concat_ws" => sum.saturating_add(count.saturating_mul(first)),
                 _ if MULTIPLYING.contains(&function) => sum.max(product),
                 _ => sum,
@@ -192,7 +192,7 @@ fn literal(value: &ScalarValue) -> usize {
     }
 }
 
-/// How many grouping sets there are.
+/// The number of grouping sets.
 fn sets_of(group: &[Expr]) -> usize {
     match group {
         [Expr::GroupingSet(GroupingSet::GroupingSets(sets))] => sets.len().max(1),

@@ -1,5 +1,5 @@
-//! Batches for clients: without views and dictionaries, which not every client supports, and split between rows into messages of
-//! bounded size. Every message has the schema that the client got when the statement was planned.
+//! Batches for clients: without view types and dictionaries, which not every client supports, and split between rows into messages of
+//! limited size. Every message has the schema that the client got when the statement was planned.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn wire_field(field: &FieldRef) -> FieldRef {
     Arc::new(plain.with_metadata(field.metadata().clone()))
 }
 
-/// The type that clients get for `data_type`: strings and binaries for their views, lists for list views, values for dictionaries.
+/// The type that clients get for `data_type`: strings and binaries for view types, lists for list views, values for dictionaries.
 fn wire_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Utf8View => DataType::Utf8,
@@ -60,7 +60,8 @@ pub fn pieces(
         .collect()
 }
 
-/// Ranges of rows, as (first, number), of at most `bytes`: as long as the mean row width allows, halved while they are too large.
+/// Ranges of rows, as (first, number), of at most `bytes`. Their length follows from the mean row width and is halved while a range is too
+/// large.
 fn cut(
     batch: &RecordBatch,
     from: usize,
@@ -291,7 +292,7 @@ mod tests {
         let cut = pieces(&batch, &schema, 10_000).unwrap();
         assert_eq!(cut.len(), 10);
         assert!(cut.iter().all(|piece| piece.num_rows() == 10));
-        // A slice counts only for its own rows.
+        // For a slice only its own rows count.
         assert_eq!(
             pieces(&batch.slice(50, 10), &schema, 10_000).unwrap().len(),
             1
