@@ -1,5 +1,5 @@
-//! [`Dataset`]: an opened store with everything that planning needs decoded once: columns and codec chains, sample,
-//! contig and filter names, and the zones. Shared by all scans of a table.
+//! [`Dataset`]: an opened store with everything that planning needs, decoded once: columns and codec chains; names of samples,
+//! contigs and filters; and the zones. Shared by all scans of a table.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::codec::{CodecChain, CodecError, Scratch};
 use crate::error::{Result, VczError};
 use crate::store::{ArrayMeta, RegionIndex, Store};
 
-/// Arrays of names and indexes that are read whole when a store is opened may decode to this many bytes.
+/// The maximum decoded bytes of arrays of names and indexes, which are read whole when a store is opened.
 const MAX_WHOLE_ARRAY: u64 = 1 << 31;
 /// Chunks of such an array that are read at the same time.
 const CONCURRENT_CHUNKS: usize = 32;
-/// Zones per chunk beyond which a store's contigs alternate too much for zones to be worth having.
+/// With more zones per chunk than this, contigs alternate too much for zones to be useful.
 const MAX_ZONES_PER_CHUNK: usize = 64;
 
 /// A contig that has variants.
@@ -34,7 +34,7 @@ pub struct ContigExtent {
     pub name: String,
     /// The highest position of a variant.
     pub last_position: i64,
-    /// `contig_length`, where the store knows it.
+    /// `contig_length`, if the store has it.
     pub length: Option<i64>,
 }
 
@@ -45,12 +45,12 @@ pub struct Dataset {
     n_variants: u64,
     columns: Vec<ColumnSpec>,
     chains: Vec<Result<CodecChain, CodecError>>,
-    /// Of each column: sizes of its chunks, decoded whole and with frames cut.
+    /// For each column: chunk size statistics, for chunks decoded whole and for chunks with cut frames.
     chunk_sizes: Vec<[Arc<ChunkSizes>; 2]>,
     names: Names,
     sample_ids: Vec<String>,
     contig_lengths: Option<Vec<i64>>,
-    /// From the region index, or worked out from the positions when first needed.
+    /// From the region index, or computed from the positions when first needed.
     zones: OnceCell<Option<Arc<Zones>>>,
     /// Whether it was logged that chunks of genotypes are absent.
     has_logged_absent: AtomicBool,
@@ -133,7 +133,7 @@ impl Dataset {
             .map_err(|reason| self.array_error(&self.columns[index].array, reason.clone()))
     }
 
-    /// Sizes of the chunks of column `index` on a GPU, where their frames are `cut` (for counts) or not.
+    /// Chunk size statistics of column `index` on a GPU, with frames that are `cut` (for counts) or not.
     #[cfg_attr(
         not(feature = "gpu"),
         allow(dead_code, reason = "only a GPU's batches follow them")
@@ -162,7 +162,7 @@ impl Dataset {
         self.zones.get().and_then(Option::as_ref)
     }
 
-    /// The zones, reading all contigs and positions if there is no region index. `None` where contigs alternate so much
+    /// The zones, reading all contigs and positions if there is no region index. `None` if contigs alternate so much
     /// that zones are useless.
     pub async fn zones(&self) -> Result<Option<&Arc<Zones>>> {
         Ok(self
@@ -213,8 +213,8 @@ impl Dataset {
         }
     }
 
-    /// Logs, once a dataset and at level `info`, that a chunk of genotypes is absent. Writers leave out chunks that hold only the fill
-    /// value, so that is no error; but a single chunk whose file was lost looks the same, and answers are wrong then.
+    /// Logs, once per dataset and at level `info`, that a chunk of genotypes is absent. Writers leave out chunks that hold only the fill
+    /// value, so this is not an error. But a chunk whose file was lost looks the same, and then results are wrong.
     pub fn log_absent(&self, array: &ArrayMeta, index: &[u64]) {
         if !self.has_logged_absent.swap(true, Ordering::Relaxed) {
             log::info!(
@@ -259,7 +259,7 @@ impl Dataset {
             .map_err(|reason| refuse(reason.into()))
     }
 
-    /// Works out the zones from `variant_contig` and `variant_position`.
+    /// Computes the zones from `variant_contig` and `variant_position`.
     async fn read_zones(&self) -> Result<Option<Arc<Zones>>> {
         let mut zones = Vec::new();
         let mut useful = true;
@@ -291,7 +291,7 @@ pub fn extents(
 ) -> Vec<ContigExtent> {
     let named = |(contig, last_position): (usize, i64)| {
         let name = contigs.get(contig)?.clone();
-        // A length of 0 or less is how a store says that it does not know; one below the last variant is wrong.
+        // A length of 0 or less means unknown; one below the last variant's position is wrong.
         let length = lengths
             .and_then(|lengths| lengths.get(contig).copied())
             .filter(|&length| length > 0 && length >= last_position);

@@ -1,5 +1,5 @@
-//! From a location that a user gives to a place in an object store: local paths and URLs of any object store the session knows, or that
-//! options of a table say how to reach.
+//! Resolves a location given by a user to a path in an object store: local paths, and URLs of object stores that are registered with the
+//! session or configured by a table's options.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::remote::location::shown;
 use super::remote::options::RemoteOptions;
 use super::remote::redacted::{RedactedStore, Secrets};
 
-/// Marks a session, as an extension of its configuration, that reads registered tables and nothing else: [`locate`] refuses
-/// every path and URL in it, so neither a table, a populations file nor a mask can be opened by its location.
+/// An extension of a session's configuration: the session reads only registered tables. [`locate`] then returns an error for
+/// every path and URL, so neither a table, a populations file nor a mask can be opened by its location.
 #[derive(Debug, Clone, Copy)]
 pub struct RegisteredOnly;
 
@@ -57,10 +57,10 @@ pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
     remote_at(&url, objects, Secrets::default())
 }
 
-/// [`locate`], with an object store of the table's own if there are options for it.
+/// Like [`locate`], but with the table's own object store if there are options for it.
 ///
 /// # Errors
-/// As [`locate`]; of the options.
+/// As [`locate`], and if the options are invalid.
 pub async fn locate_by(
     state: &dyn Session,
     location: &str,
@@ -77,7 +77,7 @@ pub async fn locate_by(
     remote_at(&url, objects, options.secrets())
 }
 
-/// A location as a URL. The one way to them, so that a session with [`RegisteredOnly`] is closed here.
+/// A location as a URL. All locations are parsed here, so this is where sessions with [`RegisteredOnly`] are restricted.
 pub fn parse(state: &dyn Session, location: &str) -> Result<Url> {
     if location.is_empty() {
         return plan_err!("the location is empty; give a path or URL");
@@ -89,7 +89,7 @@ pub fn parse(state: &dyn Session, location: &str) -> Result<Url> {
         );
     }
     match Url::parse(location) {
-        // One letter is a drive, not a scheme.
+        // A single letter is a Windows drive, not a scheme.
         Ok(url) if url.scheme().len() > 1 && location.contains("://") => Ok(url),
         _ => file_url(Path::new(location)),
     }
@@ -111,7 +111,7 @@ fn local(state: &dyn Session, url: &Url, location: &str) -> Result<Location> {
     })
 }
 
-/// The place of `url` in an object store whose errors will show no credentials.
+/// The location of `url` in an object store whose errors show no credentials.
 fn remote_at(url: &Url, objects: Arc<dyn ObjectStore>, secrets: Secrets) -> Result<Location> {
     let path =
         object_store::path::Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
@@ -122,13 +122,13 @@ fn remote_at(url: &Url, objects: Arc<dyn ObjectStore>, secrets: Secrets) -> Resu
     })
 }
 
-/// The part of a URL that object stores are registered by.
+/// The part of a URL under which object stores are registered.
 pub fn base_of(url: &Url) -> &str {
     &url[url::Position::BeforeScheme..url::Position::AfterPort]
 }
 
 fn file_url(path: &Path) -> Result<Url> {
-    // What is not there is reported by whoever opens it, so only its dots are taken out here.
+    // If the path does not exist, opening it will report that. Here only its dots are removed.
     let absolute = match std::fs::canonicalize(path) {
         Ok(found) => found,
         Err(_) => without_dots(&std::path::absolute(path)?),

@@ -1,4 +1,4 @@
-//! The stores that locations stand for: a list of them, patterns such as `data/chr*.vcz.zip`, and folders of stores.
+//! Expands locations to stores: a list of locations, patterns such as `data/chr*.vcz.zip`, and folders of stores.
 //!
 //! Stores are found by listing, so patterns and folders need an object store that lists; a list does not.
 
@@ -14,7 +14,7 @@ use super::remote::location::shown;
 use super::remote::options::RemoteOptions;
 use crate::error::VczError;
 
-/// Names of stores in a folder of them end so.
+/// The extensions of stores in a folder of stores.
 const ENDINGS: [&str; 2] = [".vcz", ".vcz.zip"];
 
 /// A store, not opened yet.
@@ -26,8 +26,8 @@ pub struct Named {
     pub place: Location,
 }
 
-/// All stores that `locations` stand for: in the order of the list, those of a pattern in the order of their names. A folder of stores
-/// is given as it is.
+/// All stores of `locations`, in the order of the list, and those of a pattern in the order of their names. A folder of stores is not
+/// expanded.
 ///
 /// # Errors
 /// If a pattern matches nothing, or its folders cannot be listed; if a store is named twice.
@@ -66,7 +66,7 @@ pub async fn all_stores(
     Ok(all)
 }
 
-/// The stores in the folder `folder`, in the order of their names; none where it cannot be listed.
+/// The stores in the folder `folder`, in the order of their names; none if it cannot be listed.
 pub async fn stores_below(folder: &Named) -> Vec<Named> {
     let Ok(listed) = list(folder).await else {
         return vec![];
@@ -75,7 +75,7 @@ pub async fn stores_below(folder: &Named) -> Vec<Named> {
     children(folder, &listed, is_store, true)
 }
 
-/// A location with a pattern in it, taken apart.
+/// A location with a pattern, split into parts.
 struct Pattern<'a> {
     /// What is before the first part with a pattern, with its last slash.
     base: &'a str,
@@ -83,13 +83,13 @@ struct Pattern<'a> {
     parts: Vec<&'a str>,
 }
 
-/// The pattern that `location` is; `None` where it is none, or a file of that name is there.
+/// The pattern of `location`; `None` if it is not a pattern, or a file of that name exists.
 fn pattern_of(location: &str) -> Option<Pattern<'_>> {
     let (root, path, wild): (usize, &str, &[char]) = match location.split_once("://") {
         Some((scheme, rest)) => {
             let root = scheme.len() + 3;
             let host = rest.find('/')? + 1;
-            // The rest of a URL, from the question mark on, is no path.
+            // The query and fragment of a URL are not part of its path.
             let end = rest.find(['?', '#']).unwrap_or(rest.len());
             (root + host, rest.get(host..end)?, &['*', '['])
         }
@@ -109,7 +109,7 @@ fn pattern_of(location: &str) -> Option<Pattern<'_>> {
     })
 }
 
-/// Whether a location stands for the stores whose names match it.
+/// Whether a location is a pattern.
 pub fn is_pattern(location: &str) -> bool {
     pattern_of(location).is_some()
 }
@@ -164,7 +164,7 @@ async fn list(folder: &Named) -> Result<ListResult, VczError> {
     })
 }
 
-/// What is in a folder and has a name that `is_wanted`: folders, and files where `files` may be; in the order of their names.
+/// The entries of a folder whose names are `is_wanted`: folders, and also files if `files`; in the order of their names.
 fn children(
     folder: &Named,
     listed: &ListResult,
@@ -233,7 +233,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut p, mut n) = (0, 0);
-    // Where to go on if what follows the last star does not match.
+    // Where to continue if the text after the last star does not match.
     let mut star: Option<(usize, usize)> = None;
     loop {
         if p < pattern.len() && pattern[p] == '*' {
@@ -259,14 +259,14 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The length of the first element of `pattern`, which is no star, if `c` matches it.
+/// The length of the first element of `pattern`, which is not a star, if `c` matches it.
 fn one_of(pattern: &[char], c: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),
         '[' => {
             let is_negated = pattern.get(1) == Some(&'!');
             let first = if is_negated { 2 } else { 1 };
-            // A bracket right at the beginning is one of the characters.
+            // A closing bracket in first place is one of the characters.
             let close = pattern
                 .iter()
                 .skip(first + 1)

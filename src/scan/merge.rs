@@ -1,5 +1,5 @@
 //! Several stores as one table: the same samples in the same order, the contigs of all, and rows in the order of contigs and positions.
-//! What does not fit together is an error that names both stores.
+//! Stores that do not fit together are an error that names both.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::stores::{Member, Piece, Stores};
 use super::unify::{Unified, unify};
 use crate::error::{Result, VczError};
 
-/// The stores of a table. Several of them have their positions read here where they have no region index, because their ranges have
+/// The stores of a table. With several stores, the positions of those without a region index are read here, because their ranges have
 /// to be compared.
 ///
 /// `location` is what the user gave for all of them.
@@ -128,7 +128,7 @@ struct Run {
     store: usize,
     contig: usize,
     rows: Range<u64>,
-    /// Places of its zones in the store's list.
+    /// Indices of its zones in the store's list.
     zones: Range<usize>,
 }
 
@@ -218,7 +218,7 @@ impl Contigs {
         Zones { zones, from_index }
     }
 
-    /// The length of each contig: of the stores that have variants on it, else of the first that knows it; 0 where none does.
+    /// The length of each contig: from the stores that have variants on it, else from the first store that has a length; 0 if none has.
     fn lengths(&self, stores: &[Arc<Dataset>]) -> Result<Option<Vec<i64>>> {
         let mut lengths: Vec<Option<(i64, usize, bool)>> = vec![None; self.names.len()];
         let mut is_known = false;
@@ -259,8 +259,8 @@ impl Contigs {
     }
 }
 
-/// The runs in the order of contigs and positions, joined where they follow each other in their store, each with the places of its
-/// zones in the store's list.
+/// The runs in the order of contigs and positions, joined if they are consecutive in their store, each with the indices of its zones in
+/// the store's list.
 ///
 /// # Errors
 /// If two stores have variants of a contig and their ranges of positions overlap; it names both.

@@ -9,13 +9,13 @@
 //!                                    columns: arrays → Arrow       genotypes: chunks → counts, one decode for all calls
 //! ```
 //!
-//! * `plan`: what is read. `calls`: functions on genotypes. `chunks`: chunks on their way. `read`: batches.
-//!   `remote`: object stores by options of a table.
+//! * `plan`: what is read. `calls`: functions on genotypes. `chunks`: reading chunks ahead. `read`: batches.
+//!   `remote`: object stores configured by a table's options.
 //! * [`VczTable`] is the `TableProvider`, [`VczSource`] the `DataSource`.
-//! * [`Dataset`] is an opened store; [`Stores`] those of a table, one or several, and where the table's rows and columns are in them;
-//!   `merge` and `unify` make one table of several. [`GenotypeContext`] is what the genotype column means.
+//! * [`Dataset`] is an opened store. [`Stores`] are those of a table, one or several, with the map of the table's rows and columns to
+//!   theirs; `merge` and `unify` make one table of several. [`GenotypeContext`] has the samples and populations of a genotype column.
 //! * `locate`, `locations`, `open`: from locations to tables.
-//! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters the calls that they are about.
+//! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
 mod calls;
 mod chunks;

@@ -1,5 +1,5 @@
-//! What a statement should tell whoever sent it, beside its rows: sites that a statistic left out, a contig that no row can have. Functions and
-//! scans add to the session's [`Notices`]; the command line and the server take them when the statement has ended.
+//! Notices of a statement to its user, beside its rows: sites that a statistic left out, a contig that no row can have. Functions and scans
+//! add them to the session's [`Notices`]; the command line and the server take them when the statement has ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// What has been said since it was last taken.
+/// The notices since they were last taken.
 #[derive(Debug, Default)]
 pub struct Notices {
     said: Mutex<Said>,
@@ -24,7 +24,7 @@ struct Said {
 pub struct Statistic {
     /// The function's name.
     pub function: &'static str,
-    /// What tells calls of it apart, e.g. `of 100 copies`.
+    /// Distinguishes calls of the function, e.g. `of 100 copies`.
     pub call: String,
     /// Why sites are left out, and what keeps them.
     pub reason: &'static str,
@@ -37,7 +37,7 @@ struct Sites {
 }
 
 impl Notices {
-    /// Says `message`, once.
+    /// Adds `message`, unless it was added before.
     pub fn say(&self, message: String) {
         let messages = &mut self.said.lock().messages;
         if !messages.contains(&message) {
@@ -45,7 +45,7 @@ impl Notices {
         }
     }
 
-    /// Says that `statistic` left out `left_out` more sites of `seen` more.
+    /// Records that `statistic` left out `left_out` more sites of `seen` more.
     fn leave_out(&self, statistic: &Statistic, left_out: u64, seen: u64) {
         let mut said = self.said.lock();
         let sites = said.left_out.entry(statistic.clone()).or_default();
@@ -53,7 +53,7 @@ impl Notices {
         sites.seen = sites.seen.saturating_add(seen);
     }
 
-    /// Everything that was said, in whole sentences; nothing is left.
+    /// Removes all notices and returns them as sentences.
     pub fn take(&self) -> Vec<String> {
         let said = std::mem::take(&mut *self.said.lock());
         let counted = said.left_out.into_iter();
@@ -86,7 +86,7 @@ fn with_commas(number: u64) -> String {
     text
 }
 
-/// Where a session's notices go; nowhere by default. All are equal: notices are no part of what a plan means.
+/// Receives a session's notices; by default none. All sinks are equal, so that notices do not affect the comparison of plans.
 #[derive(Debug, Clone, Default)]
 pub struct NoticeSink(pub Option<Arc<Notices>>);
 
@@ -99,7 +99,7 @@ impl PartialEq for NoticeSink {
 impl Eq for NoticeSink {}
 
 impl NoticeSink {
-    /// Says `message`: to the session if it listens, else to the log.
+    /// Passes `message` to the session's notices if it collects them, else to the log.
     pub fn say(&self, message: String) {
         match &self.0 {
             Some(notices) => notices.say(message),
@@ -117,8 +117,8 @@ impl NoticeSink {
     }
 }
 
-/// Counts the sites that one accumulator leaves out. It is used by one thread at a time; atomic so that it can be shared, not to be
-/// contended.
+/// Counts the sites that one accumulator leaves out. It is used by one thread at a time; the counters are atomic only so that it can be
+/// shared.
 #[derive(Debug)]
 pub struct LeftOut {
     sink: Option<(Arc<Notices>, Statistic)>,
@@ -136,7 +136,7 @@ impl LeftOut {
         }
     }
 
-    /// Hands what was counted to the session.
+    /// Passes the counts to the session.
     pub fn report(&self) {
         if let Some((notices, statistic)) = &self.sink {
             let left_out = self.left_out.swap(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Opens tables at locations, and reads the small files beside stores (populations, masks).
+//! Opens tables by location, and reads small files (populations, masks).
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ use crate::store::Store;
 
 /// Stores of a table that are opened at the same time.
 const CONCURRENT_STORES: usize = 32;
-/// Locations that a table's name for messages is made of.
+/// The maximum number of locations in a table's name for messages.
 const MOST_NAMED: usize = 3;
 
-/// Reads a small file beside a store.
+/// Reads a small file, such as a populations file or a mask.
 pub async fn read_file(state: &dyn Session, location: &str) -> Result<Bytes> {
     read_place(locate(state, location)?, &shown(location)).await
 }
 
-/// Reads the populations file of a store. Where it is in the same bucket, or on the same server, it is read by the same options.
+/// Reads the populations file of a store, with the store's options if it is in the same bucket or on the same server.
 async fn read_populations(
     state: &dyn Session,
     file: &str,
@@ -66,10 +66,10 @@ async fn read_place(place: Location, location: &str) -> Result<Bytes> {
     Ok(result.bytes().await.map_err(|e| failed(Box::new(e)))?)
 }
 
-/// Opens the store at `location` as a table, or all stores that a pattern or a folder stands for: see [`open_stores`].
+/// Opens the store at `location` as a table, or all stores of a pattern or a folder: see [`open_stores`].
 ///
 /// # Errors
-/// Of [`open_stores`].
+/// Those of [`open_stores`].
 pub async fn open_table(
     state: &dyn Session,
     location: &str,
@@ -83,7 +83,7 @@ pub async fn open_table(
 ///
 /// # Errors
 /// If there is no store at a location, a store cannot be opened, the stores do not fit together
-/// ([`VczTable::merge`]), or the populations file is not as it must be.
+/// ([`VczTable::merge`]), or the populations file is invalid.
 pub async fn open_stores(
     state: &dyn Session,
     locations: &[String],
@@ -126,7 +126,7 @@ pub async fn open_stores(
     }
     let opened = stream::iter(found).map(|store| {
         let options = options.clone();
-        // Names and indexes are decoded while others are read.
+        // Names and indexes of one store are decoded while those of others are read.
         let task = SpawnedTask::spawn(async move { open_dataset(store, &options).await });
         async move {
             let joined = task.join().await;
@@ -161,14 +161,14 @@ async fn open(store: Named, options: &TableOptions) -> Result<Store, VczError> {
     Ok(store)
 }
 
-/// Opens one of several stores, with its zones, by which they are put in order.
+/// Opens one of several stores with its zones, which are needed to order the stores.
 async fn open_dataset(store: Named, options: &TableOptions) -> Result<Dataset, VczError> {
     let dataset = Dataset::open(open(store, options).await?, options.region_index).await?;
     dataset.zones().await?;
     Ok(dataset)
 }
 
-/// What stands for all locations in messages.
+/// The name of all locations together, for messages.
 fn name_of(locations: &[String]) -> String {
     match locations {
         [first, .., _] if locations.len() > MOST_NAMED => {

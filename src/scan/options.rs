@@ -12,15 +12,15 @@ use datafusion::common::{DataFusionError, Result, config_err};
 use super::notices::NoticeSink;
 use super::remote::options::RemoteOptions;
 
-/// Which engine decodes and counts genotype chunks.
+/// The backend that decodes and counts genotype chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backend {
-    /// The GPU when one is usable and pays, else the host.
+    /// The GPU if one is usable and expected to be faster, else the host.
     #[default]
     Auto,
     /// The host.
     Host,
-    /// The GPU; an error that says why when none is usable.
+    /// The GPU; if none is usable, an error with the reason.
     Gpu,
 }
 
@@ -47,13 +47,13 @@ impl fmt::Display for Backend {
     }
 }
 
-/// Whether uncompressed chunks in local files are read straight into the memory of GPUs.
+/// Whether uncompressed chunks in local files are read directly into the memory of GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DirectStorage {
-    /// Where the machine has GPUDirect Storage.
+    /// If the machine has GPUDirect Storage.
     #[default]
     Auto,
-    /// By cuFile, also where that goes by way of the host; an error where there is no cuFile.
+    /// By cuFile, even if it copies through the host; an error if there is no cuFile.
     On,
     /// Never.
     Off,
@@ -88,21 +88,21 @@ impl fmt::Display for DirectStorage {
 /// The session's `vcz.*` settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VczSettings {
-    /// Which engine decodes and counts.
+    /// The backend that decodes and counts.
     pub backend: Backend,
-    /// A batch holds at most this many bytes (or one row, where a single row is wider).
+    /// A batch has at most this many bytes, or one row if a single row is larger.
     pub batch_bytes: usize,
-    /// How many reads of each array are in flight at the same time in a partition, at most, ahead of the chunk being decoded, whether
+    /// The maximum number of reads of each array that are in flight in a partition ahead of the chunk being decoded, whether
     /// the host or a GPU decodes it; 0 turns reading ahead off. A read is a chunk, or several small ones of a local store. There
-    /// are few at first, and more while reads have to be waited for and memory allows it.
+    /// are few reads at first, and more while reads have to be waited for and memory allows it.
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,
-    /// Most device memory a process takes on each GPU, in bytes; 0 leaves the choice to the engine.
+    /// The maximum device memory that a process takes on each GPU, in bytes; 0 leaves the choice to the engine.
     pub gpu_memory_limit: u64,
-    /// Whether uncompressed chunks in local files are read straight into the memory of GPUs.
+    /// Whether uncompressed chunks in local files are read directly into the memory of GPUs.
     pub gpu_direct_storage: DirectStorage,
-    /// Where notices go. Not a setting of SQL: who runs statements sets it.
+    /// Receives notices. Not an SQL setting: set by the code that runs statements.
     pub notices: NoticeSink,
 }
 
@@ -255,20 +255,20 @@ impl ConfigExtension for VczSettings {
 /// What to do with a store's `region_index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum RegionIndexMode {
-    /// Use it where the store has one, after structural checks; its claims are checked again wherever positions are read.
+    /// Use it if the store has one, after structural checks. It is checked against the positions wherever these are read.
     #[default]
     Use,
     /// Read the positions instead.
     Ignore,
 }
 
-/// What it means if access to a chunk is denied (HTTP 403). S3 answers so for absent objects to those who may not list the bucket.
+/// How to treat a chunk to which access is denied (HTTP 403). Without permission to list the bucket, S3 returns 403 for absent objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum DeniedChunks {
     /// An error.
     #[default]
     Error,
-    /// The chunk is absent, and stands for fill values.
+    /// The chunk is absent, and is read as fill values.
     Absent,
 }
 
@@ -277,21 +277,21 @@ pub enum DeniedChunks {
 pub struct TableOptions {
     /// Location of the populations file, a TSV or CSV; or a query that gives its rows.
     pub populations: Option<String>,
-    /// What the populations file calls the column of sample ids, if that is not `sample_id`.
+    /// The name of the column of sample ids in the populations file, if it is not `sample_id`.
     pub sample_column: Option<String>,
-    /// What the populations file calls the column of populations, if that is not `population`.
+    /// The name of the column of populations in the populations file, if it is not `population`.
     pub population_column: Option<String>,
     /// Whether the region index is used.
     pub region_index: RegionIndexMode,
-    /// What it means if access to a chunk is denied.
+    /// How to treat a chunk to which access is denied.
     pub denied_chunks: DeniedChunks,
-    /// Arrays that are looked for by their names, where they cannot be listed or are not in the consolidated metadata.
+    /// Names of arrays to look for, if arrays cannot be listed or are not in the consolidated metadata.
     pub arrays: Vec<String>,
-    /// How the object store is reached; if there are none, it is the one that the session has for the location.
+    /// The configuration of the object store; if empty, the session's object store for the location is used.
     pub remote: RemoteOptions,
 }
 
-/// Most names of arrays in an option: each is one request.
+/// The maximum number of names of arrays in an option, because each is one request.
 const MAX_ARRAYS: usize = 1000;
 
 const TABLE_OPTIONS: [(&str, &str); 6] = [
@@ -319,7 +319,7 @@ const TABLE_OPTIONS: [(&str, &str); 6] = [
 ];
 
 impl TableOptions {
-    /// The columns of the populations file, where one of them is named.
+    /// The columns of the populations file, if one of the options names them.
     pub fn population_columns(&self) -> Option<(&str, &str)> {
         let sample = self.sample_column.as_deref();
         let population = self.population_column.as_deref();
@@ -365,7 +365,7 @@ impl ExtensionOptions for TableOptions {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        // DataFusion's table options hand over the whole key.
+        // DataFusion's table options pass the whole key.
         let name = key.strip_prefix("vcz.").unwrap_or(key);
         match name {
             "populations" => self.populations = Some(value.to_string()),

@@ -1,7 +1,7 @@
-//! How far the scans of a session are: rows done of rows to do, for a progress bar. The command line puts a [`ProgressTracker`] into
-//! its session's configuration; streams report to it while they read. A session without one reports nothing.
+//! The progress of a session's scans, rows done of all rows, for a progress bar. The command line adds a [`ProgressTracker`] to
+//! its session's configuration, and streams report to it while they read. A session without one reports nothing.
 //!
-//! Invariant: the sums cover all scans since the session was last idle, so that they never go down while one runs.
+//! Invariant: the sums include all scans since the session was last idle, so that they never decrease while a scan is running.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Progress {
     pub done: u64,
     /// Rows of the scans that were started since then.
     pub total: u64,
-    /// Grows by one whenever the session stops being idle: a new number is a new query, or another part of one.
+    /// Increases by one whenever the session stops being idle: a new number means a new query, or another part of one.
     pub epoch: u64,
 }
 
@@ -35,8 +35,8 @@ impl fmt::Debug for ProgressTracker {
 }
 
 impl ProgressTracker {
-    /// A tracker that calls `on_idle` whenever the last running scan ends, on the thread that ended it and before its stream is
-    /// gone.
+    /// A tracker that calls `on_idle` whenever the last running scan ends, on the thread that ends it and before its stream is
+    /// dropped.
     pub fn new(on_idle: impl Fn() + Send + Sync + 'static) -> Self {
         Self {
             now: Mutex::default(),
@@ -49,7 +49,7 @@ impl ProgressTracker {
         context.session_config().get_extension()
     }
 
-    /// What runs now.
+    /// The current progress.
     pub fn now(&self) -> Progress {
         *self.now.lock()
     }
@@ -63,7 +63,7 @@ pub struct ScanProgress {
 }
 
 impl ScanProgress {
-    /// Begins a partition of `rows` rows.
+    /// Starts a partition of `rows` rows.
     pub fn start(tracker: Option<Arc<ProgressTracker>>, rows: u64) -> Self {
         if let Some(tracker) = &tracker {
             let mut now = tracker.now.lock();
@@ -100,7 +100,7 @@ impl ScanProgress {
 
 impl Drop for ScanProgress {
     fn drop(&mut self) {
-        // Rows that a LIMIT or an error left unread are done, too.
+        // Rows that were not read because of a LIMIT or an error count as done.
         self.advance(self.left);
         if let Some(tracker) = &self.tracker {
             let idle = {
@@ -108,7 +108,7 @@ impl Drop for ScanProgress {
                 now.running -= 1;
                 now.running == 0
             };
-            // Outside the lock: the callback may look at the progress.
+            // Outside the lock, because the callback may read the progress.
             if idle {
                 (tracker.on_idle)();
             }

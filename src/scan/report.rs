@@ -21,11 +21,11 @@ const CONCURRENT_LISTINGS: usize = 16;
 pub struct StoreReport {
     /// The location as the user gave it.
     pub location: String,
-    /// 2 or 3; of the first, where there are several stores.
+    /// 2 or 3; that of the first store, if there are several.
     pub zarr_format: u8,
     /// Version of the VCF Zarr specification that the first store follows.
     pub vcf_zarr_version: String,
-    /// The program that wrote the first store, where that is recorded.
+    /// The program that wrote the first store, if that is recorded.
     pub source: Option<String>,
     /// Number of variants, rows of the table.
     pub variants: u64,
@@ -33,7 +33,7 @@ pub struct StoreReport {
     pub samples: usize,
     /// Copies per individual; `None` without genotypes.
     pub ploidy: Option<usize>,
-    /// Width of `variant_allele`, the number of alleles that are counted; `None` where the store has no such array.
+    /// Width of `variant_allele`, the number of alleles that are counted; `None` if the store has no such array.
     pub alleles: Option<u64>,
     /// Warnings: what is unusual about the store, but does not prevent reading it.
     pub warnings: Vec<String>,
@@ -65,11 +65,11 @@ pub struct MemberReport {
 pub struct ContigReport {
     /// The name, as in `variant_contig`.
     pub name: String,
-    /// Its index in `contig_id` or, where there are several stores, in the contigs of all.
+    /// Its index in `contig_id` or, with several stores, in the contigs of all.
     pub index: usize,
-    /// Length in bases, where the store records it.
+    /// Length in bases, if the store records it.
     pub length: Option<i64>,
-    /// Number of variants, where known without reading positions.
+    /// Number of variants, if known without reading positions.
     pub variants: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ pub struct ArrayReport {
     pub stored_bytes: Option<u64>,
     /// Bytes of the decoded elements; `None` for text of variable length.
     pub decoded_bytes: Option<u64>,
-    /// What decodes it: `host`, or `none` if nothing can.
+    /// The backend: `gpu` or `host`, or `none` if neither can decode it.
     pub backend: String,
     /// Why this backend decodes it.
     pub reason: String,
@@ -132,7 +132,7 @@ impl StoreReport {
             };
             store.warnings().iter().map(named)
         });
-        // What is one of a kind: of the first store, where there are several.
+        // With several stores, properties of a single store are those of the first.
         let first = all.first();
         let source = first.and_then(|store| store.attributes().get("source"));
         Self {
@@ -213,7 +213,7 @@ pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
 
 /// The arrays of each store by name, those with unsupported metadata included. Chunks are listed only if `stored_bytes`.
 pub async fn arrays(stores: &Stores, stored_bytes: bool) -> Vec<ArrayReport> {
-    // The backend of an array depends on the devices.
+    // The backend of an array depends on whether there is a GPU.
     crate::scan::plan::backend::settled().await;
     let mut reports = Vec::new();
     for member in stores.members() {
@@ -269,7 +269,7 @@ fn array_report(store: &Store, array: &ArrayMeta, stored_bytes: Option<u64>) -> 
     }
 }
 
-/// Which engine decodes an array, and why.
+/// The backend of an array, and the reason.
 fn backend_of(array: &ArrayMeta) -> (&'static str, String) {
     match CodecChain::try_new(array) {
         Ok(chain) => crate::scan::plan::backend::of_array(array, &chain),

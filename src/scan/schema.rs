@@ -9,14 +9,14 @@ use crate::scan::calls::results::list_size;
 use crate::scan::value_error::ValueError;
 use crate::store::{ArrayMeta, ElementType, Store};
 
-/// The VCF field behind a list of integers, e.g. `INFO/AC`, in the metadata of its Arrow field: statistics refuse such a list, since it
-/// is not the allele counts of a site.
+/// Field-metadata key of the VCF field of a list of integers, e.g. `INFO/AC`. Statistics reject such a list, because it
+/// does not hold the allele counts of a site.
 pub const FIELD_KEY: &str = "vcz.field";
 
-/// How one array's elements become an Arrow column.
+/// How an array's elements are represented in an Arrow column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// `variant_contig`: an index into `contig_id`, shown as the contig's name.
+    /// `variant_contig`: an index into `contig_id`, returned as the contig's name.
     Contig,
     /// `variant_position`: Int32 (Int64 where the array is wider), never NULL.
     Position,
@@ -32,12 +32,12 @@ pub enum ColumnKind {
     Nested,
 }
 
-/// One column of the table: an array and how it is shown.
+/// One column of the table: an array and its representation.
 #[derive(Debug, Clone)]
 pub struct ColumnSpec {
     /// The array behind the column.
     pub array: Arc<ArrayMeta>,
-    /// How its elements are shown.
+    /// How its elements are represented.
     pub kind: ColumnKind,
     /// The Arrow type.
     pub data_type: DataType,
@@ -195,10 +195,10 @@ fn table_order(name: &str) -> usize {
     }
 }
 
-/// How an array over variants is shown.
+/// The column of an array over variants.
 ///
 /// # Errors
-/// The reason, where an array of this name must be another.
+/// The reason, if an array of this name must have another type or shape.
 pub fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, ValueError> {
     let rank = array.shape.len();
     let item = element_type(&array.element);

@@ -1,5 +1,5 @@
-//! Populations from a query (`'vcz.populations' 'SELECT sample_id, region FROM meta'`): run once, when the table is opened, and read like a
-//! file.
+//! Populations from a query (`'vcz.populations' 'SELECT sample_id, region FROM meta'`), which is run once when the table is opened and
+//! read like a file.
 
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
@@ -12,10 +12,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 
-/// Populations and mask files larger than this are refused.
+/// The maximum size of populations and mask files, in bytes.
 pub(super) const MAX_SIDE_FILE: u64 = 1 << 30;
 
-/// Whether the value of the option is a query, and not the location of a file.
+/// Whether the value of the option is a query, not the location of a file.
 pub fn is_query(value: &str) -> bool {
     let mut words = value.split_whitespace();
     let first = words.next().unwrap_or_default();
@@ -23,11 +23,10 @@ pub fn is_query(value: &str) -> bool {
     words.next().is_some() && is_one_of(&["SELECT", "WITH", "TABLE", "VALUES"])
 }
 
-/// The rows of `query` as CSV. The first two columns are the sample id and the population, whatever they are called, unless columns of
-/// these names are there.
+/// The rows of `query` as CSV. Unless there are columns `sample_id` and `population`, the first two columns get these names.
 ///
 /// # Errors
-/// Where it is not a query, has fewer than two columns, or fails.
+/// If it is not a query, has fewer than two columns, or fails.
 pub async fn csv(state: &dyn Session, query: &str) -> Result<Bytes> {
     let Some(session) = state.as_any().downcast_ref::<SessionState>() else {
         return plan_err!("populations cannot be queried in this kind of session");

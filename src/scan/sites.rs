@@ -1,5 +1,5 @@
-//! Reads all contigs and positions of a store, one chunk at a time: what stores without a region index need before
-//! predicates can prune. Memory does not grow with the length of the store.
+//! Reads all contigs and positions of a store, one chunk at a time. Stores without a region index need this before
+//! predicates can prune. Memory does not grow with the number of variants.
 
 use std::ops::{ControlFlow, Range};
 
@@ -42,12 +42,12 @@ impl Dataset {
     }
 }
 
-/// Rows of a one-dimensional array of integers, ascending, with the chunk at hand kept.
+/// Reads rows of a one-dimensional array of integers in ascending order, and keeps the current chunk.
 struct Cursor<'a> {
     dataset: &'a Dataset,
     column: usize,
     chunk: Option<(u64, Vec<i64>)>,
-    /// The first chunk that was found to be absent.
+    /// The first chunk that was absent.
     absent: Option<u64>,
     scratch: Scratch,
 }
@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
         Ok(all)
     }
 
-    /// Checks that the chunks that were found to be absent may be taken for fill values.
+    /// Checks that absent chunks may be read as fill values.
     async fn check(&self) -> Result<()> {
         match self.absent {
             Some(chunk) => {

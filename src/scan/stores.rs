@@ -1,6 +1,6 @@
-//! [`Stores`]: the opened stores of a table, one or several, and where the table's rows and columns are in them.
+//! [`Stores`]: the opened stores of a table, one or several, and the map of the table's rows and columns to theirs.
 //!
-//! Planning is about the table: its rows are numbered from 0 through all stores. Reading is about one store at a time.
+//! Planning uses the table's rows, numbered from 0 across all stores. Reading uses one store at a time.
 //!
 //! Invariants: the pieces are ascending, without gaps, and cover all rows of all stores; every store has the same samples; the only
 //! store of a table has exactly the table's columns and rows.
@@ -20,23 +20,23 @@ pub struct Piece {
     pub rows: Range<u64>,
     /// Which of the stores.
     pub store: usize,
-    /// The first of the rows, as the store numbers them.
+    /// The first of the rows, in the store's numbering.
     pub first: u64,
 }
 
 impl Piece {
-    /// A row of the table, which is in this piece or its end, as the store numbers it.
+    /// The store's number of a row of the table, which is in this piece or its end.
     pub fn to_store(&self, row: u64) -> u64 {
         row - self.rows.start + self.first
     }
 
-    /// A row of the store, which is in this piece or its end, as the table numbers it.
+    /// The table's number of a row of the store, which is in this piece or its end.
     pub fn to_table(&self, row: u64) -> u64 {
         (row - self.first).saturating_add(self.rows.start)
     }
 }
 
-/// Where a column of the table is in a store.
+/// The column of a store for a column of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreColumn {
     /// The store's column.
@@ -50,7 +50,7 @@ pub struct StoreColumn {
 pub struct Member {
     /// The store.
     pub dataset: Arc<Dataset>,
-    /// For each column of the table: where it is in the store; `None` where the store has no such array.
+    /// For each column of the table: the store's column; `None` if the store has no such array.
     pub columns: Vec<Option<StoreColumn>>,
     /// Whether its filters have another order than the table's.
     pub reorders_filters: bool,
@@ -74,7 +74,7 @@ pub struct Stores {
     pub(super) contigs: Vec<String>,
     pub(super) filters: Vec<String>,
     pub(super) lengths: Option<Vec<i64>>,
-    /// Of several stores; one knows its own, or reads them when they are needed.
+    /// Only for several stores; a single store has its own zones, or reads them when they are needed.
     pub(super) zones: Option<Arc<Zones>>,
 }
 
@@ -138,8 +138,8 @@ impl Stores {
             .map_or(&[], |member| member.dataset.sample_ids())
     }
 
-    /// The columns in table order. Their arrays have the shape and the type that those of all stores fit into; chunks and codecs are
-    /// each store's own.
+    /// The columns in table order. Their arrays have the shape and the type that hold those of all stores; chunks and codecs are
+    /// those of each store.
     pub fn columns(&self) -> &[ColumnSpec] {
         &self.columns
     }
@@ -156,12 +156,12 @@ impl Stores {
         &self.contigs
     }
 
-    /// The filters of all stores, in the order in which lists of them are.
+    /// The filters of all stores, in the order of filter lists.
     pub fn filters(&self) -> &[String] {
         &self.filters
     }
 
-    /// `contig_length`, one for each contig, where a store has it; 0 or less where it is not known.
+    /// `contig_length`, one for each contig, if a store has it; 0 or less if the length is not known.
     pub fn contig_lengths(&self) -> Option<&[i64]> {
         self.lengths.as_deref()
     }
@@ -174,7 +174,7 @@ impl Stores {
         }
     }
 
-    /// The zones of the table's rows; those of one store without a region index are read. `None` where contigs alternate so much
+    /// The zones of the table's rows; those of a single store without a region index are read. `None` if contigs alternate so much
     /// that zones are useless.
     ///
     /// # Errors
@@ -204,8 +204,8 @@ impl Stores {
         Ok(extents(last, &self.contigs, self.contig_lengths()))
     }
 
-    /// The rows of `ranges`, which are ascending, by piece: the pieces that have some, each with these rows as its store numbers
-    /// them.
+    /// The rows of the ascending `ranges`, by piece: the pieces that have some of these rows, each with the rows in its store's
+    /// numbering.
     pub fn by_piece(&self, ranges: &[Range<u64>]) -> Vec<(&Piece, Vec<Range<u64>>)> {
         let mut found: Vec<(usize, Vec<Range<u64>>)> = Vec::new();
         for range in ranges.iter().filter(|range| !range.is_empty()) {
@@ -231,7 +231,7 @@ impl Stores {
             .collect()
     }
 
-    /// The piece that holds `row`; the last one at the end of the table.
+    /// The piece that contains `row`; the last one for the end of the table.
     pub fn piece_of(&self, row: u64) -> Option<&Piece> {
         let at = self
             .pieces

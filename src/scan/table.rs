@@ -36,7 +36,7 @@ impl VczTable {
     /// The table of an opened store.
     ///
     /// # Errors
-    /// If the store's metadata, or the populations file, is not as it must be.
+    /// If the store's metadata or the populations file are invalid.
     pub async fn open(
         store: Store,
         populations: Option<PopulationsFile<'_>>,
@@ -49,10 +49,11 @@ impl VczTable {
     /// The table of opened stores, which have the same samples in the same order: their rows in the order of contigs and positions,
     /// and the arrays of all as columns.
     ///
-    /// `location` is how the user names all of them where there are several. The positions of stores without a region index are read, unless there is one store only.
+    /// `location` is what the user gave for all of them, if there are several. The positions of stores without a region index are read,
+    /// unless there is only one store.
     ///
     /// # Errors
-    /// If the stores do not fit together, which names two of them, or the populations file is not as it must be.
+    /// If two stores do not fit together (the error names them), or the populations file is invalid.
     pub async fn merge(
         location: String,
         stores: Vec<Arc<Dataset>>,
@@ -141,7 +142,7 @@ impl VczTable {
         &self.scan.context
     }
 
-    /// The contigs that are known to have variants, or all contigs where that would have to be read first.
+    /// The contigs that have variants, or all contigs if positions would have to be read first.
     pub fn contigs_with_variants(&self) -> Vec<String> {
         let names = self.scan.stores.contigs();
         let Some(zones) = self.scan.stores.known_zones() else {
@@ -161,7 +162,7 @@ impl VczTable {
             .collect()
     }
 
-    /// Whether a filter can be answered exactly inside the scan: it reads per-variant columns only and always gives the same.
+    /// Whether a filter can be evaluated exactly inside the scan: it uses per-variant columns only and is not volatile.
     fn answers(&self, filter: &Expr) -> bool {
         let columns = filter.column_refs();
         let site_level = |name: &str| {

@@ -1,5 +1,5 @@
-//! The columns of a table of several stores: arrays of the same name become one column that holds the values of each. Types are widened
-//! where no value changes, lists of calls get the most values that one store has, and an array that a store lacks is NULL in its rows.
+//! The columns of a table of several stores: arrays of the same name become one column. Types are widened if no value changes, lists of
+//! calls have the largest number of values of any store, and an array that a store lacks is NULL in its rows.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::value_error::ValueError;
 use crate::error::{Result, VczError};
 use crate::store::{ArrayMeta, ElementType};
 
-/// The columns of a table, and for each store where they are in it.
+/// The columns of a table, and for each store its columns for these.
 pub struct Unified {
     /// The columns in table order.
     pub columns: Vec<ColumnSpec>,
@@ -21,9 +21,9 @@ pub struct Unified {
 /// The columns of `stores`, of which there is at least one, in table order.
 ///
 /// # Errors
-/// Where arrays of the same name cannot be one column, or only some stores have genotypes; it names the array and both stores.
+/// If arrays of the same name cannot be one column, or only some stores have genotypes; it names the array and both stores.
 pub fn unify(stores: &[Arc<Dataset>]) -> Result<Unified> {
-    // Each with the store that it was first found in.
+    // Each column with the index of the store in which it was first found.
     let mut found: Vec<(ColumnSpec, usize)> = Vec::new();
     for (at, store) in stores.iter().enumerate() {
         for spec in store.columns() {
@@ -61,7 +61,7 @@ pub fn unify(stores: &[Arc<Dataset>]) -> Result<Unified> {
     Ok(Unified { columns, places })
 }
 
-/// Genotypes are never NULL, so that all stores have them or none.
+/// Genotypes are never NULL, so either all stores have them or none.
 fn check_genotypes(stores: &[Arc<Dataset>], found: &[(ColumnSpec, usize)]) -> Result<()> {
     let genotypes = found
         .iter()
@@ -86,13 +86,13 @@ fn check_genotypes(stores: &[Arc<Dataset>], found: &[(ColumnSpec, usize)]) -> Re
     }
 }
 
-/// A column for the values of both.
+/// A column that can hold the values of both.
 ///
 /// # Errors
 /// The reason why there is none.
 fn both(known: &ColumnSpec, other: &ColumnSpec) -> Result<ColumnSpec, ValueError> {
     if known.kind == other.kind && known.data_type == other.data_type {
-        // Also where K differs, and lengths do: lists are as long as their values.
+        // The shapes may still differ, in K or in the lengths of lists.
         return with_shape(known, other, known.array.element);
     }
     let (a, b) = (known.array.element, other.array.element);
@@ -163,7 +163,7 @@ fn with_shape(
     Ok(spec)
 }
 
-/// The type that holds all values of both; `None` where there is none.
+/// The type that holds all values of both; `None` if there is none.
 fn wider(a: ElementType, b: ElementType) -> Option<ElementType> {
     use ElementType::{
         Float16, Float32, Float64, Int8, Int16, Int32, Int64, String, UInt8, UInt16, UInt32, UInt64,
@@ -184,7 +184,7 @@ fn wider(a: ElementType, b: ElementType) -> Option<ElementType> {
     let (signed, needed) = match (is_signed(a), is_signed(b)) {
         (true, true) => (true, bits_a.max(bits_b)),
         (false, false) => (false, bits_a.max(bits_b)),
-        // An unsigned number needs the next signed type.
+        // An unsigned type needs the next larger signed type.
         (true, false) => (true, bits_a.max(bits_b * 2)),
         (false, true) => (true, bits_b.max(bits_a * 2)),
     };

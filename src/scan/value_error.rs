@@ -1,4 +1,4 @@
-//! [`ValueError`]: why the values of a chunk cannot become a column.
+//! [`ValueError`]: the reason why the values of a chunk cannot become a column.
 
 use crate::error::reason_error;
 

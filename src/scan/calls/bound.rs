@@ -1,6 +1,6 @@
-//! [`BoundCall`]: a call on genotypes with everything it needs: which samples, of which column, with how many alleles.
+//! [`BoundCall`]: a call on genotypes with everything it needs: the samples, their column and the number of alleles.
 //!
-//! Planning binds calls (`crate::session`), so that a plan means the same wherever it is executed.
+//! Planning binds calls (`crate::session`), so that a plan gives the same result wherever it is executed.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::population_pairs::check_pairs;
 pub struct BoundCall {
     call: GenotypeCall,
     genotypes: Arc<GenotypeContext>,
-    /// What `select_samples` and `genotype_planes` give; `None` for the other functions.
+    /// The context of the result of `select_samples` and `genotype_planes`; `None` for the other functions.
     selected: Option<Arc<GenotypeContext>>,
 }
 
@@ -27,8 +27,8 @@ impl BoundCall {
     /// `function` on genotypes of the context `genotypes`, for `population`.
     ///
     /// # Errors
-    /// Where the population or one of its samples is not known, or the number of alleles to count is not; where there are too many
-    /// populations for all pairs of them.
+    /// If the population, one of its samples, or the number of alleles to count is not known, or there are too many populations to list
+    /// all pairs.
     pub fn try_new(
         function: GenotypeFunction,
         population: &PopulationArg,
@@ -74,7 +74,7 @@ impl BoundCall {
         &self.genotypes
     }
 
-    /// The context of the genotypes that `select_samples` or `genotype_planes` gives.
+    /// The context of the genotypes that `select_samples` or `genotype_planes` returns.
     pub fn selected(&self) -> Option<&Arc<GenotypeContext>> {
         self.selected.as_ref()
     }

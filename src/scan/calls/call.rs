@@ -1,4 +1,4 @@
-//! The calls on genotypes that a scan can compute itself: what each needs and what it gives. Used by the scan (pushed down) and by
+//! The calls on genotypes that a scan can compute: their inputs and their results. Used by the scan (pushed down) and by
 //! [`super::genotype_udf`] (evaluated on a genotype column).
 
 use std::fmt;
@@ -38,7 +38,7 @@ pub enum GenotypeCall {
     GenotypePlanes(Arc<SampleSet>),
 }
 
-/// By function and number of samples: the optimizer hashes expressions often, and lists of samples are long.
+/// Hashes only the function and the number of samples, because the optimizer hashes expressions often, and lists of samples are long.
 impl Hash for GenotypeCall {
     fn hash<H: Hasher>(&self, state: &mut H) {
         std::mem::discriminant(self).hash(state);
@@ -56,7 +56,7 @@ impl Hash for GenotypeCall {
 }
 
 impl GenotypeCall {
-    /// The type of this call's result over `genotypes`, the field of a genotype column of `context`, and N where it is counts.
+    /// The field of this call's result over `genotypes`, the field of a genotype column of `context`, with N in the metadata of counts.
     pub fn field(&self, name: &str, genotypes: &Field, context: &GenotypeContext) -> Result<Field> {
         let nullable = genotypes.is_nullable();
         Ok(match self {
@@ -110,8 +110,8 @@ impl GenotypeCall {
         }
     }
 
-    /// This call, whose samples are numbered within `selected`, with its samples numbered as `selected` numbers them: a call on
-    /// `select_samples(g, …)` as a call on `g`.
+    /// A call on `select_samples(g, …)` as a call on `g`: this call's sample indices, which are positions in `selected`, become those of
+    /// the whole column.
     pub fn of_selected(&self, selected: &SampleSet) -> Self {
         let within = selected.indices();
         let original = |samples: &SampleSet| {
@@ -137,16 +137,16 @@ impl GenotypeCall {
     }
 }
 
-/// A call on genotypes and the filters that their calls pass: what a scan computes.
+/// A call on genotypes and the filters of their calls: what a scan computes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilteredCall {
     /// The call.
     pub call: GenotypeCall,
-    /// Filters of the genotypes that it is about.
+    /// Filters that are applied to the genotypes.
     pub filters: CallFilters,
 }
 
-/// How a call reads in EXPLAIN, given the names of the table's populations.
+/// Displays a call in EXPLAIN, with the names of the table's populations.
 pub struct DisplayCall<'a>(pub &'a FilteredCall, pub &'a GenotypeContext);
 
 impl fmt::Display for DisplayCall<'_> {

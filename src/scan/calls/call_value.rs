@@ -1,6 +1,6 @@
 //! [`CallValue`]: `call_value(field, n)`, the n-th value of each call of a FORMAT field that has several, such as `call_AD`.
 //!
-//! A function of its own, because a subscript of the column, `call_AD[2]`, is a sample. A scan takes it in as part of `filter_calls`.
+//! A separate function, because a subscript of the column, `call_AD[2]`, is a sample. A scan computes it as part of `filter_calls`.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl CallValue {
     }
 }
 
-/// The place of a value among the `values` of a call of the field `name`, counted from 0, that `number` stands for.
+/// The 0-based index of value `number`, counted from 1, among the `values` of a call of the field `name`.
 pub fn place_of(name: &str, values: usize, number: &ScalarValue) -> Result<usize> {
     let place = match number.data_type().is_integer() {
         true => match number.cast_to(&DataType::Int64)? {

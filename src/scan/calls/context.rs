@@ -1,9 +1,9 @@
 //! [`GenotypeContext`]: the samples, populations and shape of a genotype column, and the field metadata that names them.
 //!
-//! A column's field carries short keys that mean the same in every process: the store's location (for messages), the number
-//! and a digest of its sample ids, a digest of its populations, and K. A call on genotypes is bound to a context while
+//! The metadata of a column's field have short keys that mean the same in every process: the store's location (for messages), the
+//! number and a digest of its sample ids, a digest of its populations, and K. A call on genotypes is bound to a context while
 //! planning (`crate::session`), by comparing these keys with those of the tables in the query. Equal digests mean the same
-//! samples in the same order, so a column is never read with another store's samples.
+//! samples in the same order, so a column is never used with another store's samples.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -27,7 +27,7 @@ pub const SAMPLES_DEFERRED: &str = "deferred";
 /// All field-metadata keys of a genotype column.
 pub const GENOTYPE_KEYS: [&str; 4] = [STORE_KEY, SAMPLES_KEY, POPULATIONS_KEY, ALLELES_KEY];
 
-/// Which samples a call is about, as written in SQL.
+/// The population argument of a call, as written in SQL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PopulationArg {
     /// Every sample: no population was given.
@@ -41,11 +41,11 @@ pub enum PopulationArg {
 /// Samples, populations and shape of one genotype column.
 #[derive(Debug)]
 pub struct GenotypeContext {
-    /// Location of the store, for messages; `None` where the column does not say.
+    /// Location of the store, for messages; `None` if the column's metadata lack it.
     store: Option<String>,
-    /// `None` for a column whose store is not in the query: how many samples there are is known, who they are is not.
+    /// `None` for a column whose store is not in the query: the number of samples is known, but not their ids.
     known: Option<Arc<KnownSamples>>,
-    /// Value of [`SAMPLES_KEY`], `None` where the column does not say.
+    /// Value of [`SAMPLES_KEY`]; `None` if the column's metadata lack it.
     samples_key: Option<String>,
     /// Value of [`POPULATIONS_KEY`].
     populations_key: Option<String>,
@@ -59,11 +59,11 @@ pub struct GenotypeContext {
 #[derive(Debug)]
 struct KnownSamples {
     ids: Vec<String>,
-    /// `None` for an id that occurs twice, which names no single sample.
+    /// `None` for an id that occurs more than once and so is ambiguous.
     index: HashMap<String, Option<u32>>,
 }
 
-/// Contexts are equal where their columns have the same samples, populations and shape, whichever table they come from.
+/// Contexts are equal if their columns have the same samples, populations and shape, whichever table they come from.
 impl PartialEq for GenotypeContext {
     fn eq(&self, other: &Self) -> bool {
         self.samples_key == other.samples_key
@@ -119,8 +119,8 @@ impl GenotypeContext {
         })
     }
 
-    /// The context of a genotype column whose store is not in the query: its width and what its field says. `None` where
-    /// `field` is not of genotypes.
+    /// The context of a genotype column whose store is not in the query, from the type and metadata of `field`. `None` if
+    /// `field` does not hold genotypes.
     pub fn detached(field: &Field) -> Option<Arc<Self>> {
         let (n_samples, ploidy) = genotype_shape(field.data_type())?;
         let text = |key: &str| field.metadata().get(key).cloned();
@@ -136,7 +136,7 @@ impl GenotypeContext {
         }))
     }
 
-    /// `field` with what names this context in its metadata.
+    /// `field` with the keys of this context in its metadata.
     pub fn mark(&self, field: Field) -> Field {
         let mut metadata = field.metadata().clone();
         let values = [
@@ -154,7 +154,7 @@ impl GenotypeContext {
         field.with_metadata(metadata)
     }
 
-    /// `field`, which has values of every call, with its store and its samples in its metadata.
+    /// `field`, a FORMAT field, with the keys of its store and samples in its metadata.
     pub fn mark_calls(&self, field: Field) -> Field {
         let mut metadata = field.metadata().clone();
         let values = [(STORE_KEY, &self.store), (SAMPLES_KEY, &self.samples_key)];
@@ -166,14 +166,14 @@ impl GenotypeContext {
         field.with_metadata(metadata)
     }
 
-    /// Whether `field` is a column of exactly these samples: their number and the digest of their ids agree.
+    /// Whether `field` is a genotype column of exactly these samples: their number and the digest of their ids agree.
     pub fn has_samples_of(&self, field: &Field) -> bool {
         self.samples_key.is_some()
             && self.samples_key.as_ref() == field.metadata().get(SAMPLES_KEY)
             && genotype_shape(field.data_type()) == Some((self.n_samples(), self.ploidy))
     }
 
-    /// Whether `field` is of exactly these samples, whatever its type.
+    /// Whether the samples key of `field`, a column of any type, is that of these samples, and their ids are known.
     pub fn has_sample_ids_of(&self, field: &Field) -> bool {
         self.known.is_some() && self.samples_key.as_ref() == field.metadata().get(SAMPLES_KEY)
     }
@@ -191,7 +191,7 @@ impl GenotypeContext {
             && self.ploidy == other.ploidy
     }
 
-    /// This context with K as `field` has it: stores of the same samples may differ in their number of alleles.
+    /// This context with the K of `field`, because stores of the same samples may differ in their number of alleles.
     pub fn with_alleles_of(self: &Arc<Self>, field: &Field) -> Arc<Self> {
         let k = field
             .metadata()
@@ -212,7 +212,7 @@ impl GenotypeContext {
         })
     }
 
-    /// Number of samples: the second axis of `call_genotype`, also where the store does not name them.
+    /// Number of samples: the length of the second axis of `call_genotype`, even if the store has no sample ids.
     pub fn n_samples(&self) -> usize {
         self.everyone.len()
     }
@@ -253,7 +253,7 @@ impl GenotypeContext {
         (samples.len() as u64).saturating_mul(self.ploidy as u64)
     }
 
-    /// The samples that `population` stands for. Unknown names, unknown sample ids and empty lists are errors.
+    /// The samples of `population`. Unknown names, unknown sample ids and empty lists are errors.
     pub fn resolve(&self, population: &PopulationArg) -> Result<Arc<SampleSet>> {
         let named = match population {
             PopulationArg::Everyone => return Ok(Arc::clone(&self.everyone)),
@@ -290,7 +290,7 @@ impl GenotypeContext {
         }
     }
 
-    /// Why a name cannot be looked up in a column whose store is not in the query, and what to do.
+    /// An error message: a name cannot be looked up in a column whose store is not in the query, and what to do.
     fn unknown_samples(&self, named: &str) -> String {
         let column = match &self.store {
             Some(store) => format!("this genotype column was read from store '{store}'"),
@@ -347,12 +347,12 @@ impl GenotypeContext {
         )
     }
 
-    /// Whether it is still to be found which samples these are: planning has a population to look up or a subquery to run.
+    /// Whether the samples are not known yet, because planning still has to look up a population or run a subquery.
     pub fn is_deferred(&self) -> bool {
         self.samples_key.as_deref() == Some(SAMPLES_DEFERRED)
     }
 
-    /// A column of `n_samples` of these samples, while it is not known which.
+    /// The context of `n_samples` of these samples, while it is not known which.
     pub fn deferred_subset(&self, n_samples: usize) -> Arc<Self> {
         Arc::new(Self {
             store: self.store.clone(),
@@ -369,7 +369,7 @@ impl GenotypeContext {
     /// The named populations, for all of them at once.
     ///
     /// # Errors
-    /// Where the column's store is not in the query.
+    /// If the column's store is not in the query.
     pub fn known_populations(&self) -> Result<&Arc<Populations>> {
         match &self.known {
             Some(_) => Ok(&self.populations),

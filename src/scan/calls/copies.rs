@@ -1,17 +1,17 @@
-//! The number of copies N of a population (samples × ploidy), carried by counts columns in their field's metadata.
-//! Spectra read it while planning; it survives Parquet when the session keeps Parquet metadata.
+//! The number of copies N of a population (samples × ploidy), in the field metadata of counts columns.
+//! Spectra read it while planning. Parquet files keep it if the session does not skip Parquet metadata.
 
 use arrow::datatypes::Field;
 use datafusion::common::{Result, plan_err};
 
-/// Field-metadata key under which a counts column carries N.
+/// Field-metadata key of N in a counts column.
 pub const COPIES_KEY: &str = "vcz.copies";
-/// Value of [`COPIES_KEY`] while the population is not known yet (a subquery that planning has still to run).
+/// Value of [`COPIES_KEY`] while the population is not known yet (a subquery that planning still has to run).
 pub const COPIES_DEFERRED: &str = "deferred";
 
-/// The number of copies N that a counts field carries, if any.
+/// The number of copies N in the metadata of a counts field, if any.
 ///
-/// `Ok(None)` where the field carries none; `Ok(Some(None))` where it is still deferred.
+/// `Ok(None)` if the field has none; `Ok(Some(None))` while it is deferred.
 pub fn copies_of(field: &Field) -> Result<Option<Option<u64>>> {
     match field.metadata().get(COPIES_KEY).map(String::as_str) {
         None => Ok(None),

@@ -1,5 +1,5 @@
-//! From the calls of a query to what is counted for them, and from the counts to their values. Both a scan and the evaluation on a
-//! column use it.
+//! Translates the calls of a query to a request for counts, and the counts to the calls' values. Used by scans and by the evaluation on
+//! a column.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::results::{
 };
 use crate::counts::{ChunkCounts, CountColumns, CountRequest};
 
-/// What `calls` need counted of genotypes of `n_samples` samples and ploidy `ploidy`; and for each call, where its sets start among
-/// those of its kind.
+/// The counts that `calls` need of genotypes of `n_samples` samples and ploidy `ploidy`; and for each call, the index of its first set
+/// among the sets of its kind.
 pub fn request_of<'a>(
     calls: impl IntoIterator<Item = &'a GenotypeCall>,
     context: &GenotypeContext,
@@ -60,7 +60,7 @@ pub struct Counted<'a> {
     pub request: &'a CountRequest,
     /// The counts.
     pub counts: &'a ChunkCounts,
-    /// What the genotypes mean.
+    /// The samples and populations of the genotypes.
     pub context: &'a GenotypeContext,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Counted<'a> {
     /// The values of `call` for `rows`; its sets start at `first` among those of its kind.
     ///
     /// # Errors
-    /// Of a call that counts nothing, and where the counts do not fit in one batch.
+    /// If the call has no counts, or the counts do not fit in one batch.
     pub fn array(
         &self,
         call: &GenotypeCall,

@@ -1,4 +1,4 @@
-//! Arrow arrays of numbers as elements of a store, and genotypes in the nested lists of their column.
+//! Arrow arrays of numbers as store elements, and genotype codes as the nested lists of their column.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use datafusion::common::{Result, exec_err};
 
 use crate::store::ElementType;
 
-/// The elements of an array of numbers, native-endian, whether they are NULL or not; `None` of other arrays.
+/// The elements of an array of numbers, native-endian, including those under NULLs; `None` for other arrays.
 pub fn elements_of(array: &ArrayRef) -> Option<(ElementType, &[u8])> {
     macro_rules! bytes {
         ($($Type:ident => $element:ident),*) => {
@@ -34,7 +34,7 @@ pub fn elements_of(array: &ArrayRef) -> Option<(ElementType, &[u8])> {
 /// Codes, row-major `[rows × samples × ploidy]`, as genotypes of type `data_type`.
 ///
 /// # Errors
-/// Where `data_type` is not of genotypes, or there are not as many codes.
+/// If `data_type` is not that of genotypes, or the number of codes does not match it.
 pub fn genotypes_array(
     data_type: &DataType,
     codes: Buffer,

@@ -1,4 +1,4 @@
-//! Evaluates calls on genotypes that are a column of a batch: the way of a call that no scan computes, with the same result.
+//! Evaluates calls that no scan computes, on a genotype column of a batch, with the same result.
 
 use std::sync::Arc;
 
@@ -15,11 +15,10 @@ use super::results::list_size;
 use crate::counts::{ChunkCounts, CountError, CountScratch, Counter, SampleSet};
 use crate::error::VczError;
 
-/// Evaluates `call`, whose samples are those of `context`, on genotypes that a scan gave as a column. NULL rows (from outer
-/// joins) give NULL.
+/// Evaluates `call`, whose samples are those of `context`, on a genotype column. NULL rows (from outer joins) give NULL.
 ///
 /// # Errors
-/// Where the genotypes have another number of samples or another ploidy than `context`, or a code is no allele.
+/// If the genotypes have another number of samples or another ploidy than `context`, or a code is not that of an allele.
 pub fn evaluate(
     call: &GenotypeCall,
     genotypes: &ArrayRef,

@@ -1,8 +1,8 @@
-//! [`FilterCalls`]: `filter_calls(call_genotype, field [, min [, max]])`, the genotypes with those calls missing whose value of a FORMAT
-//! field is NULL or outside the bounds.
+//! [`FilterCalls`]: `filter_calls(call_genotype, field [, min [, max]])`, genotypes in which calls whose value of a FORMAT field is NULL
+//! or outside the bounds are set to missing.
 //!
-//! A scan takes it in as [`CallFilters`](super::filters::CallFilters) of its calls; elsewhere it is evaluated on columns, with the same
-//! result. Its result has the type and the metadata of the genotypes, so that every function of genotypes takes it.
+//! A scan computes it as [`CallFilters`](super::filters::CallFilters) of its calls; elsewhere it is evaluated on columns, with the same
+//! result. Its result has the type and the metadata of the genotypes, so that every function of genotypes accepts it.
 
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ impl ScalarUDFImpl for FilterCalls {
     }
 }
 
-/// Genotypes whose calls pass `test`, the others missing; NULL rows of genotypes stay NULL, and in NULL rows of values no call passes.
+/// Genotypes in which calls that fail `test` are missing. NULL rows of genotypes stay NULL; in NULL rows of values no call passes.
 fn filtered(genotypes: &ArrayRef, values: &ArrayRef, test: &CallTest) -> Result<ArrayRef> {
     let failed = |error: CountError| VczError::Invalid(format!("{FILTER_CALLS}: {error}"));
     let (calls, fields) = (genotypes.as_fixed_size_list(), values.as_fixed_size_list());

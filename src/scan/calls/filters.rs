@@ -1,5 +1,5 @@
-//! [`CallFilters`]: the filters of the calls that a function on genotypes is about, part of what a scan computes. Planning takes them
-//! from `filter_calls`, `read` masks the decoded genotypes with them.
+//! [`CallFilters`]: filters of genotype calls, which a scan applies. Planning makes them from `filter_calls`; `read` masks the decoded
+//! genotypes with them.
 //!
 //! Invariant: sorted and unique, so that the order in which filters are nested makes no difference.
 
@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 use crate::counts::CallTest;
 
-/// Lets a call pass if a value of a FORMAT field passes a test.
+/// A call passes if a value of a FORMAT field passes a test.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallFilter {
     /// The field's array.
     pub array: String,
-    /// Which of a call's values is tested, counted from 0; `None` where a call has one.
+    /// The 0-based index of the call's value that is tested; `None` if calls have one value.
     pub value: Option<usize>,
     /// The test.
     pub test: CallTest,
 }
 
-/// Filters that a call passes all of. Existing copies (codes other than −2) of calls that do not pass count as −1.
+/// A conjunction of filters. In calls that do not pass, the copies (codes other than −2) are taken as −1, missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct CallFilters(Arc<BTreeSet<CallFilter>>);
 

@@ -1,4 +1,4 @@
-//! The FORMAT field of `filter_calls`: whether it is one of the genotypes' calls, and the test that constants stand for.
+//! The FORMAT field of `filter_calls`: checks that it belongs to the genotypes, and makes a test from the bounds.
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err, plan_err};
@@ -11,7 +11,7 @@ pub const FILTER_CALLS: &str = "filter_calls";
 /// SQL name of the function that chooses a value of each call.
 pub const CALL_VALUE: &str = "call_value";
 
-/// Number of samples and the type of a value, where `data_type` is of a FORMAT field with one value for each call.
+/// Number of samples and the type of a value, if `data_type` is that of a FORMAT field with one value per call.
 pub fn one_per_call(data_type: &DataType) -> Option<(usize, &DataType)> {
     match data_type {
         DataType::FixedSizeList(value, samples) if is_value(value.data_type()) => {
@@ -21,7 +21,7 @@ pub fn one_per_call(data_type: &DataType) -> Option<(usize, &DataType)> {
     }
 }
 
-/// Number of values of each call and their list's field, where `data_type` is of a FORMAT field with several.
+/// Number of values per call and their list's field, if `data_type` is that of a FORMAT field with several values per call.
 pub fn several_per_call(data_type: &DataType) -> Option<(usize, &Field)> {
     match data_type {
         DataType::FixedSizeList(call, _) => match call.data_type() {
@@ -41,7 +41,7 @@ fn is_value(data_type: &DataType) -> bool {
         || *data_type == DataType::Boolean
 }
 
-/// Refuses `field` where it has not one value for each call of `genotypes`, and where it is known to be of other samples or of another
+/// Returns an error if `field` does not have one value for each call of `genotypes`, or is known to be of other samples or another
 /// store.
 pub fn check_field(genotypes: &Field, field: &Field) -> Result<()> {
     let (name, data_type) = (field.name(), field.data_type());
@@ -67,7 +67,7 @@ pub fn check_field(genotypes: &Field, field: &Field) -> Result<()> {
     let key = |field: &Field, key: &str| field.metadata().get(key).cloned();
     let wanted = key(genotypes, SAMPLES_KEY);
     if wanted.as_deref() == Some(SAMPLES_DEFERRED) {
-        // Planning has still to find which samples these are.
+        // Planning does not know the samples yet.
         return Ok(());
     }
     let store = |field| key(field, STORE_KEY).unwrap_or("unknown".to_string());
@@ -99,10 +99,10 @@ pub fn check_field(genotypes: &Field, field: &Field) -> Result<()> {
     Ok(())
 }
 
-/// The test of a value of type `data_type` of the field `name` that the arguments after the field stand for.
+/// The test that the arguments after the field give for values of type `data_type` of the field `name`.
 ///
 /// # Errors
-/// Where a bound is of another kind than the values, or there are too many, or no value lies between them.
+/// If a bound is of another kind than the values, or there are too many bounds, or no value lies between them.
 pub fn call_test(name: &str, data_type: &DataType, bounds: &[&ScalarValue]) -> Result<CallTest> {
     let given = |at: usize| bounds.get(at).copied().filter(|bound| !bound.is_null());
     let (min, max) = (given(0), given(1));
@@ -180,7 +180,7 @@ pub fn call_test(name: &str, data_type: &DataType, bounds: &[&ScalarValue]) -> R
     Ok(test)
 }
 
-/// The whole number next to a bound, above (`up`) or below it; `None` of NaN.
+/// A bound rounded to an integer, up (`up`) or down; `None` for NaN.
 fn whole(bound: &ScalarValue, up: bool) -> Result<Option<i128>> {
     if bound.data_type().is_integer() {
         return match bound.cast_to(&DataType::Decimal128(38, 0))? {
@@ -189,7 +189,7 @@ fn whole(bound: &ScalarValue, up: bool) -> Result<Option<i128>> {
         };
     }
     Ok(real(bound)?.filter(|real| !real.is_nan()).map(|real| {
-        // Beyond 2^127 the conversion gives the largest or smallest number, which is beyond every value as well.
+        // The conversion saturates beyond 2^127, which is outside the range of every value.
         (if up { real.ceil() } else { real.floor() }) as i128
     }))
 }

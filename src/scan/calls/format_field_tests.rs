@@ -26,7 +26,7 @@ fn bounds_are_of_the_values_kind() {
         test_of(&i8, &[null.clone(), int(300)]).unwrap(),
         range(None, Some(300))
     );
-    // Between whole numbers.
+    // Bounds that are not integers.
     let halves = [19.5, 30.5].map(|bound| ScalarValue::Float64(Some(bound)));
     assert_eq!(test_of(&i8, &halves).unwrap(), range(Some(20), Some(30)));
     let decimal = ScalarValue::Decimal128(Some(-195), 3, 1);
@@ -128,7 +128,7 @@ fn fields_must_be_of_the_same_calls() {
     };
     assert!(check_field(&genotypes(&here), &field(3, &here)).is_ok());
     assert!(check_field(&genotypes(&[]), &field(3, &[])).is_ok());
-    // A UNION leaves out where columns come from, and keeps whose they are.
+    // A UNION drops the store of its columns and keeps the samples.
     let united = [(SAMPLES_KEY, "3:x")];
     assert!(check_field(&genotypes(&united), &field(3, &united)).is_ok());
     let deferred = [(SAMPLES_KEY, SAMPLES_DEFERRED)];

@@ -15,7 +15,7 @@ pub enum GenotypeFunction {
     ZygosityCounts,
     /// `select_samples(call_genotype, population)`
     SelectSamples,
-    /// `genotype_planes(call_genotype [, population])`, which only planning rules make.
+    /// `genotype_planes(call_genotype [, population])`, which only planning rules insert.
     GenotypePlanes,
 }
 

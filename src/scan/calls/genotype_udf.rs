@@ -1,5 +1,5 @@
 //! [`GenotypeUdf`]: the scalar functions over `call_genotype`, as DataFusion sees them. The scan recognises and computes
-//! them; where one is evaluated outside a scan, it counts on the genotype column that it is given, with the same result.
+//! them. Evaluated outside a scan, a function counts on its argument, a genotype column, with the same result.
 //!
 //! SQL names the unbound function; planning replaces it by one that is bound to the samples of its column.
 
@@ -75,8 +75,8 @@ impl GenotypeUdf {
         self.bound.as_ref()
     }
 
-    /// The field while the call is not bound: what can be told from `genotypes` alone. Planning replaces what is
-    /// provisional: N of a population, and the number of samples that a population selects.
+    /// The field of a call that is not bound, from `genotypes` alone. Binding replaces what is provisional: N of a population, and the
+    /// number of samples that a population selects.
     fn unbound_field(&self, genotypes: &Field, population: Population) -> Result<Field> {
         let name = self.name();
         let context = detached(name, genotypes)?;
@@ -146,8 +146,8 @@ pub fn is_genotype_type(data_type: &DataType) -> bool {
         if matches!(copies.data_type(), DataType::FixedSizeList(code, _) if code.data_type().is_integer()))
 }
 
-/// A type that was found in the place of genotypes or counts, for messages. Genotypes of stores with different numbers of samples have
-/// become lists of calls in a UNION.
+/// A type that was found instead of genotypes or counts, for messages. In a UNION, genotypes of stores with different numbers of samples
+/// become lists of calls.
 pub fn found_type(data_type: &DataType) -> String {
     let is_union = matches!(data_type, DataType::List(copies)
         if matches!(copies.data_type(), DataType::FixedSizeList(code, _) if code.data_type().is_integer()));
@@ -157,8 +157,7 @@ pub fn found_type(data_type: &DataType) -> String {
     }
 }
 
-/// Whether a value of this type can stand for a population: a string, a list of strings, or an untyped NULL (refused
-/// later with a better message).
+/// Whether a population can have this type: a string, a list of strings, or an untyped NULL (rejected later with a better message).
 pub fn is_population_type(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
@@ -174,7 +173,7 @@ pub fn is_population_type(data_type: &DataType) -> bool {
     }
 }
 
-/// The population that a constant argument of `function` stands for; NULL and empty lists are errors, never "everyone".
+/// The population given by a constant argument of `function`; NULL and empty lists are errors, never all samples.
 pub fn population_of(function: &str, value: &ScalarValue) -> Result<PopulationArg> {
     let refuse = |what: &str| {
         plan_err!(
@@ -211,7 +210,7 @@ pub fn population_of(function: &str, value: &ScalarValue) -> Result<PopulationAr
     ))
 }
 
-/// The context of a genotype column whose table is not looked for.
+/// The context of a genotype column from its field alone.
 fn detached(function: &str, field: &Field) -> Result<Arc<GenotypeContext>> {
     match GenotypeContext::detached(field) {
         Some(context) => Ok(context),

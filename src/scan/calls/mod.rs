@@ -1,15 +1,15 @@
-//! Functions on `call_genotype`: what they mean for a store, and how they are evaluated.
+//! Functions on `call_genotype`: binding them to samples, and evaluating them.
 //!
-//! * `function`: which functions there are; `genotype_udf`: the SQL functions, as DataFusion sees them.
+//! * `function`: the list of functions; `genotype_udf`: the SQL functions, as DataFusion sees them.
 //! * `context`: the samples, populations and alleles that calls refer to, and the field metadata that names them.
 //! * `call`: a call with its samples resolved; `bound`: a call with its context.
 //! * `results`: the results of calls as Arrow arrays; `population_pairs`, `planes`: those of
-//!   `population_pair_counts` and `genotype_planes`; `counted`: what calls need
-//!   counted, and their results from counts; `elements`: Arrow arrays as elements of a store.
-//! * `filter_calls`: the filter of calls by a FORMAT field, `format_field`: what that may be; `filters`: filters as part of a scan;
+//!   `population_pair_counts` and `genotype_planes`; `counted`: the counts that calls need, and their results from counts;
+//!   `elements`: Arrow arrays as store elements.
+//! * `filter_calls`: the filter of calls by a FORMAT field; `format_field`: checks of that field; `filters`: filters as part of a scan;
 //!   `call_value`: one of a field's values.
 //! * `evaluate`: a call on genotypes that are a column of a batch.
-//! * `copies`: the number of copies N that counts carry in field metadata; `without_metadata`: columns without such metadata.
+//! * `copies`: the number of copies N in the field metadata of counts; `without_metadata`: columns without such metadata.
 
 pub mod bound;
 pub mod call;

@@ -1,5 +1,5 @@
 //! The results of `genotype_planes` as Arrow arrays: the genotypes of a population as bit-planes, for aggregates over individuals and
-//! haplotypes. It is made by planning rules only; SQL has no name for it.
+//! haplotypes. Only planning rules insert calls of it; it is not registered for SQL.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ pub fn is_planes_type(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List(word) if *word.data_type() == DataType::UInt64)
 }
 
-/// The rows of `rows` as a list of words each.
+/// The rows `rows`, each as a list of words.
 ///
 /// # Errors
-/// Where they are more words than the offsets of a list hold.
+/// If there are more words than 32-bit list offsets can address.
 pub fn genotype_planes_array(
     planes: &GatheredPlanes,
     rows: Range<usize>,

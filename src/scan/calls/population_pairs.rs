@@ -1,5 +1,5 @@
 //! The results of `population_pair_counts` as Arrow arrays: the counts of both populations of each pair. Every population is counted
-//! once; here its counts are put beside those of each other one.
+//! once; its counts are copied to each of its pairs here.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::context::GenotypeContext;
 use super::results::{allele_counts_array, allele_counts_type};
 use crate::counts::Populations;
 
-/// The most populations whose pairs are listed.
+/// The maximum number of populations for listing all pairs.
 const MAX_POPULATIONS: usize = 1000;
 
-/// Fails where there are too many populations for all pairs of them.
+/// Returns an error if there are too many populations to list all pairs.
 pub fn check_pairs(populations: &Populations) -> Result<()> {
     if populations.len() > MAX_POPULATIONS {
         return plan_err!(

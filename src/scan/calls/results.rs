@@ -13,10 +13,10 @@ use datafusion::common::{Result, exec_err};
 use super::context::GenotypeContext;
 use crate::counts::Populations;
 
-/// The classes of individuals that `genotype_counts` tells apart, in the order of its struct.
+/// The genotype classes of `genotype_counts`, in the order of its struct.
 pub const GENOTYPE_CLASSES: [&str; 5] = ["hom_ref", "het", "hom_alt", "haploid", "missing"];
 
-/// A list size as Arrow wants it.
+/// A list size as Arrow's i32.
 pub fn list_size(len: usize) -> Result<i32> {
     i32::try_from(len)
         .or_else(|_| exec_err!("a fixed-size list of {len} elements is more than Arrow can hold"))
@@ -31,7 +31,7 @@ pub fn allele_counts_type(n_alleles: usize) -> Result<DataType> {
     Ok(DataType::FixedSizeList(count_item(), list_size(n_alleles)?))
 }
 
-/// Genotypes like `genotypes`, of `samples` samples.
+/// The type of `genotypes` with `samples` samples instead.
 pub fn selected_type(genotypes: &DataType, samples: usize) -> Result<DataType> {
     let DataType::FixedSizeList(copies, _) = genotypes else {
         return exec_err!("select_samples: expected genotypes, found {genotypes}");

@@ -1,6 +1,6 @@
-//! [`without_metadata`]: a column without some of the metadata that say whose it is. Planning puts it into the branches of a UNION
+//! [`without_metadata`]: removes metadata of a column that tell its samples or copies. Planning inserts it into the branches of a UNION
 //! whose columns disagree: genotypes of different samples, stores or populations, counts of different numbers of copies. The batches of
-//! a branch then claim nothing that the UNION does not, so that they can be stored as its rows.
+//! all branches then have the schema of the UNION and can be stored as its rows.
 
 use std::sync::{Arc, LazyLock};
 
@@ -60,7 +60,7 @@ impl ScalarUDFImpl for WithoutMetadata {
     }
 
     fn placement(&self, args: &[ExpressionPlacement]) -> ExpressionPlacement {
-        // With a call on genotypes it stays beside the scan.
+        // Placed like its argument, so that it stays next to a call on genotypes, at the scan.
         match args.first() {
             Some(ExpressionPlacement::MoveTowardsLeafNodes) => {
                 ExpressionPlacement::MoveTowardsLeafNodes

@@ -1,9 +1,9 @@
-//! [`Absences`]: whether absent chunks of a store are taken for fill values. Writers leave such chunks out; but if a store is deleted,
-//! unmounted or replaced, its chunks are absent, too.
+//! [`Absences`]: decides whether absent chunks of a store are read as fill values. Writers leave out chunks that hold only fill values, but
+//! the chunks of a store that was deleted, unmounted or replaced are absent, too.
 //!
-//! The partitions of an execution share one for each store. Invariants: before the first absent chunk of an array is believed, the
-//! array's metadata document is checked; if there was one, it is checked again after the last chunk was read, and consolidated metadata with it. No
-//! request is made where all chunks are present.
+//! The partitions of an execution share one instance per store. Invariants: before the first absent chunk of an array is accepted, the
+//! array's metadata document is checked; if any chunk was absent, it is checked again after the last chunk was read, together with the
+//! consolidated metadata. If all chunks are present no request is made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -29,14 +29,14 @@ pub struct Absences {
     dataset: Arc<Dataset>,
     /// For each column of the table.
     first: Vec<OnceCell<FirstAbsent>>,
-    /// Partitions that have not ended; none or fewer where an execution is repeated.
+    /// Partitions that have not ended; 0 or negative if an execution is repeated.
     left: AtomicIsize,
     /// Whether a partition was dropped before its end.
     is_abandoned: AtomicBool,
 }
 
 impl Absences {
-    /// None so far, of an execution of this many partitions.
+    /// No absent chunks yet, for an execution with this many partitions.
     pub fn new(dataset: &Arc<Dataset>, partitions: usize) -> Self {
         Self {
             dataset: Arc::clone(dataset),
@@ -46,7 +46,7 @@ impl Absences {
         }
     }
 
-    /// Checks, once for each column, that the chunk at `index` may be believed to be absent.
+    /// Checks, once for each column, that the absent chunk at `index` may be read as fill values.
     ///
     /// # Errors
     /// If the array's metadata is gone, cannot be read or has changed.
@@ -66,7 +66,7 @@ impl Absences {
         self.first[column].get_or_try_init(check).await.map(drop)
     }
 
-    /// Checks that the chunks that were found to be absent may still be believed to be.
+    /// Checks again that the chunks that were absent may be read as fill values.
     async fn confirm(&self) -> Result<(), VczError> {
         let store = self.dataset.store();
         let columns = self.dataset.columns().iter().zip(&self.first);
@@ -92,7 +92,7 @@ pub struct PartitionAbsences {
 }
 
 impl PartitionAbsences {
-    /// Begins a partition; `stores` are those of the execution.
+    /// Starts a partition; `stores` are those of the execution.
     pub fn of(stores: &[Arc<Absences>]) -> Self {
         Self {
             stores: stores.to_vec(),
@@ -100,13 +100,13 @@ impl PartitionAbsences {
         }
     }
 
-    /// Those of all partitions in a store.
+    /// The absences of a store, shared by all partitions.
     pub fn all(&self, store: usize) -> Option<&Arc<Absences>> {
         self.stores.get(store)
     }
 
-    /// Ends the partition, before its last batch is given away. The last partition checks for all; where the others may never end
-    /// because of a LIMIT (`may_stop`), each does.
+    /// Ends the partition, before its last batch is returned. The last partition to end checks for all. If others may never end
+    /// because of a LIMIT (`may_stop`), each partition checks.
     ///
     /// # Errors
     /// If a chunk was absent, and the metadata of its array is gone, cannot be read or has changed.

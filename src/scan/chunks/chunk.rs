@@ -1,4 +1,4 @@
-//! [`Chunk`]: one chunk of an array, stored, decoded or computed with; and where it is in its array.
+//! [`Chunk`]: one chunk of an array, encoded, decoded, or as counts; and its index in the array.
 
 use arrow::buffer::Buffer;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::codec::{ChunkData, CodecChain, CodecError, Scratch};
 use crate::store::ArrayMeta;
 
-/// A chunk of an array on its way to whoever computes with it.
+/// A chunk of an array, in the state in which it is passed to its consumer.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(
     not(feature = "gpu"),
@@ -19,7 +19,7 @@ pub enum Chunk {
     Encoded(Bytes),
     /// All its elements, native-endian, padding included.
     Decoded(Buffer),
-    /// What a GPU computed of it, as far as it was wanted.
+    /// The results of a GPU, as far as they were requested.
     Computed {
         /// Counts of genotypes and their bit-planes, for [`Counter::add_computed`](crate::counts::Counter::add_computed).
         counts: Option<Buffer>,
@@ -29,7 +29,7 @@ pub enum Chunk {
 }
 
 impl Chunk {
-    /// What a store has of a chunk.
+    /// A chunk as the store returned it.
     pub fn stored(encoded: Option<Bytes>) -> Self {
         encoded.map_or(Self::Absent, Self::Encoded)
     }
@@ -37,7 +37,7 @@ impl Chunk {
     /// All its elements.
     ///
     /// # Errors
-    /// The reason, where it cannot be decoded.
+    /// The reason why it cannot be decoded.
     pub fn decode(
         &self,
         chain: &CodecChain,
@@ -51,7 +51,7 @@ impl Chunk {
         }
     }
 
-    /// Bytes as stored that it holds.
+    /// Number of encoded bytes, if it is encoded.
     pub fn encoded_len(&self) -> Option<usize> {
         match self {
             Self::Encoded(bytes) => Some(bytes.len()),
@@ -60,7 +60,7 @@ impl Chunk {
     }
 }
 
-/// One of the chunks that hold the rows of a variant chunk.
+/// One of the chunks that make up a variant chunk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
     /// Its index along the axes after variants.
@@ -82,7 +82,7 @@ pub fn trailing_chunks(array: &ArrayMeta) -> Vec<Vec<u64>> {
     all
 }
 
-/// The whole index of a chunk.
+/// The full index of a chunk.
 pub fn chunk_index(variant_chunk: u64, trailing: &[u64]) -> Vec<u64> {
     [&[variant_chunk], trailing].concat()
 }

@@ -1,4 +1,4 @@
-//! Reads chunks as they are stored, for the host to decode.
+//! Reads encoded chunks, for the host to decode.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,32 +14,32 @@ use crate::error::VczError;
 use crate::scan::dataset::Dataset;
 use crate::store::ArrayMeta;
 
-/// Chunks of one read that are read at the same time, where they have to be waited for.
+/// Chunks of one read that are read concurrently, if reads have to be waited for.
 const CONCURRENT_CHUNKS: usize = 8;
 /// A read of several variant chunks ends with the one that brings it to this many encoded bytes.
 const GROUP_BYTES: usize = 1 << 20;
-/// Most variant chunks in one read.
+/// The maximum number of variant chunks in one read.
 const GROUP_CHUNKS: usize = 64;
 
 /// A read of several variant chunks of a remote archive has at most this many encoded bytes, or one variant chunk.
 const ARCHIVE_GROUP_BYTES: usize = 2 << 20;
-/// Most variant chunks in such a read.
+/// The maximum number of variant chunks in such a read.
 const ARCHIVE_GROUP_CHUNKS: u64 = 4096;
 
-/// Reads the wanted parts of an array's variant chunks.
+/// Reads the requested parts of an array's variant chunks.
 pub struct HostReader {
     dataset: Arc<Dataset>,
     array: Arc<ArrayMeta>,
     /// Chunk indices along the axes after variants.
     parts: Vec<Vec<u64>>,
-    /// Variant chunks in the next read. Several only of local stores and of archives.
+    /// Variant chunks in the next read; more than one only for local stores and archives.
     group: AtomicUsize,
-    /// Where requests are counted.
+    /// Counts requests.
     requests: Count,
 }
 
 impl HostReader {
-    /// A reader of `parts` of the chunks of `array`. Where `may_stop`, few variant chunks may be needed, and reads begin small.
+    /// A reader of `parts` of the chunks of `array`. With `may_stop`, few variant chunks may be needed, so the first reads are small.
     pub fn new(
         dataset: &Arc<Dataset>,
         array: &Arc<ArrayMeta>,
@@ -71,7 +71,7 @@ impl HostReader {
         }
     }
 
-    /// Reads these variant chunks of a store that is not local, or the first of them if they are many bytes.
+    /// Reads these variant chunks of a remote store, or only the first few if they have many bytes.
     async fn read_remote(&self, chunks: &[u64]) -> Result<Arrivals, VczError> {
         let store = self.dataset.store();
         let mut wanted = Vec::with_capacity(chunks.len() * self.parts.len());
@@ -145,7 +145,7 @@ impl HostReader {
         Ok(arrivals)
     }
 
-    /// Makes the next read as long as this one should have been, but at most twice as long.
+    /// Sets the size of the next read to what this one's should have been, but at most twice its size.
     fn adapt(&self, arrivals: &Arrivals) {
         if !self.dataset.store().is_local() {
             return;

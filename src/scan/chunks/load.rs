@@ -1,4 +1,4 @@
-//! [`ArrayLoad`]: what a scan has to do with an array over samples, from which a backend is chosen.
+//! [`ArrayLoad`]: the work of a scan on an array over samples, from which a backend is chosen.
 
 use crate::codec::CodecChain;
 use crate::scan::schema::ColumnSpec;
@@ -13,9 +13,9 @@ pub struct ArrayLoad<'a> {
     pub spec: &'a ColumnSpec,
     /// How it is decoded.
     pub chain: &'a CodecChain,
-    /// Whether only calls on its genotypes are wanted, not the elements themselves.
+    /// Whether only calls on its genotypes are needed, not the elements themselves.
     pub only_calls: bool,
-    /// Whether genotypes of selected samples are wanted.
+    /// Whether genotypes of selected samples are needed.
     pub selects: bool,
     /// Number of chunks.
     pub chunks: usize,

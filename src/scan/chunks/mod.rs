@@ -1,11 +1,11 @@
-//! Chunks of an array on their way from the store to whoever computes with them.
+//! Reading the chunks of an array ahead of their use.
 //!
-//! * `chunk`: one chunk, in whatever state it arrives.
-//! * `prefetch`: the read-ahead window; how chunks are read is a [`ChunkReader`](prefetch::ChunkReader)'s.
-//! * `host`: reads them as they are stored, for the host to decode.
-//! * `gpu`: hands them to a GPU, which decodes and counts them; without the feature `gpu`, the same names for no GPU.
-//! * `absence`: whether chunks that are absent are taken for fill values.
-//! * `sizes`: statistics of their sizes.
+//! * `chunk`: one chunk, encoded, decoded or as counts.
+//! * `prefetch`: the read-ahead window over a [`ChunkReader`](prefetch::ChunkReader).
+//! * `host`: reads encoded chunks, for the host to decode.
+//! * `gpu`: passes chunks to a GPU, which decodes and counts them; without the feature `gpu`, the same names without a GPU.
+//! * `absence`: whether absent chunks are read as fill values.
+//! * `sizes`: statistics of chunk sizes.
 
 pub mod absence;
 pub mod chunk;

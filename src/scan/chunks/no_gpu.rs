@@ -41,7 +41,7 @@ pub fn open(
     match *device {}
 }
 
-/// The host, because there is nothing else.
+/// Always the host.
 ///
 /// # Errors
 /// Always the reason for the host.
@@ -49,7 +49,7 @@ pub fn choose(_loads: Vec<ArrayLoad<'_>>) -> std::result::Result<String, String>
     Err(OFF.to_string())
 }
 
-/// What decodes an array over samples, and why.
+/// The backend of an array over samples, always the host, and the reason.
 pub fn of_array(_array: &ArrayMeta, _chain: &CodecChain) -> (&'static str, String) {
     ("host", OFF.to_string())
 }

@@ -1,4 +1,4 @@
-//! Opens the read-ahead window over the chunks of an array: for a GPU where the scan has one that can decode it, else for the host.
+//! Opens the read-ahead window over the chunks of an array: for a GPU if the scan has one that can decode it, else for the host.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use crate::scan::read::memory::ScanMemory;
 use crate::scan::read::metrics::ScanMetrics;
 use crate::store::ArrayMeta;
 
-/// What is wanted of an array's chunks.
+/// What an array's chunks are read for.
 #[derive(Clone, Copy)]
 pub enum ChunkPurpose<'a> {
     /// All elements.
     Elements,
     /// All elements of these sample chunks, ascending.
     Samples(&'a [u64]),
-    /// What calls on genotypes are computed from.
+    /// Counts and selected samples, for calls on genotypes.
     Genotypes {
         /// What is counted.
         counter: &'a Counter,
-        /// Samples whose genotypes are selected, by sample chunk: ascending, counted from the chunk's first.
+        /// Samples whose genotypes are selected, by sample chunk: ascending indices within the chunk.
         selected: &'a [Vec<u32>],
     },
 }
 
-/// The chunks that a partition wants of one array.
+/// A partition's request for chunks of one array.
 #[derive(Clone, Copy)]
 pub struct ChunkRequest<'a> {
     /// The store.
     pub dataset: &'a Arc<Dataset>,
     /// The array, as a column of the table.
     pub column: usize,
-    /// What is wanted of them.
+    /// What the chunks are read for.
     pub purpose: ChunkPurpose<'a>,
-    /// The rows that are wanted, ascending.
+    /// The requested rows, ascending.
     pub ranges: &'a [Range<u64>],
 }
 
-/// What all readers of a partition share.
+/// Shared by all readers of a partition.
 #[derive(Clone, Copy)]
 pub struct ReadContext<'a> {
     /// How far to read ahead.
@@ -56,7 +56,7 @@ pub struct ReadContext<'a> {
     pub metrics: &'a ScanMetrics,
     /// The execution's absent chunks.
     pub absences: &'a Arc<Absences>,
-    /// The GPUs that arrays over samples go to.
+    /// The GPUs that decode arrays over samples; `None` for the host.
     pub device: Option<&'a Device>,
 }
 
@@ -66,7 +66,7 @@ impl ChunkRequest<'_> {
         &self.dataset.columns()[self.column].array
     }
 
-    /// The chunks of a variant chunk that are wanted: their indices along the axes after variants.
+    /// The requested chunks of a variant chunk: their indices along the axes after variants.
     pub fn parts(&self) -> Vec<Vec<u64>> {
         match self.purpose {
             ChunkPurpose::Elements => trailing_chunks(self.array()),
@@ -96,7 +96,7 @@ impl ChunkRequest<'_> {
         }
     }
 
-    /// Whether elements of a sample chunk are wanted.
+    /// Whether elements of a sample chunk are requested.
     pub fn selects(&self, sample_chunk: usize) -> bool {
         match self.purpose {
             ChunkPurpose::Elements => true,

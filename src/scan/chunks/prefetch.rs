@@ -1,8 +1,8 @@
-//! The read-ahead window of an array: variant chunks are asked for in ascending order, and those that will be asked for next are
-//! on their way.
+//! The read-ahead window of an array: variant chunks are requested in ascending order, and those that will be requested next are
+//! being read.
 //!
-//! A read is a task that gets one variant chunk, or several small ones: to pass a chunk from thread to thread takes longer than to
-//! read a few kilobytes from the page cache. Tasks are aborted when the window is dropped, so a cancelled query stops reading.
+//! A read is a task for one variant chunk, or for several small ones, because passing a chunk between threads takes longer than
+//! reading a few kilobytes from the page cache. Tasks are aborted when the window is dropped, so a cancelled query stops reading.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -20,11 +20,10 @@ use crate::error::VczError;
 use crate::scan::read::memory::{ScanMemory, Taken};
 use crate::scan::read::metrics::ScanMetrics;
 
-/// Variant chunks that will be asked for, ascending.
+/// Variant chunks that will be requested, ascending.
 pub type Upcoming = Peekable<Box<dyn Iterator<Item = u64> + Send>>;
 
-/// The variant chunks of an array that some row ranges (ascending) touch, one after the other: there may be more than
-/// memory could hold a list of.
+/// The variant chunks of an array that overlap ascending row ranges. An iterator, because a list of them might not fit in memory.
 pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> Upcoming {
     let ranges: Vec<Range<u64>> = ranges
         .iter()
@@ -45,17 +44,17 @@ pub fn chunks_of(ranges: &[Range<u64>], chunk_rows: u64) -> Upcoming {
 /// How far to read ahead.
 #[derive(Debug, Clone, Copy)]
 pub struct Ahead {
-    /// `vcz.prefetch`: reads in flight ahead of the chunk that is asked for, at most; none if 0.
+    /// `vcz.prefetch`: the maximum number of reads in flight ahead of the requested chunk; 0 for none.
     pub prefetch: usize,
-    /// How many variant chunks to begin with, where few may be needed.
+    /// The initial number of variant chunks, if few may be needed.
     pub few: Option<usize>,
 }
 
 /// The parts of a variant chunk that was read.
 pub enum Arriving {
-    /// They are here.
+    /// They have been read.
     Ready(Vec<Part>),
-    /// A GPU is at work on them.
+    /// A GPU is working on them.
     #[cfg_attr(
         not(feature = "gpu"),
         expect(dead_code, reason = "only a GPU is waited for")
@@ -66,41 +65,41 @@ pub enum Arriving {
 /// The variant chunks of a read, ascending.
 pub type Arrivals = VecDeque<(u64, Arriving)>;
 
-/// Reads the parts of variant chunks that a scan wants of one array.
+/// Reads the parts of variant chunks that a scan requests of one array.
 pub trait ChunkReader: Send + Sync {
-    /// How many variant chunks the next read should have, at least one.
+    /// The number of variant chunks of the next read, at least one.
     fn group(&self) -> usize;
 
     /// Reads these variant chunks (ascending, at least one) or, if they turn out to be large, the first few of them.
     fn read(self: Arc<Self>, chunks: Vec<u64>) -> BoxFuture<'static, Result<Arrivals, VczError>>;
 }
 
-/// How many variant chunks may be on their way.
+/// Limits on the variant chunks in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Reads in flight, at most; more where the window grows.
+    /// The maximum number of reads in flight; it increases if the window may grow.
     pub reads: usize,
-    /// Variant chunks in them, at most, to begin with: twice as many after each read that was waited for.
+    /// The initial maximum number of variant chunks in them; it doubles after each read that was waited for.
     pub chunks: usize,
-    /// Variant chunks in them, at most.
+    /// The maximum number of variant chunks in them.
     pub most_chunks: usize,
 }
 
-/// Reads in flight to begin with: those of local files take microseconds, those of a server milliseconds.
+/// The initial number of reads in flight: reads of local files take microseconds, those of a server milliseconds.
 const LOCAL_READS: usize = 4;
 const REMOTE_READS: usize = 16;
-/// More reads are put in flight after one that was waited for this long. Local files that take so long are on a slow disk or a file
-/// server.
+/// The number of reads in flight increases after a read that was waited for this long. Local files that take so long are on a slow
+/// disk or a file server.
 const LOCAL_PATIENCE: Duration = Duration::from_millis(20);
 const REMOTE_PATIENCE: Duration = Duration::from_millis(2);
-/// Encoded bytes that are in flight for an array, at most, once there are more reads than to begin with. That is what a link of 1 GB/s
-/// carries in 64 ms. Where memory is limited, at most this part of it.
+/// The maximum encoded bytes in flight for an array once the number of reads has increased: what a link of 1 GB/s transfers in 64 ms.
+/// If memory is limited, at most 1/`PART_OF_MEMORY` of it.
 const MOST_BYTES_IN_FLIGHT: usize = 64 << 20;
 const PART_OF_MEMORY: usize = 64;
 
 impl Ahead {
-    /// Reads in flight to begin with: few where they are of a local store or of several chunks each. Otherwise each is at most this many
-    /// bytes, decoded.
+    /// The initial number of reads in flight: few for a local store or for reads of several chunks. Otherwise it follows from `bytes`, the
+    /// decoded bytes of a read.
     pub fn first_reads(&self, are_few: bool, bytes: usize) -> usize {
         let few = match are_few {
             true => LOCAL_READS,
@@ -110,12 +109,12 @@ impl Ahead {
     }
 }
 
-/// How the number of reads in flight grows to that which the latency and the bandwidth of the store are worth.
+/// Increases the number of reads in flight until it matches the latency and the bandwidth of the store.
 struct Growth {
     most: usize,
     patience: Duration,
     memory: ScanMemory,
-    /// What the additional reads take of it.
+    /// Memory reserved for the additional reads.
     taken: Vec<Taken>,
     /// Reads that have arrived, and their encoded bytes.
     reads: usize,
@@ -123,7 +122,7 @@ struct Growth {
 }
 
 impl Growth {
-    /// How many reads there should be after one that was waited for: twice as many, as far as their bytes fit in memory.
+    /// The number of reads in flight after a read that was waited for: twice as many, as far as their bytes fit in memory.
     fn after(&mut self, arrived: &Arrivals, waited: Duration, reads: usize) -> usize {
         let parts = arrived.iter().flat_map(|(_, arriving)| match arriving {
             Arriving::Ready(parts) => parts.as_slice(),
@@ -157,7 +156,7 @@ struct Read {
     task: SpawnedTask<Result<Arrivals, VczError>>,
 }
 
-/// Reads an array's variant chunks in ascending order, ahead of their being asked for.
+/// Reads an array's variant chunks in ascending order, before they are requested.
 pub struct Prefetch {
     reader: Arc<dyn ChunkReader>,
     /// Some of these may be skipped.
@@ -169,7 +168,7 @@ pub struct Prefetch {
     growth: Option<Growth>,
     /// Checks absent chunks of this column of the table.
     absences: Option<(Arc<Absences>, usize)>,
-    /// Dropped once the first reads are under way.
+    /// Dropped once the first reads have been started.
     until_started: Option<Box<dyn Send>>,
     /// Memory of the results that the window may hold.
     _memory: Option<Taken>,
@@ -197,7 +196,7 @@ impl Prefetch {
         }
     }
 
-    /// Lets the number of reads in flight grow to `most` while reads have to be waited for, as far as `memory` has room for them.
+    /// Lets the number of reads in flight grow to `most` while reads have to be waited for, as far as `memory` allows.
     pub fn growing(self, most: usize, is_local: bool, memory: ScanMemory) -> Self {
         Self {
             growth: Some(Growth {
@@ -215,7 +214,7 @@ impl Prefetch {
         }
     }
 
-    /// Has `absences` check what is absent; the array is `column` of the table.
+    /// Checks absent chunks with `absences`; the array is `column` of the table.
     pub fn checking(self, absences: Arc<Absences>, column: usize) -> Self {
         Self {
             absences: Some((absences, column)),
@@ -223,7 +222,7 @@ impl Prefetch {
         }
     }
 
-    /// Keeps `guard` until the first reads are under way, and `memory` for as long as the window is there.
+    /// Holds `guard` until the first reads have been started, and `memory` as long as the window exists.
     #[cfg_attr(
         not(feature = "gpu"),
         allow(dead_code, reason = "the host's window holds neither")
@@ -236,16 +235,16 @@ impl Prefetch {
         }
     }
 
-    /// Starts to read, before any chunk is asked for.
+    /// Starts to read before any chunk is requested.
     pub fn start(&mut self) {
         self.fill();
         self.until_started = None;
     }
 
-    /// The parts of one variant chunk. Those before it are forgotten.
+    /// The parts of one variant chunk. Earlier chunks are dropped.
     ///
     /// # Errors
-    /// Of reading it; also if it is absent, and the store is no longer what was opened.
+    /// If it cannot be read, or if it is absent and the store has changed since it was opened.
     pub async fn fetch(&mut self, chunk: u64) -> Result<Vec<Part>> {
         let fetch_time = self.metrics.fetch_time.clone();
         let _timer = fetch_time.timer();
@@ -276,7 +275,7 @@ impl Prefetch {
         }
     }
 
-    /// Waits for the read that has the variant chunk `chunk`, which is started if it is not in flight.
+    /// Waits for the read of variant chunk `chunk`, which is started if it is not in flight.
     async fn wait(&mut self, chunk: u64) -> Result<()> {
         let is_before = |read: &mut Read| read.chunks.last().is_none_or(|last| *last < chunk);
         while self.reads.pop_front_if(is_before).is_some() {}
@@ -327,7 +326,7 @@ impl Prefetch {
         Read { chunks, task }
     }
 
-    /// Adds what was read to the metrics. What a GPU reads is counted when it is handed over.
+    /// Adds what was read to the metrics. Chunks for a GPU are counted when they are submitted.
     fn count(&self, parts: &[Part]) {
         let read = parts.iter().filter_map(|part| part.chunk.encoded_len());
         let (chunks, bytes) = read.fold((0, 0), |(n, sum), len| (n + 1, sum + len));

@@ -1,4 +1,4 @@
-//! The window over a reader that reads nothing.
+//! Tests of the window over a fake reader.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use super::*;
 use crate::scan::chunks::chunk::Chunk;
 
-/// Gives chunks that hold their own number.
+/// Returns chunks that hold their own index.
 #[derive(Default)]
 struct Fake {
     group: usize,
-    /// Most variant chunks that a read gives; 0 for all.
+    /// The maximum number of variant chunks that a read returns; 0 for all.
     most: usize,
     /// A chunk that cannot be read.
     broken: Option<u64>,
@@ -202,7 +202,7 @@ async fn a_window_of_few_chunks_grows() {
     assert_eq!(prefetch.fetch(2).await.unwrap(), parts(2));
     let in_flight: usize = prefetch.reads.iter().map(|read| read.chunks.len()).sum();
     assert_eq!((in_flight, prefetch.window.chunks), (4, 4));
-    // A GPU counts what it is given.
+    // Chunks for a GPU are counted when they are submitted.
     assert_eq!(prefetch.metrics.chunks_read.value(), 0);
 }
 

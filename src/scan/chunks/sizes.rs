@@ -1,4 +1,4 @@
-//! Statistics of the sizes of an array's chunks, which only a GPU's batches follow.
+//! Statistics of the sizes of an array's chunks, which are used only for batches of a GPU.
 
 /// Statistics of chunk sizes.
 #[cfg(feature = "gpu")]

@@ -1,5 +1,5 @@
-//! Population counts apart: a scan that gives `population_counts` as a column of counts for each population, in place of one list for
-//! each row. For operators that unnest the lists at once, see `crate::session`.
+//! A scan that returns `population_counts` as one column of counts per population, instead of one list per row. For the aggregation of
+//! unnested lists, see `crate::session`.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub type NamedCopies = (String, i64);
 /// A scan in which one of the columns was `population_counts`.
 #[derive(Debug)]
 pub struct PopulationsApart {
-    /// The scan: that column has the counts of the first population, and those of the others come after the last column.
+    /// The scan: that column has the counts of the first population, and the counts of the others follow the last column.
     pub scan: Arc<dyn ExecutionPlan>,
     /// The populations, one or more, in the order of the lists.
     pub populations: Vec<NamedCopies>,
 }
 
-/// `plan` with the populations of column `column` apart; `None` where `plan` is no scan of a VCZ table, or the column is not
+/// `plan` with a column for each population of column `column`; `None` if `plan` is not a scan of a VCZ table, the column is not
 /// `population_counts`, or there are no populations.
 ///
 /// # Errors
-/// Where the counts have no type, because their number of alleles is not known.
+/// If the counts have no type, because their number of alleles is not known.
 pub fn populations_apart(
     plan: &Arc<dyn ExecutionPlan>,
     column: usize,
@@ -57,7 +57,7 @@ pub fn populations_apart(
     }))
 }
 
-/// The inputs of a scan that is being made, each once.
+/// The inputs of a scan that is being built, each once.
 #[derive(Default)]
 struct Inputs {
     inputs: Vec<Input>,

@@ -1,5 +1,5 @@
-//! Which backend decodes the arrays over samples of a scan, and why. Arrays over variants only are always the host's: they
-//! are small.
+//! Chooses the backend for the arrays over samples of a scan, with a reason. Arrays over variants alone are small and always decoded by
+//! the host.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,17 +18,17 @@ use crate::scan::chunks::gpu::{self, Device};
 use crate::scan::options::{Backend, VczSettings};
 use crate::store::ArrayMeta;
 
-/// The backend of one execution of a scan, which its partitions share: chosen when its first batch is asked for.
+/// The backend of one execution of a scan, shared by its partitions and chosen when the first batch is requested.
 #[derive(Debug, Default)]
 pub struct ExecutionBackend {
     device: OnceCell<Option<Device>>,
 }
 
 impl ExecutionBackend {
-    /// The GPUs that arrays over samples go to; `None` for the host. Waits for them where `vcz.backend = 'gpu'`.
+    /// The GPUs that decode arrays over samples; `None` for the host. With `vcz.backend = 'gpu'`, waits until they are ready.
     ///
     /// # Errors
-    /// Why there is no GPU where one was required.
+    /// The reason why there is no GPU, if one was required.
     pub async fn device(&self, source: &VczSource) -> Result<Option<&Device>> {
         let choose = || async {
             let (device, choice) = open(source).await?;
@@ -47,7 +47,7 @@ async fn open(source: &VczSource) -> Result<(Option<Device>, Choice)> {
     let device = match Device::open(settings).await {
         Ok(device) => device,
         Err(error) if settings.backend == Backend::Gpu => return Err(error),
-        // It was there a moment ago.
+        // The GPU was usable when it was chosen, but no longer is.
         Err(error) => {
             log::warn!("the host decodes instead of the GPU: {error}");
             return Ok((None, Choice::host(format!("auto: {error}"))));
@@ -57,7 +57,7 @@ async fn open(source: &VczSource) -> Result<(Option<Device>, Choice)> {
 }
 
 impl VczSource {
-    /// Which backend this scan uses if it is executed now.
+    /// The backend that this scan would use if it were executed now.
     pub(in crate::scan) fn choice(&self) -> Choice {
         if self.settings.backend == Backend::Host {
             return Choice::host("vcz.backend = 'host'");
@@ -85,18 +85,18 @@ impl VczSource {
         }
     }
 
-    /// The backend that the latest execution has used; before any, the one that it would use now.
+    /// The backend that the latest execution has used; before the first execution, the one that it would use now.
     pub(in crate::scan) fn shown_choice(&self) -> Choice {
         let latest = self.latest_choice.lock().clone();
         latest.unwrap_or_else(|| self.choice())
     }
 
-    /// Whether it may be that few chunks are needed: after a LIMIT, or with filters that change.
+    /// Whether few chunks may be needed, because of a LIMIT or dynamic filters.
     pub(in crate::scan) fn may_stop(&self) -> bool {
         self.limit.is_some() || !self.dynamic.is_empty()
     }
 
-    /// How many variant chunks of a store to begin with, where it may be that few are needed.
+    /// The initial number of variant chunks to read of a store, if few may be needed.
     pub(in crate::scan) fn few_chunks(&self, store: usize) -> Option<usize> {
         let per_chunk = self.heavy_chunk_rows(store).max(1);
         match self.limit {
@@ -106,7 +106,7 @@ impl VczSource {
         }
     }
 
-    /// Arrays over samples that are read, with the bytes of what a GPU would give back of each for a row.
+    /// Arrays over samples that are read, with the bytes per row that a GPU would return of each.
     fn arrays_over_samples(&self) -> Vec<(usize, usize)> {
         let columns = self.table.stores.columns();
         let genotype = self.table.stores.column_index("call_genotype");
@@ -126,7 +126,7 @@ impl VczSource {
                 (Input::Array(column), _) if !columns[*column].is_site_level() => {
                     add(*column, columns[*column].row_bytes());
                 }
-                // Of filtered calls a GPU decodes the elements once, and the host counts them.
+                // For filtered calls a GPU decodes the elements once, and the host counts them.
                 (Input::Call(call), Some(_)) if is_filtered => {
                     decoded.extend(self.columns_of(call));
                 }
@@ -159,7 +159,7 @@ impl VczSource {
         inputs.any(|input| matches!(input, Input::Call(call) if !call.filters.is_empty()))
     }
 
-    /// What there is to do with the array of a column for `rows` of a store; `None` where the store has no such array.
+    /// The work on the array of a column for `rows` of a store; `None` if the store has no such array.
     fn load(
         &self,
         store: usize,
@@ -198,7 +198,7 @@ impl VczSource {
     }
 }
 
-/// What decodes an array where the settings leave the choice, and why.
+/// The backend of an array if the settings leave the choice, and the reason.
 pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String) {
     if array.name.starts_with("call_") && array.rank() > 1 {
         return gpu::of_array(array, chain);
@@ -211,7 +211,7 @@ pub async fn settled() {
     gpu::settled().await;
 }
 
-/// Starts what takes time to start, where these settings may use it.
+/// Starts the GPU engine in the background, if these settings may use it.
 pub fn warm_up(settings: &VczSettings) {
     if settings.backend != Backend::Host {
         gpu::warm_up();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What the latest execution of a scan has used; none before the first.
+/// The backend of the latest execution of a scan; `None` before the first.
 pub type LatestChoice = Arc<Mutex<Option<Choice>>>;
 
 /// A backend and the reason for it.
@@ -12,7 +12,7 @@ pub type LatestChoice = Arc<Mutex<Option<Choice>>>;
 pub struct Choice {
     /// Whether it is the GPU, and not the host.
     pub is_gpu: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 

@@ -1,17 +1,17 @@
-//! Contigs that a filter asks for and a store does not have: such a filter keeps no row, and the reason is nearly always another spelling
-//! (`1` and `chr1`).
+//! Notices about contigs that a filter names and a store does not have. Such a filter matches no row, nearly always because of another
+//! spelling (`1` and `chr1`).
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
-/// Most names of contigs in a message.
+/// The maximum number of contig names in a message.
 const SHOWN: usize = 8;
 
 /// A sentence for each contig that `filters` compare `variant_contig` with and that is not among `contigs` of the store.
 ///
 /// # Errors
-/// Of walking through an expression.
+/// If visiting an expression fails.
 pub fn unknown_contigs(filters: &[Expr], contigs: &[String], store: &str) -> Result<Vec<String>> {
     let mut sentences = vec![];
     for filter in filters {
@@ -27,7 +27,7 @@ pub fn unknown_contigs(filters: &[Expr], contigs: &[String], store: &str) -> Res
     Ok(sentences)
 }
 
-/// The constants that `expr` itself says `variant_contig` is to equal.
+/// The constants that `expr` itself compares `variant_contig` with for equality.
 fn compared(expr: &Expr) -> Vec<&str> {
     let is_contig =
         |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == "variant_contig");
@@ -49,7 +49,7 @@ fn compared(expr: &Expr) -> Vec<&str> {
     }
 }
 
-/// A constant text.
+/// The text of a string literal.
 fn text(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(value, _) => value.try_as_str().flatten(),

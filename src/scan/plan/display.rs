@@ -1,4 +1,4 @@
-//! A scan as EXPLAIN shows it: store, columns, functions, variants and chunks kept of all, filters, backend and its reason.
+//! The display of a scan in EXPLAIN: store, columns, functions, variants and chunks kept of all, filters, backend and its reason.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Formatter};
@@ -86,7 +86,7 @@ impl VczSource {
         format!("{} of {}", kept.len(), stores.members().len())
     }
 
-    /// Chunks of the column that is heaviest to decode which hold some of `rows`.
+    /// Number of chunks that overlap `rows`, of the column that is most expensive to decode.
     fn heavy_chunks(&self, rows: &[Range<u64>]) -> u64 {
         let parts = self.table.stores.by_piece(rows).into_iter();
         parts

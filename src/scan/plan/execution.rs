@@ -1,4 +1,4 @@
-//! [`Execution`]: what the partitions of one execution of a scan share.
+//! [`Execution`]: the state that the partitions of one execution of a scan share.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::scan::chunks::absence::Absences;
 /// One execution of a scan.
 #[derive(Debug)]
 pub struct Execution {
-    /// What decodes arrays over samples.
+    /// The backend for arrays over samples.
     pub backend: ExecutionBackend,
     /// The chunks that were found to be absent in each store.
     pub absences: Vec<Arc<Absences>>,
 }
 
 impl VczSource {
-    /// What this many partitions of one execution share: an [`Execution`].
+    /// The state that the partitions of one execution share: an [`Execution`].
     pub(in crate::scan) fn new_execution(&self, partitions: usize) -> Arc<dyn Any + Send + Sync> {
         Arc::new(Execution {
             backend: ExecutionBackend::default(),

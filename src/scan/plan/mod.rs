@@ -1,11 +1,12 @@
-//! What a scan reads, decided before any batch is asked for.
+//! What a scan reads, decided before any batch is requested.
 //!
 //! * `source`: [`VczSource`](source::VczSource), the scan as DataFusion plans it; `pushdown`: projections, calls on genotypes, filters
-//!   and limits that it takes over from operators above.
-//! * `zones`: contigs and positions of each chunk, which predicates are compared with; `ranges`: the rows that are kept.
-//! * `contig_names`: contigs that filters ask for and the store does not have.
+//!   and limits that are pushed into it.
+//! * `zones`: contigs and positions of each chunk, for pruning; `ranges`: the rows that are kept.
+//! * `contig_names`: contigs that filters name and the store does not have.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
-//! * `apart`: population counts in columns of their own. `backend`, `choice`: host or GPU, and why; `execution`: what partitions share.
+//! * `apart`: a column of counts for each population. `backend`, `choice`: host or GPU, with the reason; `execution`: the state that
+//!   partitions share.
 
 pub mod apart;
 pub mod backend;

@@ -1,4 +1,4 @@
-//! What a scan declares to the optimizer: the order of its rows, constants, and statistics, each only where it is true.
+//! What a scan declares to the optimizer: the order of its rows, constants, and statistics, each only if it holds.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl VczSource {
                 if let Some(contig) = contig {
                     let column = Arc::new(Column::new("variant_contig", contig));
                     let constant = ConstExpr::new(column, AcrossPartitions::Uniform(None));
-                    // A constant only helps planning; without it the plan is right but sorts once more.
+                    // A constant only helps planning; without it the plan is correct but may have an additional sort.
                     let _ = properties.add_constants([constant]);
                 }
             }

@@ -1,5 +1,5 @@
-//! Pushdown into the scan: projections and with them calls on genotypes (so that counts leave the scan and genotypes do not),
-//! filters, and limits. Invariant: a pushed scan returns the rows and columns of the operators that it replaces.
+//! Pushdown into the scan: projections, including calls on genotypes (so that the scan returns counts and not genotypes),
+//! filters, and limits. Invariant: a scan after pushdown returns the rows and columns of the operators that it replaces.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::scan::calls::genotype_udf::GenotypeUdf;
 use crate::scan::schema::{ColumnKind, ColumnSpec, element_type};
 
 impl VczSource {
-    /// The scan with `projection` on top; `None` if an expression is volatile, as it would be evaluated another number of times.
+    /// The scan with `projection` pushed into it; `None` if an expression is volatile, because it might be evaluated more or less often.
     ///
     /// # Errors
-    /// Where a call on genotypes is bound to other samples than this table's.
+    /// If a call on genotypes is bound to other samples than this table's.
     pub(super) fn push_projection(&self, projection: &ProjectionExprs) -> Result<Option<Self>> {
         if projection
             .iter()
@@ -38,7 +38,7 @@ impl VczSource {
         self.merge_projection(projection).map(Some)
     }
 
-    /// The scan with the `filters` that it can evaluate, if that changes it, and whether each filter needs no evaluation above.
+    /// The scan with the `filters` that it can evaluate, if there are any, and for each filter whether it is evaluated exactly.
     pub(super) fn push_filters(
         &self,
         filters: &[Arc<dyn PhysicalExpr>],
@@ -58,7 +58,7 @@ impl VczSource {
             };
             changed = true;
             if DynamicFilterTracking::classify(&filter).contains_dynamic_filter() {
-                // It only prunes: it may change while the scan runs.
+                // Used only for pruning, because it may change while the scan runs.
                 source.dynamic.push(filter);
                 PushedDown::No
             } else {
@@ -78,7 +78,7 @@ impl VczSource {
         }
     }
 
-    /// Whether the output is more than the inputs in their order.
+    /// Whether the output is anything other than the inputs in their order.
     pub(in crate::scan) fn projects(&self) -> bool {
         let plain = |(at, projected): (usize, &ProjectionExpr)| {
             projected
@@ -90,7 +90,7 @@ impl VczSource {
             || !self.projection.iter().enumerate().all(plain)
     }
 
-    /// The input of a pushed call, if `expr` is one: a bound genotype function of an input column.
+    /// The input for `expr`, if it is a call that can be pushed: a bound genotype function of an input column.
     ///
     /// # Errors
     /// Where the call is bound to other samples than this table's.
@@ -114,8 +114,8 @@ impl VczSource {
                 filters: CallFilters::default(),
             })));
         }
-        // Counts of selected samples are counts of those samples: `select_samples` itself need not be computed. The genotypes of all
-        // samples, filtered, are a selection as well.
+        // Counts on selected samples are counts of those samples, so `select_samples` itself need not be computed. Filtered genotypes of
+        // all samples are a selection, too.
         let Some(Input::Call(FilteredCall {
             call: GenotypeCall::SelectSamples(selected),
             filters,
@@ -144,10 +144,10 @@ impl VczSource {
         }
     }
 
-    /// The input of `filter_calls` of the genotypes of all samples, filtered before or not, by a field of the table.
+    /// The input for `filter_calls` on the genotypes of all samples, which may be filtered already, by a field of the table.
     ///
     /// # Errors
-    /// Where the bounds do not fit the field's values.
+    /// If the bounds do not fit the field's values.
     fn pushed_filter(&self, function: &ScalarFunctionExpr) -> Result<Option<Input>> {
         let [genotypes, field, bounds @ ..] = function.args() else {
             return Ok(None);
@@ -180,7 +180,7 @@ impl VczSource {
         })))
     }
 
-    /// The FORMAT field that `expr` is, and which of a call's values.
+    /// The FORMAT field of `expr`, and the index of the call's value, if `expr` chooses one.
     fn format_field(
         &self,
         expr: &Arc<dyn PhysicalExpr>,
@@ -207,7 +207,7 @@ impl VczSource {
         Ok(Some((spec, Some(place))))
     }
 
-    /// Refuses a call that was bound to the samples of another store.
+    /// Returns an error for a call that was bound to the samples of another store.
     fn check_samples(&self, function: &str, bound: &BoundCall) -> Result<()> {
         let context = &self.table.context;
         if bound.genotypes().has_samples_like(context) {
@@ -222,7 +222,7 @@ impl VczSource {
         )
     }
 
-    /// The scan with `projection` merged into its own: inputs are each array and call once, and none that is unused.
+    /// The scan with `projection` merged into its own. The inputs have each array and call once, without unused ones.
     fn merge_projection(&self, projection: &ProjectionExprs) -> Result<Self> {
         let merged = self.projection.try_merge(projection)?;
         let mut inputs: Vec<Input> = Vec::new();
@@ -270,7 +270,7 @@ impl VczSource {
         call.call.field(&name, genotypes, context)
     }
 
-    /// An expression over the output as one over the table's per-variant columns, if it can be.
+    /// An expression over the output, rewritten over the table's per-variant columns, if possible.
     fn over_sites(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         let over_inputs = self.projection.unproject_expr(expr).ok()?;
         let mut site_level = true;
@@ -420,7 +420,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["a", "p", "b", "c"]);
         assert!(pushed.projects());
-        // A second projection drops what it does not use.
+        // A second projection drops unused inputs.
         let again = project(&pushed, [(column(&pushed, "b"), "b")]);
         assert_eq!(again.inputs, pushed.inputs[2..]);
         assert!(!again.projects());
@@ -441,7 +441,7 @@ mod tests {
         else {
             panic!("{:?}", kept.inputs);
         };
-        // Genotypes themselves stay a column.
+        // Genotypes themselves remain a column.
         let all = project(&source, [(column(&source, "call_genotype"), "g")]);
         assert!(matches!(all.inputs[..], [Input::Array(_)]));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Arithmetic on ascending, disjoint row ranges: what a scan keeps, and how it is divided among partitions.
+//! Arithmetic on ascending, disjoint row ranges: the rows that a scan keeps, and their division among partitions.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub fn rows_in(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-/// How many chunks of `chunk_rows` rows the ranges touch.
+/// The number of chunks of `chunk_rows` rows that overlap the ranges.
 pub fn chunks_in(ranges: &[Range<u64>], chunk_rows: u64) -> u64 {
     let mut next = 0;
     let mut chunks = 0;
@@ -32,8 +32,8 @@ pub fn chunks_in(ranges: &[Range<u64>], chunk_rows: u64) -> u64 {
     chunks
 }
 
-/// Divides `ranges` into at most `parts` runs of about equally many rows. `boundary` gives the first row from a row on where they may
-/// be cut, so that no chunk is decoded twice. Always gives at least one part; parts keep row order.
+/// Divides `ranges` into at most `parts` parts with about the same number of rows. `boundary` gives the first row at or after a row
+/// where they may be cut, so that no chunk is decoded twice. There is always at least one part; parts keep row order.
 pub fn split(
     ranges: &[Range<u64>],
     parts: usize,
@@ -46,7 +46,7 @@ pub fn split(
     for range in ranges {
         let mut start = range.start;
         while start < range.end {
-            // Where the current part is full, in rows from the beginning.
+            // The number of rows from the beginning at which the current part is full.
             let full = (u128::from(total) * all.len() as u128 / u128::from(parts)) as u64;
             let room = full.saturating_sub(done);
             let cut = boundary(start.saturating_add(room)).max(start);

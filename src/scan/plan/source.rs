@@ -1,5 +1,5 @@
-//! [`VczSource`]: the scan of a VCZ table as a DataFusion `DataSource`: its inputs and its partitions. What DataFusion pushes into it
-//! is in `pushdown`, its order and statistics in `properties`.
+//! [`VczSource`]: the scan of a VCZ table as a DataFusion `DataSource`: its inputs and its partitions. Pushdown is in `pushdown`, order
+//! and statistics are in `properties`.
 //!
 //! ```text
 //! table columns ──► inputs (arrays and calls, each once) ──► projection ──► output
@@ -44,7 +44,7 @@ pub enum Input {
     Call(FilteredCall),
 }
 
-/// The table side of a scan: shared by every plan over it.
+/// The table of a scan, shared by every plan over it.
 #[derive(Debug)]
 pub struct ScanTable {
     /// The opened stores.
@@ -77,12 +77,12 @@ pub struct VczSource {
     pub(in crate::scan) metrics: ExecutionPlanMetricsSet,
 }
 
-/// How much one scan partition should have to do, in decoded bytes, and how many there may be.
+/// Limits on the number of partitions and on the work of each, in decoded bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct PartitionGoal {
     /// At most this many partitions.
     pub partitions: usize,
-    /// A partition with less than this many bytes of work is not worth having.
+    /// The minimum work of a partition, in decoded bytes.
     pub min_bytes: usize,
 }
 
@@ -140,7 +140,7 @@ impl VczSource {
             .sum();
         let work = rows.saturating_mul(row_bytes);
         let most = work / (goal.min_bytes as u64).max(1) + 1;
-        // A small LIMIT ends in the first chunks; more partitions would only read chunks that nobody wants.
+        // A small LIMIT is reached in the first chunks; more partitions would only read chunks that are not needed.
         let limited =
             self.filters.is_empty() && self.limit.is_some_and(|limit| (limit as u64) < rows / 2);
         let parts = if limited {
@@ -159,7 +159,7 @@ impl VczSource {
                     .to_store(row)
                     .div_ceil(chunk_rows)
                     .saturating_mul(chunk_rows);
-                // The piece ends at a boundary of the next one, and the table's last one is cut at its end.
+                // The end of a piece is a boundary, too.
                 piece.to_table(cut).min(piece.rows.end.max(row))
             }
             None => row,
@@ -196,7 +196,7 @@ impl VczSource {
             .collect()
     }
 
-    /// Rows of one chunk, in the store `store`, of the column that is heaviest to decode.
+    /// Rows of one chunk, in the store `store`, of the column that is most expensive to decode.
     pub(in crate::scan) fn heavy_chunk_rows(&self, store: usize) -> u64 {
         let read = self.read_columns();
         let Some(member) = self.table.stores.members().get(store) else {
@@ -204,7 +204,7 @@ impl VczSource {
         };
         let arrays = read.iter().filter_map(|&column| member.spec(column));
         let heaviest = arrays.max_by_key(|column| column.row_bytes());
-        // Where a store has none of the columns, there is nothing to decode: its positions are in chunks of a good size.
+        // If a store has none of the columns, nothing is decoded, and the chunks of its positions have a suitable size.
         let positions = || {
             let mut columns = member.dataset.columns().iter();
             columns.find(|column| column.kind == ColumnKind::Position && !read.is_empty())
@@ -214,7 +214,7 @@ impl VczSource {
             .map_or(1, |column| column.array.chunks[0])
     }
 
-    /// Bytes of one output row, for batches bounded by bytes.
+    /// Bytes of one output row, for the limit on the bytes of a batch.
     pub(in crate::scan) fn output_row_bytes(&self) -> usize {
         let columns = self.table.stores.columns();
         let context = &self.table.context;

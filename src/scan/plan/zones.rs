@@ -1,5 +1,5 @@
 //! Zones: runs of variants of one contig inside one chunk, with their lowest and highest position. They come from the
-//! store's region index, or from the positions themselves, and are what predicates prune and orderings rest on.
+//! store's region index, or from the positions themselves. Pruning and declared orderings are based on them.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -37,12 +37,12 @@ pub struct Zone {
 pub struct Zones {
     /// The zones; they cover every variant.
     pub zones: Vec<Zone>,
-    /// Whether they are the region index's claims, which every position chunk that is read must bear out.
+    /// Whether they come from the region index. Then every chunk of positions that is read is checked against them.
     pub from_index: bool,
 }
 
 impl Zones {
-    /// The zones that a (structurally sound) region index claims.
+    /// The zones of a structurally valid region index.
     pub fn from_index(index: &RegionIndex) -> Self {
         let zones = index
             .rows()
@@ -86,7 +86,7 @@ impl Zones {
         zones
     }
 
-    /// The zones that overlap some variants, and which of these each holds.
+    /// The zones that overlap `variants`, each with the variants that it contains.
     fn parts(&self, variants: Range<u64>) -> impl Iterator<Item = (&Zone, Range<u64>)> {
         let at = self
             .zones
@@ -100,10 +100,10 @@ impl Zones {
             })
     }
 
-    /// Whether positions, those of the variants from `first` on, are what the zones say: rising, from `min` to `max`.
+    /// Checks the positions of the variants from `first` on against the zones: they must not decrease, and must be from `min` to `max`.
     ///
     /// # Errors
-    /// The reason, which names a variant that is otherwise.
+    /// The reason, which names a variant that does not agree.
     pub fn check_positions<T: Copy + PartialOrd + Display + Into<i64>>(
         &self,
         first: u64,
@@ -112,7 +112,7 @@ impl Zones {
         for (zone, variants) in self.parts(first..first.saturating_add(positions.len() as u64)) {
             let start = variants.start;
             let part = &positions[(start - first) as usize..(variants.end - first) as usize];
-            // Most often none is, and that is found many at a time.
+            // Usually no position is out of order, which this loop finds with vector instructions.
             let falls = |pair: &[T]| pair[1] < pair[0];
             let any = part.windows(2).fold(false, |any, pair| any | falls(pair));
             if any && let Some(at) = part.windows(2).position(falls) {
@@ -130,7 +130,7 @@ impl Zones {
             };
             let (low, high): (i64, i64) = (low.into(), high.into());
             let end = variants.end;
-            // Statistics take the bounds of whole zones for exact.
+            // Statistics use the bounds of whole zones as exact.
             let low_fits = if start == zone.rows.start {
                 low == zone.min
             } else {
@@ -154,7 +154,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Whether contig indices, those of the variants from `first` on, are what the zones say.
+    /// Checks the contig indices of the variants from `first` on against the zones.
     ///
     /// # Errors
     /// The reason, which names a variant that is otherwise.
@@ -190,7 +190,7 @@ impl Zones {
         let built = PruningPredicateBuilder::new()
             .with_file_schema(Arc::clone(schema))
             .try_build(Arc::clone(predicate));
-        // A predicate that cannot be turned into one over minima and maxima keeps everything.
+        // A predicate that cannot be rewritten over minima and maxima prunes nothing.
         let Ok(pruning) = built else {
             return Ok(vec![true; self.zones.len()]);
         };
@@ -205,7 +205,7 @@ impl Zones {
     }
 }
 
-/// What the order of some zones allows to declare.
+/// The ordering that can be declared for some zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneOrder {
     /// Nothing.

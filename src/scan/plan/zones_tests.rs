@@ -124,7 +124,7 @@ fn predicates_keep_the_zones_that_may_match() {
     let column = col("variant_contig", &schema).unwrap();
     let either = in_list(column, names.to_vec(), &false, &schema).unwrap();
     assert_eq!(keep(either), [false, false, true]);
-    // Of other columns nothing is known.
+    // There are no statistics of other columns.
     let quality = col("variant_quality", &schema).unwrap();
     assert_eq!(keep(binary(quality, Operator::Gt, lit(30.0f32))), [true; 3]);
 }

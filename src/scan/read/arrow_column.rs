@@ -113,7 +113,7 @@ macro_rules! for_number {
     };
 }
 
-/// Rows `rows` of a dense chunk as an array of the column's type. The error is the reason, where values contradict the metadata.
+/// Rows `rows` of a dense chunk as an array of the column's type. Returns the reason if values contradict the metadata.
 pub fn to_arrow(
     spec: &ColumnSpec,
     dense: &Dense,
@@ -126,7 +126,7 @@ pub fn to_arrow(
         (ColumnKind::Contig, Dense::Fixed(buffer)) => {
             contig_names(&contig_runs(&spec.array.element, buffer, elements)?, names)
         }
-        // Int32 positions are shared, not copied.
+        // Int32 positions share the buffer.
         (ColumnKind::Position, Dense::Fixed(buffer))
             if spec.array.element == ElementType::Int32 =>
         {
@@ -239,7 +239,7 @@ fn nest(flat: ArrayRef, data_type: &DataType, rows: usize) -> Result<ArrayRef, V
 /// Consecutive variants of one contig: its index and their number.
 pub type ContigRun = (i64, usize);
 
-/// Runs of the same contig, none of them empty. Mostly a whole chunk is one run, for which a comparison of bytes is fast.
+/// Runs of the same contig, none of them empty. Usually a whole chunk is one run, which a comparison of bytes finds quickly.
 pub fn contig_runs(
     element: &ElementType,
     buffer: &Buffer,
@@ -262,7 +262,7 @@ pub fn contig_runs(
 /// A value of `variant_contig` as an index into `contig_id`.
 ///
 /// # Errors
-/// The reason, where the code is none of the store's `n_contigs` contigs.
+/// The reason, if the code is not that of one of the store's `n_contigs` contigs.
 pub fn contig_at(code: i64, n_contigs: usize) -> Result<usize, ValueError> {
     usize::try_from(code)
         .ok()
@@ -311,7 +311,7 @@ pub fn integers(
     })
 }
 
-/// The names of contigs. Each run takes one look-up of the name, whose view is repeated.
+/// The names of contigs. The name is looked up once per run, and its view is repeated.
 fn contig_names(runs: &[ContigRun], names: &Names) -> Result<ArrayRef, ValueError> {
     let mut distinct = StringViewBuilder::new();
     for (code, _) in runs {

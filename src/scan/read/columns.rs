@@ -1,4 +1,4 @@
-//! Reads one array as an Arrow column, row range by row range in ascending order, keeping the chunk at hand decoded.
+//! Reads one array as an Arrow column, row range by row range in ascending order. The current chunk is kept decoded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct ColumnReader {
 }
 
 impl ColumnReader {
-    /// A reader of column `column` for the row ranges `ranges`. Arrays over samples are the GPU's, where the scan has one.
+    /// A reader of column `column` for the row ranges `ranges`. Arrays over samples are decoded by the GPU, if the scan has one.
     pub fn try_new(
         dataset: &Arc<Dataset>,
         column: usize,
@@ -45,12 +45,12 @@ impl ColumnReader {
         })
     }
 
-    /// Begins to read, before any row is asked for.
+    /// Starts to read before any row is requested.
     pub fn start(&mut self) {
         self.chunks.start();
     }
 
-    /// The rows of `range`, in pieces that each come from one chunk.
+    /// The rows of `range`, in pieces of one chunk each.
     pub async fn rows(&mut self, range: Range<u64>) -> Result<Vec<ArrayRef>> {
         let dataset = Arc::clone(&self.dataset);
         let spec = &dataset.columns()[self.column];
@@ -87,8 +87,8 @@ impl ColumnReader {
         Ok(())
     }
 
-    /// Checks a whole chunk of contigs or positions: contig codes against `contig_id`, and both against what the region index
-    /// claims of its variants, because pruning, orderings and statistics have relied on that.
+    /// Checks a whole chunk of contigs or positions: contig codes against `contig_id`, and both against the region index, because pruning,
+    /// orderings and statistics have relied on it.
     fn check_sites(&self, chunk: u64, dense: &Dense) -> std::result::Result<(), ValueError> {
         let spec = &self.dataset.columns()[self.column];
         let Dense::Fixed(buffer) = dense else {

@@ -1,5 +1,5 @@
-//! One variant chunk of an array as dense rows: the chunks along every other axis decoded and put together, padding cut.
-//! Sits between the codecs and the columns; knows nothing of Arrow types.
+//! One variant chunk of an array as dense rows: its chunks along the other axes are decoded and assembled, without padding.
+//! Between the codecs and the columns; independent of Arrow types.
 
 use arrow::buffer::{Buffer, MutableBuffer};
 
@@ -7,7 +7,7 @@ use crate::codec::{ChunkData, CodecChain, CodecError, Scratch, StringChunk};
 use crate::scan::chunks::chunk::{Part, chunk_index, first_index};
 use crate::store::ArrayMeta;
 
-/// Rows of an array, row-major: `rows × row_elements` elements (there may be padding rows behind them).
+/// Rows of an array, row-major: `rows × row_elements` elements, perhaps followed by padding rows.
 pub enum Dense {
     /// Fixed-width elements, native-endian.
     Fixed(Buffer),
@@ -25,7 +25,7 @@ impl Dense {
     }
 }
 
-/// Decodes the parts of one variant chunk and puts them together. On failure, the index of the part at fault and the reason.
+/// Decodes the parts of one variant chunk and assembles them. The error has the index of the invalid part and the reason.
 pub fn assemble(
     array: &ArrayMeta,
     chain: &CodecChain,
@@ -125,7 +125,7 @@ fn for_each_run(
         )
         .collect();
     let rank = shape.len();
-    // The innermost axis that is not whole in this chunk; everything behind it is contiguous on both sides.
+    // The innermost axis that this chunk does not cover; all axes after it are contiguous in both.
     let mut axis = rank - 1;
     while axis > 0 && extent[axis] == shape[axis] && chunks[axis] == shape[axis] {
         axis -= 1;

@@ -1,5 +1,4 @@
-//! [`DenseReader`]: the decoded chunks of one array, one after the other in ascending order, each put together from its parts along
-//! the other axes.
+//! [`DenseReader`]: the decoded variant chunks of one array, in ascending order, each assembled from its parts along the other axes.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnSpec;
 
-/// Reads the chunks of one array and keeps the one at hand decoded.
+/// Reads the chunks of one array and keeps the current one decoded.
 pub struct DenseReader {
     dataset: Arc<Dataset>,
     column: usize,
@@ -32,7 +31,7 @@ struct Current {
 }
 
 impl DenseReader {
-    /// A reader of what `request` asks for: elements.
+    /// A reader of the elements that `request` asks for.
     ///
     /// # Errors
     /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes.
@@ -48,7 +47,7 @@ impl DenseReader {
         })
     }
 
-    /// Begins to read, before any chunk is asked for.
+    /// Starts to read before any chunk is requested.
     pub fn start(&mut self) {
         self.chunks.start();
     }
@@ -68,10 +67,10 @@ impl DenseReader {
         self.spec().array.chunks[0]
     }
 
-    /// Makes variant chunk `chunk` the one at hand. Whether it was not before.
+    /// Makes variant chunk `chunk` the current one. Returns whether it was not the current one before.
     ///
     /// # Errors
-    /// Of reading and decoding it, and where the memory pool is exhausted.
+    /// If it cannot be read or decoded, or the memory pool is exhausted.
     pub async fn load(&mut self, chunk: u64) -> Result<bool> {
         if let Some(current) = &self.current
             && current.chunk == chunk
@@ -97,7 +96,7 @@ impl DenseReader {
         Ok(true)
     }
 
-    /// The rows of the chunk at hand; `None` before the first.
+    /// The rows of the current chunk; `None` before the first.
     pub fn dense(&self) -> Option<&Dense> {
         self.current.as_ref().map(|current| &current.dense)
     }

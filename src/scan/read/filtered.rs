@@ -1,8 +1,8 @@
-//! Computes the calls on genotypes of a query that filters calls by FORMAT fields: genotypes and fields are decoded once for all of them,
-//! and masked and counted a block of rows at a time, so that the masked genotypes stay in the cache. Only the sample chunks that hold a
-//! wanted sample are fetched.
+//! Computes the calls on genotypes of a query that filters calls by FORMAT fields. Genotypes and fields are decoded once for all calls,
+//! and masked and counted a block of rows at a time, so that the masked genotypes stay in the cache. Only sample chunks with a requested
+//! sample are fetched.
 //!
-//! Invariant: where a call of one query is filtered, this reader computes all of them, also those that are not.
+//! Invariant: if one call of a query is filtered, this reader computes all of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,14 +34,14 @@ use crate::store::ArrayMeta;
 /// Bytes of genotypes that are masked and counted at a time: a part of a core's second-level cache.
 const BLOCK_BYTES: usize = 1 << 17;
 
-/// Computes a query's calls on genotypes whose calls are filtered.
+/// Computes a query's calls on filtered genotypes.
 pub struct FilteredReader {
     dataset: Arc<Dataset>,
     context: Arc<GenotypeContext>,
     /// The genotypes, then the fields.
     arrays: Vec<DenseReader>,
     groups: Vec<Group>,
-    /// For each call: its group, and its place there.
+    /// For each call: its group, and its index there.
     places: Vec<(usize, usize)>,
     mask: CallMask,
     masked: Vec<u64>,
@@ -54,7 +54,7 @@ struct Group {
     filters: Vec<Filter>,
     calls: Vec<GenotypeCall>,
     counter: Counter,
-    /// For each call: where its sets start in the counter's request.
+    /// For each call: the index of its first set in the counter's request.
     first_set: Vec<usize>,
     counts: ChunkCounts,
     /// For each call: the genotypes that it selects.
@@ -69,9 +69,9 @@ struct Filter {
     test: CallTest,
 }
 
-/// Rows of all arrays, from one chunk of each.
+/// A range of rows that lies in one chunk of every array.
 struct Rows {
-    /// The first, of the store.
+    /// The first row, in the store's numbering.
     first: u64,
     len: usize,
 }
@@ -80,7 +80,7 @@ impl FilteredReader {
     /// A reader of `calls` on the genotypes, column `column`, for the row ranges `ranges`.
     ///
     /// # Errors
-    /// Where a filter's field is not in the store, and of what the device says with `vcz.backend = 'gpu'`.
+    /// If the store lacks a filter's field, or with `vcz.backend = 'gpu'` an array cannot be decoded by a GPU.
     pub fn try_new(
         dataset: &Arc<Dataset>,
         context: &Arc<GenotypeContext>,
@@ -172,12 +172,12 @@ impl FilteredReader {
         })
     }
 
-    /// Begins to read, before any row is asked for.
+    /// Starts to read before any row is requested.
     pub fn start(&mut self) {
         self.arrays.iter_mut().for_each(DenseReader::start);
     }
 
-    /// For each call, its values for the rows of `range`, in pieces that each come from one chunk of every array.
+    /// For each call, its values for the rows of `range`, in pieces of one chunk of every array each.
     pub async fn rows(&mut self, range: Range<u64>) -> Result<Vec<Vec<ArrayRef>>> {
         let mut pieces = vec![Vec::with_capacity(1); self.places.len()];
         let mut row = range.start;
@@ -312,7 +312,7 @@ impl Group {
 }
 
 impl Filter {
-    /// Keeps the calls of `rows` in `mask` that pass.
+    /// Removes from `mask` the calls of `rows` that do not pass.
     fn apply(
         &self,
         field: &DenseReader,
@@ -325,7 +325,7 @@ impl Filter {
         let elements = before * per_row..(before + rows.len) * per_row;
         let missing = || CountError::Mismatch(format!("row {before} was not read"));
         if self.at >= self.per_call {
-            // Other stores of the table have more values of a call: here it is NULL.
+            // Other stores of the table have more values per call; in this one the value is NULL.
             mask.retain(|_| false);
             return Ok(());
         }
@@ -351,7 +351,7 @@ impl Filter {
         }
     }
 
-    /// Whether a string passes; VCZ's codes of missing and fill never do.
+    /// Whether a string passes; VCZ's missing and fill values never pass.
     fn passes(&self, strings: &StringChunk, at: usize) -> bool {
         let text = strings.get(at);
         let is_null = matches!(text, "." | "");
@@ -364,7 +364,7 @@ impl Filter {
     }
 }
 
-/// The samples that `call` is about.
+/// The samples of `call`.
 fn samples_of(call: &GenotypeCall) -> Vec<u32> {
     match call {
         GenotypeCall::AlleleCounts(samples)
@@ -380,7 +380,7 @@ fn samples_of(call: &GenotypeCall) -> Vec<u32> {
     }
 }
 
-/// The chunks along the sample axis of `array` that hold one of `samples`.
+/// The chunks along the sample axis of `array` that contain one of `samples`.
 fn sample_chunks(samples: &SampleSet, array: &ArrayMeta) -> Vec<u64> {
     let chunk_samples = array.chunks.get(1).copied().unwrap_or(1).max(1);
     let mut chunks: Vec<u64> = samples

@@ -1,5 +1,5 @@
-//! [`fit`]: values of one store as the column of a table of several stores: wider numbers, and longer lists of calls. Values keep their
-//! meaning: what a store of all the data would show, with NULL where it would have VCZ's fill.
+//! [`fit`]: casts values of one store to the column type of a table of several stores: wider numbers, and longer lists of calls. The
+//! values are those that one store of all the data would give, with NULL where it would have VCZ's fill.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use datafusion::common::{Result, exec_err};
 /// `values` as `target`, the type of the table's column.
 ///
 /// # Errors
-/// Of a type that does not fit, which unifying the columns has excluded.
+/// If the type does not fit, which unifying the columns has excluded.
 pub fn fit(values: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
     match (values.data_type(), target) {
         (known, target) if known == target => Ok(Arc::clone(values)),
@@ -24,7 +24,7 @@ pub fn fit(values: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
             let longer = longer(lists.values(), lists.len(), *from, *to)?;
             fixed_size_list(item, *to, &longer, lists.len())
         }
-        // One value of a call becomes the first of several.
+        // A single value per call becomes the first of several.
         (_, DataType::FixedSizeList(item, to)) => {
             let longer = longer(values, values.len(), 1, *to)?;
             fixed_size_list(item, *to, &longer, values.len())
@@ -39,7 +39,7 @@ pub fn fit(values: &ArrayRef, target: &DataType) -> Result<ArrayRef> {
                 lists.nulls().cloned(),
             )?))
         }
-        // One value of a site becomes a list of one.
+        // A single value per site becomes a list of one.
         (_, DataType::List(item)) => {
             let items = fit(values, item.data_type())?;
             let offsets = OffsetBuffer::from_repeated_length(1, values.len());

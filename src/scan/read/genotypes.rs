@@ -1,5 +1,5 @@
-//! Computes the calls on genotypes of a query, all from one decode of each chunk. Only the sample chunks that hold a
-//! wanted sample are fetched; genotypes themselves are kept only where `select_samples` asks for them.
+//! Computes the calls on genotypes of a query, all from one decode of each chunk. Only sample chunks with a requested
+//! sample are fetched; genotypes themselves are kept only for `select_samples`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ pub struct GenotypeReader {
     column: usize,
     calls: Vec<GenotypeCall>,
     counter: Counter,
-    /// For each call: where its sets start in the counter's request.
+    /// For each call: the index of its first set in the counter's request.
     first_set: Vec<usize>,
-    /// Samples whose genotypes are kept for `select_samples`, by sample chunk, ascending, counted from the chunk's first.
+    /// Samples whose genotypes are kept for `select_samples`, by sample chunk: ascending indices within the chunk.
     selected: Vec<Vec<u32>>,
     chunks: Prefetch,
     current: Option<Current>,
@@ -117,12 +117,12 @@ impl GenotypeReader {
         self.dataset.columns()[self.column].array.chunks[0]
     }
 
-    /// Begins to read, before any row is asked for.
+    /// Starts to read before any row is requested.
     pub fn start(&mut self) {
         self.chunks.start();
     }
 
-    /// For each call, its values for the rows of `range`, in pieces that each come from one chunk.
+    /// For each call, its values for the rows of `range`, in pieces of one chunk each.
     pub async fn rows(&mut self, range: Range<u64>) -> Result<Vec<Vec<ArrayRef>>> {
         let mut pieces = vec![Vec::with_capacity(1); self.calls.len()];
         let chunk_rows = self.chunk_rows();

@@ -33,7 +33,7 @@ impl ScanMemory {
         }
     }
 
-    /// Bytes of the whole pool; the largest number where they are unlimited or not known.
+    /// Bytes of the whole pool; `usize::MAX` if it is unlimited or its limit is not known.
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -43,7 +43,7 @@ impl ScanMemory {
         &self.metrics
     }
 
-    /// Reserves `bytes` until the result is dropped; fails with ResourcesExhausted if the pool has fewer.
+    /// Reserves `bytes` until the result is dropped; a ResourcesExhausted error if the pool has fewer.
     pub fn take(&self, bytes: usize) -> Result<Taken> {
         let reservation = self.reservation.lock();
         reservation.try_grow(bytes)?;

@@ -14,33 +14,33 @@ use datafusion::physical_plan::metrics::{
 pub struct ScanMetrics {
     /// Output rows and elapsed time.
     pub baseline: BaselineMetrics,
-    /// Requests to an object store for chunks; none of local stores. One request can be for several chunks.
+    /// Requests to an object store for chunks; 0 for local stores. One request can be for several chunks.
     pub requests: Count,
     /// Encoded bytes read.
     pub bytes_fetched: Count,
-    /// Of these, bytes that were read from files straight into the memory of a GPU.
+    /// Of these, bytes that were read from files directly into the memory of a GPU.
     pub bytes_direct: Count,
     /// Bytes after decoding.
     pub bytes_decoded: Count,
     /// Chunks that exist and were read.
     pub chunks_read: Count,
-    /// Chunks that are absent, and stand for fill values.
+    /// Chunks that are absent and were read as fill values.
     pub chunks_absent: Count,
     /// Of the chunks read, those that a GPU decoded.
     pub chunks_on_gpu: Count,
     /// Peak of the bytes reserved in the memory pool.
     pub memory_reserved: Gauge,
-    /// Waiting for bytes.
+    /// Time of waiting for encoded bytes.
     pub fetch_time: Time,
-    /// Copying to and from a GPU.
+    /// Time of copying to and from a GPU.
     pub copy_time: Time,
-    /// Decompressing on a GPU.
+    /// Time of decompressing on a GPU.
     pub gpu_decode_time: Time,
-    /// Counting or gathering on a GPU.
+    /// Time of counting or gathering on a GPU.
     pub gpu_count_time: Time,
-    /// Decoding into elements on the host.
+    /// Time of decoding into elements on the host.
     pub decode_time: Time,
-    /// Decoding and counting genotypes on the host (one step on bit-planes); with a GPU, merging its counts.
+    /// Time of decoding and counting genotypes on the host (one step on bit-planes); with a GPU, of merging its counts.
     pub count_time: Time,
 }
 

@@ -1,11 +1,12 @@
 //! From chunks to record batches.
 //!
-//! * `stream`: the batches of a partition; `segments`: its rows, cut up for reading; `site_filter`: predicates evaluated before
-//!   anything else is read.
-//! * `columns`: an array as a column; `dense`: its chunks put together, `dense_reader`: one after the other; `arrow_column`: as an Arrow
-//!   array; `fit`: as that of a table of several stores. `store_reader`: all that is read of one store.
-//! * `genotypes`: calls on genotypes; `filtered`: those whose genotypes are filtered by FORMAT fields; `select`: the genotypes of selected samples.
-//! * `memory`, `metrics`: what is accounted and measured.
+//! * `stream`: the batches of a partition; `segments`: its rows, in ranges that are read at a time; `site_filter`: predicates that are
+//!   evaluated before anything else is read.
+//! * `columns`: reads an array as a column; `dense`: assembles its chunks; `dense_reader`: reads them in order; `arrow_column`: converts
+//!   them to Arrow; `fit`: casts them for a table of several stores. `store_reader`: all that is read of one store.
+//! * `genotypes`: calls on genotypes; `filtered`: calls on genotypes that are filtered by FORMAT fields; `select`: the genotypes of
+//!   selected samples.
+//! * `memory`, `metrics`: memory reservations and metrics.
 
 pub mod arrow_column;
 pub mod columns;

@@ -1,4 +1,4 @@
-//! The rows of a partition, cut into segments: what is read, filtered and computed at one time.
+//! Divides the rows of a partition into segments, which are read, filtered and computed at a time.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,32 +16,33 @@ use crate::scan::plan::zones::Zones;
 use crate::scan::progress::{ProgressTracker, ScanProgress};
 use crate::scan::stores::{Piece, Stores};
 
-/// The rows of a partition that are consecutive pieces of one store.
+/// The rows of a partition that lie in one piece.
 #[derive(Debug, Clone)]
 pub struct PieceRows {
     /// The piece of the table.
     pub piece: Piece,
-    /// Its rows that are wanted, as the store numbers them: ascending and disjoint.
+    /// Its requested rows, in the store's numbering: ascending and disjoint.
     pub ranges: Vec<Range<u64>>,
-    /// Segments do not cross multiples of this many rows of the store, so that each is of one chunk of the heaviest column.
+    /// Segments do not cross multiples of this many rows of the store, so that each lies in one chunk of the column that is most expensive
+    /// to decode (the heaviest column).
     pub boundary: u64,
 }
 
-/// Rows that are read at one time.
+/// Rows that are read at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// Which of the pieces.
     pub piece: usize,
-    /// The rows, as the store numbers them.
+    /// The rows, in the store's numbering.
     pub rows: Range<u64>,
-    /// Whether a chunk of the heaviest column ends with them.
+    /// Whether they end at the end of a chunk of the heaviest column.
     pub ends_chunk: bool,
 }
 
-/// The rows that are left of a partition.
+/// The remaining rows of a partition.
 pub struct Segments {
     pieces: Arc<Vec<PieceRows>>,
-    /// The piece at hand, and its ranges that are left.
+    /// The current piece, and its remaining ranges.
     at: usize,
     ranges: VecDeque<Range<u64>>,
     progress: ScanProgress,
@@ -61,13 +62,13 @@ impl Segments {
         }
     }
 
-    /// Leaves out all rows that are left.
+    /// Skips all remaining rows.
     pub fn clear(&mut self) {
         self.at = self.pieces.len();
         self.ranges.clear();
     }
 
-    /// The piece after the one at hand, once no more than one chunk of the heaviest column is left of that.
+    /// The next piece, once at most one chunk of the heaviest column is left of the current one.
     pub fn soon(&self) -> Option<usize> {
         let next = self.at + 1;
         let at_hand = self
@@ -79,8 +80,8 @@ impl Segments {
         (left <= at_hand.boundary).then_some(next)
     }
 
-    /// The next rows, at most `rows`; `None` at the end. `skip` says of a row of the table where to go on, if it and those up to there
-    /// are not wanted.
+    /// The next rows, at most `rows`; `None` at the end. For a row of the table that is ruled out, `skip` returns the next row that may not
+    /// be.
     pub fn next(
         &mut self,
         rows: u64,
@@ -131,7 +132,7 @@ impl Segments {
     }
 }
 
-/// Pruning by dynamic filters, done again whenever one of them has changed.
+/// Pruning by dynamic filters, repeated whenever one of them has changed.
 pub struct DynamicPruning {
     predicate: Arc<dyn PhysicalExpr>,
     zones: Arc<Zones>,
@@ -159,7 +160,7 @@ impl DynamicPruning {
         }
     }
 
-    /// Where to go on if the filters rule out the zone of `row`.
+    /// The row at which to continue if the filters rule out the zone of `row`.
     pub fn skip(&mut self, row: u64) -> Result<Option<u64>> {
         let generation = snapshot_generation(&self.predicate);
         if self.generation != Some(generation) {
@@ -221,7 +222,7 @@ mod tests {
         );
         let segments = one(&[5..25], 10);
         assert_eq!(all(segments, 4, |_| None)[..3], [5..9, 9..10, 10..14]);
-        // There is always something to read.
+        // A segment has at least one row.
         assert_eq!(all(one(&[3..5, 5..5], 10), 0, |_| None), [3..4, 4..5]);
         assert!(all(one(&[], 10), 1, |_| None).is_empty());
     }
@@ -230,7 +231,7 @@ mod tests {
     fn rows_that_are_ruled_out_are_left_out() {
         let ruled_out = |row: u64| (12..40).contains(&row).then_some(40);
         let segments = one(&[10..20, 25..30, 35..60], 100);
-        // A segment that has begun is not cut short: what is in it is filtered afterwards.
+        // A segment that has started is not shortened; its rows are filtered afterwards.
         assert_eq!(all(segments, 100, ruled_out), [10..20, 40..60]);
         let segments = one(&[12..20, 25..30], 100);
         assert!(all(segments, 100, ruled_out).is_empty());

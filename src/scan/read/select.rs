@@ -1,4 +1,4 @@
-//! Gathers the genotypes of `select_samples` from the chunks that hold them.
+//! Gathers the genotypes of `select_samples` from decoded chunks.
 
 use std::ops::Range;
 
@@ -13,26 +13,26 @@ use crate::scan::calls::results::selected_type;
 use crate::scan::schema::ColumnSpec;
 use crate::store::ArrayMeta;
 
-/// Genotypes of one chunk, kept to select from.
+/// Genotypes of one chunk, kept for `select_samples`.
 pub enum KeptGenotypes {
-    /// Of all its samples, as stored.
+    /// Of all its samples, in the layout of the chunk.
     All(Buffer),
-    /// Of the selected ones.
+    /// Of the selected samples.
     Selected(Buffer),
 }
 
-/// The genotypes of a variant chunk that calls of `select_samples` take theirs from.
+/// The genotypes of a variant chunk from which calls of `select_samples` gather.
 pub struct Selection<'a> {
     /// The column of genotypes.
     pub spec: &'a ColumnSpec,
     /// Genotypes by sample chunk.
     pub kept: &'a [Option<KeptGenotypes>],
-    /// Samples that all calls select, by sample chunk, ascending, counted from the chunk's first.
+    /// Samples that any call selects, by sample chunk: ascending indices within the chunk.
     pub samples: &'a [Vec<u32>],
 }
 
 impl Selection<'_> {
-    /// Where the copies of a run of samples are, in pieces that are next to each other.
+    /// The source ranges of the copies of a run of samples, in order.
     fn sources<'a>(
         &'a self,
         run: &Run,
@@ -54,7 +54,7 @@ impl Selection<'_> {
                 Ok(if sample == width {
                     vec![piece(run.first, run.len * width)]
                 } else {
-                    // Calls are padded.
+                    // Calls are padded along the ploidy axis.
                     let samples = run.first..run.first + run.len;
                     samples.map(|at| piece(at, width)).collect()
                 })
@@ -62,7 +62,7 @@ impl Selection<'_> {
             KeptGenotypes::Selected(bytes) => {
                 let list = &self.samples[run.chunk];
                 match list.binary_search(&(run.first as u32)) {
-                    // The list holds every sample of every call, so those of a run follow each other.
+                    // The list holds every sample of every call, so those of a run are consecutive.
                     Ok(at) => Ok(vec![RowBytes {
                         bytes,
                         at: at * width,
@@ -107,7 +107,7 @@ impl Selection<'_> {
         }
         let sources = merged(sources);
         let out = match sources.as_slice() {
-            // Whole rows as they are.
+            // Whole rows are shared without copying.
             [one] if one.stride == one.len => one
                 .bytes
                 .slice_with_length(one.at + rows.start * one.stride, rows.len() * one.stride),
@@ -160,7 +160,7 @@ pub fn append_samples(
 /// Consecutive samples of one sample chunk.
 struct Run {
     chunk: usize,
-    /// The first, counted from the chunk's first.
+    /// Index of the first sample within the chunk.
     first: usize,
     len: usize,
 }
@@ -185,7 +185,7 @@ fn runs(samples: &SampleSet, chunk_samples: usize) -> Vec<Run> {
     runs
 }
 
-/// Bytes that are next to each other in every row: where they are in row 0, how many, and from one row to the next.
+/// Bytes that are contiguous in every row: their offset in row 0, their number, and the stride from row to row.
 struct RowBytes<'a> {
     bytes: &'a Buffer,
     at: usize,
@@ -193,7 +193,7 @@ struct RowBytes<'a> {
     stride: usize,
 }
 
-/// Pieces of the same bytes that follow each other, as one.
+/// Joins adjacent ranges of the same buffer.
 fn merged(sources: Vec<RowBytes<'_>>) -> Vec<RowBytes<'_>> {
     let mut merged: Vec<RowBytes<'_>> = Vec::with_capacity(sources.len());
     for source in sources {

@@ -1,4 +1,4 @@
-//! Predicates over per-variant columns, evaluated inside the scan before anything heavy is read or counted.
+//! Predicates over per-variant columns, evaluated inside the scan before arrays over samples are read or counted.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct SiteFilter {
 }
 
 impl SiteFilter {
-    /// A filter of `predicates`, which are phrased over the table's `schema`. `None` when there are none.
+    /// A filter of `predicates`, which are over the table's `schema`. `None` if there are none.
     pub fn try_new(predicates: &[Arc<dyn PhysicalExpr>], schema: &Schema) -> Result<Option<Self>> {
         if predicates.is_empty() {
             return Ok(None);
@@ -49,7 +49,7 @@ impl SiteFilter {
         &self.columns
     }
 
-    /// Which of `rows` rows pass; NULL is "no".
+    /// The mask of the `rows` rows that pass; NULL does not pass.
     pub fn select(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?;

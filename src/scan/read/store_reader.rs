@@ -1,5 +1,5 @@
-//! [`StoreReader`]: everything that a scan partition reads of one store, as the table's columns: values of a store that differs from the
-//! others are made to fit, and what it lacks is NULL.
+//! [`StoreReader`]: reads one store for a scan partition, as the table's columns: values are cast to the table's types, and arrays that
+//! the store lacks are NULL.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -19,19 +19,19 @@ use crate::scan::schema::ColumnKind;
 
 /// Computes the calls on genotypes.
 enum CallReader {
-    /// Counted as they are stored.
+    /// Counts genotypes while decoding.
     Counted(Box<GenotypeReader>),
-    /// Decoded, some of them filtered by FORMAT fields.
+    /// Counts decoded genotypes, some of them filtered by FORMAT fields.
     Filtered(Box<FilteredReader>),
 }
 
 /// A column of the table.
 enum TableColumn {
-    /// As the store has it.
+    /// With the store's type.
     Stored(Box<ColumnReader>),
-    /// Made to fit this type.
+    /// Cast to this type.
     Fitted(Box<ColumnReader>, DataType),
-    /// Lists of filters, in this order of the filters of all stores.
+    /// Lists of filters, sorted by this order of the filters of all stores.
     Filters(Box<ColumnReader>, Vec<String>),
     /// NULLs of this type: the store has no such array.
     Absent(DataType),
@@ -41,7 +41,7 @@ enum TableColumn {
 pub struct StoreReader {
     columns: HashMap<usize, TableColumn>,
     calls: Option<CallReader>,
-    /// For each call its type, where those of the store's genotypes may be another.
+    /// For each call its type, if the type on the store's own genotypes may differ.
     call_types: Option<Vec<DataType>>,
 }
 
@@ -122,9 +122,9 @@ impl StoreReader {
         })
     }
 
-    /// Begins to read, before any row is asked for.
+    /// Starts to read before any row is requested.
     pub fn start(&mut self) {
-        // Genotypes first, which take longest.
+        // Genotypes first, because they take longest.
         match &mut self.calls {
             Some(CallReader::Counted(reader)) => reader.start(),
             Some(CallReader::Filtered(reader)) => reader.start(),

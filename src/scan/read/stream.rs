@@ -1,5 +1,6 @@
-//! Produces the batches of one scan partition: filter columns first, then only what passes; batches fill up across chunks and stores
-//! to the session's batch size, or what stays in the cache, and stay under `vcz.batch_bytes`. Dropping the stream stops all reading.
+//! Produces the batches of one scan partition. Filter columns are read first, and the other columns only for rows that pass. Batches span
+//! chunks and stores up to the session's batch size, or to what fits in the cache, and have at most `vcz.batch_bytes`. Dropping the
+//! stream stops all reading.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -30,7 +31,7 @@ impl VczSource {
     /// Opens one partition; nothing is read yet.
     ///
     /// # Errors
-    /// A partition that the scan does not have.
+    /// If the scan does not have this partition.
     pub(in crate::scan) fn open_partition(
         &self,
         args: OpenArgs,
@@ -53,7 +54,7 @@ impl VczSource {
         let batch_size = context.session_config().batch_size();
         let schema = Arc::clone(&self.schema);
         let (source, ranges) = (self.clone(), ranges.clone());
-        // Nothing is read, and no backend chosen, before somebody wants the first batch.
+        // Nothing is read, and no backend chosen, before the first batch is requested.
         let batches = async move {
             let batches = Batches::try_new(
                 source, &ranges, batch_size, memory, tracker, execution, absences,
@@ -71,10 +72,10 @@ impl VczSource {
     }
 }
 
-/// About as many bytes as stay in the cache of a core until the operators above have used them. Batches of wider rows are of fewer rows,
-/// and end where a chunk ends rather than put pieces of two together, which copies them.
+/// About the bytes that stay in the cache of a core until the operators above have used them. Batches of wider rows have fewer rows,
+/// and end at the end of a chunk, because joining pieces of two chunks copies them.
 const CACHED_BYTES: usize = 1 << 20;
-/// But not of fewer rows than these for that reason, because operators take some time for each batch.
+/// The minimum number of rows to which [`CACHED_BYTES`] reduces a batch, because operators have a cost per batch.
 const CACHED_ROWS: usize = 1024;
 
 struct Batches {
@@ -84,16 +85,16 @@ struct Batches {
     filter: Option<SiteFilter>,
     dynamic_filter: Option<SiteFilter>,
     pruning: Option<DynamicPruning>,
-    /// The reader of the piece at hand, by its place.
+    /// The reader of the current piece, with the piece's index.
     reader: Option<(usize, StoreReader)>,
     /// The reader of the next piece, opened ahead of the first row.
     next_reader: Option<(usize, StoreReader)>,
     /// Whether every row of the partition will be read.
     reads_all: bool,
-    /// For each input that is a call: its place among the reader's calls.
+    /// For each input that is a call: its index among the reader's calls.
     call_of_input: Vec<Option<usize>>,
     batch_rows: usize,
-    /// With so many rows a batch ends where a chunk does.
+    /// With this many rows a batch ends at the end of a chunk.
     enough_rows: usize,
     pending: Vec<Vec<ArrayRef>>,
     pending_rows: usize,
@@ -175,7 +176,7 @@ impl Batches {
         })
     }
 
-    /// Opens the reader of a piece, which begins to read if every row will be.
+    /// Opens the reader of a piece, which starts to read if every row will be read.
     async fn open(&mut self, piece: usize) -> Result<StoreReader> {
         let Some(rows) = self.pieces.get(piece) else {
             return exec_err!("the partition has no piece number {piece}");
@@ -204,10 +205,10 @@ impl Batches {
         Ok(reader)
     }
 
-    /// Makes the reader of `piece` the one at hand, and opens the next one before its rows are asked for.
+    /// Makes the reader of `piece` the current one, and opens the next one before its rows are requested.
     async fn turn_to(&mut self, piece: usize) -> Result<()> {
         if self.reader.as_ref().is_none_or(|(at, _)| *at != piece) {
-            // What it holds in memory is free before the next one takes some.
+            // Frees its memory before the next reader reserves some.
             self.reader = None;
             let reader = match self.next_reader.take() {
                 Some((at, reader)) if at == piece => reader,
@@ -251,20 +252,20 @@ impl Batches {
             };
             let at_end = segment.ends_chunk;
             self.read(segment).await?;
-            // A full batch may be the last one, which is above.
+            // A full batch is handled above, because it may be the last one.
             if at_end && (self.enough_rows..wanted).contains(&self.pending_rows) {
                 return self.emit().map(Some);
             }
         }
     }
 
-    /// Ends the partition, once the rows of its last batch were read.
+    /// Ends the partition, once the rows of its last batch have been read.
     async fn end(&mut self) -> Result<()> {
         let may_stop = self.source.may_stop();
         Ok(self.absences.end(may_stop).await?)
     }
 
-    /// The next rows to look at: at most `rows`, of one chunk of the heaviest column.
+    /// The next rows to read: at most `rows`, in one chunk of the column that is most expensive to decode.
     fn segment(&mut self, rows: u64) -> Result<Option<Segment>> {
         let pruning = &mut self.pruning;
         self.segments.next(rows, |row| match pruning {
@@ -306,7 +307,7 @@ impl Batches {
             }
             mask = Some(both);
         }
-        // Trim to the first and last selected row; what is between is dropped afterwards.
+        // Trim to the first and last selected row; rejected rows in between are dropped afterwards.
         let mask = mask.filter(|mask| mask.true_count() < rows);
         let (from, to) = match &mask {
             Some(mask) => {

@@ -1,5 +1,5 @@
-//! [`build`]: the object store of a URL, reached by a table's options. The environment (`AWS_REGION` and others) says what the options
-//! leave open.
+//! [`build`]: builds the object store of a URL from a table's options. Environment variables (`AWS_REGION` and others) give what the
+//! options leave open.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::sdk;
 use super::service::Service;
 use crate::scan::durations::parse_duration;
 
-/// The object store of `url`. Nothing is requested of it, except that the region of a bucket in S3 is asked for where nothing says it.
+/// The object store of `url`. No request is made, except for the region of a bucket in S3 if it is not configured.
 /// `shown` is the location, for messages.
 ///
 /// # Errors
@@ -73,12 +73,12 @@ async fn s3(url: &Url, options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> 
         .into_iter()
         .any(|key| value_of(key).is_some());
 
-    // Of the environment, everything but the parts of other credentials.
+    // Everything of the environment, except parts of other credentials.
     let mut builder = from_environment(has_own_keys || is_anonymous || names_a_provider);
     let region = |builder: &AmazonS3Builder| builder.get_config_value(&Key::Region);
     let is_aws = matches!(url.scheme(), "s3" | "s3a");
     if !is_aws {
-        // Alibaba's OSS and Tencent's COS sign for any region; OSS has the bucket in the name of the host.
+        // Alibaba's OSS and Tencent's COS accept signatures for any region; OSS has the bucket in the host name.
         builder = builder
             .with_region("any")
             .with_virtual_hosted_style_request(url.scheme() == "oss");
@@ -101,7 +101,7 @@ async fn s3(url: &Url, options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> 
 
     if is_aws && !has_own_keys && !is_anonymous && !names_a_provider {
         let known = region(&builder).or_else(|| {
-            // Servers of one's own rarely have regions.
+            // Self-hosted servers rarely have regions.
             endpoint.is_some().then(|| "us-east-1".to_string())
         });
         builder = configure(sdk::builder(url, known.as_deref()).await?)?;

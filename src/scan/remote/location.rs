@@ -1,7 +1,7 @@
 //! Locations without credentials, for messages, logs and plans.
 
-/// The location without what may be a credential: the password, or all of `user:password`, of a URL, and its query, where signatures
-/// are. Paths on this machine are returned as they are.
+/// The location without what may be a credential: the user information of a URL, unless it may be a container (`abfss://container@account`),
+/// and its query, which may have a signature. Local paths are returned unchanged.
 pub fn shown(location: &str) -> String {
     let Some((scheme, rest)) = location.split_once("://") else {
         return location.to_string();
@@ -13,7 +13,7 @@ pub fn shown(location: &str) -> String {
     };
     let (authority, path) = place.split_at(place.find('/').unwrap_or(place.len()));
     let authority = match authority.rsplit_once('@') {
-        // In abfss://container@account it is no credential.
+        // In abfss://container@account it is not a credential.
         Some((user, _)) if !user.contains(':') && !scheme.starts_with("http") => authority,
         Some((_, host)) => host,
         None => authority,

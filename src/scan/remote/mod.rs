@@ -1,10 +1,10 @@
-//! Object stores that a table reaches by its own options: `OPTIONS ('aws.region' 'eu-west-1', …)`.
+//! Object stores that are configured by a table's options: `OPTIONS ('aws.region' 'eu-west-1', …)`.
 //!
-//! * `service`: which service a URL is of, and the names of the options.
-//! * `options`: the options of one table, none of whose values is ever shown.
-//! * `build`: from a URL and options to an object store; `sdk`: credentials that the AWS SDK finds.
+//! * `service`: the service of a URL, and the names of the options.
+//! * `options`: the options of one table, whose values are never shown.
+//! * `build`: builds an object store from a URL and options; `sdk`: credentials that the AWS SDK finds.
 //! * `redacted`: an object store whose errors show no credentials.
-//! * `location`: a location without credentials, to be shown.
+//! * `location`: a location without credentials, for display.
 
 #[cfg(feature = "cloud")]
 mod build;

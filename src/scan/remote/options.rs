@@ -1,4 +1,4 @@
-//! [`RemoteOptions`]: the options of a table that say how its object store is reached. Their names are checked when they are set,
+//! [`RemoteOptions`]: the options of a table that configure its object store. Their names are checked when they are set,
 //! and their values when the object store is built.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use datafusion::common::{Result, config_err, plan_err};
 use super::redacted::Secrets;
 use super::service::{PREFIXES, Service, canonical, check_name, is_secret};
 
-/// Options of an object store by their names, such as `aws.region`. The values are never shown, as some are credentials.
+/// Options of an object store by their names, such as `aws.region`. The values are never shown, because some are credentials.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RemoteOptions {
     values: BTreeMap<String, String>,
@@ -36,7 +36,7 @@ impl RemoteOptions {
     /// Sets an option.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// If there is no option of this name, or it is set already.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let (prefix, name) = key.split_once('.').unwrap_or((key, ""));
         check_name(prefix, name)?;

@@ -15,7 +15,7 @@ use object_store::{
 };
 use url::Url;
 
-/// Shorter values are not looked for: they are parts of many words.
+/// Shorter values are not removed, because they are parts of many words.
 const SHORTEST: usize = 4;
 /// Variables of the environment that hold credentials of object stores.
 const VARIABLES: [&str; 11] = [
@@ -43,7 +43,7 @@ impl fmt::Debug for Secrets {
 }
 
 impl Secrets {
-    /// These texts, each also as it is written in URLs, and the private parts of those that are JSON.
+    /// These texts, each also in its URL encoding, and the private parts of those that are JSON.
     pub fn new(texts: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<String> = Vec::new();
         for text in texts {
@@ -68,7 +68,7 @@ impl Secrets {
         Self(all.into())
     }
 
-    /// These, those of a URL and those of the environment.
+    /// These secrets, those of a URL and those of the environment.
     pub fn and_of(&self, url: &Url) -> Self {
         let of_url = [url.password(), url.query()].into_iter().flatten();
         let of_environment = VARIABLES.iter().filter_map(|name| std::env::var(name).ok());

@@ -1,11 +1,11 @@
-//! [`Service`]: the services that hold object stores, and which options each of them has.
+//! [`Service`]: the services of object stores, and the options of each.
 
 use datafusion::common::{Result, config_err};
 
-/// A service that holds object stores.
+/// A service of object stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// Amazon S3 and what is compatible with it.
+    /// Amazon S3 and compatible services.
     S3,
     /// Google Cloud Storage.
     Gcs,
@@ -50,7 +50,7 @@ impl Service {
     }
 }
 
-/// The name of an option in object_store's configuration, of one that is written as in the DataFusion CLI, too.
+/// The name of an option in object_store's configuration. The DataFusion CLI's names of options are accepted, too.
 pub fn canonical<'a>(prefix: &str, name: &'a str) -> &'a str {
     match (prefix, name) {
         ("aws", "nosign") => "skip_signature",

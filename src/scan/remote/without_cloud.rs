@@ -1,4 +1,4 @@
-//! A program without object stores of its own.
+//! Replaces `build` in programs without the feature `cloud`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use super::options::RemoteOptions;
 
-/// The object store of `url`, reached by `options`.
+/// The object store of `url`, configured by `options`.
 ///
 /// # Errors
 /// Always.

@@ -1,4 +1,4 @@
-//! Whether a scan is worth a GPU: its predicted time there against the host's.
+//! Chooses between GPU and host for a scan by comparing the predicted times.
 
 use super::device::planner;
 use crate::gpu::{self, EngineStatus, GpuEngine, Load};
@@ -34,7 +34,7 @@ fn load(load: &ArrayLoad<'_>) -> Result<Load, String> {
         selects: load.selects,
         output: load.output,
         threads: load.threads,
-        // Known where there is an engine.
+        // Set once there is an engine.
         batch: 0,
     })
 }

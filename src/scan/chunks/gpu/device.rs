@@ -18,9 +18,9 @@ use crate::store::{ArrayMeta, ElementType};
 pub struct Device {
     /// Their engine.
     pub engine: Arc<GpuEngine>,
-    /// Whether an array over samples that they cannot decode is an error, and not the host's.
+    /// Whether an array over samples that they cannot decode is an error, instead of being decoded by the host.
     pub is_required: bool,
-    /// Whether they read uncompressed chunks from local files themselves.
+    /// Whether they read uncompressed chunks directly from local files.
     pub reads_files: bool,
 }
 
@@ -45,7 +45,7 @@ impl Device {
     /// With GPUDirect Storage, as `vcz.gpu_direct_storage` says.
     ///
     /// # Errors
-    /// The reason why files cannot be read so, where that was required.
+    /// The reason why files cannot be read that way, if it was required.
     pub async fn with_storage(self, settings: &VczSettings) -> Result<Self> {
         let reads_files = match settings.gpu_direct_storage {
             DirectStorage::Off => false,
@@ -65,10 +65,10 @@ impl Device {
         })
     }
 
-    /// How these GPUs decode an array over samples, only to count it or with its elements.
+    /// The planner of these GPUs for an array over samples, only to count it or with its elements.
     ///
     /// # Errors
-    /// Why they cannot.
+    /// The reason why they cannot decode it.
     pub fn planner(
         &self,
         spec: &ColumnSpec,
@@ -80,7 +80,7 @@ impl Device {
         Ok(planner)
     }
 
-    /// The host decodes an array, for this reason; an error where a GPU was required.
+    /// Leaves an array to the host, for this reason; an error if a GPU was required.
     pub fn leave_to_host(&self, array: &ArrayMeta, error: VczError) -> Result<()> {
         if self.is_required {
             return Err(refused(error));
@@ -90,15 +90,15 @@ impl Device {
     }
 }
 
-/// The error where `vcz.backend = 'gpu'` cannot be done.
+/// The error if `vcz.backend = 'gpu'` is not possible.
 fn refused(reason: impl Display) -> DataFusionError {
     exec_datafusion_err!("vcz.backend = 'gpu': {reason}; use SET vcz.backend = 'auto' or 'host'")
 }
 
-/// How a GPU decodes an array over samples.
+/// The planner for decoding an array over samples on a GPU.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason why a GPU cannot decode it.
 pub fn planner(
     spec: &ColumnSpec,
     chain: &CodecChain,
@@ -118,7 +118,7 @@ pub fn planner(
     ChunkPlanner::try_new(&spec.array, chain)
 }
 
-/// What decodes an array over samples where the settings leave the choice, and why.
+/// The backend of an array over samples if the settings leave the choice, and the reason.
 pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String) {
     let planner = match ChunkPlanner::try_new(array, chain) {
         Ok(planner) => planner,
@@ -157,7 +157,7 @@ pub async fn settled() {
     }
 }
 
-/// Starts what takes time to start.
+/// Starts the GPU engine in the background.
 pub fn warm_up() {
     gpu::start();
 }

@@ -1,8 +1,8 @@
-//! GPUs in a scan; nothing else in `scan` names `crate::gpu`, but for [`sizes`](super::sizes).
+//! GPUs in a scan. Nothing else in `scan` uses `crate::gpu`, except [`sizes`](super::sizes).
 //!
 //! * `device`: the GPUs of an execution, whether there are any, and what they decode.
-//! * `choose`: whether a scan is worth a GPU.
-//! * `reader`: what a GPU has to do with an array's chunks; `submit`: chunks on their way to it and back.
+//! * `choose`: GPU or host, by predicted time.
+//! * `reader`: the work of a GPU on an array's chunks; `submit`: passing chunks to its queue and waiting for results.
 
 mod choose;
 mod device;

@@ -1,4 +1,4 @@
-//! [`GpuReader`]: what GPUs compute from the chunks of one array, and the read-ahead window over them. The window is long, because a GPU
+//! [`GpuReader`]: the work of GPUs on the chunks of one array, and the read-ahead window over them. The window is long, because a GPU
 //! is fast only with thousands of frames at the same time.
 //!
 //! If the window is dropped, the results of chunks that a GPU is working on are dropped when they arrive.
@@ -21,49 +21,49 @@ use crate::scan::read::memory::{ScanMemory, Taken};
 use crate::scan::read::metrics::ScanMetrics;
 use crate::store::ArrayMeta;
 
-/// Results that a partition may have waiting for it, in bytes.
+/// The maximum bytes of results in the window of a partition.
 const WINDOW_BYTES: usize = 32 << 20;
-/// Variant chunks that a partition may have on their way.
+/// The maximum number of variant chunks in flight for a partition.
 const WINDOW_CHUNKS: usize = 4096;
-/// The most variant chunks of a read, and encoded bytes of them: a task for each chunk would take longer to be passed between threads
-/// than to run.
+/// The maximum number of variant chunks of a read, and of their encoded bytes. Reads have several chunks, because passing a task between
+/// threads takes longer than reading one chunk.
 const GROUP_CHUNKS: usize = 16;
 const GROUP_BYTES: usize = 4 << 20;
 
-/// One chunk of a variant chunk that is wanted.
+/// A request for one chunk of a variant chunk.
 #[derive(Debug, Clone)]
 pub struct PartRequest {
     /// Its index along the axes after variants.
     pub trailing: Vec<u64>,
-    /// What is counted of it.
+    /// The work of counting it.
     pub counts: Option<Arc<Work>>,
-    /// The elements that are wanted of it.
+    /// The work of decoding its elements.
     pub elements: Option<Arc<Work>>,
 }
 
-/// Has GPUs decode the wanted parts of an array's variant chunks.
+/// Reads the requested parts of an array's variant chunks and passes them to GPUs.
 #[derive(Debug)]
 pub struct GpuReader {
     pub dataset: Arc<Dataset>,
     pub array: Arc<ArrayMeta>,
     pub engine: Arc<GpuEngine>,
-    /// The chunks of a variant chunk that are wanted.
+    /// The requested chunks of each variant chunk.
     pub parts: Vec<PartRequest>,
-    /// Whether all elements as stored are wanted, padding rows included, and not only what is computed from rows that exist.
+    /// Whether all elements are requested as stored, including padding rows, and not only results for rows that exist.
     pub is_whole: bool,
-    /// Whether uncompressed chunks in local files are left to the GPU to read.
+    /// Whether the GPU reads uncompressed chunks in local files itself.
     pub leaves_files: bool,
-    /// Whether several variant chunks make a read: those of local stores, unless few may be needed.
+    /// Whether a read has several variant chunks: for local stores, unless few chunks may be needed.
     in_groups: bool,
-    /// One permit for each read: `vcz.prefetch`, or fewer of a local store. More chunks than these may be on their way: those that a GPU works on.
+    /// One permit per read: `vcz.prefetch`, or fewer for a local store. More chunks may be in flight: those that a GPU works on.
     pub reading: Semaphore,
     pub metrics: ScanMetrics,
 }
 
-/// Opens the window over chunks that GPUs decode; `None` if the array is the host's.
+/// Opens the window over chunks that GPUs decode; `None` if the host decodes the array.
 ///
 /// # Errors
-/// Where `device` is required and cannot decode the array.
+/// If `device` is required and cannot decode the array.
 pub fn open(
     device: &Device,
     request: &ChunkRequest<'_>,
@@ -105,7 +105,7 @@ pub fn open(
     Ok(Some(prefetch.holding(announced, memory)))
 }
 
-/// What GPUs have to do with each part of a variant chunk.
+/// The work of GPUs on each part of a variant chunk.
 fn part_requests(
     device: &Device,
     request: &ChunkRequest<'_>,
@@ -164,12 +164,12 @@ fn part_requests(
 }
 
 impl PartRequest {
-    /// Which chunk along the sample axis it is.
+    /// Its index along the sample axis.
     pub fn sample_chunk(&self) -> usize {
         self.trailing.first().map_or(0, |at| *at as usize)
     }
 
-    /// What is wanted of it.
+    /// The requested work.
     pub fn works(&self) -> impl Iterator<Item = &Arc<Work>> {
         self.counts.iter().chain(&self.elements)
     }
@@ -180,7 +180,7 @@ impl PartRequest {
 }
 
 impl GpuReader {
-    /// How many variant chunks may be on their way: as many as give [`WINDOW_BYTES`] of results, as far as the memory pool allows.
+    /// The number of variant chunks that may be in flight: as many as give [`WINDOW_BYTES`] of results, as far as the memory pool allows.
     fn window(&self, context: ReadContext<'_>) -> (Window, Option<Taken>) {
         let rows = self.array.chunks[0] as usize;
         let results = |part: &PartRequest| {
@@ -196,7 +196,7 @@ impl GpuReader {
         let most = (WINDOW_BYTES / bytes).clamp(2, WINDOW_CHUNKS);
         let (most_chunks, taken) = take(context.memory, bytes, most);
         let window = Window {
-            // All that fit are on their way, unless reading ahead is off.
+            // All chunks that fit are in flight, unless reading ahead is off.
             reads: if context.ahead.prefetch == 0 {
                 0
             } else {
@@ -212,7 +212,7 @@ impl GpuReader {
         (window, taken)
     }
 
-    /// Encoded bytes of a chunk, about.
+    /// Estimated encoded bytes of a chunk.
     pub fn chunk_bytes(&self) -> usize {
         let work = self.parts.iter().find_map(PartRequest::work);
         let bytes = work.map_or(0, |work| {
@@ -222,7 +222,7 @@ impl GpuReader {
         bytes.max(1)
     }
 
-    /// Stored rows of a variant chunk that are wanted.
+    /// Number of requested rows of a variant chunk.
     pub fn rows(&self, chunk: u64) -> usize {
         let rows = if self.is_whole {
             self.array.chunks[0]

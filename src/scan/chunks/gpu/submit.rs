@@ -1,4 +1,4 @@
-//! Chunks on their way to a GPU's queue, and what becomes of them. The host gets what a GPU refuses, as it is stored.
+//! Passes chunks to a GPU's queue and waits for their results. Chunks that a GPU rejects are passed to the host, encoded.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ use crate::gpu::{Encoded, GpuError, Outcome, Ticket};
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index};
 use crate::store::{ChunkPlace, LocalFile, OpenChunk};
 
-/// Reads in flight of chunks that are staged together.
+/// The maximum number of concurrent reads of chunks that are staged together.
 const CONCURRENT_PARTS: usize = 8;
-/// Chunks that are staged together, at most, and encoded bytes of them: the queue's lock is taken twice for all of them, and a batch
-/// does not wait for long until they are there.
+/// The maximum number of chunks that are staged together, and of their encoded bytes. The queue's lock is taken only twice for all of
+/// them, and a batch does not wait long for them.
 const STAGED_CHUNKS: usize = 16;
 const STAGED_BYTES: usize = 4 << 20;
 
-/// A chunk before it is handed over.
+/// A chunk before it is submitted.
 enum Opened {
-    /// It is not there.
+    /// It is absent.
     Absent,
     /// It is ready to be read.
     Open(OpenChunk),
-    /// The device reads it.
+    /// The device reads it from its file.
     File(LocalFile),
 }
 
-/// Where the outcome of a chunk will arrive, or the reason why it is the host's.
+/// The ticket for the result of a chunk, or the reason why the host decodes it.
 type Submission = Result<Ticket, GpuError>;
 
-/// A chunk that was handed over.
+/// A chunk that was submitted.
 pub struct Submitted {
     is_present: bool,
     counts: Option<Submission>,
@@ -48,7 +48,7 @@ impl Submitted {
     }
 }
 
-/// Does `work` for several items at the same time.
+/// Runs `work` for several items concurrently.
 async fn several<T, R, F>(
     items: impl Iterator<Item = T>,
     work: impl Fn(T) -> F,
@@ -61,7 +61,7 @@ where
 }
 
 impl GpuReader {
-    /// Hands all wanted parts of these variant chunks to the device.
+    /// Submits all requested parts of these variant chunks to the device.
     pub async fn submit_group(&self, chunks: &[u64]) -> Result<Vec<Submitted>, VczError> {
         let parts = chunks.len() * self.parts.len();
         let some = match self.dataset.store().is_local() {
@@ -72,7 +72,7 @@ impl GpuReader {
             .step_by(some)
             .map(|start| start..(start + some).min(parts));
         if some > 1 {
-            // One after the other: those of each are read at the same time.
+            // One range after the other; the parts of a range are read concurrently.
             let mut submitted = Vec::with_capacity(parts);
             for range in ranges {
                 submitted.extend(self.submit(chunks, range).await?);
@@ -83,7 +83,7 @@ impl GpuReader {
         Ok(submitted.into_iter().flatten().collect())
     }
 
-    /// Hands some of the wanted parts of these variant chunks, numbered through, to the device; they are staged together.
+    /// Submits a range of the requested parts of these variant chunks, numbered consecutively, to the device; they are staged together.
     async fn submit(
         &self,
         chunks: &[u64],
@@ -100,19 +100,19 @@ impl GpuReader {
         let _room = match places.iter().filter(is_staged).count() {
             0 => None,
             n => {
-                // Until the chunks are staged, their files are open, or their encoded bytes are in memory.
+                // Limits the files that are open and the encoded bytes in memory until the chunks are staged.
                 let bytes = self.chunk_bytes().saturating_mul(n);
                 queue.room_to_stage(n, bytes).await
             }
         };
         let opened = {
-            // Taken last, and nothing but the reads is waited for with it. Never closed.
+            // Acquired last and held only while reading. The semaphore is never closed.
             let _reading = self.reading.acquire().await.ok();
             let chunks = parts.clone().zip(places);
             several(chunks, |(part, place)| self.open(index(part), place)).await?
         };
         let mut submitted = Vec::with_capacity(parts.len());
-        // What is staged, and of which chunk that is.
+        // The work to stage, and the chunk that each item belongs to.
         let mut staged = Vec::with_capacity(parts.len());
         for (at, (part, opened)) in parts.zip(&opened).enumerate() {
             let request = &self.parts[part % n_parts];
@@ -162,7 +162,7 @@ impl GpuReader {
         Ok(submitted)
     }
 
-    /// Where the device may read a chunk itself; `Store` where it may not.
+    /// The place from which the device may read a chunk directly; `Store` if it may not.
     async fn place(&self, index: Vec<u64>) -> Result<ChunkPlace, VczError> {
         if !self.leaves_files {
             return Ok(ChunkPlace::Store);
@@ -170,7 +170,7 @@ impl GpuReader {
         self.dataset.store().chunk_place(&self.array, &index).await
     }
 
-    /// One chunk, to be staged, unless the device may read it where it is.
+    /// Opens one chunk for staging, unless the device reads it from its file.
     async fn open(&self, index: Vec<u64>, place: ChunkPlace) -> Result<Opened, VczError> {
         match place {
             ChunkPlace::File(file) => return Ok(Opened::File(file)),
@@ -183,13 +183,13 @@ impl GpuReader {
         Ok(opened.map_or(Opened::Absent, Opened::Open))
     }
 
-    /// Waits for what becomes of the parts of a variant chunk.
+    /// Waits for the results of the parts of a variant chunk.
     pub async fn wait_for(
         self: Arc<Self>,
         chunk: u64,
         submitted: Vec<Submitted>,
     ) -> Result<Vec<Part>, VczError> {
-        // All results first: so what is read again does not pile up in memory.
+        // All results first, so that chunks that are read again for the host do not accumulate in memory.
         let mut parts = Vec::with_capacity(submitted.len());
         for (submitted, request) in submitted.into_iter().zip(&self.parts) {
             parts.push(self.outcome(chunk, submitted, request).await);
@@ -211,7 +211,7 @@ impl GpuReader {
         Ok(arrived)
     }
 
-    /// What became of a chunk; `None` if it is the host's.
+    /// The result of a chunk; `None` if the host must decode it.
     async fn outcome(
         &self,
         chunk: u64,
@@ -247,7 +247,7 @@ impl GpuReader {
         })
     }
 
-    /// A chunk's results, or the reason why it is the host's.
+    /// A chunk's results, or the reason why the host must decode it.
     async fn result(&self, submission: Submission) -> Result<Buffer, GpuError> {
         match submission?.await {
             Ok(Outcome::Done(done)) => {
