@@ -1,4 +1,4 @@
--- Statistics per gene; genes without variants are kept. The join with intervals runs on bins: EXPLAIN shows vcz_join_bins.
+-- Statistics per gene, including genes without variants. The join with intervals is executed on bins: EXPLAIN shows vcz_join_bins.
 --   cargo run -- sql -f sql/genes.sql
 
 CREATE EXTERNAL TABLE sim STORED AS VCZ LOCATION 'tests/fixtures/sim.vcz.zip'

@@ -1,7 +1,7 @@
--- A genome scan: overlapping windows of 50 kb every 25 kb, per base of accessible sequence, empty windows kept.
+-- A genome scan: overlapping windows of 50 kb every 25 kb, with rates per accessible base, including empty windows.
 --   cargo run -- sql -f sql/genome_scan.sql
 --
--- Aggregate by window first, then join the grid of windows on equality: the grid has the empty windows and their accessible bases.
+-- Aggregate by window first, then join with the grid of windows, which also has the empty windows, and the accessible bases.
 
 CREATE EXTERNAL TABLE sim STORED AS VCZ LOCATION 'tests/fixtures/sim.vcz.zip'
   OPTIONS ('vcz.populations' 'tests/fixtures/sim.populations.tsv');

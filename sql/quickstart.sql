@@ -1,11 +1,11 @@
 -- Quickstart: one store, its spectrum, a joint spectrum, and windowed diversity.
 --   cargo run -- sql -f sql/quickstart.sql
--- Paths are relative to where the command runs: the top of the repository.
+-- Paths are relative to the current folder, which must be the top of the repository.
 
 CREATE EXTERNAL TABLE sim STORED AS VCZ LOCATION 'tests/fixtures/sim.vcz.zip'
   OPTIONS ('vcz.populations' 'tests/fixtures/sim.populations.tsv');
 
--- What is in it?
+-- The contigs of the store, with numbers and ranges of variants.
 SELECT variant_contig, count(*) AS variants, min(variant_position) AS first_position, max(variant_position) AS last_position
 FROM sim GROUP BY variant_contig ORDER BY variant_contig;
 

@@ -1,11 +1,11 @@
--- A scan for selection: haplotype homozygosity (H12), normalised H of Fay and Wu, and the population branch statistic, in windows.
+-- A scan for selection: haplotype homozygosity (H12), Fay and Wu's normalised H, and the population branch statistic, in windows.
 --   cargo run -- sql -f sql/selection_scan.sql
 
 CREATE EXTERNAL TABLE sim STORED AS VCZ LOCATION 'tests/fixtures/sim.vcz.zip'
   OPTIONS ('vcz.populations' 'tests/fixtures/sim.populations.tsv');
 
--- Overlapping windows: sites are aggregated by steps of 25 kb, and the steps' states merged. The population of the scan is 'first'; the
--- branch is that of its first half, against its second half and 'second'.
+-- Overlapping windows: sites are aggregated by steps of 25 kb, and the states of the steps are merged. The population of the scan is 'first'.
+-- The branch is that of the first half of 'first', against its second half and 'second'.
 CREATE VIEW scan AS
 SELECT variant_contig, w AS window_start, count(*) AS sites,
        garud_h(call_genotype, 'first') AS haplotypes,
@@ -21,7 +21,7 @@ SELECT variant_contig, window_start, sites, haplotypes['h12'] AS h12, haplotypes
        fay_wu_h, tajimas_d, pbs
 FROM scan ORDER BY variant_contig, window_start;
 
--- Windows that are extreme in two of three: the ranks of each statistic, from the most extreme on.
+-- The windows with the lowest sum of ranks; rank 1 is the most extreme value of a statistic.
 SELECT variant_contig, window_start, h12_rank, h_rank, pbs_rank
 FROM (SELECT variant_contig, window_start,
              rank() OVER (ORDER BY haplotypes['h12'] DESC NULLS LAST) AS h12_rank,
@@ -30,7 +30,7 @@ FROM (SELECT variant_contig, window_start,
       FROM scan)
 ORDER BY h12_rank + h_rank + pbs_rank, variant_contig, window_start LIMIT 10;
 
--- Windows of a number of sites, as scikit-allel's moving_garud_h has them: 200 consecutive sites of a contig.
+-- Windows of 200 consecutive sites of a contig, as in scikit-allel's moving_garud_h.
 SELECT variant_contig, block, min(variant_position) AS first_site, garud_h(call_genotype, 'first')['h12'] AS h12
 FROM (SELECT variant_contig, variant_position, call_genotype,
              site_bin(row_number() OVER (PARTITION BY variant_contig ORDER BY variant_position), 200) AS block FROM sim)

@@ -1,7 +1,7 @@
 //! Locations without credentials, for messages, logs and plans.
 
-/// The location without what may be a credential: the user information of a URL, unless it may be a container (`abfss://container@account`),
-/// and its query, which may have a signature. Local paths are returned unchanged.
+/// The location without what may be a credential: the user information of a URL, unless it may be a container
+/// (`abfss://container@account`), and its query, which may have a signature. Local paths are returned unchanged.
 pub fn shown(location: &str) -> String {
     let Some((scheme, rest)) = location.split_once("://") else {
         return location.to_string();
