@@ -17,7 +17,7 @@ use crate::functions::table::resolve::vcz_table;
 use crate::scan::report::{ArrayReport, ContigReport, StoreReport};
 use crate::session::message;
 
-/// The most contigs, samples and members of a population that are shown to people.
+/// The maximum number of contigs and of samples that tables show.
 const SHOWN: usize = 20;
 const SHOWN_SAMPLES: usize = 6;
 

@@ -52,7 +52,7 @@ pub async fn results(
         printed => printed?,
     };
     if !options.quiet {
-        // The CLI crate's own lines, and the requests to object stores if they are asked for.
+        // The CLI crate prints the number of rows and the time, and the requests to object stores if they are enabled.
         let lines = PrintOptions {
             format: match options.format {
                 PrintFormat::Table | PrintFormat::Automatic => PrintFormat::Table,

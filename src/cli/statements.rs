@@ -164,7 +164,7 @@ fn split<'a>(sql: &'a str, dialect: &dyn SqlDialect) -> Vec<&'a str> {
 /// Byte offsets of ascending locations in a text.
 struct Offsets<'a> {
     chars: std::str::CharIndices<'a>,
-    /// Where `chars` is.
+    /// The location of `chars` in the text.
     at: Location,
     end: usize,
 }

@@ -88,7 +88,7 @@ impl StoreTable {
 /// with the same NAME are one table.
 ///
 /// # Errors
-/// A message if two tables would have the same name, or an argument that stands for several stores has none.
+/// A message if two tables would have the same name, or a pattern has no table name.
 pub fn tables(arguments: &[String]) -> Result<Vec<StoreTable>, String> {
     let mut tables: Vec<StoreTable> = Vec::with_capacity(arguments.len());
     for argument in arguments {

@@ -26,7 +26,7 @@ pub struct Admission {
     clients: Mutex<HashMap<Arc<str>, Arc<Own>>>,
 }
 
-/// The permits of one client, and how many of its queries wait.
+/// The permits of one client, and the number of its waiting queries.
 struct Own {
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,

@@ -39,9 +39,9 @@ pub const MAX_TOKENS: usize = 16384;
 /// A server's configuration.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where Flight SQL listens; port 0 takes a free one.
+    /// The address of Flight SQL; with port 0 the system chooses a free port.
     pub bind: SocketAddr,
-    /// Where `/healthz` and `/metrics` are served, over plain HTTP.
+    /// The address of `/healthz` and `/metrics`, over plain HTTP; `None` for none.
     pub metrics_bind: Option<SocketAddr>,
     /// The certificate; without one, connections are not encrypted.
     pub tls: Option<TlsFiles>,
@@ -69,7 +69,7 @@ pub struct TlsFiles {
 pub struct Limits {
     /// Queries that run at the same time.
     pub max_queries: usize,
-    /// Queries of one user that run at the same time, or of one address where there is no login.
+    /// Queries of one user that run at the same time, or of one address if there is no login.
     pub max_queries_of_one: usize,
     /// The most relations and expressions of a statement when it is planned.
     pub plan_size: usize,

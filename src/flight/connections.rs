@@ -27,7 +27,7 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// Limits of the connections to a port.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
-    /// Connections in all.
+    /// Connections in total.
     pub most: usize,
     /// Connections from one address, or from one network of 64 bits.
     pub of_one: usize,

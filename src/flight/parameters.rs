@@ -176,7 +176,7 @@ impl Prepared {
     }
 }
 
-/// `sql` with every `?` numbered as `$1`, `$2`, …, and how many parameters it has.
+/// `sql` with every `?` numbered as `$1`, `$2`, …, and the number of its parameters.
 fn numbered(sql: &str) -> Result<(String, usize)> {
     let tokens = Tokenizer::new(&GenericDialect {}, sql)
         .tokenize_with_location()

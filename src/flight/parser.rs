@@ -249,7 +249,7 @@ mod tests {
             format!("SELECT * FROM {}", nested("((", "a b c", "))")),
             format!("SELECT * FROM {}", nested("(SELECT * FROM ", "a b c", ")")),
         ] {
-            // As deep as the threads of a server, not those of tests.
+            // A stack as on a server, because those of test threads are smaller.
             let parsing = std::thread::Builder::new().stack_size(32 << 20);
             let parsing = parsing.spawn(move || {
                 let started = Instant::now();

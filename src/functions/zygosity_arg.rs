@@ -30,7 +30,7 @@ impl<'a> DiploidsView<'a> {
     /// Views `array`, structs of zygosity.
     ///
     /// # Errors
-    /// Where it is of another type, or a count is NULL or negative.
+    /// If it is of another type, or a count is NULL or negative.
     pub fn try_new(array: &'a ArrayRef) -> Result<Self> {
         let Some((of, [ac, het])) = lists(array) else {
             return exec_err!(

@@ -22,7 +22,7 @@ const ENDINGS: [&str; 2] = [".vcz", ".vcz.zip"];
 pub struct Named {
     /// Its location, as a user would give it.
     pub name: String,
-    /// Where it is.
+    /// Its place in an object store.
     pub place: Location,
 }
 

@@ -90,7 +90,7 @@ impl ColumnSpec {
         }
     }
 
-    /// The VCF field of a list of integers (`INFO/AC`, `FORMAT/AD`), which could be taken for allele counts.
+    /// The VCF field of a list of integers (`INFO/AC`, `FORMAT/AD`), which could be mistaken for allele counts.
     fn vcf_field(&self) -> Option<String> {
         let is_integer_list = matches!(self.kind, ColumnKind::List | ColumnKind::Nested)
             && is_integer(&self.array.element);

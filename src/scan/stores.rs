@@ -178,7 +178,7 @@ impl Stores {
     /// that zones are useless.
     ///
     /// # Errors
-    /// Of reading contigs and positions.
+    /// If contigs or positions cannot be read.
     pub async fn zones(&self) -> Result<Option<&Arc<Zones>>> {
         match self.only() {
             Some(dataset) => dataset.zones().await,
@@ -189,7 +189,7 @@ impl Stores {
     /// The contigs that have variants, in order of first appearance, each with its last position.
     ///
     /// # Errors
-    /// Of reading contigs and positions.
+    /// If contigs or positions cannot be read.
     pub async fn contig_extents(&self) -> Result<Vec<ContigExtent>> {
         if let Some(dataset) = self.only() {
             return dataset.contig_extents().await;

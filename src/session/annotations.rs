@@ -1,5 +1,5 @@
-//! Tables of annotation files: `CREATE EXTERNAL TABLE genes STORED AS GFF3 LOCATION 'genes.gff3.gz'`, and likewise GTF and BED; or by their location,
-//! `SELECT … FROM 'genes.gtf'`. A file is read anew for each scan, batch by batch.
+//! Tables of annotation files: `CREATE EXTERNAL TABLE genes STORED AS GFF3 LOCATION 'genes.gff3.gz'`, also GTF and BED; or by location,
+//! `SELECT … FROM 'genes.gtf'`. Every scan reads the file, batch by batch.
 
 use std::fmt;
 use std::sync::Arc;

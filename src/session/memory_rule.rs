@@ -2,7 +2,7 @@
 //!
 //! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator.
 //! * Aggregates without GROUP BY in one step: DataFusion reserves what an accumulator holds after each batch, but an accumulator
-//!   does not know whether it will be asked for a state or for a value, and a spectrum's value can be much larger. In two steps,
+//!   does not know whether its state or its value will be requested, and a spectrum's value can be much larger. In two steps,
 //!   only the accumulator of the second, which merges states, builds a value, and says so in its size.
 //!
 //! GROUP BY needs no rule: groups report the size of their values while they accumulate, and DataFusion spills them or fails.

@@ -369,7 +369,7 @@ struct Arguments<T> {
 }
 
 impl Arguments<Option<ArrayRef>> {
-    /// Those that do not use the counts.
+    /// The values of the arguments that do not use the counts.
     fn shared(call: &Call, rows: &RecordBatch) -> Result<Self> {
         let arguments = call.arguments.iter().map(|argument| {
             Ok(match argument.of_counts {

@@ -183,7 +183,7 @@ impl<S: Statistic> GroupsAccumulator for StatisticGroupsAccumulator<S> {
             let before = state.heap_size();
             let not_null = |row: &usize| !input.is_null(*row);
             match opt_filter {
-                // The usual case, in a loop of its own.
+                // The usual case, in a separate loop.
                 None if !has_nulls => self.statistic.add_run(state, &input, rows)?,
                 None => self.statistic.add(state, &input, rows.filter(not_null))?,
                 Some(filter) => {

@@ -75,7 +75,7 @@ pub(crate) enum Copies {
 }
 
 impl Copies {
-    /// As the metadata of `field` gives it.
+    /// From the metadata of `field`.
     pub(crate) fn of(field: &Field) -> Result<Self> {
         Ok(match copies_of(field)? {
             None => Self::Unknown,

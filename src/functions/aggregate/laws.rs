@@ -253,7 +253,7 @@ proptest! {
         let d = of("patterson_d", &[0, 1, 2, 3]);
         prop_assert_eq!(d, of("patterson_d", &[1, 0, 2, 3]).map(|x| 0.0 - x));
         prop_assert!(d.is_none_or(|d| (-1.0..=1.0).contains(&d)));
-        // Over the sites with two copies in all, f4 and f3 are combinations of f2.
+        // Over the sites with two copies in every population, f4 and f3 are combinations of f2.
         let enough: Vec<usize> = (0..populations[0].len())
             .filter(|&row| populations.iter().all(|rows| called(&rows[row]).is_some_and(|n| n >= 2)))
             .collect();
@@ -305,7 +305,7 @@ proptest! {
         prop_assert_eq!([0, 1, 2, 3].map(class), [0, 2, 1, 3].map(swapped));
         prop_assert!(private(&columns) >= class(0) + class(1));
         prop_assert!(private(&reversed) >= class(0) + class(2));
-        // Of the same counts twice nothing is private.
+        // With the same counts twice no allele is private.
         let twice = [Arc::clone(&columns[0]), Arc::clone(&columns[0])];
         prop_assert_eq!(private(&twice), 0);
     }

@@ -133,7 +133,7 @@ impl Individuals {
         });
     }
 
-    /// The individual and the field that a bit of [`BitCounters`] stands for.
+    /// The individual and the field of a bit of [`BitCounters`].
     #[inline(always)]
     fn place(self, bit: usize, fields: [usize; 2]) -> (usize, usize) {
         match self.ploidy {

@@ -251,7 +251,7 @@ mod tests {
         assert!(numerator > 0.0 && denominator >= numerator);
         let huge = [most; 40];
         let terms = within_and_between(&[&huge, &huge], &mut vec![]).unwrap();
-        // But for the n − 1 of diversity.
+        // The diversity has n − 1 in the denominator.
         assert!((terms.0 - 39.0 / 40.0).abs() < 1e-9 && near(terms.1, 39.0 / 40.0));
     }
 

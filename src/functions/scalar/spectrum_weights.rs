@@ -161,7 +161,7 @@ impl<'a> Spectra<'a> {
     /// The spectrum at `row`; `None` where it is NULL.
     ///
     /// # Errors
-    /// Where a bin is NULL, negative, infinite or NaN.
+    /// If a bin is NULL, negative, infinite or NaN.
     pub(super) fn get(&self, function: &str, row: usize) -> Result<Option<Spectrum<'a>>> {
         let expected = "the bins of a spectrum must be numbers of sites, not negative";
         let is_valid = |bin: f64| bin.is_finite() && bin >= 0.0;
@@ -257,7 +257,7 @@ impl Weight<'_> {
 /// Σ w_i ξ_i, with w_i = `weight(i)`.
 ///
 /// # Errors
-/// Where the sum is too large for a double.
+/// If the sum is too large for a double.
 pub(super) fn weighted(
     function: &str,
     spectrum: &Spectrum<'_>,

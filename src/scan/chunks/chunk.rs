@@ -15,7 +15,7 @@ use crate::store::ArrayMeta;
 pub enum Chunk {
     /// Not stored: all its elements are the fill value.
     Absent,
-    /// As it is stored.
+    /// The encoded bytes.
     Encoded(Bytes),
     /// All its elements, native-endian, padding included.
     Decoded(Buffer),

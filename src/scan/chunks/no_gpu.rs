@@ -11,7 +11,7 @@ use crate::store::ArrayMeta;
 
 const OFF: &str = "built without the feature gpu";
 
-/// A device; there is none.
+/// A device, which cannot exist.
 #[derive(Debug, Clone)]
 pub enum Device {}
 

@@ -33,7 +33,7 @@ impl Choice {
         }
     }
 
-    /// As EXPLAIN shows it: `host (why)`.
+    /// The text in EXPLAIN: `host (reason)`.
     pub fn describe(&self) -> String {
         let backend = if self.is_gpu { "gpu" } else { "host" };
         format!("{backend} ({})", self.reason)

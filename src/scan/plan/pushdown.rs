@@ -93,7 +93,7 @@ impl VczSource {
     /// The input for `expr`, if it is a call that can be pushed: a bound genotype function of an input column.
     ///
     /// # Errors
-    /// Where the call is bound to other samples than this table's.
+    /// If the call is bound to other samples than this table's.
     fn pushed_call(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Input>> {
         let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
             return Ok(None);

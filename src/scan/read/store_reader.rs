@@ -143,7 +143,7 @@ impl StoreReader {
     /// The values of the table's column `column` in the store's rows `rows`, in pieces.
     ///
     /// # Errors
-    /// Of reading and decoding.
+    /// If it cannot be read or decoded.
     pub async fn column(&mut self, column: usize, rows: Range<u64>) -> Result<Vec<ArrayRef>> {
         match self.columns.get_mut(&column) {
             Some(TableColumn::Stored(reader)) => reader.rows(rows).await,
@@ -166,7 +166,7 @@ impl StoreReader {
     /// For each call on genotypes, its values in the store's rows `rows`, in pieces.
     ///
     /// # Errors
-    /// Of reading and counting.
+    /// If they cannot be read or counted.
     pub async fn calls(&mut self, rows: Range<u64>) -> Result<Vec<Vec<ArrayRef>>> {
         let calls = match &mut self.calls {
             Some(CallReader::Counted(reader)) => reader.rows(rows).await?,
