@@ -1,18 +1,21 @@
 //! Opens tables by location, and reads small files (populations, masks).
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::catalog::Session;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::common::{DataFusionError, Result, config_err, plan_err};
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStoreExt;
 
 use super::dataset::Dataset;
 use super::locate::{Location, base_of, locate, locate_by, parse};
 use super::locations::{Named, all_stores, stores_below};
-use super::options::{DeniedChunks, TableOptions};
+use super::options::{CACHE_SIZE, DeniedChunks, TableOptions};
+use super::remote::cached::CachedStore;
+use super::remote::disk_cache::DiskCache;
 use super::remote::location::shown;
 use super::remote::options::RemoteOptions;
 use super::side_query::{self, MAX_SIDE_FILE};
@@ -23,6 +26,13 @@ use crate::store::Store;
 
 /// Stores of a table that are opened at the same time.
 const CONCURRENT_STORES: usize = 32;
+/// Variables of the environment that say where a bucket is.
+const ENDPOINTS: [&str; 4] = [
+    "AWS_ENDPOINT",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "GOOGLE_BASE_URL",
+];
 /// The maximum number of locations in a table's name for messages.
 const MOST_NAMED: usize = 3;
 
@@ -90,6 +100,9 @@ pub async fn open_stores(
     options: &TableOptions,
 ) -> Result<VczTable> {
     let mut found = all_stores(state, locations, &options.remote).await?;
+    let cache = cache_of(options)?;
+    let keep = |store: &mut Named| with_cache(store, options, cache.as_ref());
+    found.iter_mut().for_each(keep);
     let only = match found.as_slice() {
         [only] => match open(only.clone(), options).await {
             Ok(store) => Some(store),
@@ -137,6 +150,39 @@ pub async fn open_stores(
     });
     let stores: Vec<Arc<Dataset>> = opened.buffered(CONCURRENT_STORES).try_collect().await?;
     Ok(VczTable::merge(name_of(locations), stores, populations).await?)
+}
+
+/// The cache that the options ask for.
+fn cache_of(options: &TableOptions) -> Result<Option<Arc<DiskCache>>> {
+    let Some(folder) = &options.cache_dir else {
+        if options.cache_size.is_some() {
+            return config_err!(
+                "option 'vcz.cache_size' is the size of a cache: set 'vcz.cache_dir', too"
+            );
+        }
+        return Ok(None);
+    };
+    let size = options.cache_size.unwrap_or(CACHE_SIZE);
+    match DiskCache::open(Path::new(folder), size) {
+        Ok(cache) => Ok(Some(Arc::new(cache))),
+        Err(error) => config_err!(
+            "option 'vcz.cache_dir': '{folder}' is not a folder and cannot be made one: {error}"
+        ),
+    }
+}
+
+/// Keeps what is read from a store in `cache`, if it is in an object store.
+fn with_cache(store: &mut Named, options: &TableOptions, cache: Option<&Arc<DiskCache>>) {
+    if let Some(cache) = cache
+        && store.place.local.is_none()
+    {
+        let endpoints = ENDPOINTS
+            .iter()
+            .filter_map(|name| Some(format!("{name}={}\n", std::env::var(name).ok()?)));
+        let identity = endpoints.collect::<String>() + &options.remote.public() + &store.name;
+        let objects = Arc::clone(&store.place.objects);
+        store.place.objects = Arc::new(CachedStore::new(objects, Arc::clone(cache), identity));
+    }
 }
 
 async fn open(store: Named, options: &TableOptions) -> Result<Store, VczError> {

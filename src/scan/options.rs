@@ -287,14 +287,22 @@ pub struct TableOptions {
     pub denied_chunks: DeniedChunks,
     /// Names of arrays to look for, if arrays cannot be listed or are not in the consolidated metadata.
     pub arrays: Vec<String>,
+    /// The folder that caches what is read from an object store; without it nothing is cached.
+    pub cache_dir: Option<String>,
+    /// The approximate maximum size of that folder, in bytes; [`CACHE_SIZE`] if it is not set.
+    pub cache_size: Option<u64>,
     /// The configuration of the object store; if empty, the session's object store for the location is used.
     pub remote: RemoteOptions,
 }
 
+/// The size of a cache whose size is not set, in bytes.
+pub const CACHE_SIZE: u64 = 10 << 30;
+/// The smallest size of a cache, in bytes.
+const MIN_CACHE_SIZE: u64 = 1 << 20;
 /// The maximum number of names of arrays in an option, because each is one request.
 const MAX_ARRAYS: usize = 1000;
 
-const TABLE_OPTIONS: [(&str, &str); 6] = [
+const TABLE_OPTIONS: [(&str, &str); 8] = [
     (
         "populations",
         "a TSV or CSV file with the columns sample_id and population, or a query that gives them: SELECT sample_id, region FROM meta",
@@ -315,6 +323,14 @@ const TABLE_OPTIONS: [(&str, &str); 6] = [
     (
         "arrays",
         "arrays that cannot be listed, separated by commas, such as call_AD,variant_MQ",
+    ),
+    (
+        "cache_dir",
+        "a folder in which what is read from an object store is kept, for other processes, too; nothing is kept without it",
+    ),
+    (
+        "cache_size",
+        "most bytes in the folder of 'vcz.cache_dir', such as 50GB; 10GB without it",
     ),
 ];
 
@@ -371,6 +387,21 @@ impl ExtensionOptions for TableOptions {
             "populations" => self.populations = Some(value.to_string()),
             "sample_column" => self.sample_column = Some(value.to_string()),
             "population_column" => self.population_column = Some(value.to_string()),
+            "cache_dir" if value.trim().is_empty() => {
+                return config_err!(
+                    "option 'vcz.cache_dir' must be the path of a folder, found ''"
+                );
+            }
+            "cache_dir" => self.cache_dir = Some(value.to_string()),
+            "cache_size" => {
+                let size = parse_bytes(name, value)?;
+                if size < MIN_CACHE_SIZE {
+                    return config_err!(
+                        "option 'vcz.cache_size' must be at least 1MB, found '{value}'"
+                    );
+                }
+                self.cache_size = Some(size);
+            }
             "region_index" => {
                 self.region_index = match value.to_ascii_lowercase().as_str() {
                     "use" => RegionIndexMode::Use,
@@ -432,6 +463,8 @@ impl ExtensionOptions for TableOptions {
                         }
                         .to_string(),
                     ),
+                    "cache_dir" => self.cache_dir.clone(),
+                    "cache_size" => self.cache_size.map(|size| size.to_string()),
                     "arrays" => (!self.arrays.is_empty()).then(|| self.arrays.join(",")),
                     _ => Some(
                         match self.denied_chunks {

@@ -33,6 +33,8 @@ pub(super) enum Blob {
         len: u64,
         /// Its last bytes, which were read with its length.
         tail: Bytes,
+        /// Its entity tag when it was opened, if the server told one.
+        e_tag: Option<String>,
     },
 }
 
@@ -71,6 +73,7 @@ impl Blob {
                         path,
                         len,
                         tail,
+                        e_tag: None,
                     });
                 }
                 let range = GetRange::Bounded(len.saturating_sub(TAIL)..len);
@@ -79,6 +82,7 @@ impl Blob {
             Ok(result) => result,
         };
         let (len, range) = (result.meta.size, result.range.clone());
+        let e_tag = result.meta.e_tag.clone();
         let length = range.end.saturating_sub(range.start);
         within(length, TAIL)?;
         let tail = result.bytes().await?;
@@ -93,6 +97,7 @@ impl Blob {
             path,
             len,
             tail,
+            e_tag,
         })
     }
 
@@ -155,12 +160,13 @@ impl Blob {
                 path,
                 len,
                 tail,
+                e_tag,
             } => {
                 if let Some(start) = range.start.checked_sub(*len - tail.len() as u64) {
                     // Inside the tail, which is in memory.
                     return Ok(tail.slice(start as usize..(start + length) as usize));
                 }
-                let bytes = objects.get_range(path, range).await?;
+                let bytes = get_unchanged(&**objects, path, range, e_tag.as_ref()).await?;
                 if bytes.len() as u64 != length {
                     return Err(ReadError::Corrupt(format!(
                         "{length} bytes were requested, {} returned",
@@ -171,6 +177,40 @@ impl Blob {
             }
         }
     }
+}
+
+/// The bytes of `range` of an object, which must have the entity tag `known`, if that is known. Servers compare strong tags; those that
+/// ignore the condition, and weak tags, are compared here.
+async fn get_unchanged(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    range: Range<u64>,
+    known: Option<&String>,
+) -> Result<Bytes, ReadError> {
+    let changed = || {
+        ReadError::Corrupt(
+            "the archive is not what it was when it was opened (its ETag has changed): it was written again or replaced. Open it again, by \
+             creating the table again or in a new session"
+                .to_owned(),
+        )
+    };
+    let length = range.end.saturating_sub(range.start);
+    let options = GetOptions {
+        range: Some(GetRange::Bounded(range)),
+        if_match: known.filter(|e_tag| !e_tag.starts_with("W/")).cloned(),
+        ..GetOptions::default()
+    };
+    let result = match objects.get_opts(path, options).await {
+        Err(Error::Precondition { .. }) => return Err(changed()),
+        result => result?,
+    };
+    if let (Some(known), Some(found)) = (known, &result.meta.e_tag)
+        && known != found
+    {
+        return Err(changed());
+    }
+    within(result.range.end.saturating_sub(result.range.start), length)?;
+    Ok(result.bytes().await?)
 }
 
 /// The object's bytes, or a range of them; `None` if there is no such object.
@@ -247,5 +287,32 @@ async fn get(
             within(result.range.end.saturating_sub(result.range.start), limit)?;
             Ok(Some(result))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_archive_that_was_written_again_is_an_error() {
+        let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let path = Path::from("x.vcz.zip");
+        let bytes = Bytes::from(vec![7u8; 3 << 20]);
+        objects.put(&path, bytes.clone().into()).await.unwrap();
+        let blob = Blob::open_object(Arc::clone(&objects), path.clone()).await;
+        let blob = blob.unwrap();
+        assert_eq!(blob.read(5..9).await.unwrap(), bytes[5..9]);
+        // The same bytes: only the entity tag tells.
+        objects.put(&path, bytes.clone().into()).await.unwrap();
+        match blob.read(5..9).await {
+            Err(ReadError::Corrupt(reason)) => assert!(reason.contains("ETag"), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+        // What is in memory was read when it was opened.
+        let end = (3 << 20) - 1;
+        assert_eq!(blob.read(end..end + 1).await.unwrap(), bytes[..1]);
     }
 }

@@ -1,8 +1,10 @@
-//! A small HTTP server of files: it answers GET and HEAD, with ranges, after a delay, and keeps what it was asked.
+//! A small HTTP server of files: it answers GET and HEAD, with ranges and conditions on entity tags, after a delay, and keeps what it was
+//! asked. The entity tag of a file is that of its content.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -25,9 +27,19 @@ pub struct Request {
     pub lines: String,
 }
 
+/// Files with their entity tags, by path.
+type Files = Arc<Mutex<HashMap<String, Arc<(String, Vec<u8>)>>>>;
+
+fn tagged(bytes: Vec<u8>) -> Arc<(String, Vec<u8>)> {
+    Arc::new((format!("\"{:08x}\"", crc32c::crc32c(&bytes)), bytes))
+}
+
 /// A running server; it ends with the runtime.
 pub struct HttpServer {
     pub address: SocketAddr,
+    files: Files,
+    /// Bytes of files that were sent.
+    sent: Arc<AtomicU64>,
     pub asked: Arc<Mutex<Vec<Request>>>,
 }
 
@@ -39,16 +51,33 @@ impl HttpServer {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let files: Arc<HashMap<String, Vec<u8>>> = Arc::new(files.into_iter().collect());
-        let asked = Arc::new(Mutex::new(vec![]));
-        let kept = Arc::clone(&asked);
+        let files = files.into_iter().map(|(path, bytes)| (path, tagged(bytes)));
+        let server = Self {
+            address,
+            files: Arc::new(Mutex::new(files.collect())),
+            sent: Arc::default(),
+            asked: Arc::default(),
+        };
+        let (files, kept) = (Arc::clone(&server.files), Arc::clone(&server.asked));
+        let sent = Arc::clone(&server.sent);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (files, kept) = (Arc::clone(&files), Arc::clone(&kept));
-                tokio::spawn(serve(stream, files, behaviour.clone(), kept));
+                let sent = Arc::clone(&sent);
+                tokio::spawn(serve(stream, files, behaviour.clone(), kept, sent));
             }
         });
-        Self { address, asked }
+        server
+    }
+
+    /// Replaces a file.
+    pub fn replace(&self, path: &str, bytes: Vec<u8>) {
+        self.files.lock().insert(path.to_string(), tagged(bytes));
+    }
+
+    /// Bytes of files that were sent since the last call.
+    pub fn take_sent(&self) -> u64 {
+        self.sent.swap(0, Ordering::SeqCst)
     }
 
     pub fn url(&self) -> String {
@@ -63,9 +92,10 @@ impl HttpServer {
 
 async fn serve(
     mut stream: TcpStream,
-    files: Arc<HashMap<String, Vec<u8>>>,
+    files: Files,
     behaviour: Behaviour,
     asked: Arc<Mutex<Vec<Request>>>,
+    sent: Arc<AtomicU64>,
 ) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut received = Vec::new();
@@ -86,10 +116,22 @@ async fn serve(
             lines: head.to_ascii_lowercase(),
         });
         tokio::time::sleep(behaviour.delay).await;
-        let file = files.get(path.split('?').next()?);
-        let (status, range, body) = match file {
+        let file = files.lock().get(path.split('?').next()?).cloned();
+        let tag = file.as_ref().map_or("", |file| file.0.as_str());
+        let condition = |name: &str| {
+            let head = head.to_ascii_lowercase();
+            let (_, rest) = head.split_once(&format!("\r\n{name}: "))?;
+            Some(rest.split("\r\n").next()? == tag)
+        };
+        let (status, range, body) = match file.as_ref().map(|file| &file.1) {
             _ if behaviour.denies => ("403 Forbidden", None, head.as_bytes()),
             None => ("404 Not Found", None, &b"there is no such file"[..]),
+            Some(_) if condition("if-match") == Some(false) => {
+                ("412 Precondition Failed", None, &b""[..])
+            }
+            Some(_) if condition("if-none-match") == Some(true) => {
+                ("304 Not Modified", None, &b""[..])
+            }
             Some(file) => match range_of(&head, file.len()) {
                 Some((start, end)) => (
                     "206 Partial Content",
@@ -101,12 +143,15 @@ async fn serve(
         };
         let range = range.map_or(String::new(), |range| format!("content-range: {range}\r\n"));
         let answer = format!(
-            "HTTP/1.1 {status}\r\ncontent-length: {}\r\nlast-modified: Tue, 03 Jun 2025 10:00:00 GMT\r\netag: \"1\"\r\n{range}\r\n",
+            "HTTP/1.1 {status}\r\ncontent-length: {}\r\nlast-modified: Tue, 03 Jun 2025 10:00:00 GMT\r\netag: {tag}\r\n{range}\r\n",
             body.len()
         );
         stream.write_all(answer.as_bytes()).await.ok()?;
         if method != "HEAD" {
             stream.write_all(body).await.ok()?;
+            if status.starts_with('2') {
+                sent.fetch_add(body.len() as u64, Ordering::SeqCst);
+            }
         }
     }
 }

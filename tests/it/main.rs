@@ -4,6 +4,7 @@
 mod backends;
 mod bad_input;
 mod binding;
+mod cache;
 mod catalogue;
 mod catalogue_data;
 mod catalogue_pairs;

@@ -4,10 +4,13 @@
 //! * `options`: the options of one table, whose values are never shown.
 //! * `build`: builds an object store from a URL and options; `sdk`: credentials that the AWS SDK finds.
 //! * `redacted`: an object store whose errors show no credentials.
+//! * `cached`: an object store with a cache on disk (`disk_cache`).
 //! * `location`: a location without credentials, for display.
 
 #[cfg(feature = "cloud")]
 mod build;
+pub mod cached;
+pub mod disk_cache;
 pub mod location;
 pub mod options;
 pub mod redacted;

@@ -61,6 +61,14 @@ impl RemoteOptions {
         })
     }
 
+    /// The options that are no credentials, as text: two tables with the same ones reach the same object store by the same URL.
+    pub fn public(&self) -> String {
+        let public = self.values.iter().filter(|(key, _)| !is_secret(key));
+        public.fold(String::new(), |all, (key, value)| {
+            format!("{all}{key}={value}\n")
+        })
+    }
+
     /// The values that may be credentials.
     pub fn secrets(&self) -> Secrets {
         let values = self.values.iter();
