@@ -81,9 +81,10 @@ class Server:
         assert found or name.endswith("_total"), f"no {name} in\n{text}"
         return sum(map(float, found))
 
-    def idle(self, seconds=5):
-        """Waits until nothing of a query is left: places, memory, tasks."""
-        names = ["vcz_queries_running", "vcz_queries_waiting", "vcz_queries_sending", "vcz_memory_reserved_bytes", "vcz_query_tasks"]
+    def idle(self, seconds=5, tasks=True):
+        """Waits until nothing of a query is left: places, memory and, unless told otherwise, tasks."""
+        names = ["vcz_queries_running", "vcz_queries_waiting", "vcz_queries_sending", "vcz_memory_reserved_bytes"]
+        names += ["vcz_query_tasks"] if tasks else []
         end = time.monotonic() + seconds
         while True:
             left = {name: self.metric(name) for name in names}

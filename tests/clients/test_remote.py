@@ -111,6 +111,18 @@ def test_s3(s3, location):
     assert report["variants"] > 0 and report["location"] == location
 
 
+@pytest.mark.parametrize("location", LOCATIONS)
+def test_cache_over_s3(s3, location, tmp_path):
+    """With a cache the values are the same, the first time and from the cache."""
+    table = '"' + location.rsplit("/", 1)[1].removesuffix(".zip").removesuffix(".vcz") + '"'
+    given = [location, "--populations", POPULATIONS, *as_arguments(s3 | {"vcz.cache_dir": tmp_path / "cache", "vcz.cache_size": "50MB"})]
+    kept = []
+    for _ in range(3):
+        assert spectrum(*given, table=table) == EXPECTED["first"]["sfs"]
+        kept.append({path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()})
+    assert kept[0] and kept[0] == kept[1] == kept[2]
+
+
 def test_two_tables_on_one_bucket(s3):
     """A table with wrong options changes nothing for others, whichever is created last."""
     location, beside = LOCATIONS[0], s3 | {"vcz.populations": "s3://box/data/pops.tsv"}
