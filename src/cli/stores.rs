@@ -98,7 +98,7 @@ pub fn tables(arguments: &[String]) -> Result<Vec<StoreTable>, String> {
             None if is_pattern(argument) => {
                 let argument = shown_location(argument);
                 return Err(format!(
-                    "'{argument}' stands for all stores of such names; give their table one: genome='{argument}'"
+                    "'{argument}' is a pattern, and its table needs a name: genome='{argument}'"
                 ));
             }
             None => StoreTable {

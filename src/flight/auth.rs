@@ -87,7 +87,7 @@ impl Users {
                     }
                     let before = users.passwords.insert(Arc::from(name), secret.to_string());
                     if before.is_some() {
-                        return fail(number, format!("user '{name}' is there twice"));
+                        return fail(number, format!("user '{name}' occurs twice"));
                     }
                 }
                 "token" if secret.len() < MIN_TOKEN => {
@@ -102,7 +102,7 @@ impl Users {
                         .iter()
                         .any(|(_, token)| token == secret.as_bytes());
                     if known {
-                        return fail(number, format!("the token of '{name}' is there twice"));
+                        return fail(number, format!("the token of '{name}' occurs twice"));
                     }
                     users
                         .tokens

@@ -66,7 +66,7 @@ impl Planners {
                 handle.block_on(async {
                     tokio::select! {
                         biased;
-                        () = told.told() => exec_err!("planning was stopped, since nobody waits for the statement"),
+                        () = told.told() => exec_err!("planning was stopped, because the client no longer waits for the statement"),
                         result = work => result,
                     }
                 })

@@ -53,7 +53,9 @@ impl Stop {
 
     fn check(&self) -> Result<()> {
         if self.requested.load(Ordering::Relaxed) {
-            return exec_err!("planning was stopped, since nobody waits for the statement");
+            return exec_err!(
+                "planning was stopped, because the client no longer waits for the statement"
+            );
         }
         if Instant::now() >= self.deadline {
             return exec_err!("planning took longer than the time limit of this server");

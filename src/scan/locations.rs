@@ -136,7 +136,7 @@ async fn matching(
         for folder in &found {
             let listed = list(folder).await.map_err(|error| {
                 DataFusionError::from(error).context(format!(
-                    "'{location}' stands for all stores of such names, and '{}' could not be listed; a list of the stores \
+                    "'{location}' is a pattern, but '{}' cannot be listed; a list of stores \
                      needs no listing: LOCATION ('…', '…')",
                     shown(start)
                 ))

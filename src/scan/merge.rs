@@ -110,7 +110,7 @@ fn check_samples(stores: &[Arc<Dataset>]) -> Result<()> {
         if found.len() != expected.len() {
             let (has, more) = match found.len() > expected.len() {
                 true => ("only this store has", &found[expected.len()]),
-                false => ("this store has not", &expected[found.len()]),
+                false => ("this store lacks", &expected[found.len()]),
             };
             return refuse(format!(
                 "it has {} samples, but store '{}' has {}: {has} '{more}'",
@@ -294,8 +294,8 @@ fn pieces(
                 store: name(&stores[*b]).to_string(),
                 what: "array 'variant_position'".to_string(),
                 reason: format!(
-                    "its variants of contig '{shown}' are at positions {} to {}, but those of store '{}' are at {} to {}; stores \
-                     of one table have no positions in common: is one of them there twice?",
+                    "its variants of contig '{shown}' are at positions {} to {}, but those of store '{}' are at {} to {}; the positions of the \
+                     stores of a table must not overlap: is a store given twice?",
                     high.0,
                     high.1,
                     name(&stores[*a]),

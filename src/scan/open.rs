@@ -120,7 +120,8 @@ pub async fn open_stores(
     };
     let text = match (&options.populations, locations.first()) {
         (Some(query), _) if side_query::is_query(query) => {
-            Some(side_query::csv(state, query).await?)
+            let are_named = options.population_columns().is_some();
+            Some(side_query::csv(state, query, are_named).await?)
         }
         (Some(file), Some(store)) => {
             Some(read_populations(state, file, store, &options.remote).await?)

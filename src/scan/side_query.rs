@@ -23,11 +23,12 @@ pub fn is_query(value: &str) -> bool {
     words.next().is_some() && is_one_of(&["SELECT", "WITH", "TABLE", "VALUES"])
 }
 
-/// The rows of `query` as CSV. Unless there are columns `sample_id` and `population`, the first two columns get these names.
+/// The rows of `query` as CSV. Where options do not name the columns (`columns_are_named`), those of sample ids and populations get
+/// the names `sample_id` and `population`: see [`name_columns`].
 ///
 /// # Errors
 /// If it is not a query, has fewer than two columns, or fails.
-pub async fn csv(state: &dyn Session, query: &str) -> Result<Bytes> {
+pub async fn csv(state: &dyn Session, query: &str, columns_are_named: bool) -> Result<Bytes> {
     let Some(session) = state.as_any().downcast_ref::<SessionState>() else {
         return plan_err!("populations cannot be queried in this kind of session");
     };
@@ -53,8 +54,8 @@ pub async fn csv(state: &dyn Session, query: &str) -> Result<Bytes> {
             "'vcz.populations': expected a query of sample ids and populations, found the columns {names:?}"
         );
     }
-    if !(names.contains(&"sample_id") && names.contains(&"population")) {
-        names.splice(..2, ["sample_id", "population"]);
+    if !columns_are_named {
+        name_columns(&mut names);
     }
     let failed = |error: csv::Error| DataFusionError::External(Box::new(error));
     let mut writer = csv::Writer::from_writer(vec![]);
@@ -86,9 +87,48 @@ pub async fn csv(state: &dyn Session, query: &str) -> Result<Bytes> {
     }
 }
 
+/// Names the columns of sample ids and populations: those of the names `sample_id` and `population`, in any case. A column without its
+/// name is the first of the others.
+fn name_columns(names: &mut [&str]) {
+    const NAMES: [&str; 2] = ["sample_id", "population"];
+    let place = |wanted: &str| {
+        names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(wanted))
+    };
+    let found = NAMES.map(place);
+    let mut others = (0..names.len()).filter(|at| !found.contains(&Some(*at)));
+    let places = found.map(|at| at.or_else(|| others.next()));
+    for (at, wanted) in places.into_iter().zip(NAMES) {
+        if let Some(name) = at.and_then(|at| names.get_mut(at)) {
+            *name = wanted;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_named_by_their_names_and_then_in_order() {
+        for (given, expected) in [
+            (["a", "b", "c"], ["sample_id", "population", "c"]),
+            (
+                ["region", "sample_id", "c"],
+                ["population", "sample_id", "c"],
+            ),
+            (["a", "b", "population"], ["sample_id", "b", "population"]),
+            (
+                ["c", "POPULATION", "Sample_ID"],
+                ["c", "population", "sample_id"],
+            ),
+        ] {
+            let mut names = given;
+            name_columns(&mut names);
+            assert_eq!(names, expected);
+        }
+    }
 
     #[test]
     fn queries_are_told_from_files() {

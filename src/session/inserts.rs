@@ -51,8 +51,8 @@ fn check_insert(name: &str, table: &Field, rows: &Field) -> Result<()> {
     if expected.is_some() && expected != found {
         let found = found.unwrap_or("an unknown number of".to_string());
         return plan_err!(
-            "INSERT of allele counts with {found} copies into column '{}' of table '{name}', whose counts have {} copies: a \
-             spectrum of both has no one axis; keep them in another table, or project_sfs before they are stored",
+            "INSERT of allele counts with {found} copies into column '{}' of table '{name}', whose counts have {} copies: \
+             counts of different numbers of copies cannot be in one spectrum; keep them in another table, or project_sfs before they are stored",
             table.name(),
             expected.unwrap_or_default()
         );
@@ -61,8 +61,8 @@ fn check_insert(name: &str, table: &Field, rows: &Field) -> Result<()> {
     let is_labelled = is_genotype_type(table.data_type()) || samples.0.is_some();
     if is_labelled && samples.0 != samples.1 {
         return plan_err!(
-            "INSERT of calls of other samples into column '{}' of table '{name}': its rows would pass for the samples that \
-             the table has; keep them in another table, or store counts",
+            "INSERT of calls of other samples into column '{}' of table '{name}': the table's metadata would assign its rows \
+             to the table's samples; keep them in another table, or store counts",
             table.name()
         );
     }

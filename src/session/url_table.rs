@@ -48,7 +48,7 @@ impl UrlTableFactory for VczUrlTableFactory {
                 .downcast_ref::<SessionState>()
                 .cloned()
         });
-        let state = state.ok_or_else(|| plan_datafusion_err!("the session is gone"))?;
+        let state = state.ok_or_else(|| plan_datafusion_err!("the session was dropped"))?;
         if let Some(format) = annotated {
             return annotations::open(&state, url, format).await.map(Some);
         }

@@ -133,7 +133,7 @@ pub(crate) fn form<D: Definition>(types: &[&DataType]) -> Result<Form> {
     for (position, data_type) in numbers.iter().enumerate() {
         let Some(argument) = D::NUMBERS.get(position) else {
             return plan_err!(
-                "{name}: argument {} ({data_type}) is one too many: {usage}",
+                "{name}: unexpected argument {} ({data_type}): {usage}",
                 first_number + position + 1
             );
         };

@@ -96,9 +96,9 @@ impl Copies {
     pub(crate) fn plan(self, function: &str, instead: &str) -> Result<()> {
         match self {
             Self::Unknown => plan_err!(
-                "{function} needs the number of copies N of the population, which counts carry \
-                 that come straight from allele_counts(call_genotype [, population]) (or from a \
-                 Parquet file that kept their metadata 'vcz.copies'); these do not. {instead}"
+                "{function} needs the number of copies N of the population, which is in the metadata of \
+                 counts from allele_counts(call_genotype [, population]) ('vcz.copies', also in a \
+                 Parquet file that kept it); these counts have none. {instead}"
             ),
             _ => Ok(()),
         }

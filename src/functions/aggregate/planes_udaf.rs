@@ -122,7 +122,7 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
             Some(field) if is_planes_type(field.data_type()) => Copies::of(field)?,
             _ => {
                 return exec_err!(
-                    "{name}: call_genotype was not turned into bit-planes before execution, as the sessions of this crate do \
+                    "{name}: call_genotype was not converted to bit-planes: this session lacks the planning rules of datafusion-vcz \
                      (datafusion_vcz::session::register)"
                 );
             }
@@ -139,7 +139,7 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
         };
         if D::NAMES_SAMPLES && self.samples.is_none() {
             return exec_err!(
-                "{name}: it is not known who the samples of these genotypes are, as no table of the query has them; write \
+                "{name}: the sample ids of these genotypes are unknown, because no table of the query has these samples; write \
                  {name}(call_genotype [, population]) in the query that reads the VCZ table, in each branch of a UNION of \
                  different samples"
             );

@@ -64,8 +64,8 @@ impl<D: Definition> CountsAggregate<D> {
             .collect();
         let Form::Counts { populations } = form::<D>(&types)? else {
             return exec_err!(
-                "{name}: call_genotype was not counted before execution, as the sessions of this \
-                 crate do; write {name}({}(call_genotype, …), …)",
+                "{name}: call_genotype was not counted: this session lacks the planning rules of \
+                 datafusion-vcz (datafusion_vcz::session::register). Register them, or write {name}({}(call_genotype, …), …)",
                 D::ARGUMENT.function()
             );
         };

@@ -9,7 +9,7 @@ use crate::scan::{GenotypeFunction, GenotypeUdf};
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
         DocSection { include: true, label: "Population Genetics Functions", description: None },
-        "Counts the calls of allele 0, 1, … in a population, as a fixed-size list of K integers (K is the width of variant_allele). Calls that are missing count nowhere.",
+        "Counts the calls of allele 0, 1, … in a population, as a fixed-size list of K integers (K is the width of variant_allele). Missing calls are not counted.",
         "allele_counts(call_genotype [, population])",
     )
     .with_sql_example("```sql\nSELECT variant_position, allele_counts(call_genotype, 'YRI') FROM chr22;\n```")

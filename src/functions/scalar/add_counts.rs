@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Int32Type};
-use datafusion::common::{Result, exec_err, internal_err};
+use datafusion::common::{Result, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl,
 };
@@ -37,15 +37,27 @@ fn documentation() -> Documentation {
 }
 
 /// The number of copies of all populations together: `None` unless every argument has one, `Some(None)` if one is deferred.
+///
+/// # Errors
+/// If the sum overflows.
 fn total_copies(fields: &[FieldRef]) -> Result<Option<Option<u64>>> {
     let mut total = Some(0u64);
     for field in fields {
         match copies_of(field)? {
             None => return Ok(None),
             Some(copies) => {
-                total = total
-                    .zip(copies)
-                    .and_then(|(total, copies)| total.checked_add(copies))
+                total = match total.zip(copies) {
+                    Some((total, copies)) => match total.checked_add(copies) {
+                        Some(total) => Some(total),
+                        None => {
+                            return plan_err!(
+                                "add_counts: the numbers of copies of the populations add up to more than {}",
+                                u64::MAX
+                            );
+                        }
+                    },
+                    None => None,
+                };
             }
         }
     }
@@ -178,6 +190,7 @@ mod tests {
         assert_eq!(total(&[field(Some(20)), field(Some(6))]), Some(Some(26)));
         assert_eq!(total(&[field(Some(20)), field(None)]), Some(None));
         assert_eq!(total(&[field(Some(20)), Arc::new(plain.clone())]), None);
+        assert!(total_copies(&[field(Some(u64::MAX)), field(Some(1))]).is_err());
         let args = ReturnFieldArgs {
             arg_fields: &[field(Some(20)), field(Some(6))],
             scalar_arguments: &[None, None],

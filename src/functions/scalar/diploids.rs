@@ -69,7 +69,7 @@ pub(super) fn coerce_zygosity(
     match types.get(given) {
         None => Ok(types.to_vec()),
         Some(other) => plan_err!(
-            "{function}: argument {} ({other}) is one too many: write {syntax}",
+            "{function}: unexpected argument {} ({other}): write {syntax}",
             given + 1
         ),
     }

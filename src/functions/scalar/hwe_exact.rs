@@ -70,7 +70,7 @@ fn coerce(name: &str, types: &[DataType]) -> Result<Vec<DataType>> {
         }
         [_, other, ..] => {
             return plan_err!(
-                "{name}: argument {} ({other}) is one too many: write {syntax}",
+                "{name}: unexpected argument {} ({other}): write {syntax}",
                 given + 2
             );
         }

@@ -60,8 +60,8 @@ impl ScalarUDFImpl for IsComplete {
             && copies_of(counts)?.is_none()
         {
             return plan_err!(
-                "is_complete needs the number of copies N of the population, which counts carry that come straight from \
-                 allele_counts(call_genotype [, population]); these do not: give it as is_complete(ac, n)"
+                "is_complete needs the number of copies N of the population, which is in the metadata of counts from \
+                 allele_counts(call_genotype [, population]); these counts have none: write is_complete(ac, n)"
             );
         }
         Ok(Arc::new(Field::new(self.name(), DataType::Boolean, true)))

@@ -82,7 +82,7 @@ pub fn check_field(genotypes: &Field, field: &Field) -> Result<()> {
     let found = key(field, SAMPLES_KEY);
     if wanted.is_some() && found.is_none() {
         return plan_err!(
-            "{FILTER_CALLS}: '{name}' does not say whose calls it is about: its field has no metadata '{SAMPLES_KEY}'; expected a \
+            "{FILTER_CALLS}: the samples of '{name}' are unknown, because its field lacks the metadata '{SAMPLES_KEY}'; expected a \
              FORMAT field of the genotypes' own table, such as call_GQ"
         );
     }

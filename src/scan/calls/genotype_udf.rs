@@ -292,7 +292,7 @@ impl ScalarUDFImpl for GenotypeUdf {
                 Ok(ColumnarValue::Array(call.evaluate(&genotypes)?))
             }
             Some(ColumnarValue::Scalar(_)) => exec_err!(
-                "{name}: the population was not looked up while planning, as the sessions of this crate do \
+                "{name}: the population was not looked up: this session lacks the planning rules of datafusion-vcz \
                  (datafusion_vcz::session::register)"
             ),
             Some(ColumnarValue::Array(_)) => exec_err!(

@@ -113,7 +113,7 @@ async fn s3(url: &Url, options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> 
         let found = resolve_bucket_region(bucket, &client_options).await;
         let found = found.map_err(|error| {
             plan_datafusion_err!(
-                "nothing says the region of the bucket, and S3 could not be asked for it; set the option 'aws.region': {error}"
+                "the region of the bucket is not configured, and asking S3 for it failed; set the option 'aws.region': {error}"
             )
         })?;
         builder = builder.with_region(found);
