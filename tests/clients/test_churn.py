@@ -73,12 +73,21 @@ class Failing(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class Web(ThreadingHTTPServer):
+    """Many connections at once, and no word about those that are cut off."""
+
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
 def test_churn_with_faults(tmp_path):
     archive = FIXTURES / "sim.vcz.zip"
     Failing.files = {"/sim.vcz.zip": archive.read_bytes()}
     with zipfile.ZipFile(archive) as entries:
         Failing.files |= {f"/folder.vcz/{name}": entries.read(name) for name in entries.namelist()}
-    web = ThreadingHTTPServer(("127.0.0.1", 0), Failing)
+    web = Web(("127.0.0.1", 0), Failing)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     sql = tmp_path / "tables.sql"
     names = {"archive": "sim.vcz.zip", "folder": "folder.vcz"}

@@ -201,10 +201,16 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         self.send_error(403)
 
 
+class Web(http.server.ThreadingHTTPServer):
+    """Many connections at once, as other servers take."""
+
+    request_queue_size = 128
+
+
 @pytest.fixture(scope="module")
 def web(stores):
     """An HTTP server of the stores that cannot list."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=stores))
+    server = Web(("127.0.0.1", 0), functools.partial(Quiet, directory=stores))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
