@@ -139,7 +139,7 @@ mod tests {
         within(Arc::clone(&stop), memory(), || {
             check().unwrap();
             stop.request();
-            assert!(check().unwrap_err().to_string().contains("nobody waits"));
+            assert!(check().unwrap_err().to_string().contains("no longer waits"));
         });
         within(Stop::at(Instant::now()), memory(), || {
             assert!(check().unwrap_err().to_string().contains("time limit"));

@@ -469,7 +469,7 @@ async fn stores_that_do_not_fit_are_errors_that_name_both() {
     });
     says(
         overlapping.await,
-        &["b.vcz", "a.vcz", "contig '1'", "in common"],
+        &["b.vcz", "a.vcz", "contig '1'", "must not overlap"],
     );
     let apart = pair("apart", |sites, forms| {
         // The later part in the first store.

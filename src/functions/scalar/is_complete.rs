@@ -25,7 +25,7 @@ function_struct! {
 
 fn documentation() -> Documentation {
     document(
-        "Whether all copies of the population are called at the site: the sites that sfs counts. Counts that come straight from allele_counts carry the number of copies; for others give it as n.",
+        "Whether all copies of the population are called at the site: the sites that sfs counts. The metadata of counts from allele_counts has the number of copies; for other counts, give n.",
         SYNTAX,
         "SELECT count(*) FILTER (WHERE NOT is_complete(ac)) AS incomplete FROM sites;",
         &[
@@ -102,6 +102,6 @@ mod tests {
             expected
         );
         let error = call(IsComplete::new(), &[rows]).unwrap_err().to_string();
-        assert!(error.contains("give it as is_complete(ac, n)"), "{error}");
+        assert!(error.contains("write is_complete(ac, n)"), "{error}");
     }
 }

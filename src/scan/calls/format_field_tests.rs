@@ -138,7 +138,7 @@ fn fields_must_be_of_the_same_calls() {
         assert!(error.contains(expected), "{error}");
     };
     refused(genotypes(&here), field(4, &here), "values of 4 samples");
-    refused(genotypes(&here), field(3, &[]), "whose calls");
+    refused(genotypes(&here), field(3, &[]), "are unknown");
     let other_store = [(STORE_KEY, "b.vcz"), (SAMPLES_KEY, "3:x")];
     refused(
         genotypes(&here),
