@@ -11,7 +11,9 @@ use arrow::util::pretty::pretty_format_batches;
 use clap::{Args, ValueEnum};
 use datafusion::common::human_readable_size;
 
+use super::cells::terminal_width;
 use super::environment::{Environment, SessionArgs};
+use super::fit::{Columns, fit};
 use super::stores;
 use crate::functions::table::resolve::vcz_table;
 use crate::scan::report::{ArrayReport, ContigReport, StoreReport};
@@ -356,14 +358,17 @@ fn some(items: &[String], most: usize) -> String {
     text
 }
 
-/// Columns of text in Arrow's table format.
+/// Columns of text in Arrow's table format, within the terminal's width if there is one.
 fn grid<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<String, ArrowError> {
-    let column = |(name, values): (&str, Vec<String>)| {
-        (
-            name.to_string(),
-            Arc::new(StringArray::from(values)) as ArrayRef,
-        )
+    let column = |(name, values): (String, Vec<String>)| {
+        (name, Arc::new(StringArray::from(values)) as ArrayRef)
     };
-    let batch = RecordBatch::try_from_iter(columns.map(column))?;
+    let mut columns: Columns = columns
+        .map(|(name, cells)| (name.to_string(), cells))
+        .into();
+    if let Some(width) = terminal_width() {
+        fit(&mut columns, width);
+    }
+    let batch = RecordBatch::try_from_iter(columns.into_iter().map(column))?;
     Ok(format!("{}\n", pretty_format_batches(&[batch])?))
 }

@@ -14,7 +14,7 @@
 //! * [`VczTable`] is the `TableProvider`, [`VczSource`] the `DataSource`.
 //! * [`Dataset`] is an opened store. [`Stores`] are those of a table, one or several, with the map of the table's rows and columns to
 //!   theirs; `merge` and `unify` make one table of several. [`GenotypeContext`] has the samples and populations of a genotype column.
-//! * `locate`, `locations`, `open`: from locations to tables.
+//! * `locate`, `locations`, `open`: from locations to tables; `made_arrays`: arrays that stores of other programs lack.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
 mod calls;
@@ -24,6 +24,7 @@ mod durations;
 mod error;
 mod locate;
 mod locations;
+mod made_arrays;
 mod merge;
 pub mod notices;
 mod open;

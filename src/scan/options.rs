@@ -287,6 +287,10 @@ pub struct TableOptions {
     pub denied_chunks: DeniedChunks,
     /// Names of arrays to look for, if arrays cannot be listed or are not in the consolidated metadata.
     pub arrays: Vec<String>,
+    /// The contig of all variants of a store of another writer that does not name it.
+    pub contig: Option<String>,
+    /// How many alleles genotypes may have in a store of another writer that does not have the alleles.
+    pub alleles: Option<usize>,
     /// The configuration of the object store; if empty, the session's object store for the location is used.
     pub remote: RemoteOptions,
 }
@@ -294,7 +298,7 @@ pub struct TableOptions {
 /// The maximum number of names of arrays in an option, because each is one request.
 const MAX_ARRAYS: usize = 1000;
 
-const TABLE_OPTIONS: [(&str, &str); 6] = [
+const TABLE_OPTIONS: [(&str, &str); 8] = [
     (
         "populations",
         "a TSV or CSV file with the columns sample_id and population, or a query that gives them: SELECT sample_id, region FROM meta",
@@ -315,6 +319,14 @@ const TABLE_OPTIONS: [(&str, &str); 6] = [
     (
         "arrays",
         "arrays that cannot be listed, separated by commas, such as call_AD,variant_MQ",
+    ),
+    (
+        "contig",
+        "the contig of all variants, in a store that has none",
+    ),
+    (
+        "alleles",
+        "the most alleles of a site, in a store that has none; 2 if it is not set",
     ),
 ];
 
@@ -393,6 +405,15 @@ impl ExtensionOptions for TableOptions {
                     }
                 }
             }
+            "contig" => self.contig = Some(value.to_string()),
+            "alleles" => match value.trim().parse::<usize>() {
+                Ok(alleles @ 1..=65_536) => self.alleles = Some(alleles),
+                _ => {
+                    return config_err!(
+                        "option 'vcz.alleles' must be a number from 1 to 65536, found '{value}'"
+                    );
+                }
+            },
             "arrays" => {
                 let names = value.split(',').map(|name| name.trim().to_string());
                 self.arrays = names.filter(|name| !name.is_empty()).collect();
@@ -432,6 +453,8 @@ impl ExtensionOptions for TableOptions {
                         }
                         .to_string(),
                     ),
+                    "contig" => self.contig.clone(),
+                    "alleles" => self.alleles.map(|alleles| alleles.to_string()),
                     "arrays" => (!self.arrays.is_empty()).then(|| self.arrays.join(",")),
                     _ => Some(
                         match self.denied_chunks {

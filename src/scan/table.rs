@@ -101,7 +101,13 @@ impl VczTable {
         };
         let n_alleles = find("variant_allele")
             .and_then(|column| column.array.shape.get(1))
-            .map(|&k| k as usize);
+            .map(|&k| k as usize)
+            .or_else(|| {
+                let stores = stores.members().iter();
+                stores
+                    .filter_map(|member| member.dataset.store().assumed_alleles())
+                    .max()
+            });
         let ploidy = find("call_genotype")
             .and_then(|column| column.array.shape.get(2))
             .map_or(0, |&p| p as usize);
