@@ -45,9 +45,8 @@ fn broken(text: &str, width: usize) -> String {
     let mut lines: Vec<String> = vec![];
     let mut line = String::new();
     for word in text.split_inclusive(' ') {
-        let fits = |line: &str| {
-            console::measure_text_width(&format!("{line}{word}").trim_end().to_string()) <= width
-        };
+        let fits =
+            |line: &str| console::measure_text_width(format!("{line}{word}").trim_end()) <= width;
         if !line.is_empty() && !fits(&line) {
             lines.push(std::mem::take(&mut line).trim_end().to_string());
         }

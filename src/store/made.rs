@@ -22,8 +22,9 @@ impl Store {
     }
 
     /// The contig of all variants, if the store does not say on which contigs they are.
-    pub fn with_contig(self, contig: Option<String>) -> Self {
-        Self { contig, ..self }
+    pub fn with_contig(mut self, contig: Option<String>) -> Self {
+        self.contig = contig;
+        self
     }
 
     /// The contig that was named in [`Store::with_contig`].
@@ -32,8 +33,9 @@ impl Store {
     }
 
     /// How many alleles genotypes may have in a store of another writer that does not have the alleles; `None` stands for 2.
-    pub fn with_alleles(self, alleles: Option<usize>) -> Self {
-        Self { alleles, ..self }
+    pub fn with_alleles(mut self, alleles: Option<usize>) -> Self {
+        self.alleles = alleles;
+        self
     }
 
     /// How many alleles genotypes may have; `None` where the store has alleles, or must have them.
