@@ -24,6 +24,18 @@
 //! # }
 //! ```
 //!
+//! # As a dependency
+//!
+//! ```toml
+//! datafusion-vcz = { path = "../datafusion-vcz", default-features = false }
+//! datafusion = "55.2"
+//! ```
+//!
+//! Default features are the command line, the server, the GPU and object stores; a library needs none of them. DataFusion must be of the same version.
+//! Identifiers without quotes keep their case in sessions of [`session::context`]; other sessions make them lower case, so that `"call_DP"`
+//! needs quotes there, unless `datafusion.sql_parser.enable_ident_normalization` is `false`. [`functions::SumStatistic`] is how another crate
+//! adds a statistic.
+//!
 //! # Architecture
 //!
 //! Nearly every statistic here is a function of the allele counts of each site in each population. So there is one heavy

@@ -11,7 +11,9 @@ use arrow::util::pretty::pretty_format_batches;
 use clap::{Args, ValueEnum};
 use datafusion::common::human_readable_size;
 
+use super::cells::terminal_width;
 use super::environment::{Environment, SessionArgs};
+use super::fit::{Columns, fit};
 use super::stores;
 use crate::functions::table::resolve::vcz_table;
 use crate::scan::report::{ArrayReport, ContigReport, StoreReport};
@@ -279,59 +281,62 @@ fn arrays(arrays: &[ArrayReport]) -> Result<Option<String>, ArrowError> {
         Some(items) => items.join(separator),
         None => "unknown".to_string(),
     };
-    grid([
-        (
-            "array",
-            arrays.iter().map(|array| array.name.clone()).collect(),
-        ),
-        (
-            "dimensions",
-            arrays
-                .iter()
-                .map(|array| listed(&array.dimensions, " × "))
-                .collect(),
-        ),
-        (
-            "shape",
-            arrays.iter().map(|array| by(&array.shape)).collect(),
-        ),
-        (
-            "chunks",
-            arrays.iter().map(|array| by(&array.chunks)).collect(),
-        ),
-        (
-            "type",
-            arrays
-                .iter()
-                .map(|array| array.dtype.clone().unwrap_or("unknown".to_string()))
-                .collect(),
-        ),
-        (
-            "codecs",
-            arrays
-                .iter()
-                .map(|array| listed(&array.codecs, " → "))
-                .collect(),
-        ),
-        (
-            "stored",
-            arrays
-                .iter()
-                .map(|array| size(array.stored_bytes))
-                .collect(),
-        ),
-        (
-            "decoded",
-            arrays
-                .iter()
-                .map(|array| size(array.decoded_bytes))
-                .collect(),
-        ),
-        (
-            "backend",
-            arrays.iter().map(|array| array.backend.clone()).collect(),
-        ),
-    ])
+    grid_without(
+        [
+            (
+                "array",
+                arrays.iter().map(|array| array.name.clone()).collect(),
+            ),
+            (
+                "dimensions",
+                arrays
+                    .iter()
+                    .map(|array| listed(&array.dimensions, " × "))
+                    .collect(),
+            ),
+            (
+                "shape",
+                arrays.iter().map(|array| by(&array.shape)).collect(),
+            ),
+            (
+                "chunks",
+                arrays.iter().map(|array| by(&array.chunks)).collect(),
+            ),
+            (
+                "type",
+                arrays
+                    .iter()
+                    .map(|array| array.dtype.clone().unwrap_or("unknown".to_string()))
+                    .collect(),
+            ),
+            (
+                "codecs",
+                arrays
+                    .iter()
+                    .map(|array| listed(&array.codecs, " → "))
+                    .collect(),
+            ),
+            (
+                "stored",
+                arrays
+                    .iter()
+                    .map(|array| size(array.stored_bytes))
+                    .collect(),
+            ),
+            (
+                "decoded",
+                arrays
+                    .iter()
+                    .map(|array| size(array.decoded_bytes))
+                    .collect(),
+            ),
+            (
+                "backend",
+                arrays.iter().map(|array| array.backend.clone()).collect(),
+            ),
+        ],
+        &["backend", "decoded", "dimensions", "stored"],
+    )
     .map(Some)
 }
 
@@ -356,14 +361,33 @@ fn some(items: &[String], most: usize) -> String {
     text
 }
 
-/// Columns of text in Arrow's table format.
+/// Columns of text in Arrow's table format, within the terminal's width if there is one.
 fn grid<const N: usize>(columns: [(&str, Vec<String>); N]) -> Result<String, ArrowError> {
-    let column = |(name, values): (&str, Vec<String>)| {
-        (
-            name.to_string(),
-            Arc::new(StringArray::from(values)) as ArrayRef,
-        )
+    grid_without(columns, &[])
+}
+
+/// [`grid`], where columns of `optional` may be left out for the width, in that order.
+fn grid_without<const N: usize>(
+    columns: [(&str, Vec<String>); N],
+    optional: &[&str],
+) -> Result<String, ArrowError> {
+    let mut columns: Columns = columns
+        .map(|(name, cells)| (name.to_string(), cells))
+        .into();
+    let left_out = match terminal_width() {
+        Some(width) => fit(&mut columns, width, optional),
+        None => vec![],
     };
-    let batch = RecordBatch::try_from_iter(columns.map(column))?;
-    Ok(format!("{}\n", pretty_format_batches(&[batch])?))
+    let column = |(name, values): (String, Vec<String>)| {
+        (name, Arc::new(StringArray::from(values)) as ArrayRef)
+    };
+    let batch = RecordBatch::try_from_iter(columns.into_iter().map(column))?;
+    let table = pretty_format_batches(&[batch])?;
+    Ok(match left_out.as_slice() {
+        [] => format!("{table}\n"),
+        names => format!(
+            "{table}\nLeft out for the terminal's width: {}; a wider one shows them, and --format json\n",
+            names.join(", ")
+        ),
+    })
 }

@@ -7,6 +7,7 @@ mod cells;
 mod complete;
 mod context;
 mod environment;
+mod fit;
 mod help;
 mod inspect;
 mod print;

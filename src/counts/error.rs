@@ -17,7 +17,7 @@ pub enum CountError {
     TooLarge(String),
     /// A genotype code without an allele in `variant_allele`.
     #[error(
-        "row {row} of the chunk, sample {sample}: expected genotype codes below {alleles} (the width of variant_allele), found {code}"
+        "row {row} of the chunk, sample {sample}: expected genotype codes below {alleles} (the width of variant_allele; where a store has none, the table option 'vcz.alleles'), found {code}"
     )]
     Code {
         /// Row in the chunk.

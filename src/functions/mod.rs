@@ -7,6 +7,7 @@
 //! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV.
 //!
 //! A new statistic needs a new file and an entry in its folder's `mod.rs`; CONTRIBUTING.md has the steps.
+//! In another crate, a statistic is an implementation of [`SumStatistic`].
 
 pub mod aggregate;
 pub mod annotations;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{Stages, bind_samples, is_exact, is_state, reporting, stages, value_size};
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};

@@ -11,11 +11,12 @@ use tokio::sync::OnceCell;
 
 use super::chunks::chunk::{Chunk, Part, chunk_index, first_index, trailing_chunks};
 use super::chunks::sizes::ChunkSizes;
-use super::options::RegionIndexMode;
+use super::made_arrays::{Completed, complete};
 use super::plan::zones::Zones;
 use super::read::arrow_column::{Names, integers};
 use super::read::dense::{Dense, assemble};
 use super::schema::{ColumnKind, ColumnSpec, columns};
+use super::table_options::RegionIndexMode;
 use crate::codec::{CodecChain, CodecError, Scratch};
 use crate::error::{Result, VczError};
 use crate::store::{ArrayMeta, RegionIndex, Store};
@@ -59,6 +60,10 @@ pub struct Dataset {
 impl Dataset {
     /// Reads what planning needs from an opened store.
     pub async fn open(store: Store, region_index: RegionIndexMode) -> Result<Self> {
+        let Completed {
+            store,
+            contigs: made_contigs,
+        } = complete(store).await?;
         let (n_variants, columns) = columns(&store)?;
         let chains = columns
             .iter()
@@ -79,7 +84,7 @@ impl Dataset {
             store.check_opened(),
         )?;
         let names = Names {
-            contigs: contigs.unwrap_or_default(),
+            contigs: made_contigs.or(contigs).unwrap_or_default(),
             filters: filters.unwrap_or_default(),
         };
         let contig_lengths = lengths

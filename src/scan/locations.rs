@@ -7,6 +7,7 @@ use std::path::Path;
 
 use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result, plan_err};
+use futures::{StreamExt, stream};
 use object_store::ListResult;
 
 use super::locate::{Location, locate_by};
@@ -17,6 +18,9 @@ use crate::error::VczError;
 /// The extensions of stores in a folder of stores.
 const ENDINGS: [&str; 2] = [".vcz", ".vcz.zip"];
 
+/// Groups that are listed at the same time.
+const CONCURRENT_LISTINGS: usize = 32;
+
 /// A store, not opened yet.
 #[derive(Debug, Clone)]
 pub struct Named {
@@ -24,6 +28,8 @@ pub struct Named {
     pub name: String,
     /// Its place in an object store.
     pub place: Location,
+    /// The contig of its variants, where its name is the contig's: a group of a chromosome.
+    pub contig: Option<String>,
 }
 
 /// All stores of `locations`, in the order of the list, and those of a pattern in the order of their names. A folder of stores is not
@@ -43,6 +49,7 @@ pub async fn all_stores(
             None => vec![Named {
                 name: shown(location),
                 place: locate_by(state, location, options).await?,
+                contig: None,
             }],
         };
         for store in found {
@@ -73,6 +80,32 @@ pub async fn stores_below(folder: &Named) -> Vec<Named> {
     };
     let is_store = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
     children(folder, &listed, is_store, true)
+}
+
+/// The groups in the Zarr group at `folder` that have variants as scikit-allel stores them, one for each chromosome, in the order of their
+/// names; none where it is no Zarr group, or cannot be listed.
+pub async fn groups_below(folder: &Named) -> Vec<Named> {
+    let Ok(listed) = list(folder).await else {
+        return vec![];
+    };
+    let is_group = |name: &str| matches!(name, ".zgroup" | "zarr.json");
+    let mut objects = listed.objects.iter();
+    if !objects.any(|object| object.location.filename().is_some_and(is_group)) {
+        return vec![];
+    }
+    let groups = children(folder, &listed, |name| !name.starts_with('.'), false);
+    let with_variants = groups.into_iter().map(|group| async move {
+        let listed = list(&group).await.ok()?;
+        let mut folders = listed.common_prefixes.iter();
+        let has_variants = folders.any(|path| path.filename() == Some("variants"));
+        let contig = group.place.path.filename().map(str::to_string);
+        has_variants.then_some(Named { contig, ..group })
+    });
+    let found: Vec<Option<Named>> = stream::iter(with_variants)
+        .buffered(CONCURRENT_LISTINGS)
+        .collect()
+        .await;
+    found.into_iter().flatten().collect()
 }
 
 /// A location with a pattern, split into parts.
@@ -126,6 +159,7 @@ async fn matching(
     let mut found = vec![Named {
         name: shown(base.trim_end_matches('/')),
         place: locate_by(state, start, options).await?,
+        contig: None,
     }];
     if base.starts_with('/') && found[0].name.is_empty() {
         found[0].name = "/".to_string();
@@ -190,6 +224,7 @@ fn children(
                     path: path.clone(),
                     local: folder.place.local.as_ref().map(|local| local.join(name)),
                 },
+                contig: None,
             })
         })
         .collect();

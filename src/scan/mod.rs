@@ -14,7 +14,7 @@
 //! * [`VczTable`] is the `TableProvider`, [`VczSource`] the `DataSource`.
 //! * [`Dataset`] is an opened store. [`Stores`] are those of a table, one or several, with the map of the table's rows and columns to
 //!   theirs; `merge` and `unify` make one table of several. [`GenotypeContext`] has the samples and populations of a genotype column.
-//! * `locate`, `locations`, `open`: from locations to tables.
+//! * `locate`, `locations`, `open`: from locations to tables; `made_arrays`: arrays that stores of other programs lack.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
 mod calls;
@@ -24,6 +24,7 @@ mod durations;
 mod error;
 mod locate;
 mod locations;
+mod made_arrays;
 mod merge;
 pub mod notices;
 mod open;
@@ -38,6 +39,7 @@ mod side_query;
 mod sites;
 mod stores;
 mod table;
+mod table_options;
 mod unify;
 mod value_error;
 
@@ -60,7 +62,7 @@ pub use durations::parse_duration;
 pub use locate::{Location, RegisteredOnly, locate};
 pub use locations::is_pattern;
 pub use open::{open_stores, open_table, read_file};
-pub use options::{Backend, DeniedChunks, RegionIndexMode, TableOptions, VczSettings, parse_bytes};
+pub use options::{Backend, VczSettings, parse_bytes};
 pub use plan::apart::{NamedCopies, PopulationsApart, populations_apart};
 pub use plan::backend::warm_up;
 pub use plan::source::VczSource;
@@ -71,3 +73,4 @@ pub use remote::service::Service;
 pub use schema::{ColumnKind, ColumnSpec, FIELD_KEY};
 pub use stores::{Member, Piece, StoreColumn, Stores};
 pub use table::VczTable;
+pub use table_options::{DeniedChunks, RegionIndexMode, TableOptions};

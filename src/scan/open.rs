@@ -12,14 +12,16 @@ use object_store::ObjectStoreExt;
 
 use super::dataset::Dataset;
 use super::locate::{Location, base_of, locate, locate_by, parse};
-use super::locations::{Named, all_stores, stores_below};
-use super::options::{CACHE_SIZE, DeniedChunks, TableOptions};
+use super::locations::{Named, all_stores, groups_below, stores_below};
+use super::notices::NoticeSink;
+use super::options::VczSettings;
 use super::remote::cached::CachedStore;
 use super::remote::disk_cache::DiskCache;
 use super::remote::location::shown;
 use super::remote::options::RemoteOptions;
 use super::side_query::{self, MAX_SIDE_FILE};
 use super::table::VczTable;
+use super::table_options::{CACHE_SIZE, DeniedChunks, TableOptions};
 use crate::counts::PopulationsFile;
 use crate::error::VczError;
 use crate::store::Store;
@@ -99,21 +101,26 @@ pub async fn open_stores(
     locations: &[String],
     options: &TableOptions,
 ) -> Result<VczTable> {
+    let notices = VczSettings::of(state.config_options()).notices;
     let mut found = all_stores(state, locations, &options.remote).await?;
     let cache = cache_of(options)?;
     let keep = |store: &mut Named| with_cache(store, options, cache.as_ref());
     found.iter_mut().for_each(keep);
     let only = match found.as_slice() {
-        [only] => match open(only.clone(), options).await {
+        [only] => match open(only.clone(), options, &notices).await {
             Ok(store) => Some(store),
-            // It may be a folder of stores.
-            Err(error @ VczError::NotAStore { .. }) => match stores_below(only).await {
-                below if below.is_empty() => return Err(error.into()),
-                below => {
-                    found = below;
-                    None
+            // It may be a folder of stores, or a group of chromosomes' groups.
+            Err(error @ VczError::NotAStore { .. }) => {
+                let mut below = stores_below(only).await;
+                if below.is_empty() {
+                    below = groups_below(only).await;
                 }
-            },
+                if below.is_empty() {
+                    return Err(error.into());
+                }
+                found = below;
+                None
+            }
             Err(error) => return Err(error.into()),
         },
         _ => None,
@@ -139,9 +146,9 @@ pub async fn open_stores(
         return Ok(VczTable::open(only, populations, options.region_index).await?);
     }
     let opened = stream::iter(found).map(|store| {
-        let options = options.clone();
+        let (options, notices) = (options.clone(), notices.clone());
         // Names and indexes of one store are decoded while those of others are read.
-        let task = SpawnedTask::spawn(async move { open_dataset(store, &options).await });
+        let task = SpawnedTask::spawn(async move { open_dataset(store, &options, &notices).await });
         async move {
             let joined = task.join().await;
             let dataset =
@@ -186,8 +193,16 @@ fn with_cache(store: &mut Named, options: &TableOptions, cache: Option<&Arc<Disk
     }
 }
 
-async fn open(store: Named, options: &TableOptions) -> Result<Store, VczError> {
-    let Named { name, place } = store;
+async fn open(
+    store: Named,
+    options: &TableOptions,
+    notices: &NoticeSink,
+) -> Result<Store, VczError> {
+    let Named {
+        name,
+        place,
+        contig,
+    } = store;
     let opened = Store::open_with_arrays(
         place.objects,
         place.path,
@@ -197,10 +212,12 @@ async fn open(store: Named, options: &TableOptions) -> Result<Store, VczError> {
     );
     let store = opened
         .await?
-        .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent);
+        .with_denied_chunks(options.denied_chunks == DeniedChunks::Absent)
+        .with_contig(options.contig.clone().or(contig))
+        .with_alleles(options.alleles);
     let location = store.location();
     for warning in store.warnings() {
-        log::warn!("store '{location}': {warning}");
+        notices.say(format!("store '{location}': {warning}"));
     }
     for (array, reason) in store.unreadable() {
         log::warn!("store '{location}': array '{array}' is left out: {reason}");
@@ -209,8 +226,13 @@ async fn open(store: Named, options: &TableOptions) -> Result<Store, VczError> {
 }
 
 /// Opens one of several stores with its zones, which are needed to order the stores.
-async fn open_dataset(store: Named, options: &TableOptions) -> Result<Dataset, VczError> {
-    let dataset = Dataset::open(open(store, options).await?, options.region_index).await?;
+async fn open_dataset(
+    store: Named,
+    options: &TableOptions,
+    notices: &NoticeSink,
+) -> Result<Dataset, VczError> {
+    let store = open(store, options, notices).await?;
+    let dataset = Dataset::open(store, options.region_index).await?;
     dataset.zones().await?;
     Ok(dataset)
 }

@@ -41,6 +41,8 @@ pub struct ColumnSpec {
     pub kind: ColumnKind,
     /// The Arrow type.
     pub data_type: DataType,
+    /// Whether every NaN is a missing value, as other writers than VCF Zarr's have it.
+    pub nan_is_missing: bool,
 }
 
 impl ColumnSpec {
@@ -166,7 +168,11 @@ pub fn columns(store: &Store) -> Result<(u64, Vec<ColumnSpec>)> {
                 ),
             ));
         }
-        specs.push(column(array).map_err(|reason| refuse(&array.name, reason.into()))?);
+        let spec = column(array).map_err(|reason| refuse(&array.name, reason.into()))?;
+        specs.push(ColumnSpec {
+            nan_is_missing: !store.follows_vcf_zarr(),
+            ..spec
+        });
     }
     check_samples(store, &specs).map_err(|(name, reason)| refuse(&name, reason))?;
     in_table_order(&mut specs);
@@ -260,6 +266,7 @@ pub fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, ValueError> {
         array: Arc::clone(array),
         kind,
         data_type,
+        nan_is_missing: false,
     })
 }
 

@@ -16,12 +16,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use super::calls::context::GenotypeContext;
 use super::dataset::Dataset;
 use super::merge::merge as merge_stores;
-use super::options::{RegionIndexMode, VczSettings};
+use super::options::VczSettings;
 use super::plan::contig_names::unknown_contigs;
 use super::plan::ranges::merge;
 use super::plan::source::{PartitionGoal, ScanTable, VczSource};
 use super::schema::ColumnKind;
 use super::stores::Stores;
+use super::table_options::RegionIndexMode;
 use crate::counts::{Populations, PopulationsFile};
 use crate::error::{self, VczError};
 use crate::store::Store;
@@ -101,7 +102,13 @@ impl VczTable {
         };
         let n_alleles = find("variant_allele")
             .and_then(|column| column.array.shape.get(1))
-            .map(|&k| k as usize);
+            .map(|&k| k as usize)
+            .or_else(|| {
+                let stores = stores.members().iter();
+                stores
+                    .filter_map(|member| member.dataset.store().assumed_alleles())
+                    .max()
+            });
         let ploidy = find("call_genotype")
             .and_then(|column| column.array.shape.get(2))
             .map_or(0, |&p| p as usize);

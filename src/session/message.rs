@@ -8,7 +8,7 @@ use datafusion::common::DataFusionError;
 use crate::error::VczError;
 
 /// Function names of other tools, and what to use here.
-const NAMES: [(&[&str], &str); 19] = [
+const NAMES: [(&[&str], &str); 20] = [
     (
         &["fst", "fst_wc", "weir_cockerham_fst", "hudson_fst"],
         "fst_hudson, fst_weir_cockerham or fst_nei",
@@ -75,6 +75,19 @@ const NAMES: [(&[&str], &str); 19] = [
     (
         &["missing", "missingness", "f_missing"],
         "1 - allele_number(ac) / copies of a site, and of individuals sample_counts",
+    ),
+    (
+        &[
+            "ld",
+            "r2",
+            "ld_r2",
+            "r_squared",
+            "rogers_huff_r",
+            "zns",
+            "linkage",
+        ],
+        "not computed, since no function is of pairs of sites; garud_h, haplotype_diversity and haplotype_count are of the \
+         haplotypes of a window",
     ),
 ];
 
@@ -207,6 +220,7 @@ mod tests {
             ("SELECT PI([1, 2])", "diversity(…)"),
             ("SELECT maf([1, 2])", "minor_count(ac)"),
             ("SELECT theta([1, 2])", "theta_w"),
+            ("SELECT ld([1, 2])", "garud_h"),
         ] {
             let text = of(sql).await;
             assert!(text.contains(ours), "{text}");

@@ -22,7 +22,8 @@ struct VczUrlTableFactory {
 /// Whether a table name looks like the location of a VCZ store.
 fn is_store(location: &str) -> bool {
     let trimmed = location.trim_end_matches('/');
-    if trimmed.ends_with(".vcz") || trimmed.ends_with(".vcz.zip") {
+    let endings = [".vcz", ".vcz.zip", ".zarr", ".zarr.zip"];
+    if endings.iter().any(|ending| trimmed.ends_with(ending)) {
         return true;
     }
     let path = Path::new(trimmed);

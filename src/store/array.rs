@@ -190,7 +190,46 @@ impl ArrayMeta {
         if self.codecs.is_empty() {
             return Err("the list of codecs is empty; expected at least 'bytes'".into());
         }
-        Ok(self)
+        Ok(self.with_flags())
+    }
+
+    /// xarray, and so sgkit, writes booleans as int8 with an attribute `dtype` that says so.
+    fn with_flags(mut self) -> Self {
+        let says_bool = self.attributes.get("dtype").and_then(Value::as_str) == Some("bool");
+        if says_bool && self.element == ElementType::Int8 {
+            self.element = ElementType::Bool;
+        }
+        self
+    }
+
+    /// The metadata of an array whose chunks are made while it is read, and are not compressed.
+    pub(super) fn made(
+        name: &str,
+        format: ZarrFormat,
+        shape: Vec<u64>,
+        chunks: Vec<u64>,
+        element: ElementType,
+    ) -> Result<Self, StoreError> {
+        let codec = match element {
+            ElementType::String => CodecSpec::named("vlen-utf8"),
+            _ => CodecSpec {
+                name: "bytes".to_owned(),
+                configuration: Map::from_iter([("endian".to_owned(), Value::from("little"))]),
+            },
+        };
+        Self {
+            name: name.to_owned(),
+            format,
+            shape,
+            chunks,
+            element,
+            fill_value: FillValue::Null,
+            codecs: vec![codec],
+            dimensions: vec![],
+            attributes: Map::new(),
+            key_encoding: ChunkKeyEncoding::V2 { separator: '.' },
+        }
+        .checked()
     }
 }
 

@@ -29,21 +29,11 @@ impl Store {
     /// As [`Store::chunk`].
     pub async fn chunks(&self, array: &ArrayMeta, indices: &[Vec<u64>]) -> Result<ChunksRead> {
         let StoreSource::Zip(zip) = &self.source else {
-            let reads: Vec<_> = indices
-                .iter()
-                .map(|index| self.chunk(array, index))
-                .collect();
-            let read = stream::iter(reads).buffered(CONCURRENT_CHUNKS);
-            let requests = if self.is_local() {
-                0
-            } else {
-                indices.len() as u64
-            };
-            return Ok(ChunksRead {
-                chunks: read.try_collect().await?,
-                requests,
-            });
+            return self.one_by_one(array, indices).await;
         };
+        if self.is_made(array) {
+            return self.one_by_one(array, indices).await;
+        }
         let mut keys = Vec::with_capacity(indices.len());
         let mut limit = 0;
         for index in indices {
@@ -64,15 +54,32 @@ impl Store {
         }
     }
 
+    async fn one_by_one(&self, array: &ArrayMeta, indices: &[Vec<u64>]) -> Result<ChunksRead> {
+        let reads: Vec<_> = indices
+            .iter()
+            .map(|index| self.chunk(array, index))
+            .collect();
+        let read = stream::iter(reads).buffered(CONCURRENT_CHUNKS);
+        let requests = if self.is_local() || self.is_made(array) {
+            0
+        } else {
+            indices.len() as u64
+        };
+        Ok(ChunksRead {
+            chunks: read.try_collect().await?,
+            requests,
+        })
+    }
+
     /// Mean bytes of a chunk of the array in a remote archive, whose chunks are worth reading several at a time; `None` elsewhere.
     pub fn mean_chunk_in_archive(&self, array: &ArrayMeta) -> Option<u64> {
         let StoreSource::Zip(zip) = &self.source else {
             return None;
         };
-        if zip.is_local() {
+        if zip.is_local() || self.is_made(array) {
             return None;
         }
-        let bytes = zip.stored_bytes(&array.name, |key| !is_metadata(key));
+        let bytes = zip.stored_bytes(self.folder(array), |key| !is_metadata(key));
         let grid = array.grid_shape();
         let chunks = grid
             .iter()
@@ -85,6 +92,9 @@ impl Store {
         let StoreSource::Zip(zip) = &self.source else {
             return None;
         };
+        if self.is_made(array) {
+            return None;
+        }
         let (key, _) = self.object(array, index).ok()?;
         Some(zip.stored_len(&key).unwrap_or(0))
     }

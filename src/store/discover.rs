@@ -157,6 +157,31 @@ pub(super) async fn discover(
     })
 }
 
+/// An array that was found at a path below the store's root.
+pub(super) struct FoundArray {
+    pub(super) path: String,
+    /// Its metadata, or the reason why it is not supported.
+    pub(super) read: Result<ArrayMeta, StoreError>,
+    /// The state of its document.
+    pub(super) id: Option<DocumentId>,
+}
+
+/// Reads the metadata of the arrays at `paths`, such as `variants/POS`; absent ones are left out.
+pub(super) async fn arrays_at(
+    source: &StoreSource,
+    location: &str,
+    format: ZarrFormat,
+    paths: BTreeSet<String>,
+) -> Result<Vec<FoundArray>> {
+    let documents = Documents { source, location };
+    let found = documents.arrays(format, paths, true).await?;
+    let present = found.into_iter().filter_map(|(path, array)| {
+        let (read, id) = (array.read?, array.id);
+        Some(FoundArray { path, read, id })
+    });
+    Ok(present.collect())
+}
+
 struct Documents<'a> {
     source: &'a StoreSource,
     location: &'a str,

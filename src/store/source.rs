@@ -176,18 +176,35 @@ impl StoreSource {
 
     /// The names at the top level that may be arrays; `None` if the location cannot be listed. Their contents are not listed.
     pub(super) async fn top_level(&self) -> Result<Option<BTreeSet<String>>, ReadError> {
+        self.folders("").await
+    }
+
+    /// [`StoreSource::top_level`] of a folder of the store; none where there is no such folder. The empty name is the top level.
+    pub(super) async fn folders(
+        &self,
+        folder: &str,
+    ) -> Result<Option<BTreeSet<String>>, ReadError> {
         let mut names = BTreeSet::new();
         match self {
             Self::Directory { root, .. } => {
-                let root = root.clone();
-                names = blocking(move || folders_in(&root)).await?;
+                let path = root.join(folder);
+                let may_be_absent = !folder.is_empty();
+                names = blocking(move || match path.is_dir() || !may_be_absent {
+                    true => folders_in(&path),
+                    false => Ok(BTreeSet::new()),
+                })
+                .await?;
             }
-            Self::Zip(zip) => names.extend(zip.folders()),
+            Self::Zip(zip) => names.extend(zip.folders(folder)),
             Self::Objects {
                 listable: false, ..
             } => return Ok(None),
             Self::Objects { objects, root, .. } => {
-                match objects.list_with_delimiter(Some(root)).await {
+                let path = match folder {
+                    "" => root.clone(),
+                    folder => below(root, folder)?,
+                };
+                match objects.list_with_delimiter(Some(&path)).await {
                     Ok(listing) => {
                         names.extend(
                             listing

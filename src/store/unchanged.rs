@@ -36,7 +36,7 @@ impl Store {
             ZarrFormat::V2 => ".zarray",
             ZarrFormat::V3 => "zarr.json",
         };
-        let key = format!("{}/{document}", array.name);
+        let key = format!("{}/{document}", self.folder(array));
         let known = since.or_else(|| self.contents.documents.get(&array.name));
         let found = self.unchanged(&key, known).await;
         let found = found.map_err(|reason| self.absent_error(array, index, &reason))?;

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 use serde_json::{Map, Value};
@@ -19,10 +20,13 @@ use super::element::ZarrFormat;
 use super::error::StoreError;
 use super::local::{ChunkPlace, OpenChunk};
 use super::names::{check_name, unlikely_arrays};
+use super::other_writers::{OtherWriter, adapt};
 use super::read_error::ReadError;
 use super::source::StoreSource;
 use crate::error::{Result, VczError};
 
+/// The attribute of a group that says that it is VCF Zarr, and of which version.
+const VERSION: &str = "vcf_zarr_version";
 /// The newest version of the VCF Zarr specification that is known.
 const NEWEST_VERSION: (u64, u64) = (0, 5);
 /// Largest encoded chunk, or range of one, that is read.
@@ -31,6 +35,15 @@ const MAX_ENCODED_CHUNK: u64 = 1 << 33;
 const ENCODING_OVERHEAD: u64 = 1 << 26;
 /// Most decoded bytes of a chunk that is cached in memory in encoded form.
 const THIN_CHUNK: usize = 256 << 10;
+
+/// Makes the chunks of an array from other arrays of a store.
+pub trait MadeArray: std::fmt::Debug + Send + Sync {
+    /// The chunk at `index`, in the encoding that [`Store::with_made`] says.
+    ///
+    /// # Errors
+    /// Of reading and decoding what it is made of.
+    fn chunk<'a>(&'a self, store: &'a Store, index: &'a [u64]) -> BoxFuture<'a, Result<Bytes>>;
+}
 
 /// A VCZ store whose metadata was read.
 #[derive(Debug)]
@@ -41,6 +54,11 @@ pub struct Store {
     is_denied_absent: bool,
     version: String,
     warnings: Vec<String>,
+    /// What is special about a group that does not say that it is VCF Zarr.
+    pub(super) other_writer: Option<OtherWriter>,
+    pub(super) made: BTreeMap<String, Arc<dyn MadeArray>>,
+    pub(super) contig: Option<String>,
+    pub(super) alleles: Option<usize>,
 }
 
 impl Store {
@@ -51,7 +69,7 @@ impl Store {
     /// `.zip`, or is a file, is a zip archive of a store.
     ///
     /// # Errors
-    /// [`VczError::NotAStore`] if there is no Zarr group or it has no `vcf_zarr_version`; [`VczError::Metadata`] if its
+    /// [`VczError::NotAStore`] if there is no Zarr group, or it has neither `vcf_zarr_version` nor positions; [`VczError::Metadata`] if its
     /// metadata, or the archive, is malformed; [`VczError::Io`] if reading fails. An array that cannot be understood is
     /// no error, see [`Store::unreadable`].
     pub async fn open(
@@ -86,7 +104,7 @@ impl Store {
         let fallback = (!is_local).then(|| (Arc::clone(&objects), path.clone()));
         let source = StoreSource::open(objects, path, &location, local_path).await;
         let source = source.map_err(|error| open_error(&location, &key, error))?;
-        let (source, contents) = match (discover(&source, &location, arrays).await, fallback) {
+        let (source, mut contents) = match (discover(&source, &location, arrays).await, fallback) {
             (Err(error @ VczError::NotAStore { .. }), Some((objects, path))) => {
                 // The path may be an archive without the suffix `.zip`.
                 let archive = StoreSource::open_archive(objects, path)
@@ -97,7 +115,15 @@ impl Store {
             }
             (contents, _) => (source, contents?),
         };
-        let (version, warning) = match version(&contents.attributes) {
+        let other_writer = match contents.attributes.contains_key(VERSION) {
+            true => None,
+            false => Some(adapt(&source, &location, &mut contents).await?),
+        };
+        let version = match &other_writer {
+            Some(other) => Ok(("none".to_owned(), Some(other.warning.clone()))),
+            None => version(&contents.attributes),
+        };
+        let (version, warning) = match version {
             Ok(version) => version,
             Err(reason) => {
                 return Err(VczError::NotAStore {
@@ -116,6 +142,10 @@ impl Store {
             is_denied_absent: false,
             version,
             warnings: warning.into_iter().chain(guessed).collect(),
+            other_writer,
+            made: BTreeMap::new(),
+            contig: None,
+            alleles: None,
         })
     }
 
@@ -143,7 +173,7 @@ impl Store {
         &self.contents.attributes
     }
 
-    /// Version of the VCF Zarr specification that the store follows, e.g. `0.4`.
+    /// Version of the VCF Zarr specification that the store follows, e.g. `0.4`; `none` if it does not say so.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -222,6 +252,10 @@ impl Store {
     /// [`VczError::Io`] if reading fails; [`VczError::Chunk`] if `index` is outside the grid, or if the stored data is inconsistent
     /// (a zip entry with another size or checksum) or larger than any encoding of such a chunk.
     pub async fn chunk(&self, array: &ArrayMeta, index: &[u64]) -> Result<Option<Bytes>> {
+        if let Some(made) = self.made.get(&array.name) {
+            self.check_index(array, index)?;
+            return made.chunk(self, index).await.map(Some);
+        }
         if !is_thin(array) {
             return self.get(array, index, None).await;
         }
@@ -249,6 +283,9 @@ impl Store {
     /// # Errors
     /// [`VczError::Io`] if the file system returns an error; [`VczError::Chunk`] if `index` is outside the grid.
     pub async fn chunk_place(&self, array: &ArrayMeta, index: &[u64]) -> Result<ChunkPlace> {
+        if self.is_made(array) {
+            return Ok(ChunkPlace::Store);
+        }
         let (key, _) = self.object(array, index)?;
         let place = self.source.place(&key).await;
         place.map_err(|error| self.read_error(array, index, key, error))
@@ -259,6 +296,9 @@ impl Store {
     /// # Errors
     /// As [`Store::chunk`].
     pub async fn open_chunk(&self, array: &ArrayMeta, index: &[u64]) -> Result<Option<OpenChunk>> {
+        if self.is_made(array) {
+            return Ok(self.chunk(array, index).await?.map(OpenChunk::Bytes));
+        }
         let (key, limit) = self.object(array, index)?;
         let opened = self.unless_denied(self.source.open_object(&key, limit).await);
         opened.map_err(|error| self.read_error(array, index, key, error))
@@ -315,7 +355,7 @@ impl Store {
                 .min(MAX_ENCODED_CHUNK),
             None => MAX_ENCODED_CHUNK,
         };
-        let key = format!("{}/{}", array.name, array.chunk_key(index));
+        let key = format!("{}/{}", self.folder(array), array.chunk_key(index));
         Ok((key, limit))
     }
 
@@ -346,8 +386,11 @@ impl Store {
     /// # Errors
     /// [`VczError::Io`] if a local directory cannot be read.
     pub async fn stored_bytes(&self, array: &ArrayMeta) -> Result<Option<u64>> {
+        if self.is_made(array) {
+            return Ok(None);
+        }
         self.source
-            .stored_bytes(&array.name)
+            .stored_bytes(self.folder(array))
             .await
             .map_err(|error| open_error(&self.location, &array.name, error))
     }
@@ -372,7 +415,7 @@ struct DeniedChunk(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// The version of the specification, and a warning if it is not one that is known.
 fn version(attributes: &Map<String, Value>) -> Result<(String, Option<String>), StoreError> {
-    let version = match attributes.get("vcf_zarr_version") {
+    let version = match attributes.get(VERSION) {
         Some(Value::String(version)) => version.clone(),
         Some(Value::Number(version)) => version.to_string(),
         other => {

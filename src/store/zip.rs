@@ -121,9 +121,12 @@ impl Zip {
         self.blob.is_local()
     }
 
-    /// The names of the folders at the top of the store.
-    pub(super) fn folders(&self) -> Vec<String> {
-        self.directory.folders(&self.prefix)
+    /// The names of the folders in a folder of the store; the empty name is its top level.
+    pub(super) fn folders(&self, folder: &str) -> Vec<String> {
+        match folder {
+            "" => self.directory.folders(&self.prefix),
+            folder => self.directory.folders(&format!("{}{folder}/", self.prefix)),
+        }
     }
 
     /// Stored bytes of the entries below `folder` whose name below it satisfies `counts`.

@@ -302,7 +302,7 @@ fn folders() {
         stored("a/0", b"56"),
     ]));
     let top = top.unwrap();
-    assert_eq!(top.folders(), ["a", "ab", "b"]);
+    assert_eq!(top.folders(""), ["a", "ab", "b"]);
     assert_eq!(top.stored_bytes("b", |key| key != "zarr.json"), 3);
     assert_eq!(top.stored_bytes("a", |_| true), 4);
 
@@ -312,7 +312,7 @@ fn folders() {
         stored("__MACOSX/a", b""),
     ];
     let inside = open(&archive(&inside)).unwrap();
-    assert_eq!(inside.folders(), ["a"]);
+    assert_eq!(inside.folders(""), ["a"]);
     assert_eq!(get(&inside, "a/zarr.json").unwrap().unwrap(), "1");
     assert_eq!(get(&inside, "x.vcz/a/zarr.json").unwrap(), None);
 

@@ -131,3 +131,24 @@ def test_interrupt_stops_a_query(prompt):
     prompt.type("SELECT 1 AS one;\r")
     assert "1 row(s)" in prompt.wait_for("Elapsed")
     prompt.end()
+
+
+def test_inspect_is_within_the_terminal():
+    terminal, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    process = subprocess.Popen([VCZ, "inspect", "tests/fixtures/sim.vcz.zip"], stdin=theirs, stdout=theirs, cwd=REPOSITORY)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            more = os.read(terminal, 65536)
+        except OSError:  # Linux's end of a terminal
+            break
+        if not more:
+            break
+        text += more
+    assert process.wait(20) == 0
+    lines = text.decode().splitlines()
+    table = [line for line in lines if line.startswith(("|", "+"))]
+    assert len(table) > 20 and max(map(len, table)) <= 80
+    assert any(line.startswith("Left out for the terminal's width") for line in lines)

@@ -152,7 +152,8 @@ async fn what_is_not_a_store() {
             &[
                 "is not a VCZ store",
                 "'vcf_zarr_version' is missing",
-                "expected a version",
+                "'variant_position'",
+                "'variants/POS'",
             ],
         ),
         (shown(&array), &["is not a VCZ store", "expected \"group\""]),

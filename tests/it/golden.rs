@@ -628,19 +628,6 @@ async fn layouts() {
     let unpacked = tempfile::tempdir().unwrap();
     for name in names.keys() {
         let zip = folder.join(format!("{name}.vcz.zip"));
-        if name == "version-none" {
-            // Any Zarr group could be meant: what does not say that it is VCF Zarr is not taken for it.
-            let sql = format!(
-                "CREATE EXTERNAL TABLE none STORED AS VCZ LOCATION '{}'",
-                zip.display()
-            );
-            let error = common::fails(&plain, &sql).await;
-            assert!(
-                error.contains("is not a VCZ store") && error.contains("vcf_zarr_version"),
-                "{error}"
-            );
-            continue;
-        }
         Store::open(&plain, &zip, &populations, expected, Form::Genotypes)
             .await
             .check()

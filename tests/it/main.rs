@@ -29,6 +29,7 @@ mod many_stores;
 mod memory;
 mod missing_data;
 mod opening;
+mod other_writers;
 mod partitions;
 mod populations;
 mod queries;

@@ -56,6 +56,7 @@ mod carriers;
 mod cells;
 mod checked_counts;
 mod definition;
+mod extend;
 mod grid;
 mod haplotype_state;
 mod haplotype_windows;
@@ -101,6 +102,7 @@ use super::site_argument::{SiteArgument, SiteArguments};
 use crate::scan::GenotypeContext;
 use crate::scan::notices::NoticeSink;
 
+pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use self::stages::{Stages, is_exact, is_state, stages};
 pub use self::value_size::value_size;
 

@@ -27,24 +27,28 @@ use crate::store::ElementType;
 trait Codes: Copy {
     fn is_missing(self) -> bool;
     fn is_fill(self) -> bool;
+    fn is_not_a_number(self) -> bool;
 }
 
 macro_rules! signed_codes {
     ($($native:ty),*) => {$(impl Codes for $native {
         fn is_missing(self) -> bool { self == -1 }
         fn is_fill(self) -> bool { self == -2 }
+        fn is_not_a_number(self) -> bool { false }
     })*};
 }
 macro_rules! unsigned_codes {
     ($($native:ty),*) => {$(impl Codes for $native {
         fn is_missing(self) -> bool { false }
         fn is_fill(self) -> bool { false }
+        fn is_not_a_number(self) -> bool { false }
     })*};
 }
 macro_rules! float_codes {
     ($($native:ty => $missing:literal, $fill:literal);*) => {$(impl Codes for $native {
         fn is_missing(self) -> bool { self.to_bits() == $missing }
         fn is_fill(self) -> bool { self.to_bits() == $fill }
+        fn is_not_a_number(self) -> bool { self.is_nan() }
     })*};
 }
 signed_codes!(i8, i16, i32, i64);
@@ -141,11 +145,11 @@ pub fn to_arrow(
             filters(&buffer.as_slice()[elements], per_row, rows.len(), names)
         }
         (ColumnKind::Scalar, Dense::Fixed(buffer)) => {
-            values(&spec.array.element, buffer, elements, Nulls::Missing)
+            values(spec, buffer, elements, Nulls::Missing)
         }
         (ColumnKind::Scalar, Dense::Strings(strings)) => Ok(string_views(strings, elements, false)),
         (ColumnKind::List, Dense::Fixed(buffer)) => {
-            lists(&spec.array.element, buffer, elements, per_row, rows.len())
+            lists(spec, buffer, elements, per_row, rows.len())
         }
         (ColumnKind::List, Dense::Strings(strings)) => Ok(string_lists(
             strings,
@@ -155,12 +159,12 @@ pub fn to_arrow(
             spec.array.name == "variant_allele",
         )),
         (ColumnKind::Genotype, Dense::Fixed(buffer)) => nest(
-            values(&spec.array.element, buffer, elements, Nulls::Never)?,
+            values(spec, buffer, elements, Nulls::Never)?,
             &spec.data_type,
             rows.len(),
         ),
         (ColumnKind::Nested, Dense::Fixed(buffer)) => nest(
-            values(&spec.array.element, buffer, elements, Nulls::MissingAndFill)?,
+            values(spec, buffer, elements, Nulls::MissingAndFill)?,
             &spec.data_type,
             rows.len(),
         ),
@@ -182,24 +186,27 @@ enum Nulls {
 
 /// Elements as an Arrow array of their own type, without copying numbers.
 fn values(
-    element: &ElementType,
+    spec: &ColumnSpec,
     buffer: &Buffer,
     range: Range<usize>,
     nulls: Nulls,
 ) -> Result<ArrayRef, ValueError> {
+    let element = &spec.array.element;
     if *element == ElementType::Bool {
         let bytes = &buffer.as_slice()[range];
         return Ok(Arc::new(BooleanArray::from_iter(
             bytes.iter().map(|&byte| Some(byte != 0)),
         )));
     }
-    for_number!(element, T => Ok(Arc::new(numbers::<T>(buffer, range, nulls))), _ => Err(format!("{element} is not a number").into()))
+    let nan = spec.nan_is_missing;
+    for_number!(element, T => Ok(Arc::new(numbers::<T>(buffer, range, nulls, nan))), _ => Err(format!("{element} is not a number").into()))
 }
 
 fn numbers<T: ArrowPrimitiveType>(
     buffer: &Buffer,
     range: Range<usize>,
     nulls: Nulls,
+    nan: bool,
 ) -> PrimitiveArray<T>
 where
     T::Native: Codes,
@@ -207,8 +214,10 @@ where
     let values = ScalarBuffer::<T::Native>::new(buffer.clone(), range.start, range.len());
     let is_null = |value: &T::Native| match nulls {
         Nulls::Never => false,
-        Nulls::Missing => value.is_missing(),
-        Nulls::MissingAndFill => value.is_missing() || value.is_fill(),
+        Nulls::Missing => value.is_missing() || nan && value.is_not_a_number(),
+        Nulls::MissingAndFill => {
+            value.is_missing() || value.is_fill() || nan && value.is_not_a_number()
+        }
     };
     let validity = values.iter().any(is_null).then(|| {
         let mut builder = NullBufferBuilder::new(values.len());
@@ -372,12 +381,13 @@ fn filters(
 }
 
 fn lists(
-    element: &ElementType,
+    spec: &ColumnSpec,
     buffer: &Buffer,
     range: Range<usize>,
     per_row: usize,
     rows: usize,
 ) -> Result<ArrayRef, ValueError> {
+    let element = &spec.array.element;
     if *element == ElementType::Bool {
         let bytes = &buffer.as_slice()[range];
         let mut bits = BooleanBufferBuilder::new(bytes.len());
@@ -395,7 +405,8 @@ fn lists(
             None,
         )));
     }
-    for_number!(element, T => Ok(number_lists::<T>(buffer, range, per_row, rows)), _ => Err(format!("{element} is not a number").into()))
+    let nan = spec.nan_is_missing;
+    for_number!(element, T => Ok(number_lists::<T>(buffer, range, per_row, rows, nan)), _ => Err(format!("{element} is not a number").into()))
 }
 
 fn number_lists<T: ArrowPrimitiveType>(
@@ -403,6 +414,7 @@ fn number_lists<T: ArrowPrimitiveType>(
     range: Range<usize>,
     per_row: usize,
     rows: usize,
+    nan: bool,
 ) -> ArrayRef
 where
     T::Native: Codes,
@@ -416,9 +428,8 @@ where
             .rposition(|value| !value.is_fill())
             .map_or(0, |last| last + 1);
         for value in &row[..len] {
-            builder
-                .values()
-                .append_option((!value.is_missing() && !value.is_fill()).then_some(*value));
+            let is_null = value.is_missing() || value.is_fill() || nan && value.is_not_a_number();
+            builder.values().append_option((!is_null).then_some(*value));
         }
         builder.append(true);
     }
