@@ -47,7 +47,7 @@ pub struct TableOptions {
     pub arrays: Vec<String>,
     /// The folder that caches what is read from an object store; without it nothing is cached.
     pub cache_dir: Option<String>,
-    /// The approximate maximum size of that folder, in bytes; [`CACHE_SIZE`] if it is not set.
+    /// The approximate maximum size of that folder, in bytes; 10 GiB if it is not set.
     pub cache_size: Option<u64>,
     /// The contig of all variants of a store of another writer that does not name it.
     pub contig: Option<String>,
