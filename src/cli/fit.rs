@@ -91,7 +91,7 @@ mod tests {
     fn lines_are_within_the_width() {
         assert_eq!(
             broken("variants × samples × ploidy", 18),
-            "variants ×\nsamples × ploidy"
+            "variants × samples\n× ploidy"
         );
         assert_eq!(broken("abcdefghij", 4), "abcd\nefgh\nij");
         assert_eq!(broken("ab cdefghij", 4), "ab\ncdef\nghij");

@@ -154,7 +154,7 @@ async fn unions_are_of_the_same_samples() {
     let sql = "SELECT sample_counts(call_genotype) FROM (SELECT call_genotype FROM t UNION ALL SELECT call_genotype FROM other)";
     let error = fails(&ctx, sql).await;
     assert!(
-        error.contains("not known who the samples of these genotypes are"),
+        error.contains("the sample ids of these genotypes are unknown"),
         "{error}"
     );
 }

@@ -87,7 +87,7 @@ async fn statistics_per_gene() {
     common::run(&ctx, &sql).await;
     let grouped = |join: &str| {
         format!(
-            "SELECT sum(sites), sum(pi), count(*) FROM (SELECT gene, count(*) AS sites, diversity(call_genotype) AS pi FROM {join} GROUP BY gene)"
+            "SELECT sum(sites), round(sum(pi), 9), count(*) FROM (SELECT gene, count(*) AS sites, diversity(call_genotype) AS pi FROM {join} GROUP BY gene)"
         )
     };
     let plain = grouped(
