@@ -8,11 +8,11 @@
 //! * `flat_files`: nested columns as JSON text in CSV files.
 //! * `cohorts`: names of subqueries that give populations.
 //! * `missing_arrays`: errors about columns of stores whose arrays could not be listed.
-//! * `sugar`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
+//! * `short_forms`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
 //!   `leaf_pushdown`: DataFusion's own pushdown kept from crossing UNION.
-//! * `carry`: calls on genotypes out of OVER and below UNNEST, from where DataFusion's own pushdown moves them into the scan.
+//! * `extract_calls`: calls on genotypes out of OVER and below UNNEST, from where DataFusion's own pushdown moves them into the scan.
 //! * `interval_join`: joins of positions with intervals on bins.
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
@@ -23,9 +23,9 @@
 mod annotations;
 mod bind;
 mod binder;
-mod carry;
 mod closed;
 mod cohorts;
+mod extract_calls;
 mod factory;
 mod flat_files;
 #[cfg(all(test, feature = "gpu"))]
@@ -44,8 +44,8 @@ mod populations_rule;
 mod runs;
 mod runs_rule;
 mod runs_table;
+mod short_forms;
 mod store_columns;
-mod sugar;
 mod union_calls;
 mod unions;
 mod url_table;
@@ -106,11 +106,11 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let inner = builder.query_planner().take();
     builder
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
-        .with_analyzer_rule(Arc::new(sugar::SugarRule))
+        .with_analyzer_rule(Arc::new(short_forms::ExpandShortForms))
         .with_analyzer_rule(Arc::new(bind::BindCalls))
         .with_analyzer_rule(Arc::new(flat_files::FlatFiles))
         .with_analyzer_rule(Arc::new(notices::ReportLeftOut))
-        .with_optimizer_rule(Arc::new(carry::CarryCalls))
+        .with_optimizer_rule(Arc::new(extract_calls::ExtractCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
         .with_optimizer_rule(Arc::new(interval_join::IntervalJoin))
         .with_physical_optimizer_rule(Arc::new(populations_rule::AggregateByPopulations))

@@ -116,7 +116,7 @@ fn assert_row(row: &Map<String, Value>, prefix: &str, wanted: &Value, place: &st
             continue;
         }
         let Some(found) = row.get(&format!("{prefix}{name}")) else {
-            // Sugar has no number of sites.
+            // The short form has no number of sites.
             assert_eq!(name, "sites_two_copies", "{place}: {name} is not there");
             continue;
         };
@@ -142,11 +142,11 @@ async fn whole_stores() {
         let sql = format!("SELECT {} FROM {from}", of_counts(store));
         let of_counts = store.row(&unpacked(&sql)).await;
         let quoted = |population: &str| format!("'{population}'");
-        let mut sugar = calls(&PAIR, "pair_", "call_genotype, ", quoted);
+        let mut short = calls(&PAIR, "pair_", "call_genotype, ", quoted);
         if has_quarters(store) {
-            sugar = sugar + ", " + &calls(&MULTI, "multi_", "call_genotype, ", quoted);
+            short = short + ", " + &calls(&MULTI, "multi_", "call_genotype, ", quoted);
         }
-        let sql = unpacked(&format!("SELECT {sugar} FROM t"));
+        let sql = unpacked(&format!("SELECT {short} FROM t"));
         let of_genotypes = store.row_once(&sql).await;
         for (row, how) in [(of_counts, "counts"), (of_genotypes, "genotypes")] {
             let place = format!("{} by {how}", store.name);

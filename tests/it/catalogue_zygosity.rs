@@ -76,8 +76,8 @@ async fn heterozygosity() {
                 sites(store, "")
             );
             assert_columns(&store.row(&sql).await, "", wanted, &SINGLE, &place);
-            let sugar = single(&format!("call_genotype, '{population}'"), "");
-            let row = store.row_once(&format!("SELECT {sugar} FROM t")).await;
+            let short = single(&format!("call_genotype, '{population}'"), "");
+            let row = store.row_once(&format!("SELECT {short} FROM t")).await;
             assert_columns(&row, "", wanted, &SINGLE, &place);
             if wanted.get("hwe_sum").is_some() {
                 let sql = format!(

@@ -4,7 +4,7 @@
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::SessionContext;
 
-/// `session::carry` gives calls that it moves the alias prefix of DataFusion's own leaf extraction, because DataFusion pushes only
+/// `session::extract_calls` gives calls that it moves the alias prefix of DataFusion's own leaf extraction, because DataFusion pushes only
 /// projections with that prefix below other operators.
 #[tokio::test]
 async fn extracted_expressions_have_the_prefix_that_is_expected() {
@@ -15,6 +15,6 @@ async fn extracted_expressions_have_the_prefix_that_is_expected() {
     let plan = pretty_format_batches(&plan).unwrap().to_string();
     assert!(
         plan.contains("AS __datafusion_extracted_1"),
-        "DataFusion names extracted expressions otherwise: change EXTRACTED in src/session/carry.rs\n{plan}"
+        "DataFusion names extracted expressions otherwise: change EXTRACTED in src/session/extract_calls.rs\n{plan}"
     );
 }

@@ -1,6 +1,6 @@
 //! Laws that the statistics obey through SQL: on random counts with seeds, so that a failure repeats, and on fixtures.
 //!
-//! The aggregates themselves have such tests beside them; here everything above them takes part: sugar, pushdown into the
+//! The aggregates themselves have such tests beside them; here everything above them takes part: short forms, pushdown into the
 //! scan, populations, Parquet, joins, window frames.
 
 use std::collections::BTreeMap;
@@ -231,7 +231,7 @@ fn on_counts(first: &str, second: &str, over: &str) -> String {
     calls("", [first, second], |_, call| Some(call + over))
 }
 
-/// All aggregates as sugar on genotypes, each followed by `over`.
+/// All aggregates as short forms on genotypes, each followed by `over`.
 fn on_genotypes(genotypes: &str, first: &str, second: &str, over: &str) -> String {
     calls(&format!("{genotypes}, "), [first, second], |_, call| {
         Some(call + over)
@@ -1222,7 +1222,7 @@ async fn evaluation_above_the_scan_gives_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sugar_is_the_counts_form() {
+async fn short_forms_are_the_counts_forms() {
     let ctx = session(4, 64);
     with_store(&ctx, "missing").await;
     let names = ["'first'", "'second'"];
@@ -1236,11 +1236,11 @@ async fn sugar_is_the_counts_form() {
         ),
         (frame, "ORDER BY variant_contig, variant_position"),
     ] {
-        let sugar = on_genotypes("call_genotype", names[0], names[1], over);
-        let sugar = rows(&ctx, &format!("SELECT {sugar} FROM missing {rest}")).await;
+        let short = on_genotypes("call_genotype", names[0], names[1], over);
+        let short = rows(&ctx, &format!("SELECT {short} FROM missing {rest}")).await;
         let plain = on_counts(&counts[0], &counts[1], over);
         let plain = rows(&ctx, &format!("SELECT {plain} FROM missing {rest}")).await;
-        assert_eq!(sugar, plain, "{over} {rest}");
+        assert_eq!(short, plain, "{over} {rest}");
     }
     // Without a population: everyone.
     let found = row(

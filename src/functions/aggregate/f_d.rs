@@ -8,6 +8,7 @@ use super::definition::{Call, Definition, document_populations};
 use super::sums::{Block, Site, SiteSums, Sums};
 use super::sums_of::SumsOf;
 use crate::functions::numeric::blocks::Counts;
+use crate::functions::numeric::many_blocks;
 use crate::functions::numeric::populations::f_d_terms;
 
 /// `f_d`.
@@ -26,9 +27,10 @@ impl SiteSums<4, 2, 0> for Fd {
         })
     }
 
-    #[inline(always)]
-    fn block<const K: usize>(_counts: [&Counts<K>; 4]) -> Option<Block<2, 0>> {
-        None
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: [&Counts<K>; 4]) -> Option<Block<2, 0>> {
+        let terms = many_blocks::f_d(counts)?;
+        Some(Block { terms, counts: [] })
     }
 
     fn finish(&self, sums: &Sums<2, 0>) -> Option<f64> {

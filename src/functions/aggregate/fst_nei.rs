@@ -6,7 +6,9 @@ use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_populations};
 use super::many_sums_of::ManySumsOf;
-use super::sums::{ManySums, Site, Sums};
+use super::sums::{Block, ManySums, Site, Sums};
+use crate::functions::numeric::blocks::Counts;
+use crate::functions::numeric::many_blocks;
 use crate::functions::numeric::populations::fst_nei_terms;
 
 /// `fst_nei`.
@@ -25,6 +27,12 @@ impl ManySums<2, 0> for FstNei {
         })
     }
 
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: &[&Counts<K>]) -> Option<Block<2, 0>> {
+        let terms = many_blocks::fst_nei(counts)?;
+        Some(Block { terms, counts: [] })
+    }
+
     fn finish(&self, sums: &Sums<2, 0>) -> Option<f64> {
         sums.ratio()
     }
@@ -41,7 +49,7 @@ impl Definition for FstNei {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(ManySumsOf(Self))
+        Ok(ManySumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

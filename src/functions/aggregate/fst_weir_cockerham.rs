@@ -6,7 +6,9 @@ use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_zygosity};
 use super::many_sums_of::ManySumsOf;
-use super::sums::{ManySums, Site, Sums};
+use super::sums::{Block, ManySums, Site, Sums};
+use crate::functions::numeric::blocks::Counts;
+use crate::functions::numeric::many_blocks;
 use crate::functions::numeric::zygosity::{Diploids, VARIANCE_UNIT, weir_cockerham};
 use crate::functions::site_argument::SiteArgument;
 
@@ -43,6 +45,19 @@ impl ManySums<2, 0> for FstWeirCockerham {
         })
     }
 
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: &[&Counts<K>]) -> Option<Block<2, 0>> {
+        let [mut a, mut sum, c] = many_blocks::weir_cockerham(counts)?;
+        for ((a, sum), c) in a.iter_mut().zip(&mut sum).zip(c) {
+            *sum = (*a + *sum + c) * VARIANCE_UNIT;
+            *a *= VARIANCE_UNIT;
+        }
+        Some(Block {
+            terms: [a, sum],
+            counts: [],
+        })
+    }
+
     fn finish(&self, sums: &Sums<2, 0>) -> Option<f64> {
         sums.ratio()
     }
@@ -60,7 +75,7 @@ impl Definition for FstWeirCockerham {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(ManySumsOf(Self))
+        Ok(ManySumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

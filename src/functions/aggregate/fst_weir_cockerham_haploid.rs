@@ -6,7 +6,9 @@ use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_populations};
 use super::many_sums_of::ManySumsOf;
-use super::sums::{ManySums, Site, Sums};
+use super::sums::{Block, ManySums, Site, Sums};
+use crate::functions::numeric::blocks::Counts;
+use crate::functions::numeric::many_blocks;
 use crate::functions::numeric::zygosity::{VARIANCE_UNIT, weir_cockerham_haploid};
 
 /// `fst_weir_cockerham_haploid`.
@@ -21,6 +23,19 @@ impl ManySums<2, 0> for FstWeirCockerhamHaploid {
         let [a, b] = weir_cockerham_haploid(counts)?;
         Some(Site {
             terms: [a * VARIANCE_UNIT, (a + b) * VARIANCE_UNIT],
+            counts: [],
+        })
+    }
+
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: &[&Counts<K>]) -> Option<Block<2, 0>> {
+        let [mut a, mut sum] = many_blocks::weir_cockerham_haploid(counts)?;
+        for (a, sum) in a.iter_mut().zip(&mut sum) {
+            *sum = (*a + *sum) * VARIANCE_UNIT;
+            *a *= VARIANCE_UNIT;
+        }
+        Some(Block {
+            terms: [a, sum],
             counts: [],
         })
     }
@@ -41,7 +56,7 @@ impl Definition for FstWeirCockerhamHaploid {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(ManySumsOf(Self))
+        Ok(ManySumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

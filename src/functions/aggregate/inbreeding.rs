@@ -6,7 +6,9 @@ use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Definition, document_zygosity};
 use super::many_sums_of::ManySumsOf;
-use super::sums::{ManySums, Site, Sums};
+use super::sums::{Block, ManySums, Site, Sums};
+use crate::functions::numeric::blocks::Counts;
+use crate::functions::numeric::many_blocks;
 use crate::functions::numeric::zygosity::Diploids;
 use crate::functions::site_argument::SiteArgument;
 
@@ -30,6 +32,13 @@ impl ManySums<2, 0> for Inbreeding {
         })
     }
 
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: &[&Counts<K>]) -> Option<Block<2, 0>> {
+        let &[ac, het] = counts else { return None };
+        let terms = many_blocks::heterozygosity(ac, het)?;
+        Some(Block { terms, counts: [] })
+    }
+
     fn finish(&self, sums: &Sums<2, 0>) -> Option<f64> {
         sums.ratio().map(|ratio| 1.0 - ratio)
     }
@@ -46,7 +55,7 @@ impl Definition for Inbreeding {
     }
 
     fn statistic(_call: &Call) -> Result<Self::Statistic> {
-        Ok(ManySumsOf(Self))
+        Ok(ManySumsOf::new(Self))
     }
 
     fn documentation() -> Documentation {

@@ -8,6 +8,7 @@ use datafusion::common::{Result, internal_err};
 
 use super::statistic::SiteInput;
 use crate::functions::counts_arg::{CountsView, is_counts_type};
+use crate::functions::numeric::many_blocks::MOST_LISTS;
 use crate::functions::zygosity_arg::lists as zygosity_lists;
 
 /// The counts of the same sites in each population: one list for allele counts, two lists, `ac` and `het`, for zygosity. A site that is
@@ -39,6 +40,24 @@ impl<'a> ManySites<'a> {
             return internal_err!("counts arguments of {lengths:?} rows");
         }
         Ok(Self { lists, nulls })
+    }
+
+    /// Number of lists of a site.
+    pub(crate) fn lists(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// All counts, if there are at most [`MOST_LISTS`] lists and every row of each holds `K`; the first list stands in place of those
+    /// that are missing.
+    pub(crate) fn of_width<const K: usize>(&self) -> Option<[&[[i32; K]]; MOST_LISTS]> {
+        let mut all = [self.lists.first()?.of_width()?; MOST_LISTS];
+        if self.lists.len() > MOST_LISTS {
+            return None;
+        }
+        for (counts, list) in all.iter_mut().zip(&self.lists) {
+            *counts = list.of_width()?;
+        }
+        Some(all)
     }
 
     /// Visits the sites of `rows`, none of them NULL: each row's number, and its lists, population by population.
@@ -93,6 +112,21 @@ mod tests {
         });
         let expected: Vec<Vec<i32>> = vec![vec![2, 2], vec![5], vec![0, 1, 4]];
         assert_eq!(seen, [(1, expected)]);
+        assert!(all.lists() == 3 && all.of_width::<2>().is_none());
+    }
+
+    #[test]
+    fn lists_of_one_width_are_blocks() {
+        let values = [sites(&[[3, 1], [2, 2]]), sites(&[[1, 0], [0, 4]])];
+        let all = ManySites::try_new(&values).unwrap();
+        let [first, second, third, ..] = all.of_width::<2>().unwrap();
+        assert_eq!(first, [[3, 1], [2, 2]]);
+        assert_eq!(second, [[1, 0], [0, 4]]);
+        assert_eq!(third, first);
+        assert!(all.of_width::<3>().is_none());
+        let many = vec![sites(&[[1, 1]]); MOST_LISTS + 1];
+        let many = ManySites::try_new(&many).unwrap();
+        assert!(many.of_width::<2>().is_none());
     }
 
     #[test]

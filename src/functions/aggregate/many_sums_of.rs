@@ -1,17 +1,33 @@
 //! The [`Statistic`] of [`ManySums`].
 
+use std::ops::Range;
+
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 
+use super::block_sums;
 use super::many_sites::ManySites;
 use super::saved_sums::{self, SavedSums};
 use super::statistic::{SiteInput, Statistic};
 use super::sums::{ManySums, Output, Sums};
+use crate::counts::Level;
 
 /// The [`Statistic`] of a [`ManySums`].
 #[derive(Debug)]
-pub(crate) struct ManySumsOf<T, const F: usize, const C: usize>(pub(crate) T);
+pub(crate) struct ManySumsOf<T, const F: usize, const C: usize> {
+    of: T,
+    /// The instruction set for adding runs of sites.
+    level: Level,
+}
+
+impl<T, const F: usize, const C: usize> ManySumsOf<T, F, C> {
+    /// With the best instruction set of this machine.
+    pub(crate) fn new(of: T) -> Self {
+        let level = Level::detect();
+        Self { of, level }
+    }
+}
 
 /// The sums over the sites of `rows`, none of them NULL.
 fn sums_of<T: ManySums<F, C>, const F: usize, const C: usize>(
@@ -49,6 +65,18 @@ impl<T: ManySums<F, C>, const F: usize, const C: usize> Statistic for ManySumsOf
     ) -> Result<()> {
         state.merge(sums_of::<T, F, C>(input, rows));
         Ok(())
+    }
+
+    fn add_run(
+        &self,
+        state: &mut Sums<F, C>,
+        input: &ManySites<'_>,
+        rows: Range<usize>,
+    ) -> Result<()> {
+        if block_sums::add_many::<T, F, C>(self.level, state, input, &rows) {
+            return Ok(());
+        }
+        self.add(state, input, rows)
     }
 
     fn remove(
@@ -91,6 +119,6 @@ impl<T: ManySums<F, C>, const F: usize, const C: usize> Statistic for ManySumsOf
     }
 
     fn evaluate(&mut self, states: &[Sums<F, C>]) -> Result<ArrayRef> {
-        T::Output::column(states.iter().map(|sums| self.0.finish(sums)))
+        T::Output::column(states.iter().map(|sums| self.of.finish(sums)))
     }
 }

@@ -8,6 +8,7 @@ use super::definition::{Call, Definition, document_two};
 use super::sums::{Block, Site, SiteSums, Sums};
 use super::sums_of::SumsOf;
 use crate::functions::numeric::blocks::Counts;
+use crate::functions::numeric::many_blocks;
 use crate::functions::numeric::populations::private_alleles;
 
 /// `private_alleles`.
@@ -25,9 +26,12 @@ impl SiteSums<2, 0, 1> for PrivateAlleles {
         })
     }
 
-    #[inline(always)]
-    fn block<const K: usize>(_counts: [&Counts<K>; 2]) -> Option<Block<0, 1>> {
-        None
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: [&Counts<K>; 2]) -> Option<Block<0, 1>> {
+        Some(Block {
+            terms: [],
+            counts: [many_blocks::private_alleles(counts)],
+        })
     }
 
     fn finish(&self, sums: &Sums<0, 1>) -> Option<i64> {

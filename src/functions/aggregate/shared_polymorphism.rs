@@ -11,6 +11,7 @@ use super::definition::{Call, Definition, document_two};
 use super::sums::{Block, Output, Site, SiteSums, Sums};
 use super::sums_of::SumsOf;
 use crate::functions::numeric::blocks::Counts;
+use crate::functions::numeric::many_blocks;
 use crate::functions::numeric::populations::shared_polymorphism;
 
 /// `shared_polymorphism`.
@@ -55,9 +56,12 @@ impl SiteSums<2, 0, 4> for SharedPolymorphism {
         })
     }
 
-    #[inline(always)]
-    fn block<const K: usize>(_counts: [&Counts<K>; 2]) -> Option<Block<0, 4>> {
-        None
+    #[inline(always)] // into a loop with vector instructions
+    fn block<const K: usize>(counts: [&Counts<K>; 2]) -> Option<Block<0, 4>> {
+        Some(Block {
+            terms: [],
+            counts: many_blocks::shared_polymorphism(counts),
+        })
     }
 
     fn finish(&self, sums: &Sums<0, 4>) -> Option<[i64; 4]> {

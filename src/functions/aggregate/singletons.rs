@@ -42,7 +42,7 @@ impl SiteSums<1, 0, 1> for Singletons {
     fn block<const K: usize>([counts]: [&Counts<K>; 1]) -> Option<Block<0, 1>> {
         Some(Block {
             terms: [],
-            counts: [SpectrumSites::new(counts).those(is_singleton)],
+            counts: [SpectrumSites::new(counts).matching(is_singleton)],
         })
     }
 
@@ -66,7 +66,7 @@ impl SiteSums<1, 0, 1> for SingletonsFolded {
     fn block<const K: usize>([counts]: [&Counts<K>; 1]) -> Option<Block<0, 1>> {
         Some(Block {
             terms: [],
-            counts: [SpectrumSites::new(counts).those(is_folded_singleton)],
+            counts: [SpectrumSites::new(counts).matching(is_folded_singleton)],
         })
     }
 

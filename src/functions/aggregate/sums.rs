@@ -146,6 +146,9 @@ pub(crate) trait ManySums<const F: usize, const C: usize>:
     /// What a site with these counts adds, if anything: a list for each population, two (`ac` and `het`) for zygosity. `work` is scratch
     /// space, reused from site to site.
     fn site(counts: &[&[i32]], work: &mut Vec<f64>) -> Option<Site<F, C>>;
+    /// What the sites of a block add: the same terms as [`site`](Self::site), and 0 where it returns `None`. `None` if the sites have
+    /// to be added one by one. Implementations are `#[inline(always)]`.
+    fn block<const K: usize>(counts: &[&Counts<K>]) -> Option<Block<F, C>>;
 
     /// The result; `None` is NULL.
     fn finish(&self, sums: &Sums<F, C>) -> Option<<Self::Output as Output>::Value>;

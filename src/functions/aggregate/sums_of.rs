@@ -80,7 +80,7 @@ impl<T: SiteSums<P, F, C>, const P: usize, const F: usize, const C: usize> Stati
         input: &Sites<'_, P>,
         rows: Range<usize>,
     ) -> Result<()> {
-        if block_sums::add::<T, P, F, C>(self.level, state, input, rows.clone()) {
+        if block_sums::add::<T, P, F, C>(self.level, state, input, &rows) {
             return Ok(());
         }
         self.add(state, input, rows)

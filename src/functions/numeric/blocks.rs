@@ -24,13 +24,13 @@ pub type Terms = [f64; SITES];
 
 /// The count as an unsigned integer; it is not negative, see [`Counts`].
 #[inline(always)]
-fn widen(count: i32) -> u64 {
+pub(super) fn widen(count: i32) -> u64 {
     u64::from(count as u32)
 }
 
 /// n and Σ a_i² of each site, if no n is too large.
 #[inline(always)]
-fn moments<const K: usize>(rows: &Counts<K>) -> Option<([u64; SITES], [u64; SITES])> {
+pub(super) fn moments<const K: usize>(rows: &Counts<K>) -> Option<([u64; SITES], [u64; SITES])> {
     let (mut n, mut squares) = ([0; SITES], [0u64; SITES]);
     let mut all = 0;
     for i in 0..SITES {
@@ -57,7 +57,7 @@ fn ratios(differences: &[u64; SITES], comparisons: &[u64; SITES]) -> Terms {
 
 /// [`site_diversity`](super::site::site_diversity) of sites with these n and Σ a_i².
 #[inline(always)]
-fn within(n: &[u64; SITES], squares: &[u64; SITES]) -> Terms {
+pub(super) fn within(n: &[u64; SITES], squares: &[u64; SITES]) -> Terms {
     let (mut differences, mut comparisons) = ([0; SITES], [0; SITES]);
     for i in 0..SITES {
         let square = n[i] * n[i];
@@ -258,12 +258,12 @@ impl SpectrumSites {
 
     /// For each site 1 if it is in the spectrum and `is(n, d)`, else 0.
     #[inline(always)]
-    pub fn those(&self, is: impl Fn(f64, f64) -> bool) -> [i64; SITES] {
-        let mut those = self.used;
+    pub fn matching(&self, is: impl Fn(f64, f64) -> bool) -> [i64; SITES] {
+        let mut matching = self.used;
         for i in 0..SITES {
-            those[i] &= i64::from(is(self.n[i] as i64 as f64, self.d[i] as i64 as f64));
+            matching[i] &= i64::from(is(self.n[i] as i64 as f64, self.d[i] as i64 as f64));
         }
-        those
+        matching
     }
 
     /// `term(n, d)` for each site in the spectrum, else 0. `term` is called for the other sites, too, and its value is then ignored.

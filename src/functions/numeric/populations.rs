@@ -98,11 +98,17 @@ pub fn f_d_terms(rows: [&[i32]; 4]) -> Option<(f64, f64)> {
     if rows.iter().any(|row| allele_number(row) == 0) {
         return None;
     }
-    let [p1, p2, p3, outgroup] =
-        rows.map(|row| derived_count(row) as f64 / allele_number(row) as f64);
+    Some(f_d_of(rows.map(|row| {
+        derived_count(row) as f64 / allele_number(row) as f64
+    })))
+}
+
+/// [`f_d_terms`] of frequencies of derived alleles.
+#[inline(always)]
+pub(super) fn f_d_of([p1, p2, p3, outgroup]: [f64; 4]) -> (f64, f64) {
     let ancestral = 1.0 - outgroup;
     let donor = p2.max(p3);
-    Some(((p2 - p1) * p3 * ancestral, (donor - p1) * donor * ancestral))
+    ((p2 - p1) * p3 * ancestral, (donor - p1) * donor * ancestral)
 }
 
 /// The diversities of one site in r populations: H_S, the mean of π within populations, and D_B, the mean divergence of pairs of
@@ -148,15 +154,26 @@ fn within_and_between_of(rows: &[&[i32]], sums: &mut [f64]) -> Option<(f64, f64)
 /// [`within_and_between`] (Nei 1973; with equal n the estimate of Nei and Chesser 1983).
 pub fn fst_nei_terms(rows: &[&[i32]], work: &mut Vec<f64>) -> Option<(f64, f64)> {
     let (within, between) = within_and_between(rows, work)?;
-    let r = rows.len() as f64;
+    Some(fst_nei_of(within, between, rows.len() as f64))
+}
+
+/// [`fst_nei_terms`] of H_S and D_B of `r` populations.
+#[inline(always)]
+pub(super) fn fst_nei_of(within: f64, between: f64, r: f64) -> (f64, f64) {
     let total = within / r + between * (r - 1.0) / r;
-    Some(((between - within) * (r - 1.0) / r, total.min(1.0)))
+    ((between - within) * (r - 1.0) / r, total.min(1.0))
 }
 
 /// Jost's D of one site: D_B − H_S, in [−1, 1], and 1 − H_S, in [0, 1], with H_S and D_B of [`within_and_between`] (Jost 2008).
 pub fn jost_d_terms(rows: &[&[i32]], work: &mut Vec<f64>) -> Option<(f64, f64)> {
     let (within, between) = within_and_between(rows, work)?;
-    Some((between - within, 1.0 - within))
+    Some(jost_d_of(within, between))
+}
+
+/// [`jost_d_terms`] of H_S and D_B.
+#[inline(always)]
+pub(super) fn jost_d_of(within: f64, between: f64) -> (f64, f64) {
+    (between - within, 1.0 - within)
 }
 
 /// The count of the same allele in the other row.

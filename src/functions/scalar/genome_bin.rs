@@ -38,7 +38,7 @@ fn documentation() -> Documentation {
 }
 
 /// The ordering of the result of a function that increases with its first argument, if the others are constant.
-pub(super) fn rises_with_first(inputs: &[ExprProperties]) -> SortProperties {
+pub(super) fn increases_with_first(inputs: &[ExprProperties]) -> SortProperties {
     match inputs {
         [first, others @ ..]
             if others
@@ -72,7 +72,7 @@ impl ScalarUDFImpl for GenomeBin {
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        Ok(rises_with_first(inputs))
+        Ok(increases_with_first(inputs))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl,
 };
 
-use super::genome_bin::rises_with_first;
+use super::genome_bin::increases_with_first;
 use super::support::{
     Inputs, check_arity, check_positive_constant, coerce_integer, document, function_identity,
     function_struct, numbers,
@@ -59,7 +59,7 @@ impl ScalarUDFImpl for SiteBin {
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        Ok(rises_with_first(inputs))
+        Ok(increases_with_first(inputs))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -50,7 +50,7 @@ impl Absences {
     ///
     /// # Errors
     /// If the array's metadata is gone, cannot be read or has changed.
-    pub async fn believe(&self, column: usize, index: Vec<u64>) -> Result<(), VczError> {
+    pub async fn check_first(&self, column: usize, index: Vec<u64>) -> Result<(), VczError> {
         let spec = &self.dataset.columns()[column];
         let check = || async {
             let checked = self.dataset.store().check_array(&spec.array, &index, None);
@@ -67,7 +67,7 @@ impl Absences {
     }
 
     /// Checks again that the chunks that were absent may be read as fill values.
-    async fn confirm(&self) -> Result<(), VczError> {
+    async fn check_again(&self) -> Result<(), VczError> {
         let store = self.dataset.store();
         let columns = self.dataset.columns().iter().zip(&self.first);
         let absent: Vec<_> = columns
@@ -117,7 +117,7 @@ impl PartitionAbsences {
         let stores = self.stores.iter().map(|store| async move {
             let is_last = store.left.fetch_sub(1, Ordering::AcqRel) <= 1;
             if is_last || may_stop || store.is_abandoned.load(Ordering::Acquire) {
-                return store.confirm().await;
+                return store.check_again().await;
             }
             Ok(())
         });

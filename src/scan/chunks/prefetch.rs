@@ -254,7 +254,7 @@ impl Prefetch {
             self.metrics.chunks_absent.add(1 + absent.count());
             if let Some((absences, column)) = &self.absences {
                 let index = chunk_index(chunk, &first.trailing);
-                absences.believe(*column, index).await?;
+                absences.check_first(*column, index).await?;
             }
         }
         Ok(parts)

@@ -28,20 +28,20 @@ use crate::scan::{FIELD_KEY, GenotypeUdf, is_genotype_type, is_population_type};
 
 /// The rule.
 #[derive(Debug, Default)]
-pub struct SugarRule;
+pub struct ExpandShortForms;
 
-impl AnalyzerRule for SugarRule {
+impl AnalyzerRule for ExpandShortForms {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|node| self.rewrite_node(node))
             .map(|transformed| transformed.data)
     }
 
     fn name(&self) -> &str {
-        "vcz_sugar"
+        "vcz_expand_short_forms"
     }
 }
 
-impl SugarRule {
+impl ExpandShortForms {
     fn rewrite_node(&self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let mut schema = merge_schema(&node.inputs());
         if let LogicalPlan::TableScan(scan) = &node {

@@ -35,11 +35,11 @@ const EXTRACTED: &str = "__datafusion_extracted";
 
 /// The rule.
 #[derive(Debug)]
-pub struct CarryCalls;
+pub struct ExtractCalls;
 
-impl OptimizerRule for CarryCalls {
+impl OptimizerRule for ExtractCalls {
     fn name(&self) -> &str {
-        "vcz_carry_calls"
+        "vcz_extract_calls"
     }
 
     fn apply_order(&self) -> Option<ApplyOrder> {
