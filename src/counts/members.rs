@@ -7,7 +7,7 @@
 use super::error::CountError;
 
 /// Fewer sets are always counted by masks.
-const MIN_SETS: usize = 8;
+const MIN_SETS: usize = 32;
 /// Most sets that a copy belongs to on average: members take 4 bytes for each.
 const MAX_MEAN_SETS: usize = 4;
 /// What it costs to count a set by a mask of one word. In the unit of the next four; all are estimates from the numbers of instructions,
