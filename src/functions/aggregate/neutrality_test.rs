@@ -96,7 +96,7 @@ impl<T: NeutralityTest> SiteSums<1, 3, 1> for Standardised<T> {
             terms: [
                 sites.weights(first),
                 sites.weights(second),
-                sites.terms(|n, _| 1.0 / n),
+                sites.inverse_copies(),
             ],
             counts: [sites.used()],
         })

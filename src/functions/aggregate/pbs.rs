@@ -44,9 +44,11 @@ fn site(counts: [&[i32]; 3]) -> Option<Site<6, 0>> {
 /// [`site`] of the sites of a block.
 #[inline(always)] // into a loop with vector instructions
 fn block<const K: usize>(counts: [&Counts<K>; 3]) -> Option<Block<6, 0>> {
-    let [a, b, c] =
-        PAIRS.map(|[first, second]| blocks::fst_hudson([counts[first], counts[second]]));
-    let ([a, b], [c, d], [e, f]) = (a?.0, b?.0, c?.0);
+    // Not by `map` over `PAIRS`, whose closure is not inlined into code with vector instructions.
+    let [first, second, third] = counts;
+    let ([a, b], _) = blocks::fst_hudson([first, second])?;
+    let ([c, d], _) = blocks::fst_hudson([first, third])?;
+    let ([e, f], _) = blocks::fst_hudson([second, third])?;
     Some(Block {
         terms: [a, b, c, d, e, f],
         counts: [],

@@ -11,7 +11,7 @@
 
 use super::harmonic::inverse_harmonic;
 use super::site::SMALL;
-use super::spectrum::Theta;
+use super::spectrum::{Theta, rest_without_folded_singletons, rest_without_singletons};
 
 /// Sites of a block.
 pub const SITES: usize = 16;
@@ -175,6 +175,12 @@ struct Segregating {
 /// 1/h(n) where `used` is above 0, else 0.
 #[inline(always)]
 fn inverse_harmonics(n: &[u64; SITES], used: &[i64; SITES]) -> Terms {
+    terms_of_n(n, used, inverse_harmonic)
+}
+
+/// `term(n)` where `used` is above 0, else 0.
+#[inline(always)]
+fn terms_of_n(n: &[u64; SITES], used: &[i64; SITES], term: impl Fn(u64) -> f64) -> Terms {
     let mut terms = [0.0; SITES];
     let mut others = 0;
     for i in 0..SITES {
@@ -182,14 +188,14 @@ fn inverse_harmonics(n: &[u64; SITES], used: &[i64; SITES]) -> Terms {
     }
     if others == 0 {
         // The usual case: no calls are missing, so n is the same at all sites.
-        let term = inverse_harmonic(n[0]);
+        let of_all = term(n[0]);
         for i in 0..SITES {
-            terms[i] = if used[i] > 0 { term } else { 0.0 };
+            terms[i] = if used[i] > 0 { of_all } else { 0.0 };
         }
     } else {
         for i in 0..SITES {
             if used[i] > 0 {
-                terms[i] = inverse_harmonic(n[i]);
+                terms[i] = term(n[i]);
             }
         }
     }
@@ -226,6 +232,20 @@ pub fn tajimas_d<const K: usize>(rows: &Counts<K>) -> Option<([Terms; 3], [i64; 
         inverse[i] = if of.segregating[i] > 0 { term } else { 0.0 };
     }
     Some(([within, of.inverse_harmonic, inverse], of.segregating))
+}
+
+/// The expression for each site in the spectrum, with its n and d as doubles, else 0. It is computed for the other sites, too, and then
+/// ignored. A macro, since closures are not always inlined into code with vector instructions.
+macro_rules! each {
+    ($sites:expr, |$n:ident, $d:ident| $term:expr) => {{
+        let mut terms = [0.0; SITES];
+        for i in 0..SITES {
+            let ($n, $d) = ($sites.n[i] as i64 as f64, $sites.d[i] as i64 as f64);
+            let term: f64 = $term;
+            terms[i] = if $sites.used[i] > 0 { term } else { 0.0 };
+        }
+        terms
+    }};
 }
 
 /// The sites of the spectrum, [`spectrum_site`](super::site::spectrum_site): of each site n and d, and 1 where 0 < d < n, else 0.
@@ -266,15 +286,10 @@ impl SpectrumSites {
         matching
     }
 
-    /// `term(n, d)` for each site in the spectrum, else 0. `term` is called for the other sites, too, and its value is then ignored.
+    /// 1/n of each site in the spectrum, else 0.
     #[inline(always)]
-    pub fn terms(&self, term: impl Fn(f64, f64) -> f64) -> Terms {
-        let mut terms = [0.0; SITES];
-        for i in 0..SITES {
-            let term = term(self.n[i] as i64 as f64, self.d[i] as i64 as f64);
-            terms[i] = if self.used[i] > 0 { term } else { 0.0 };
-        }
-        terms
+    pub fn inverse_copies(&self) -> Terms {
+        each!(self, |n, _d| 1.0 / n)
     }
 
     /// The weights of an estimator.
@@ -282,7 +297,26 @@ impl SpectrumSites {
     pub fn weights(&self, theta: Theta) -> Terms {
         match theta {
             Theta::W => inverse_harmonics(&self.n, &self.used),
-            _ => self.terms(|n, d| theta.weight(n, d)),
+            Theta::NoSingletons => {
+                let mut used = self.used;
+                for i in 0..SITES {
+                    used[i] &= i64::from(self.d[i] > 1);
+                }
+                terms_of_n(&self.n, &used, rest_without_singletons)
+            }
+            Theta::NoSingletonsFolded => {
+                let mut used = self.used;
+                for i in 0..SITES {
+                    used[i] &= i64::from(self.d[i] > 1) & i64::from(self.n[i] > self.d[i] + 1);
+                }
+                terms_of_n(&self.n, &used, rest_without_folded_singletons)
+            }
+            // With a constant estimator, each loop is compiled for one formula.
+            Theta::Pi => each!(self, |n, d| Theta::Pi.weight(n, d)),
+            Theta::H => each!(self, |n, d| Theta::H.weight(n, d)),
+            Theta::L => each!(self, |n, d| Theta::L.weight(n, d)),
+            Theta::Singletons => each!(self, |n, d| Theta::Singletons.weight(n, d)),
+            Theta::SingletonsFolded => each!(self, |n, d| Theta::SingletonsFolded.weight(n, d)),
         }
     }
 }

@@ -67,13 +67,24 @@ impl Theta {
             Self::L => d / (n - 1.0),
             Self::Singletons => f64::from(u8::from(d == 1.0)),
             Self::SingletonsFolded if is_folded_singleton => (n - 1.0) / n,
-            Self::NoSingletons if d > 1.0 => 1.0 / (harmonic(n as u64) - 1.0),
+            Self::NoSingletons if d > 1.0 => rest_without_singletons(n as u64),
             Self::NoSingletonsFolded if !is_folded_singleton => {
-                1.0 / (harmonic(n as u64) - n / (n - 1.0))
+                rest_without_folded_singletons(n as u64)
             }
             _ => 0.0,
         }
     }
+}
+
+/// 1 / (h(n) − 1): the weight of [`Theta::NoSingletons`] of a site that is no singleton.
+pub fn rest_without_singletons(n: u64) -> f64 {
+    1.0 / (harmonic(n) - 1.0)
+}
+
+/// 1 / (h(n) − n/(n−1)): the weight of [`Theta::NoSingletonsFolded`] of a site that is no singleton of either allele.
+pub fn rest_without_folded_singletons(n: u64) -> f64 {
+    let copies = n as f64;
+    1.0 / (harmonic(n) - copies / (copies - 1.0))
 }
 
 /// Half of what a site adds to Fay and Wu's H = θ_π − θ_H (2000): d(n − 2d) / (n(n−1)), in (−1, ½]; 0 < `d` < `n`.
