@@ -429,7 +429,7 @@ fn what_is_left_out_is_said() {
     }
     let contig = notes("SELECT count(*) FROM missing WHERE variant_contig IN ('chrUn', 'none')");
     assert!(
-        contig.contains("has no contig 'chrUn', so no row matches"),
+        contig.contains("has no contig 'chrUn', so no row matches it"),
         "{contig}"
     );
     assert!(contig.contains("has no contig 'none'"), "{contig}");
@@ -448,6 +448,10 @@ fn formats_hold_lists_and_nulls() {
     let parse = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(parse(&print("json", sql)), serde_json::json!([expected]));
     assert_eq!(parse(&print("nd-json", sql)), expected);
+    // The number of rows and the time are not part of the data.
+    let output = run(["sql", "--format", "csv", "-c", "SELECT 1 AS a"]);
+    assert!(stderr(&output).contains("1 row(s) fetched"));
+    assert_eq!(ok(output), "a\n1\n");
     // No rows are still names, or an empty list.
     let empty = "SELECT 1 AS a WHERE false";
     assert_eq!(print("csv", empty), "a\n");
@@ -459,6 +463,48 @@ fn formats_hold_lists_and_nulls() {
     let copy = format!("COPY (SELECT [1, 2] AS a, 3 AS b) TO '{path}'");
     ok(run(["sql", "-q", "-c", &copy]));
     assert_eq!(fs::read_to_string(&file).unwrap(), "a,b\n\"[1,2]\",3\n");
+    // Tab-separated, and compressed as the ending says; both can be read back.
+    let tsv = folder.path().join("out.tsv");
+    let copy = format!("COPY (SELECT [1, 2] AS a, 3 AS b) TO '{}'", tsv.display());
+    ok(run(["sql", "-q", "-c", &copy]));
+    assert_eq!(fs::read_to_string(&tsv).unwrap(), "a\tb\n[1,2]\t3\n");
+    let read = format!(
+        "CREATE EXTERNAL TABLE t STORED AS TSV LOCATION '{}'",
+        tsv.display()
+    );
+    let by_name = format!("SELECT b FROM '{}'", tsv.display());
+    let out = ok(run([
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        &read,
+        "-c",
+        "SELECT b FROM t",
+        "-c",
+        &by_name,
+    ]));
+    assert_eq!(out, "b\n3\nb\n3\n");
+    let gz = folder.path().join("out.csv.gz");
+    let copy = format!("COPY (SELECT 7 AS a) TO '{}' STORED AS CSV", gz.display());
+    ok(run(["sql", "-q", "-c", &copy]));
+    assert_eq!(&fs::read(&gz).unwrap()[..2], b"\x1f\x8b");
+    let read = format!(
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{}' OPTIONS ('format.compression' 'gzip')",
+        gz.display()
+    );
+    let out = ok(run([
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        &read,
+        "-c",
+        "SELECT a FROM t",
+    ]));
+    assert_eq!(out, "a\n7\n");
     // A failed COPY leaves no file, and none that was there is taken away.
     let bad = folder.path().join("bad.csv");
     let sql = |path: &Path| {

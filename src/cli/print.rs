@@ -14,6 +14,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::prelude::SessionContext;
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreMode;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use futures::StreamExt;
@@ -21,7 +22,8 @@ use futures::StreamExt;
 use super::cells;
 use crate::functions::json_text::{is_json, with_json_text};
 
-/// Prints `rows` and then, unless `options` are quiet, their number and the time since `start`. Returns false if standard output was
+/// Prints `rows` and then, unless `options` are quiet, their number and the time since `start`; in CSV, TSV and JSON these go to standard
+/// error. Returns false if standard output was
 /// closed, which is not an error: `vcz sql … | head`.
 ///
 /// # Errors
@@ -51,7 +53,16 @@ pub async fn results(
         Err(_) if out.reader_is_gone => return Ok(false),
         printed => printed?,
     };
-    if !options.quiet {
+    let is_data = matches!(
+        options.format,
+        PrintFormat::Csv | PrintFormat::Tsv | PrintFormat::Json | PrintFormat::NdJson
+    );
+    let profile = options.instrumented_registry.instrument_mode();
+    if !options.quiet && is_data && profile == InstrumentedObjectStoreMode::Disabled {
+        // Not on standard output, where another program reads the rows.
+        let seconds = start.elapsed().as_secs_f64();
+        eprintln!("{count} row(s) fetched.\nElapsed {seconds:.3} seconds.");
+    } else if !options.quiet {
         // The CLI crate prints the number of rows and the time, and the requests to object stores if they are enabled.
         let lines = PrintOptions {
             format: match options.format {

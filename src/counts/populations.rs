@@ -11,6 +11,10 @@ use super::near_names::near_names;
 use super::sample_set::{SampleIndex, SampleSet};
 use crate::error::{Result, VczError};
 
+/// What to do about lines that are not wanted.
+const LEAVE_OUT: &str = "to leave lines out, give a query of a table of the file: 'vcz.populations' 'SELECT sample_id, population FROM … \
+                         WHERE …'";
+
 /// A populations file.
 #[derive(Debug, Clone, Copy)]
 pub struct PopulationsFile<'a> {
@@ -117,14 +121,16 @@ impl Populations {
             };
             let (id, name) = layout.pick(&fields, &bad)?;
             if name.is_empty() {
-                return Err(bad(format!("sample '{id}' has an empty population name")));
+                return Err(bad(format!(
+                    "sample '{id}' has an empty population name; {LEAVE_OUT}"
+                )));
             }
             let index = samples.get(id).map_err(|reason| {
                 let hint = match is_first {
                     true => "; if this line is a header, it must name the columns 'sample_id' and 'population'",
                     false => "",
                 };
-                bad(format!("{reason}{hint}"))
+                bad(format!("{reason}{hint}; {LEAVE_OUT}"))
             })?;
             for (column, _, values) in &mut attributes {
                 if let (Some(field), Some(value)) =
@@ -458,7 +464,9 @@ mod tests {
     fn errors_name_the_line() {
         assert_eq!(
             message("sample_id,population\nHG1,A\n\nHG9,A\n"),
-            "'p.tsv', line 4: the store has no sample 'HG9'; near: 'HG1', 'HG2', 'HG3'"
+            format!(
+                "'p.tsv', line 4: the store has no sample 'HG9'; near: 'HG1', 'HG2', 'HG3'; {LEAVE_OUT}"
+            )
         );
         assert!(message("HG1\tA\nHG2\n").contains("line 2: expected 2 fields, found 1"));
         assert!(message("HG1\t\n").contains("empty population name"));

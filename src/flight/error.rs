@@ -10,7 +10,7 @@ use datafusion::common::DataFusionError;
 use tonic::{Code, Status};
 
 use crate::error::VczError;
-use crate::session::message;
+use crate::session::message_without_files;
 
 /// Longest message of a status, in bytes: it is sent in an HTTP header, whose size clients limit.
 const MAX_MESSAGE: usize = 2000;
@@ -110,7 +110,7 @@ pub fn status(error: &DataFusionError) -> Status {
         },
         _ => Code::Internal,
     };
-    Status::new(code, shortened(message(error)))
+    Status::new(code, shortened(message_without_files(error)))
 }
 
 /// The status of a query that took longer than `limit`.

@@ -95,7 +95,7 @@ pub struct VczSettings {
     pub prefetch: usize,
     /// Which GPUs to use: 'all', or device numbers separated by commas.
     pub gpu_devices: String,
-    /// The maximum device memory that a process takes on each GPU, in bytes; 0 leaves the choice to the engine.
+    /// The maximum device memory that a process takes on each GPU, in bytes; 0 for 8 GB, or half of the memory of a smaller device.
     pub gpu_memory_limit: u64,
     /// Whether uncompressed chunks in local files are read directly into the memory of GPUs.
     pub gpu_direct_storage: DirectStorage,
@@ -136,7 +136,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ),
     (
         "gpu_memory_limit",
-        "most device memory taken on each GPU, e.g. 8GB; 0 leaves the choice to the engine",
+        "most device memory taken on each GPU, e.g. 16GB; 0 for 8GB, or half of the memory of a smaller device",
     ),
     (
         "gpu_direct_storage",

@@ -62,7 +62,8 @@ impl VczTable {
     ) -> error::Result<Self> {
         let stores = merge_stores(location, stores).await?;
         let populations = match populations {
-            Some(file) => Populations::parse(file, stores.sample_ids())?,
+            Some(file) => Populations::parse(file, stores.sample_ids())
+                .map_err(|error| of_store(error, stores.location()))?,
             None => Populations::default(),
         };
         Ok(Self::of(stores, populations))
@@ -287,5 +288,17 @@ impl TableProvider for VczTable {
 
     fn statistics(&self) -> Option<Statistics> {
         None
+    }
+}
+
+/// An error of a line of a populations file, which may be of several tables, with the store that it was read for.
+fn of_store(error: VczError, store: &str) -> VczError {
+    match error {
+        VczError::Line { file, line, reason } => VczError::Line {
+            file,
+            line,
+            reason: format!("store '{store}': {reason}"),
+        },
+        other => other,
     }
 }

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use arrow::datatypes::Field;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, DataFusionError, Result, plan_err};
+use datafusion::common::{DFSchema, DataFusionError, Result, ScalarValue, plan_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     AggregateUDF, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition,
 };
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
 use super::unions;
 use crate::functions::bind_samples;
@@ -62,6 +64,25 @@ fn check_bounds(call: &ScalarFunction) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The value of an expression of literals and immutable functions, such as `'YR' || 'I'`; `None` for any other.
+fn constant(expr: &Expr) -> Result<Option<ScalarValue>> {
+    let is_pending = expr.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_) | Expr::Placeholder(_)
+        ))
+    })?;
+    if is_pending || expr.any_column_refs() || expr.contains_outer() {
+        return Ok(None);
+    }
+    let simplifier = ExprSimplifier::new(SimplifyContext::builder().build());
+    let coerced = simplifier.coerce(expr.clone(), &DFSchema::empty())?;
+    match simplifier.simplify(coerced)? {
+        Expr::Literal(value, _) => Ok(Some(value)),
+        _ => Ok(None),
+    }
 }
 
 /// The contexts of all VCZ tables in `plan`.
@@ -134,11 +155,19 @@ impl Binder {
             if let Some(selected) = udf.bound().and_then(|bound| bound.selected()) {
                 self.contexts.push(Arc::clone(selected));
             }
-            let population = match call.args.get(1) {
+            let mut args = call.args.clone();
+            let population = match args.get_mut(1) {
                 None => PopulationArg::Everyone,
                 Some(Expr::Literal(value, _)) => population_of(udf.function().name(), value)?,
-                // A subquery or a parameter.
-                Some(_) => return Ok(Transformed::no(expr)),
+                Some(population) => match constant(population)? {
+                    Some(value) => {
+                        let named = population_of(udf.function().name(), &value)?;
+                        *population = Expr::Literal(value, None);
+                        named
+                    }
+                    // A subquery or a parameter.
+                    None => return Ok(Transformed::no(expr)),
+                },
             };
             let (Some(genotypes), None) = (call.args.first(), udf.bound()) else {
                 return Ok(Transformed::no(expr));
@@ -153,7 +182,6 @@ impl Binder {
                 self.contexts.push(Arc::clone(selected));
             }
             let func = Arc::new(udf.bind(Arc::new(bound)));
-            let args = call.args.clone();
             Ok(Transformed::yes(Expr::ScalarFunction(
                 ScalarFunction::new_udf(func, args),
             )))

@@ -112,6 +112,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn folders_of_stores_are_not_shown() {
+        let ctx = session().await;
+        let sql = "SELECT DISTINCT store FROM vcz_arrays('sim')";
+        let rows = ctx.sql(sql).await.unwrap().collect().await.unwrap();
+        let shown = arrow::util::pretty::pretty_format_batches(&rows).unwrap();
+        assert!(shown.to_string().contains("| sim.vcz.zip |"), "{shown}");
+    }
+
+    #[tokio::test]
     async fn nothing_is_opened_by_its_location() {
         let ctx = session().await;
         for sql in [

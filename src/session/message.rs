@@ -32,7 +32,7 @@ const NAMES: [(&[&str], &str); 20] = [
     (&["tajima_d", "tajimasd", "tajimad"], "tajimas_d"),
     (
         &["maf", "minor_allele_frequency"],
-        "minor_count(ac) / allele_number(ac)",
+        "1.0 * minor_count(ac) / allele_number(ac)",
     ),
     (
         &["af", "freq", "allele_frequency", "frequencies"],
@@ -74,7 +74,7 @@ const NAMES: [(&[&str], &str); 20] = [
     ),
     (
         &["missing", "missingness", "f_missing"],
-        "1 - allele_number(ac) / copies of a site, and of individuals sample_counts",
+        "1 - 1.0 * allele_number(ac) / N, with N the copies of all samples, and of individuals sample_counts",
     ),
     (
         &[
@@ -108,15 +108,80 @@ pub fn message(error: &DataFusionError) -> String {
     let text = peeled(error).strip_backtrace();
     let text = without_candidates(&text);
     if let Some(file) = missing_file(&text) {
-        return format!(
-            "there is no table and no file '{file}'; files that can be read are VCZ stores (.vcz, .vcz.zip, folders with Zarr \
-             metadata), .gff3, .gtf, .bed, .parquet, .csv, .json, .avro and .arrow"
-        );
+        return no_file(file);
     }
+    if let Some(text) = of_a_list(&text) {
+        return text;
+    }
+    let text = with_advice_on_names(&text);
     match hint(&text) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
         None => text,
     }
+}
+
+/// [`message`] for users who may not know which files there are.
+pub fn message_without_files(error: &DataFusionError) -> String {
+    let text = peeled(error).strip_backtrace();
+    match missing_file(&text) {
+        Some(file) => format!(
+            "there is no table '{file}'; this server reads its own tables only, and SHOW TABLES lists them"
+        ),
+        None => message(error),
+    }
+}
+
+/// The message for a file that is not there, or that cannot be read as a table.
+fn no_file(file: &str) -> String {
+    let readable = "VCZ stores (.vcz, .vcz.zip, folders with Zarr metadata; a folder of several stores by a pattern such as \
+                    'folder/*.vcz'), .gff3, .gtf, .bed, .parquet, .csv, .tsv, .json, .avro and .arrow";
+    if !Path::new(file).exists() {
+        return format!(
+            "there is no table and no file '{file}'; files that can be read are {readable}"
+        );
+    }
+    let lower = file.to_ascii_lowercase();
+    let convert = [".vcf", ".vcf.gz", ".bcf"]
+        .iter()
+        .any(|ending| lower.ends_with(ending));
+    match convert {
+        true => format!(
+            "'{file}' cannot be read as a table; convert it to VCZ: vcf2zarr convert '{file}' out.vcz (pip install bio2zarr)"
+        ),
+        false => format!(
+            "'{file}' cannot be read as a table by its name; files that can are {readable}. For text with another ending: CREATE EXTERNAL \
+             TABLE t STORED AS CSV LOCATION '{file}' OPTIONS ('format.delimiter' '…')"
+        ),
+    }
+}
+
+/// The message for a function of numbers that was called on a list, which DataFusion reports as an internal error or with all of the types
+/// that the function takes.
+fn of_a_list(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("No function matches the given name and argument types '")?;
+    let (call, _) = rest.split_once("'. You might")?;
+    let (name, types) = call.split_once('(')?;
+    types.contains("List(").then(|| {
+        format!(
+            "{name} takes one value from each row, and this argument is a list, of type {}; make rows of its elements first: SELECT {name}(x) \
+             FROM (SELECT unnest(…) AS x FROM …)",
+            types.strip_suffix(')').unwrap_or(types)
+        )
+    })
+}
+
+/// DataFusion's advice about names of another case, which is of no use where identifiers keep their case; and what a name in double quotes
+/// is not.
+fn with_advice_on_names(text: &str) -> String {
+    let advice = "Column names are case sensitive. You can use double quotes to refer to the ";
+    let setting = " or disable the datafusion.sql_parser.enable_ident_normalization configuration.";
+    if let Some((before, rest)) = text.split_once(advice)
+        && let Some((name, after)) = rest.split_once(setting)
+    {
+        let name = name.trim_end_matches("column ").trim_end_matches(" column");
+        return format!("{before}Column names are case-sensitive: write {name}.{after}");
+    }
+    text.to_string()
 }
 
 /// The error without the names of the planning rules around it.
@@ -218,7 +283,7 @@ mod tests {
         for (sql, ours) in [
             ("SELECT fst([1, 2])", "fst_hudson"),
             ("SELECT PI([1, 2])", "diversity(…)"),
-            ("SELECT maf([1, 2])", "minor_count(ac)"),
+            ("SELECT maf([1, 2])", "1.0 * minor_count(ac)"),
             ("SELECT theta([1, 2])", "theta_w"),
             ("SELECT ld([1, 2])", "garud_h"),
         ] {
@@ -244,6 +309,58 @@ mod tests {
         );
         let text = of("SELECT * FROM nothing").await;
         assert!(!text.contains("no file"), "{text}");
+        let text = of("SELECT * FROM 'src/main.rs.gz/none.csv'").await;
+        assert!(text.starts_with("there is no table and no file"), "{text}");
+        let there = no_file("Cargo.toml");
+        assert!(
+            there.starts_with("'Cargo.toml' cannot be read as a table by its name"),
+            "{there}"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let vcf = folder.path().join("x.vcf.gz");
+        std::fs::write(&vcf, "").unwrap();
+        let vcf = no_file(vcf.to_str().unwrap());
+        assert!(vcf.contains("vcf2zarr convert"), "{vcf}");
+    }
+
+    #[tokio::test]
+    async fn functions_of_numbers_take_no_lists() {
+        for function in ["avg", "sum", "stddev"] {
+            let text = of(&format!("SELECT {function}(x) FROM (SELECT [1, 2] AS x)")).await;
+            assert!(
+                text.starts_with(&format!("{function} takes one value from each row")),
+                "{text}"
+            );
+            assert!(text.contains("of type List(Int64);"), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn servers_say_nothing_of_files() {
+        let ctx = SessionContext::new();
+        super::super::register(&ctx).unwrap();
+        for name in ["Cargo.toml/x", "none.parquet"] {
+            let error = ctx
+                .sql(&format!("SELECT * FROM '{name}'"))
+                .await
+                .unwrap_err();
+            assert_eq!(
+                message_without_files(&error),
+                format!(
+                    "there is no table '{name}'; this server reads its own tables only, and SHOW TABLES lists them"
+                )
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn names_of_another_case() {
+        let text = of("SELECT POP FROM (SELECT 1 AS \"Pop\")").await;
+        assert!(
+            text.contains("Column names are case-sensitive: write"),
+            "{text}"
+        );
+        assert!(!text.contains("normalization"), "{text}");
     }
 
     #[tokio::test]

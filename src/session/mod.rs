@@ -5,7 +5,7 @@
 //! * `annotations`: tables of GFF3, GTF and BED files.
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
-//! * `flat_files`: nested columns as JSON text in CSV files.
+//! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
 //! * `cohorts`: names of subqueries that give populations.
 //! * `missing_arrays`: errors about columns of stores whose arrays could not be listed.
 //! * `short_forms`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
@@ -17,6 +17,7 @@
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
+//! * `table_sample`: TABLESAMPLE refused.
 //! * `message`: error messages for users; `notices`: reports of the sites that statistics leave out.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
@@ -46,6 +47,8 @@ mod runs_rule;
 mod runs_table;
 mod short_forms;
 mod store_columns;
+mod tab_separated;
+mod table_sample;
 mod union_calls;
 mod unions;
 mod url_table;
@@ -55,6 +58,7 @@ mod windows;
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::datasource::provider::DefaultTableFactory;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -68,7 +72,7 @@ use crate::scan::{TableOptions, VczSettings, warm_up};
 pub use annotations::AnnotationTableFactory;
 pub use closed::closed;
 pub use factory::VczTableFactory;
-pub use message::message;
+pub use message::{message, message_without_files};
 pub use missing_arrays::name_missing_arrays;
 
 /// The name of the file type in `STORED AS`.
@@ -93,6 +97,18 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         let factory = AnnotationTableFactory(format);
         factories.insert(format.name().to_string(), Arc::new(factory));
     }
+    let tables_of_files = Arc::new(DefaultTableFactory::new());
+    let factories = builder.table_factories().get_or_insert_default();
+    factories.insert(tab_separated::FILE_TYPE.to_string(), tables_of_files);
+    let formats = builder.file_formats().get_or_insert_default();
+    if formats
+        .iter()
+        .all(|format| format.get_ext() != tab_separated::EXTENSION)
+    {
+        formats.push(Arc::new(tab_separated::TsvFormatFactory));
+    }
+    let relations = builder.relation_planners().get_or_insert_default();
+    relations.insert(0, Arc::new(table_sample::RefuseTableSample));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(list_literal::ListLiteralPlanner));
     planners.insert(0, Arc::new(store_columns::StoreColumnPlanner));

@@ -46,7 +46,7 @@ def test_what_a_query_leaves_out_is_logged():
         server.wait_for_log("sfs of 48 copies left out 450 of 571 sites", 5)
         start = len(server.log)
         read(client, "SELECT count(*) FROM missing WHERE variant_contig = 'chrUn'")
-        server.wait_for_log("has no contig 'chrUn', so no row matches", 5, start)
+        server.wait_for_log("has no contig 'chrUn', so no row matches it", 5, start)
         start = len(server.log)
         read(client, "SELECT diversity(call_genotype) FROM missing")
         server.wait_for_log("outcome=done", 5, start)

@@ -4,18 +4,19 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::Result;
+use datafusion::common::cast::as_string_array;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::resolve::{only_table_argument, vcz_table};
-use crate::scan::VczTable;
+use crate::scan::{RegisteredOnly, VczTable};
 
 /// One function: its name, its columns and its rows.
 #[async_trait]
@@ -87,6 +88,9 @@ impl<M: Metadata> TableProvider for MetadataTable<M> {
         let wanted =
             |column: usize| projection.is_none_or(|projection| projection.contains(&column));
         let mut rows = M::rows(&table, &wanted).await?;
+        if state.config().get_extension::<RegisteredOnly>().is_some() {
+            rows = without_folders(rows)?;
+        }
         if let Some(limit) = limit.filter(|&limit| limit < rows.num_rows()) {
             rows = rows.slice(0, limit);
         }
@@ -97,6 +101,26 @@ impl<M: Metadata> TableProvider for MetadataTable<M> {
         )?;
         Ok(DataSourceExec::from_data_source(source))
     }
+}
+
+/// The rows with the locations of stores, the column `store` where there is one, cut to the names of their files: users of a session that
+/// opens nothing by location do not learn the folders.
+fn without_folders(rows: RecordBatch) -> Result<RecordBatch> {
+    let schema = rows.schema();
+    let Some((at, _)) = schema.column_with_name("store") else {
+        return Ok(rows);
+    };
+    let name = |location: &str| {
+        let trimmed = location.trim_end_matches('/');
+        trimmed.rsplit('/').next().unwrap_or(trimmed).to_string()
+    };
+    let mut columns = rows.columns().to_vec();
+    let names: StringArray = as_string_array(&columns[at])?
+        .iter()
+        .map(|location| location.map(name))
+        .collect();
+    columns[at] = Arc::new(names);
+    Ok(RecordBatch::try_new(schema, columns)?)
 }
 
 /// Helpers for the columns of metadata tables.

@@ -71,6 +71,12 @@ pub fn check_field(genotypes: &Field, field: &Field) -> Result<()> {
         return Ok(());
     }
     let store = |field| key(field, STORE_KEY).unwrap_or("unknown".to_string());
+    if samples != n_samples && key(field, STORE_KEY).is_none() {
+        return plan_err!(
+            "{FILTER_CALLS}: expected a FORMAT field with a value for each of {n_samples} samples, found '{name}' with {samples} values; of a \
+             field with several values for each call, such as call_AD, choose one with call_value(call_AD, 2)"
+        );
+    }
     if samples != n_samples {
         return plan_err!(
             "{FILTER_CALLS}: '{name}' has values of {samples} samples (store '{}'), but the genotypes are of {n_samples} (store \

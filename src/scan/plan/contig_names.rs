@@ -75,7 +75,7 @@ fn sentence(name: &str, contigs: &[String], store: &str) -> String {
             format!("its contigs are {}{more}", shown.join(", "))
         }
     };
-    format!("store '{store}' has no contig '{name}', so no row matches; {hint}")
+    format!("store '{store}' has no contig '{name}', so no row matches it; {hint}")
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
         let contig = || col("variant_contig");
         assert_eq!(
             sentences(contig().eq(lit("chr1"))),
-            ["store 'a.vcz' has no contig 'chr1', so no row matches; did you mean '1'?"]
+            ["store 'a.vcz' has no contig 'chr1', so no row matches it; did you mean '1'?"]
         );
         let list = contig().in_list(vec![lit("x"), lit("2"), lit("MT")], false);
         let found = sentences(list.and(col("variant_position").gt(lit(5))));
