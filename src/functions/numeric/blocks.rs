@@ -286,6 +286,12 @@ impl SpectrumSites {
         matching
     }
 
+    /// `term(n, d)` for each site in the spectrum, else 0. `term` is called for the other sites, too, and its value is then ignored.
+    #[inline(always)]
+    pub fn terms(&self, term: impl Fn(f64, f64) -> f64) -> Terms {
+        each!(self, |n, d| term(n, d))
+    }
+
     /// 1/n of each site in the spectrum, else 0.
     #[inline(always)]
     pub fn inverse_copies(&self) -> Terms {
