@@ -149,7 +149,7 @@ impl QueryEngine {
     }
 
     /// The session state of one statement: the client's settings, a memory pool with the query's limit, and its own notices, which are
-    /// logged when it has run.
+    /// sent and logged when it has run.
     pub fn state(&self, mut config: SessionConfig) -> SessionState {
         let extensions = &mut config.options_mut().extensions;
         if let Some(settings) = extensions.get_mut::<VczSettings>() {

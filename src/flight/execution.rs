@@ -1,6 +1,6 @@
 //! Execution of planned queries: rows are computed and encoded on the query threads, at most a few messages ahead of the client. A
 //! query stops when its client disconnects, it is cancelled or its time is over, and then releases its permit and its memory. A query
-//! whose client does not read releases its permit until the client does.
+//! whose client does not read releases its permit until the client does. The last message of a query with notices has them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,6 @@ use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use datafusion::common::Result;
-use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -28,8 +27,7 @@ use super::handles::Handle;
 use super::metrics::Outcome;
 use super::planned::{Planned, Rows};
 use super::sessions::ClientSession;
-use super::{error, wire};
-use crate::scan::VczSettings;
+use super::{error, reply, wire};
 use crate::scan::notices::NoticeSink;
 
 /// The maximum number of messages that are computed ahead of the client.
@@ -78,17 +76,12 @@ pub fn start(
             Rows::Plans(plans) => plans.iter().map(|(plan, _)| Arc::clone(plan)).collect(),
             Rows::Batches(_) => vec![],
         },
-        notices: match &planned.rows {
-            Rows::Plans(plans) => plans
-                .iter()
-                .map(|(_, context)| notices_of(context))
-                .collect(),
-            Rows::Batches(_) => vec![],
-        },
+        notices: planned.notices.clone(),
         outcome: Outcome::Stopped,
     };
     let task = {
         let (engine, end) = (Arc::clone(engine), Arc::clone(&end));
+        let schema = Arc::clone(&planned.schema);
         let mut place = Place {
             engine: Arc::clone(&engine),
             client: Arc::clone(&client.share),
@@ -112,10 +105,12 @@ pub fn start(
             if let Err(Ended::Failed(status)) = &result {
                 log::info!(query = report.query, code:? = status.code(); "not finished: {:?}", status.message());
             }
+            let notices = reply::notices_json(&report.take_notices(), &engine.locations);
             // Everything is released before the client is told that the query has ended.
             drop((entry, place, report));
             *end.lock() = match result {
-                Ok(()) => Some(Ok(())),
+                Ok(()) if notices.is_empty() => Some(Ok(None)),
+                Ok(()) => Some(reply::notices_message(&schema, notices).map(Some)),
                 Err(Ended::Failed(status)) => Some(Err(engine.locations.hide_in_status(status))),
                 Err(Ended::ClientLeft) => None,
             };
@@ -248,10 +243,10 @@ async fn drive(
     }
 }
 
-/// How a query ended; `None` while it runs.
-type End = Arc<Mutex<Option<Result<(), Status>>>>;
+/// How a query ended, with its last message if that is not a message of rows; `None` while it runs.
+type End = Arc<Mutex<Option<Result<Option<FlightData>, Status>>>>;
 
-/// The messages of a query, then its error if it has one.
+/// The messages of a query, then its notices or its error if it has any.
 struct Messages {
     receiver: mpsc::Receiver<FlightData>,
     end: End,
@@ -280,7 +275,7 @@ impl Stream for Messages {
                 self.done = true;
                 let end = self.end.lock().take();
                 Poll::Ready(match end {
-                    Some(Ok(())) => None,
+                    Some(Ok(last)) => last.map(Ok),
                     Some(Err(status)) => Some(Err(status)),
                     // The task panicked or the server stops, so rows are missing.
                     None => Some(Err(Status::aborted("the query was stopped by the server"))),
@@ -299,13 +294,19 @@ struct Report {
     rows: Arc<AtomicU64>,
     bytes_sent: u64,
     plans: Vec<Arc<dyn ExecutionPlan>>,
-    notices: Vec<NoticeSink>,
+    notices: NoticeSink,
     outcome: Outcome,
 }
 
-/// The sink for the notices of the functions and scans of a statement.
-fn notices_of(context: &TaskContext) -> NoticeSink {
-    VczSettings::of(context.session_config().options()).notices
+impl Report {
+    /// Takes the notices so far and logs them.
+    fn take_notices(&self) -> Vec<String> {
+        let notices = self.notices.take();
+        for notice in &notices {
+            log::warn!(query = self.query; "{notice}");
+        }
+        notices
+    }
 }
 
 impl Drop for Report {
@@ -320,10 +321,7 @@ impl Drop for Report {
             self.bytes_sent,
             scans.bytes_decoded,
         );
-        let notices = self.notices.iter().filter_map(|sink| sink.0.as_ref());
-        for notice in notices.flat_map(|notices| notices.take()) {
-            log::warn!(query = self.query; "{notice}");
-        }
+        self.take_notices();
         log::info!(
             query = self.query,
             user = &*self.user,

@@ -11,6 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::parameters::Prepared;
 use super::settings::FlightSettings;
+use crate::scan::notices::NoticeSink;
 
 /// A planned statement, whose rows a client may fetch once.
 pub struct Planned {
@@ -24,6 +25,8 @@ pub struct Planned {
     pub shows_plans: bool,
     /// The settings by which they are sent.
     pub settings: FlightSettings,
+    /// The statement's own notices, to which planning and execution add.
+    pub notices: NoticeSink,
 }
 
 /// The rows of a planned statement.

@@ -34,6 +34,7 @@ impl QueryEngine {
     ) -> Result<Planned> {
         let started = Instant::now();
         let settings = FlightSettings::of(state.config_options());
+        let notices = VczSettings::of(state.config_options()).notices;
         let most = self.limits.plan_size;
         let plans = match source {
             StatementSource::Sql(sql) => vec![logical::of_text(&state, &sql, most).await?],
@@ -53,6 +54,7 @@ impl QueryEngine {
                         planning: Duration::ZERO,
                         shows_plans,
                         settings: settings.clone(),
+                        notices: notices.clone(),
                     });
                 }
                 Some(planned) => planned.append(rows)?,

@@ -19,7 +19,7 @@ use super::error::status;
 use super::execution;
 use super::parameters::Prepared;
 use super::planned::{Rows, StatementSource};
-use super::reply::{Reply, fetch_with};
+use super::reply::{Reply, flight_info, notices_json};
 use super::service::Service;
 use super::sessions::ClientSession;
 
@@ -36,7 +36,8 @@ impl Service {
             .ok_or_else(|| Status::unauthenticated("log in first"))
     }
 
-    /// Plans a statement, keeps the plan, and returns the flight info with which to fetch its rows.
+    /// Plans a statement, keeps the plan, and returns the flight info with which to fetch its rows. Its metadata are the notices of
+    /// planning.
     pub(super) async fn planned<T>(
         &self,
         source: StatementSource,
@@ -50,11 +51,13 @@ impl Service {
             planned.settings.compression = asked.parse().map_err(|error| status(&error))?;
         }
         let schema = Arc::clone(&planned.schema);
+        let notices = notices_json(&planned.notices.sentences(), &self.engine.locations);
         let handle = self.engine.tickets.insert(&client.user, planned, bytes)?;
         let ticket = TicketStatementQuery {
             statement_handle: Bytes::copy_from_slice(&handle),
         };
-        fetch_with(ticket.as_any(), &schema, descriptor)
+        let info = flight_info(ticket.as_any(), &schema, descriptor)?;
+        Ok(Response::new(info.with_app_metadata(notices)))
     }
 
     /// Runs a planned query.
@@ -80,6 +83,9 @@ impl Service {
         client: &Arc<ClientSession>,
     ) -> Result<i64, Status> {
         let (planned, _) = self.engine.plan_with_permit(client, source).await?;
+        for notice in planned.notices.take() {
+            log::warn!(user = &*client.user; "{notice}");
+        }
         match planned.rows {
             // No statement that this server runs changes rows, so the number of changed rows is always 0.
             Rows::Batches(_) => Ok(0),

@@ -32,7 +32,9 @@ use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
-pub use aggregate::{Stages, bind_samples, is_exact, is_state, reporting, stages, value_size};
+pub use aggregate::{
+    Stages, bind_samples, is_exact, is_state, reporting, site_totals, stages, value_size,
+};
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};
 

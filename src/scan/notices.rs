@@ -1,5 +1,6 @@
 //! Notices of a statement to its user, beside its rows: sites that a statistic left out, a contig that no row can have. Functions and scans
-//! add them to the session's [`Notices`]; the command line and the server take them when the statement has ended.
+//! add them to the session's [`Notices`]; the command line and the server take them when the statement has ended. EXPLAIN ANALYZE shows
+//! the sites that each call left out, its [`SiteTotals`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,15 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+/// The maximum number of messages that are kept, since a filter may name very many contigs.
+const MOST_MESSAGES: usize = 50;
+
 /// The notices since they were last taken.
 #[derive(Debug, Default)]
 pub struct Notices {
-    said: Mutex<Said>,
+    collected: Mutex<Collected>,
 }
 
-#[derive(Debug, Default)]
-struct Said {
+#[derive(Debug, Default, Clone)]
+struct Collected {
     messages: Vec<String>,
+    /// Number of messages beyond [`MOST_MESSAGES`].
+    more: usize,
     left_out: BTreeMap<Statistic, Sites>,
 }
 
@@ -38,25 +44,40 @@ struct Sites {
 
 impl Notices {
     /// Adds `message`, unless it was added before.
-    pub fn say(&self, message: String) {
-        let messages = &mut self.said.lock().messages;
-        if !messages.contains(&message) {
-            messages.push(message);
+    pub fn add(&self, message: String) {
+        let mut collected = self.collected.lock();
+        if collected.messages.contains(&message) {
+            return;
+        }
+        if collected.messages.len() < MOST_MESSAGES {
+            collected.messages.push(message);
+        } else {
+            collected.more = collected.more.saturating_add(1);
         }
     }
 
     /// Records that `statistic` left out `left_out` more sites of `seen` more.
     fn leave_out(&self, statistic: &Statistic, left_out: u64, seen: u64) {
-        let mut said = self.said.lock();
-        let sites = said.left_out.entry(statistic.clone()).or_default();
+        let mut collected = self.collected.lock();
+        let sites = collected.left_out.entry(statistic.clone()).or_default();
         sites.left_out = sites.left_out.saturating_add(left_out);
         sites.seen = sites.seen.saturating_add(seen);
     }
 
+    /// All notices so far, as sentences.
+    pub fn sentences(&self) -> Vec<String> {
+        self.collected.lock().clone().into_sentences()
+    }
+
     /// Removes all notices and returns them as sentences.
     pub fn take(&self) -> Vec<String> {
-        let said = std::mem::take(&mut *self.said.lock());
-        let counted = said.left_out.into_iter();
+        std::mem::take(&mut *self.collected.lock()).into_sentences()
+    }
+}
+
+impl Collected {
+    fn into_sentences(self) -> Vec<String> {
+        let counted = self.left_out.into_iter();
         let counted = counted
             .filter(|(_, sites)| sites.left_out > 0)
             .map(|(statistic, sites)| {
@@ -69,7 +90,9 @@ impl Notices {
                     statistic.reason
                 )
             });
-        said.messages.into_iter().chain(counted).collect()
+        let more = (self.more > 0).then(|| format!("{} more like these", self.more));
+        let messages = self.messages.into_iter().chain(more);
+        messages.chain(counted).collect()
     }
 }
 
@@ -100,20 +123,48 @@ impl Eq for NoticeSink {}
 
 impl NoticeSink {
     /// Passes `message` to the session's notices if it collects them, else to the log.
-    pub fn say(&self, message: String) {
+    pub fn add(&self, message: String) {
         match &self.0 {
-            Some(notices) => notices.say(message),
+            Some(notices) => notices.add(message),
             None => log::warn!("{message}"),
         }
     }
 
-    /// A counter of the sites that `statistic` leaves out.
-    pub fn counter(&self, statistic: Statistic) -> LeftOut {
+    /// The notices so far, as sentences; none if the session does not collect them.
+    pub fn sentences(&self) -> Vec<String> {
+        let notices = self.0.as_ref();
+        notices
+            .map(|notices| notices.sentences())
+            .unwrap_or_default()
+    }
+
+    /// Removes the notices and returns them as sentences; none if the session does not collect them.
+    pub fn take(&self) -> Vec<String> {
+        let notices = self.0.as_ref();
+        notices.map(|notices| notices.take()).unwrap_or_default()
+    }
+
+    /// A counter of the sites that `statistic` leaves out, which also adds them to `totals`.
+    pub fn counter(&self, statistic: Statistic, totals: Option<Arc<SiteTotals>>) -> LeftOut {
         LeftOut {
             sink: self.0.clone().map(|notices| (notices, statistic)),
+            totals,
             left_out: AtomicU64::new(0),
             seen: AtomicU64::new(0),
         }
+    }
+}
+
+/// The sites that one call of a function leaves out, in all partitions.
+#[derive(Debug, Default)]
+pub struct SiteTotals {
+    left_out: AtomicU64,
+}
+
+impl SiteTotals {
+    /// The number of sites left out so far.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
     }
 }
 
@@ -122,6 +173,7 @@ impl NoticeSink {
 #[derive(Debug)]
 pub struct LeftOut {
     sink: Option<(Arc<Notices>, Statistic)>,
+    totals: Option<Arc<SiteTotals>>,
     left_out: AtomicU64,
     seen: AtomicU64,
 }
@@ -136,14 +188,21 @@ impl LeftOut {
         }
     }
 
-    /// Passes the counts to the session.
+    /// Passes the counts to the session and to the call's totals.
     pub fn report(&self) {
+        if self.sink.is_none() && self.totals.is_none() {
+            return;
+        }
+        let left_out = self.left_out.swap(0, Ordering::Relaxed);
+        let seen = self.seen.swap(0, Ordering::Relaxed);
+        if seen == 0 {
+            return;
+        }
         if let Some((notices, statistic)) = &self.sink {
-            let left_out = self.left_out.swap(0, Ordering::Relaxed);
-            let seen = self.seen.swap(0, Ordering::Relaxed);
-            if seen > 0 {
-                notices.leave_out(statistic, left_out, seen);
-            }
+            notices.leave_out(statistic, left_out, seen);
+        }
+        if let Some(totals) = &self.totals {
+            totals.left_out.fetch_add(left_out, Ordering::Relaxed);
         }
     }
 }
@@ -161,22 +220,35 @@ mod tests {
             call: format!("of {copies} copies"),
             reason: "they have missing calls",
         };
-        let (one, two) = (sink.counter(statistic(10)), sink.counter(statistic(10)));
+        let totals = Arc::new(SiteTotals::default());
+        let counter = |copies| sink.counter(statistic(copies), Some(Arc::clone(&totals)));
+        let (one, two) = (counter(10), counter(10));
         one.add(7000, 13_000);
         two.add(61, 543);
         one.report();
         two.report();
         two.report();
-        sink.counter(statistic(20)).add(0, 5);
-        sink.say("a".to_string());
-        sink.say("a".to_string());
-        assert_eq!(
-            notices.take(),
-            [
-                "a",
-                "sfs of 10 copies left out 7,061 of 13,543 sites: they have missing calls"
-            ]
-        );
-        assert!(notices.take().is_empty());
+        counter(20).add(0, 5);
+        sink.add("a".to_string());
+        sink.add("a".to_string());
+        let expected = [
+            "a",
+            "sfs of 10 copies left out 7,061 of 13,543 sites: they have missing calls",
+        ];
+        assert_eq!(sink.sentences(), expected);
+        assert_eq!(notices.take(), expected);
+        assert!(sink.take().is_empty() && sink.sentences().is_empty());
+        assert_eq!(totals.left_out(), 7061);
+        // A call that only EXPLAIN ANALYZE asks for.
+        let alone = NoticeSink::default().counter(statistic(10), Some(Arc::clone(&totals)));
+        alone.add(9, 10);
+        alone.report();
+        assert_eq!(totals.left_out(), 7070);
+        assert!(NoticeSink::default().sentences().is_empty());
+        for at in 0..MOST_MESSAGES + 2 {
+            sink.add(at.to_string());
+        }
+        let most = sink.take();
+        assert_eq!((most.len(), most[MOST_MESSAGES].as_str()), (MOST_MESSAGES + 1, "2 more like these"));
     }
 }

@@ -217,7 +217,7 @@ async fn open(
         .with_alleles(options.alleles);
     let location = store.location();
     for warning in store.warnings() {
-        notices.say(format!("store '{location}': {warning}"));
+        notices.add(format!("store '{location}': {warning}"));
     }
     for (array, reason) in store.unreadable() {
         log::warn!("store '{location}': array '{array}' is left out: {reason}");

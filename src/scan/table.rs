@@ -230,7 +230,7 @@ impl TableProvider for VczTable {
         let settings = VczSettings::of(options);
         let stores = &self.scan.stores;
         for notice in unknown_contigs(filters, stores.contigs(), stores.location())? {
-            settings.notices.say(notice);
+            settings.notices.add(notice);
         }
         let schema = DFSchema::try_from(Arc::clone(&self.scan.schema))?;
         let filters = filters

@@ -18,7 +18,8 @@
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
 //! * `table_sample`: TABLESAMPLE refused.
-//! * `message`: error messages for users; `notices`: reports of the sites that statistics leave out.
+//! * `message`: error messages for users.
+//! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
 //! * `planner`: subqueries as populations and masks, read while planning.
 
 mod annotations;
@@ -34,6 +35,7 @@ mod gpu_tests;
 mod inserts;
 mod interval_join;
 mod leaf_pushdown;
+mod left_out;
 mod list_literal;
 mod memory_rule;
 mod message;
@@ -132,6 +134,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_physical_optimizer_rule(Arc::new(populations_rule::AggregateByPopulations))
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
+        .with_physical_optimizer_rule(Arc::new(left_out::ShowLeftOut))
 }
 
 /// Adds tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings and rules to a session.

@@ -1,5 +1,5 @@
-//! Makes aggregates report the sites that they leave out to the session's notices, if it collects them. Not in OVER, where a site would be
-//! counted in each frame.
+//! Makes aggregates report the sites that they leave out to the session's notices, if it collects them, and in EXPLAIN ANALYZE count them
+//! for [`left_out`](super::left_out). Not in OVER, where a site would be counted in each frame.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ pub struct ReportLeftOut;
 impl AnalyzerRule for ReportLeftOut {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let notices = VczSettings::of(config).notices;
-        if notices.0.is_none() {
+        let analyzed = matches!(plan, LogicalPlan::Analyze(_));
+        if notices.0.is_none() && !analyzed {
             return Ok(plan);
         }
         let rewritten = plan.transform_up_with_subqueries(|node| {
@@ -28,13 +29,15 @@ impl AnalyzerRule for ReportLeftOut {
             }
             node.map_expressions(|expr| {
                 expr.transform_up(|expr| match expr {
-                    Expr::AggregateFunction(mut call) => match reporting(&call.func, &notices) {
-                        Some(func) => {
-                            call.func = Arc::new(func);
-                            Ok(Transformed::yes(Expr::AggregateFunction(call)))
+                    Expr::AggregateFunction(mut call) => {
+                        match reporting(&call.func, &notices, analyzed) {
+                            Some(func) => {
+                                call.func = Arc::new(func);
+                                Ok(Transformed::yes(Expr::AggregateFunction(call)))
+                            }
+                            None => Ok(Transformed::no(Expr::AggregateFunction(call))),
                         }
-                        None => Ok(Transformed::no(Expr::AggregateFunction(call))),
-                    },
+                    }
                     other => Ok(Transformed::no(other)),
                 })
             })

@@ -30,6 +30,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::left_out;
 use super::runs::shown;
 use super::runs_table::{GroupTable, passing_rows, runs};
 
@@ -259,7 +260,9 @@ impl ExecutionPlan for AggregatePopulationsExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        let mut metrics = self.metrics.clone_inner();
+        left_out::add_to(&mut metrics, self.aggregate.aggr_expr());
+        Some(metrics)
     }
 }
 

@@ -21,6 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, stream};
 
+use super::left_out;
 use super::runs_table::GroupTable;
 
 /// Partial aggregation by runs of rows.
@@ -187,6 +188,8 @@ impl ExecutionPlan for AggregateRunsExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        let mut metrics = self.metrics.clone_inner();
+        left_out::add_to(&mut metrics, self.aggregate.aggr_expr());
+        Some(metrics)
     }
 }

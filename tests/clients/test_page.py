@@ -16,7 +16,7 @@ EXPECTED = json.loads((FIXTURES / "expected.json").read_text())["sim.vcz"]
 def test_the_python_of_the_page(server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     assert all("127.0.0.1:50051" in block for block in (blocks[0], blocks[2]))
     names = {}
     for block in blocks:
@@ -24,6 +24,7 @@ def test_the_python_of_the_page(server, tmp_path, monkeypatch):
     for population in ["first", "second"]:
         assert list(names["spectra"][population]) == EXPECTED[population]["sfs"]
     assert names["spectrum"] == EXPECTED["first"]["sfs"]
+    assert "has no contig 'chr9'" in names["notices"][0]
     windows = {(row["contig"], row["window_start"]): row for row in EXPECTED["windows"]["w50k"]["rows"]}
     scan = names["scan"]
     assert len(scan) == len(windows)

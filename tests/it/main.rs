@@ -28,6 +28,7 @@ mod layers;
 mod many_stores;
 mod memory;
 mod missing_data;
+mod notices;
 mod opening;
 mod other_writers;
 mod partitions;

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
@@ -11,7 +12,7 @@ use super::statistic::Statistic as SiteStatistic;
 use crate::functions::counts_arg::copies_of;
 use crate::functions::documentation::document;
 use crate::functions::site_argument::SiteArgument;
-use crate::scan::notices::{LeftOut, NoticeSink, Statistic};
+use crate::scan::notices::{LeftOut, NoticeSink, SiteTotals, Statistic};
 
 /// An aggregate over allele counts, or over zygosity.
 pub(crate) trait Definition: Debug + Send + Sync + 'static {
@@ -127,6 +128,8 @@ pub(crate) struct Call {
     pub(crate) numbers: Vec<i64>,
     /// Receives the reports of sites that are left out.
     pub(crate) notices: NoticeSink,
+    /// Counts the sites that are left out for EXPLAIN ANALYZE.
+    pub(crate) totals: Option<Arc<SiteTotals>>,
 }
 
 impl Call {
@@ -143,12 +146,13 @@ impl Call {
     /// A counter of the sites without all of their `copies` copies, which `function` leaves out.
     pub(crate) fn incomplete_sites(&self, function: &'static str, copies: &[u64]) -> LeftOut {
         let copies: Vec<String> = copies.iter().map(u64::to_string).collect();
-        self.notices.counter(Statistic {
+        let statistic = Statistic {
             function,
             call: format!("of {} copies", copies.join(" and ")),
             reason: "not all copies are called there (missing calls, haploid samples); the projections \
                      project_sfs and project_joint_sfs keep such sites",
-        })
+        };
+        self.notices.counter(statistic, self.totals.clone())
     }
 
     /// Integer argument `at` of a function that requires it; the number of arguments was checked before.

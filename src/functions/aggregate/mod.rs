@@ -100,7 +100,7 @@ use self::planes_udaf::{PlanesAggregate, PlanesDefinition};
 use self::udaf::CountsAggregate;
 use super::site_argument::{SiteArgument, SiteArguments};
 use crate::scan::GenotypeContext;
-use crate::scan::notices::NoticeSink;
+use crate::scan::notices::{NoticeSink, SiteTotals};
 
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use self::stages::{Stages, is_exact, is_state, stages};
@@ -120,9 +120,22 @@ macro_rules! aggregates {
             all
         }
 
-        /// `func` reporting the sites that it leaves out to `notices`; `None` if it leaves none out, or is not of this crate.
-        pub fn reporting(func: &AggregateUDF, notices: &NoticeSink) -> Option<AggregateUDF> {
-            None$(.or_else(|| CountsAggregate::<$definition>::reporting(func, notices)))+
+        /// `func` reporting the sites that it leaves out to `notices` and, if `analyzed`, to totals for EXPLAIN ANALYZE; `None` if it
+        /// leaves none out, or is not of this crate.
+        pub fn reporting(
+            func: &AggregateUDF,
+            notices: &NoticeSink,
+            analyzed: bool,
+        ) -> Option<AggregateUDF> {
+            None$(.or_else(|| CountsAggregate::<$definition>::reporting(func, notices, analyzed)))+
+        }
+
+        /// The name of `func`, or of the function whose state it computes, and the sites that it leaves out; `None` if it leaves none
+        /// out, or EXPLAIN ANALYZE does not show them.
+        pub fn site_totals(func: &AggregateUDF) -> Option<(&str, &Arc<SiteTotals>)> {
+            let func = state_of::inner(func).unwrap_or(func);
+            let totals = None$(.or_else(|| CountsAggregate::<$definition>::totals(func)))+;
+            totals.map(|totals| (func.name(), totals))
         }
 
         /// The site arguments of the aggregate of that name; `None` for any other function. Whole numbers may follow them.

@@ -35,6 +35,12 @@ pub(super) fn state_struct(inner: &AggregateUDF, arguments: &[FieldRef]) -> Resu
         .collect())
 }
 
+/// The aggregate whose states `func` computes, if it computes states.
+pub(super) fn inner(func: &AggregateUDF) -> Option<&AggregateUDF> {
+    let state = func.inner().downcast_ref::<StateOf>()?;
+    Some(&state.inner)
+}
+
 impl StateOf {
     pub(super) fn new(inner: Arc<AggregateUDF>) -> Self {
         Self {

@@ -16,7 +16,7 @@ use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::{Form, coerce, constant, form};
 use super::definition::{Call, Copies, Definition};
 use super::statistic::Statistic;
-use crate::scan::notices::NoticeSink;
+use crate::scan::notices::{NoticeSink, SiteTotals};
 
 /// The aggregate that a [`Definition`] defines.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct CountsAggregate<D> {
     documentation: Documentation,
     /// Receives the reports of sites that are left out; ignored when functions are compared.
     notices: NoticeSink,
+    /// The sites that this call leaves out, if EXPLAIN ANALYZE shows them; ignored like `notices`.
+    totals: Option<Arc<SiteTotals>>,
     definition: std::marker::PhantomData<fn() -> D>,
 }
 
@@ -34,18 +36,30 @@ impl<D: Definition> CountsAggregate<D> {
             signature: Signature::user_defined(Volatility::Immutable),
             documentation: D::documentation(),
             notices: NoticeSink::default(),
+            totals: None,
             definition: std::marker::PhantomData,
         }
     }
 
-    /// `func` reporting the sites that it leaves out to `notices`, if it is this function and it leaves some out.
-    pub(crate) fn reporting(func: &AggregateUDF, notices: &NoticeSink) -> Option<AggregateUDF> {
+    /// `func` reporting the sites that it leaves out to `notices` and, if `analyzed`, to totals of its own; `None` if it is not this
+    /// function or leaves none out.
+    pub(crate) fn reporting(
+        func: &AggregateUDF,
+        notices: &NoticeSink,
+        analyzed: bool,
+    ) -> Option<AggregateUDF> {
         if !D::REPORTS_LEFT_OUT || !func.inner().is::<Self>() {
             return None;
         }
         let mut reporting = Self::new();
         reporting.notices = notices.clone();
+        reporting.totals = analyzed.then(Arc::default);
         Some(AggregateUDF::from(reporting))
+    }
+
+    /// The sites that `func` leaves out, if it is this function and EXPLAIN ANALYZE shows them.
+    pub(crate) fn totals(func: &AggregateUDF) -> Option<&Arc<SiteTotals>> {
+        func.inner().downcast_ref::<Self>()?.totals.as_ref()
     }
 
     /// The statistic of one call, with its constant arguments.
@@ -82,11 +96,11 @@ impl<D: Definition> CountsAggregate<D> {
             .zip(D::NUMBERS)
             .map(|(expr, argument)| constant(name, argument, expr.as_ref()))
             .collect::<Result<_>>()?;
-        let notices = self.notices.clone();
         D::statistic(&Call {
             copies,
             numbers,
-            notices,
+            notices: self.notices.clone(),
+            totals: self.totals.clone(),
         })
     }
 }
