@@ -11,8 +11,8 @@ SELECT variant_contig, p['population'] AS population, p['copies'] AS all_diploid
 FROM (SELECT variant_contig, unnest(population_counts(call_genotype)) AS p FROM missing)
 GROUP BY 1, 2, 3 ORDER BY 1, 2;
 
--- The spectrum on X, with this N after the population.
-SELECT sfs(call_genotype, 'first', 24) AS sfs FROM missing WHERE variant_contig = 'X';
+-- The spectra of each contig, with this N after the population.
+SELECT variant_contig, sfs(call_genotype, 'first', CASE variant_contig WHEN 'X' THEN 24 ELSE 26 END) AS sfs FROM missing GROUP BY 1 ORDER BY 1;
 
 -- The spectra of all contigs and populations as rows, each with its N.
 WITH sites AS (

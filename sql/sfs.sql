@@ -22,5 +22,5 @@ SELECT derived_count(ac) AS derived, allele_number(ac) AS called, count(*) AS si
 FROM (SELECT allele_counts(call_genotype, 'first') AS ac FROM sim) GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 10;
 
 -- Every population at once.
-SELECT p['population'] AS population, diversity(p['ac']) AS pi, segregating_sites(p['ac']) AS segregating
+SELECT p['population'] AS population, sfs(p['ac']) AS sfs, diversity(p['ac']) AS pi, segregating_sites(p['ac']) AS segregating
 FROM (SELECT unnest(population_counts(call_genotype)) AS p FROM sim) GROUP BY 1 ORDER BY 1;

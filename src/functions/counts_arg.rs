@@ -8,7 +8,9 @@ use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, FieldRef, Int32Type};
 use datafusion::common::{Result, exec_err, plan_err};
 
-pub use crate::scan::copies::{COPIES_DEFERRED, COPIES_KEY, copies_of, with_copies};
+pub use crate::scan::copies::{
+    COPIES_BESIDE_KEY, COPIES_DEFERRED, COPIES_KEY, copies_of, with_copies,
+};
 use crate::scan::found_type;
 
 /// Whether `data_type` is a list of integers, the type of allele counts.

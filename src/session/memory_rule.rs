@@ -1,6 +1,6 @@
 //! The physical rule that reserves memory for spectra where DataFusion does not.
 //!
-//! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator.
+//! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator. Spectra there are of one size.
 //! * Aggregates without GROUP BY in one step: DataFusion reserves what an accumulator holds after each batch, but an accumulator
 //!   does not know whether its state or its value will be requested, and a spectrum's value can be much larger. In two steps,
 //!   only the accumulator of the second, which merges states, builds a value, and says so in its size.
@@ -9,10 +9,11 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, WindowExpr,
 };
@@ -23,7 +24,7 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 
 use super::runs_rule::split;
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
-use crate::functions::value_size;
+use crate::functions::{numbers_vary, value_size};
 
 /// The rule.
 #[derive(Debug)]
@@ -70,6 +71,12 @@ fn around_window(
     let mut row_bytes = 0usize;
     for call in calls {
         if let Some(call) = aggregate_of(call.as_ref()) {
+            if number_varies(call) {
+                return plan_err!(
+                    "{}: the whole number after the counts must be a constant in OVER; use GROUP BY",
+                    call.fun().name()
+                );
+            }
             row_bytes = row_bytes.saturating_add(value_size(call)?);
         }
     }
@@ -85,6 +92,13 @@ fn around_window(
     Ok(Some(Arc::new(ReserveWindowMemoryExec::new(
         window, row_bytes,
     ))))
+}
+
+/// Whether the sizes of values differ by row, because the whole number after the counts does: `sfs(ac, n)`.
+fn number_varies(call: &AggregateFunctionExpr) -> bool {
+    let numbers = call.expressions();
+    numbers_vary(call.fun().name())
+        && numbers.iter().skip(1).any(|number| !collect_columns(number).is_empty())
 }
 
 fn aggregate_of(call: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {

@@ -45,11 +45,40 @@ pub enum Key {
 
 /// An expression over the rows of one population.
 #[derive(Debug, Clone)]
-pub struct Value {
-    /// The expression.
-    pub expr: Arc<dyn PhysicalExpr>,
-    /// Whether it uses the counts and so differs between populations.
-    pub of_counts: bool,
+pub enum Value {
+    /// A function of the variant, the same in every population.
+    Variant(Arc<dyn PhysicalExpr>),
+    /// A function of the counts, the population's name or its number of copies: the expression of each population.
+    Populations(Vec<Arc<dyn PhysicalExpr>>),
+}
+
+impl Value {
+    fn expressions(&self) -> &[Arc<dyn PhysicalExpr>] {
+        match self {
+            Self::Variant(expr) => std::slice::from_ref(expr),
+            Self::Populations(exprs) => exprs,
+        }
+    }
+
+    /// The expression, if it is the same in every population.
+    fn shared(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        match self {
+            Self::Variant(expr) => Some(expr),
+            Self::Populations(_) => None,
+        }
+    }
+
+    /// The expression of a population.
+    fn of(&self, population: usize) -> Result<&Arc<dyn PhysicalExpr>> {
+        let expr = match self {
+            Self::Variant(expr) => Some(expr),
+            Self::Populations(exprs) => exprs.get(population),
+        };
+        match expr {
+            Some(expr) => Ok(expr),
+            None => internal_err!("an expression without population {population}"),
+        }
+    }
 }
 
 /// The arguments of an aggregate's call, and its FILTER.
@@ -95,7 +124,7 @@ impl Populations {
         });
         let calls = self.calls.iter();
         let values = calls.flat_map(|call| call.arguments.iter().chain(&call.filter));
-        keys.chain(values.map(|value| &value.expr))
+        keys.chain(values.flat_map(Value::expressions))
     }
 }
 
@@ -340,7 +369,7 @@ impl PopulationTable {
         let start = first.start;
         let batch = batch.slice(start, last.end - start);
         let populations = Arc::clone(&self.populations);
-        // Arguments that do not use the counts are computed once.
+        // Arguments that are the same in every population are computed once.
         let shared = populations.rows(&batch, 0)?;
         let shared = populations
             .calls
@@ -356,7 +385,7 @@ impl PopulationTable {
                 of_rows.resize(run.end - start, *group);
             }
             for (at, (call, shared)) in populations.calls.iter().zip(&shared).enumerate() {
-                let Arguments { arguments, filter } = shared.of(call, &rows)?;
+                let Arguments { arguments, filter } = shared.of(call, population, &rows)?;
                 self.table
                     .update(at, &arguments, &of_rows, filter.as_ref())?;
             }
@@ -372,16 +401,14 @@ struct Arguments<T> {
 }
 
 impl Arguments<Option<ArrayRef>> {
-    /// The values of the arguments that do not use the counts.
+    /// The values of the arguments that are the same in every population.
     fn shared(call: &Call, rows: &RecordBatch) -> Result<Self> {
         let arguments = call.arguments.iter().map(|argument| {
-            Ok(match argument.of_counts {
-                true => None,
-                false => Some(value(argument, rows)?),
-            })
+            let shared = argument.shared();
+            shared.map(|expr| values(expr, rows)).transpose()
         });
-        let filter = call.filter.iter().find(|filter| !filter.of_counts);
-        let filter = filter.map(|filter| passing_rows(&filter.expr, rows));
+        let filter = call.filter.as_ref().and_then(Value::shared);
+        let filter = filter.map(|filter| passing_rows(filter, rows));
         Ok(Self {
             arguments: arguments.collect::<Result<_>>()?,
             filter: filter.transpose()?,
@@ -389,14 +416,19 @@ impl Arguments<Option<ArrayRef>> {
     }
 
     /// All of them, for the rows of one population.
-    fn of(&self, call: &Call, rows: &RecordBatch) -> Result<Arguments<ArrayRef>> {
+    fn of(
+        &self,
+        call: &Call,
+        population: usize,
+        rows: &RecordBatch,
+    ) -> Result<Arguments<ArrayRef>> {
         let arguments = call.arguments.iter().zip(&self.arguments);
         let arguments = arguments.map(|(argument, shared)| match shared {
             Some(values) => Ok(Arc::clone(values)),
-            None => value(argument, rows),
+            None => values(argument.of(population)?, rows),
         });
         let filter = match (&call.filter, &self.filter) {
-            (Some(filter), None) => Some(passing_rows(&filter.expr, rows)?),
+            (Some(filter), None) => Some(passing_rows(filter.of(population)?, rows)?),
             (_, shared) => shared.clone(),
         };
         Ok(Arguments {
@@ -406,6 +438,6 @@ impl Arguments<Option<ArrayRef>> {
     }
 }
 
-fn value(value: &Value, rows: &RecordBatch) -> Result<ArrayRef> {
-    value.expr.evaluate(rows)?.into_array(rows.num_rows())
+fn values(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef> {
+    expr.evaluate(rows)?.into_array(rows.num_rows())
 }

@@ -3,23 +3,28 @@
 //!
 //! The rows are aggregated in another order, population by population, so every call must be one whose states are exact. The groups must
 //! be the same for all rows of a run of variants in a population: the keys are functions of the variant, or the population's name or
-//! number of copies. Of the list only the counts may be used elsewhere. Any other aggregate is not changed. The rule
-//! runs after DataFusion's own and before [`runs_rule`](super::runs_rule).
+//! number of copies. Elsewhere the counts, the name and the number of copies may be used, the latter two as constants of each population.
+//! A WHERE above the unnesting must be a function of these constants: then it selects the populations that the scan counts. Any other
+//! aggregate is not changed. The rule runs after DataFusion's own and before [`runs_rule`](super::runs_rule).
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, StringArray};
+use arrow::array::{
+    Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+};
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::core::getfield::GetFieldFunc;
 use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking, Literal};
 use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::unnest::{ListUnnest, UnnestExec};
@@ -27,6 +32,7 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning, PhysicalExpr};
 
 use super::populations::{AggregatePopulationsExec, Call, Key, Populations, Value};
 use super::runs_rule::{before_shuffling, in_two_steps, takes_rows};
+use super::runs_table::passing_rows;
 use crate::functions::is_exact;
 use crate::scan::{NamedCopies, PopulationsApart, populations_apart};
 
@@ -113,32 +119,89 @@ fn before_round_robin(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn Executio
 struct Below {
     /// The projections above the unnesting, from the aggregate down.
     projections: Vec<ProjectionExprs>,
-    /// The index of the unnested column, the same in the unnesting and in the scan.
-    column: usize,
+    /// The unnested element.
+    element: Element,
     apart: PopulationsApart,
     /// The rows of one population: those of the unnesting with the counts in place of the element.
     schema: Schema,
 }
 
-impl Below {
-    /// `None` if the input is not projections over unnested `population_counts`.
-    fn of(aggregate: &AggregateExec) -> Result<Option<Self>> {
-        let mut projections = vec![];
-        let mut input = Arc::clone(aggregate.input());
+/// What is between the aggregate and an unnesting.
+struct Above {
+    projections: Vec<ProjectionExprs>,
+    /// The predicates of WHERE, over the rows of the unnesting.
+    predicates: Vec<Arc<dyn PhysicalExpr>>,
+    /// What is below.
+    input: Arc<dyn ExecutionPlan>,
+}
+
+impl Above {
+    fn of(aggregate: &AggregateExec) -> Result<Self> {
+        let mut above = Self {
+            projections: vec![],
+            predicates: vec![],
+            input: Arc::clone(aggregate.input()),
+        };
         loop {
-            let below = if let Some(projection) = input.downcast_ref::<ProjectionExec>() {
-                projections.push(projection.projection_expr().clone());
+            let input = Arc::clone(&above.input);
+            above.input = if let Some(projection) = input.downcast_ref::<ProjectionExec>() {
+                above.project(projection.projection_expr().clone())?;
                 Arc::clone(projection.input())
+            } else if let Some(filter) = input.downcast_ref::<FilterExec>()
+                && filter.fetch().is_none()
+            {
+                if let Some(columns) = filter.projection() {
+                    let schema = filter.input().schema();
+                    above.project(ProjectionExprs::from_indices(columns, &schema))?;
+                }
+                above.predicates.push(Arc::clone(filter.predicate()));
+                Arc::clone(filter.input())
             } else if let Some(before) = before_shuffling(&input)? {
                 before
             } else if let Some(before) = before_round_robin(&input) {
                 Arc::clone(before)
             } else {
-                break;
+                return Ok(above);
             };
-            input = below;
         }
-        let Some(unnest) = input.downcast_ref::<UnnestExec>() else {
+    }
+
+    fn project(&mut self, projection: ProjectionExprs) -> Result<()> {
+        for predicate in &mut self.predicates {
+            *predicate = projection.unproject_expr(predicate)?;
+        }
+        self.projections.push(projection);
+        Ok(())
+    }
+
+    /// Whether the rows of `population` pass the predicates; `None` if that depends on the variant, or is not known before the query
+    /// runs.
+    fn passes(&self, element: Element, population: &NamedCopies) -> Option<bool> {
+        let schema = Arc::new(Schema::empty());
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(schema, vec![], &options).ok()?;
+        let mut passes = true;
+        for predicate in &self.predicates {
+            let changes = DynamicFilterTracking::classify(predicate).contains_dynamic_filter();
+            if changes || is_volatile(predicate) {
+                return None;
+            }
+            let constant = element.in_population(predicate, population).ok()?;
+            if !collect_columns(&constant).is_empty() {
+                return None;
+            }
+            let found = passing_rows(&constant, &row).ok()?;
+            passes &= found.is_valid(0) && found.value(0);
+        }
+        Some(passes)
+    }
+}
+
+impl Below {
+    /// `None` if the input is not projections, and selections of populations, over unnested `population_counts`.
+    fn of(aggregate: &AggregateExec) -> Result<Option<Self>> {
+        let above = Above::of(aggregate)?;
+        let Some(unnest) = above.input.downcast_ref::<UnnestExec>() else {
             return Ok(None);
         };
         let (
@@ -158,21 +221,23 @@ impl Below {
         if unnested.fields().len() != unnest.input().schema().fields().len() {
             return Ok(None);
         }
-        let DataType::Struct(element) = unnested.field(column).data_type() else {
+        let DataType::Struct(fields) = unnested.field(column).data_type() else {
             return Ok(None);
         };
-        let Some((_, counts)) = element.find(COUNTS) else {
+        let Some((_, counts)) = fields.find(COUNTS) else {
             return Ok(None);
         };
+        let element = Element(column);
         let scan = before_round_robin(unnest.input()).unwrap_or(unnest.input());
-        let Some(apart) = populations_apart(scan, column)? else {
+        let wanted = |population: &NamedCopies| above.passes(element, population);
+        let Some(apart) = populations_apart(scan, column, &wanted)? else {
             return Ok(None);
         };
         let mut fields = unnested.fields().to_vec();
         fields[column] = Arc::clone(counts);
         Ok(Some(Self {
-            projections,
-            column,
+            projections: above.projections,
+            element,
             apart,
             schema: Schema::new(fields),
         }))
@@ -208,7 +273,7 @@ impl Below {
         Ok(Some(Populations {
             len: self.apart.populations.len(),
             schema: Arc::new(self.schema.clone()),
-            counts: self.column,
+            counts: self.element.0,
             keys,
             calls,
         }))
@@ -226,7 +291,7 @@ impl Below {
     fn key(&self, key: &Arc<dyn PhysicalExpr>) -> Result<Option<Key>> {
         let over_unnested = self.over_unnested(key)?;
         let populations = self.apart.populations.iter();
-        Ok(match self.field(&over_unnested) {
+        Ok(match self.element.field(&over_unnested) {
             Some(POPULATION) => {
                 let names = populations.map(|(name, _): &NamedCopies| name);
                 let names: ArrayRef = Arc::new(StringArray::from_iter_values(names));
@@ -237,52 +302,62 @@ impl Below {
                 let copies: ArrayRef = Arc::new(Int64Array::from_iter_values(copies));
                 Some(Key::Population(copies))
             }
-            _ => match self.over_counts(over_unnested)? {
-                Some(value) if !value.of_counts => Some(Key::Variant(value.expr)),
+            _ => match self.over_rows(over_unnested)? {
+                Some(Value::Variant(expr)) => Some(Key::Variant(expr)),
                 _ => None,
             },
         })
     }
 
     fn value(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Value>> {
-        self.over_counts(self.over_unnested(expr)?)
+        self.over_rows(self.over_unnested(expr)?)
     }
 
-    /// `expr`, which is over the rows of the unnesting, rewritten over those of one population; `None` if it uses more of the element than
-    /// its counts, or is volatile.
-    fn over_counts(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Option<Value>> {
+    /// `expr`, which is over the rows of the unnesting, rewritten over those of one population; `None` if it uses the element other than by
+    /// its fields, or is volatile.
+    fn over_rows(&self, expr: Arc<dyn PhysicalExpr>) -> Result<Option<Value>> {
         if is_volatile(&expr) {
             return Ok(None);
         }
-        let (mut of_counts, mut of_element) = (false, false);
-        let expr = expr.transform_down(|expr| {
-            if self.field(&expr) == Some(COUNTS) {
-                of_counts = true;
-                let counts: Arc<dyn PhysicalExpr> = Arc::new(Column::new(COUNTS, self.column));
-                return Ok(Transformed::new(counts, true, TreeNodeRecursion::Jump));
+        let (mut of_fields, mut of_element) = (false, false);
+        expr.apply(|expr| {
+            if let Some(POPULATION | COPIES | COUNTS) = self.element.field(expr) {
+                of_fields = true;
+                return Ok(TreeNodeRecursion::Jump);
             }
-            of_element |= self.is_element(&expr);
-            Ok(Transformed::no(expr))
+            of_element |= self.element.is(expr);
+            Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok((!of_element).then_some(Value {
-            expr: expr.data,
-            of_counts,
-        }))
+        if of_element {
+            return Ok(None);
+        }
+        if !of_fields {
+            return Ok(Some(Value::Variant(expr)));
+        }
+        let populations = self.apart.populations.iter();
+        let exprs = populations.map(|population| self.element.in_population(&expr, population));
+        Ok(Some(Value::Populations(exprs.collect::<Result<_>>()?)))
     }
+}
 
-    /// Whether `expr` is the unnested element.
-    fn is_element(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
+/// The unnested element of `population_counts`: the index of its column, the same in the unnesting and in the scan.
+#[derive(Debug, Clone, Copy)]
+struct Element(usize);
+
+impl Element {
+    /// Whether `expr` is the element.
+    fn is(self, expr: &Arc<dyn PhysicalExpr>) -> bool {
         expr.downcast_ref::<Column>()
-            .is_some_and(|column| column.index() == self.column)
+            .is_some_and(|column| column.index() == self.0)
     }
 
-    /// The name of the field, where `expr` is a field of the unnested element.
-    fn field<'a>(&self, expr: &'a Arc<dyn PhysicalExpr>) -> Option<&'a str> {
+    /// The name of the field, where `expr` is a field of the element.
+    fn field(self, expr: &Arc<dyn PhysicalExpr>) -> Option<&str> {
         let call = expr.downcast_ref::<ScalarFunctionExpr>()?;
         let [element, name] = call.args() else {
             return None;
         };
-        if !call.fun().inner().is::<GetFieldFunc>() || !self.is_element(element) {
+        if !call.fun().inner().is::<GetFieldFunc>() || !self.is(element) {
             return None;
         }
         match name.downcast_ref::<Literal>()?.value() {
@@ -291,5 +366,23 @@ impl Below {
             | ScalarValue::LargeUtf8(Some(name)) => Some(name),
             _ => None,
         }
+    }
+
+    /// `expr` over the rows of one population: its counts are in the column of the element, its name and copies are constants.
+    fn in_population(
+        self,
+        expr: &Arc<dyn PhysicalExpr>,
+        (name, copies): &NamedCopies,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let rewritten = Arc::clone(expr).transform_down(|expr| {
+            let value: Arc<dyn PhysicalExpr> = match self.field(&expr) {
+                Some(COUNTS) => Arc::new(Column::new(COUNTS, self.0)),
+                Some(POPULATION) => Arc::new(Literal::new(ScalarValue::from(name.as_str()))),
+                Some(COPIES) => Arc::new(Literal::new(ScalarValue::from(*copies))),
+                _ => return Ok(Transformed::no(expr)),
+            };
+            Ok(Transformed::new(value, true, TreeNodeRecursion::Jump))
+        })?;
+        Ok(rewritten.data)
     }
 }

@@ -8,6 +8,7 @@
 //! project_sfs(call_genotype, 'first', 20)       ->  project_sfs(allele_counts(call_genotype, 'first'), 20)
 //! hwe_exact(call_genotype, 'first')             ->  hwe_exact(zygosity_counts(call_genotype, 'first'))
 //! garud_h(call_genotype, 'first')               ->  garud_h(genotype_planes(call_genotype, 'first'))
+//! sfs(p['ac'])                                  ->  sfs(p['ac'], p['copies'])      (p of population_counts; with GROUP BY)
 //! ```
 
 use std::collections::HashSet;
@@ -16,14 +17,17 @@ use std::sync::{Arc, LazyLock};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema, Result, plan_err};
+use datafusion::functions::core::getfield::GetFieldFunc;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::prelude::lit;
 
 use super::list_literal::list_of_strings;
-use crate::functions::{SiteArguments, site_arguments};
+use crate::functions::{SiteArguments, numbers_vary, site_arguments};
+use crate::scan::copies::COPIES_BESIDE_KEY;
 use crate::scan::{FIELD_KEY, GenotypeUdf, is_genotype_type, is_population_type};
 
 /// The rule.
@@ -66,7 +70,11 @@ impl ExpandShortForms {
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
-                match self.counts_of(func.name(), &params.args, schema)? {
+                let expanded = match self.counts_of(func.name(), &params.args, schema)? {
+                    Some(args) => Some(args),
+                    None => with_copies(func.name(), &params.args, schema)?,
+                };
+                match expanded {
                     Some(args) => {
                         params.args = args;
                         Ok(Transformed::yes(Expr::AggregateFunction(
@@ -161,6 +169,34 @@ impl ExpandShortForms {
         rewritten.extend(args[1 + given..].iter().cloned());
         Ok(Some(rewritten))
     }
+}
+
+/// The arguments of a function that needs N, with the copies that stand beside its counts, `p['copies']` after `p['ac']`; `None` if N
+/// is given or does not stand there.
+fn with_copies(name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
+    let [counts] = args else {
+        return Ok(None);
+    };
+    if !numbers_vary(name) {
+        return Ok(None);
+    }
+    let (_, field) = counts.to_field(schema)?;
+    let Some(beside) = field.metadata().get(COPIES_BESIDE_KEY) else {
+        return Ok(None);
+    };
+    if let Expr::ScalarFunction(call) = counts
+        && call.func.inner().is::<GetFieldFunc>()
+    {
+        let mut copies = call.clone();
+        if let Some(field) = copies.args.last_mut() {
+            *field = lit(beside.as_str());
+        }
+        return Ok(Some(vec![counts.clone(), Expr::ScalarFunction(copies)]));
+    }
+    plan_err!(
+        "{name}: the populations of these counts may differ in their number of copies; give it after the counts, as in \
+         {name}(p['ac'], p['{beside}']), with p of population_counts"
+    )
 }
 
 /// Whether a scalar function is one of this crate's that take counts, or no lists.

@@ -66,7 +66,7 @@ const POPULATION_KEYS: [&str; 3] = [
     "p['population'], p['copies']",
 ];
 /// Aggregates whose states are exact.
-const EXACT: [&str; 15] = [
+const EXACT: [&str; 21] = [
     "count(*)",
     "count(p['ac'])",
     "sum(allele_number(p['ac']))",
@@ -82,6 +82,22 @@ const EXACT: [&str; 15] = [
     "exact_sum(site_diversity(p['ac']) * variant_position)",
     "diversity(p['ac']) FILTER (WHERE is_biallelic(variant_allele))",
     "segregating_sites(p['ac']) FILTER (WHERE is_segregating(p['ac']) AND variant_position % 4 > 0)",
+    // Of each population's number of copies.
+    "sfs(p['ac'])",
+    "sfs_folded(p['ac'])",
+    "sfs(p['ac'], p['copies']) FILTER (WHERE is_segregating(p['ac']))",
+    "max(p['copies'])",
+    "count(*) FILTER (WHERE p['population'] > 'p1')",
+    "sum(allele_number(p['ac']) * p['copies']) FILTER (WHERE p['copies'] > 4 AND variant_position % 3 = 1)",
+];
+/// Predicates of the populations; one of them is `p0`.
+const POPULATIONS: [&str; 6] = [
+    "",
+    "",
+    "WHERE p['population'] = 'p0'",
+    "WHERE p['population'] IN ('p0', 'p2', 'p3', 'p4', 'p7', 'none')",
+    "WHERE p['population'] <> 'p1' AND p['copies'] > 0 AND variant_position % 2 = 0",
+    "WHERE upper(p['population']) = 'P0' OR p['copies'] > 6",
 ];
 
 /// Some of `of`, one or more, each once.
@@ -112,7 +128,10 @@ fn statement(random: &mut Random) -> String {
     let filter = filter[random.below(3) as usize];
     let having = ["", " HAVING count(*) > 2"][random.below(2) as usize];
     let from = SITES.replace("FROM t", &format!("FROM t{filter}"));
-    format!("SELECT {keys}, {aggregates} FROM {from} GROUP BY {keys}{having} ORDER BY {keys}")
+    let populations = POPULATIONS[random.below(6) as usize];
+    format!(
+        "SELECT {keys}, {aggregates} FROM {from} {populations} GROUP BY {keys}{having} ORDER BY {keys}"
+    )
 }
 
 /// A file of random populations of the samples of `populations`, overlapping ones among them.
@@ -182,16 +201,16 @@ async fn what_is_not_understood_is_left_alone() {
         // Keys that differ between the variants of a run, or are computed.
         sql("p['ac']", "count(*)", ""),
         sql("upper(p['population'])", "count(*)", ""),
-        // Arguments that are not of the counts alone.
-        sql(population, "max(p['copies'])", ""),
+        // The element itself.
         sql(population, "count(p)", ""),
-        sql(population, "sum(allele_number(p['ac'])) FILTER (WHERE p['population'] > 'a')", ""),
         // States that depend on the order, or on which values there are.
         sql(population, "avg(variant_position)", ""),
         sql(population, "count(DISTINCT allele_number(p['ac']))", ""),
         sql(population, "array_agg(variant_position ORDER BY variant_position, variant_contig)", ""),
         // Rows that are left out between the unnesting and the aggregate.
         sql(population, "count(*)", "WHERE is_segregating(p['ac'])"),
+        sql(population, "count(*)", "WHERE p['population'] = 'first' AND is_segregating(p['ac'])"),
+        sql(population, "count(*)", "WHERE p['population'] = 'first' OR variant_position % 2 = 0"),
         // No groups, groupings, no aggregates.
         format!("SELECT diversity(p['ac']) FROM {SITES}"),
         format!("SELECT {population}, count(*) FROM {SITES} GROUP BY ROLLUP ({population}) ORDER BY 1"),
@@ -218,6 +237,48 @@ async fn what_is_not_understood_is_left_alone() {
         .await;
         for sql in &statements {
             assert!(check(&ctx, sql, false, "missing").await > 0, "{sql}");
+        }
+    }
+}
+
+/// Only the populations that WHERE selects are counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_selects_populations() {
+    let folder = common::fixtures();
+    let populations = folder.join("missing.populations.tsv");
+    for partitions in [1, 3] {
+        let ctx = common::session(partitions, 64);
+        let store = folder.join("missing.vcz.zip");
+        common::create(&ctx, "t", &store, Some(&populations)).await;
+        let of = |predicate: &str| {
+            format!(
+                "SELECT p['population'], sfs(p['ac']), diversity(p['ac']), count(*) FROM {SITES} WHERE {predicate} GROUP BY 1 ORDER BY 1"
+            )
+        };
+        for (predicate, functions) in [
+            ("p['population'] = 'second'", "[allele_counts(second)]"),
+            ("p['population'] IN ('second', 'x')", "[allele_counts(second)]"),
+            ("p['copies'] = 26", "[allele_counts(first)]"),
+            ("p['population'] > ''", "[allele_counts(first), allele_counts(second)]"),
+        ] {
+            let sql = of(predicate);
+            assert!(check(&ctx, &sql, true, "missing").await > 0, "{sql}");
+            let plan = common::plan(&ctx, &sql).await;
+            assert!(plan.contains(&format!("functions={functions}")), "{sql}\n{plan}");
+        }
+        // None of them: no groups.
+        let sql = of("p['population'] = 'third'");
+        assert_eq!(check(&ctx, &sql, false, "missing").await, 0);
+        // The spectra are those of each population alone.
+        for name in ["first", "second"] {
+            for function in ["sfs", "sfs_folded"] {
+                let alone = format!("SELECT {function}(call_genotype, '{name}') FROM t");
+                let of_all = format!(
+                    "SELECT {function}(p['ac']) FROM {SITES} WHERE p['population'] = '{name}' GROUP BY p['population']"
+                );
+                let (found, expected) = (bits(&ctx, &of_all).await, bits(&ctx, &alone).await);
+                assert_eq!(found.rows, expected.rows, "{of_all}\n{}", found.text);
+            }
         }
     }
 }

@@ -143,12 +143,7 @@ impl<T: SiteCells<P>, const P: usize> Statistic for CellsOf<T, P> {
 
     fn save(&self, states: &[Self::State]) -> Result<Vec<ArrayRef>> {
         self.0.report_left_out();
-        let mut saver = Saver::new(states.len(), states.len());
-        for state in states {
-            state.for_each(|cell, count| saver.push(cell, count));
-            saver.end_row()?;
-        }
-        Ok(saver.finish())
+        saved_cells::save(states)
     }
 
     fn save_rows(

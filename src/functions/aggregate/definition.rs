@@ -9,7 +9,7 @@ use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{Documentation, DocumentationBuilder};
 
 use super::statistic::Statistic as SiteStatistic;
-use crate::functions::counts_arg::copies_of;
+use crate::functions::counts_arg::{COPIES_BESIDE_KEY, copies_of};
 use crate::functions::documentation::document;
 use crate::functions::site_argument::SiteArgument;
 use crate::scan::notices::{LeftOut, NoticeSink, SiteTotals, Statistic};
@@ -30,6 +30,8 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     const NUMBERS: &'static [&'static str] = &[];
     /// How many of these, from the last, may be left out.
     const OPTIONAL: usize = 0;
+    /// Whether a number may also be a value of each site, not a constant.
+    const NUMBERS_VARY: bool = false;
 
     /// Whether it reports the sites that it leaves out because copies are missing.
     const REPORTS_LEFT_OUT: bool = false;
@@ -71,6 +73,8 @@ pub(crate) enum Copies {
     Unknown,
     /// Not known before planning has run a subquery.
     Deferred,
+    /// In the field beside the counts, for each row; planning makes it an argument of functions that take it.
+    Beside,
     /// N.
     Known(u64),
 }
@@ -79,6 +83,7 @@ impl Copies {
     /// From the metadata of `field`.
     pub(crate) fn of(field: &Field) -> Result<Self> {
         Ok(match copies_of(field)? {
+            None if field.metadata().contains_key(COPIES_BESIDE_KEY) => Self::Beside,
             None => Self::Unknown,
             Some(None) => Self::Deferred,
             Some(Some(copies)) => Self::Known(copies),
@@ -96,7 +101,7 @@ impl Copies {
     /// A planning error if the counts have no N; `instead` names functions that do not need it.
     pub(crate) fn plan(self, function: &str, instead: &str) -> Result<()> {
         match self {
-            Self::Unknown => plan_err!(
+            Self::Unknown | Self::Beside => plan_err!(
                 "{function} needs the number of copies N of the population, which is in the metadata of \
                  counts from allele_counts(call_genotype [, population]) ('vcz.copies', also in a \
                  Parquet file that kept it); these counts have none. {instead}"
@@ -126,6 +131,8 @@ pub(crate) struct Call {
     pub(crate) copies: Vec<Copies>,
     /// The integer arguments, in order.
     pub(crate) numbers: Vec<i64>,
+    /// Whether the next integer argument is a value of each site; see [`Definition::NUMBERS_VARY`].
+    pub(crate) number_varies: bool,
     /// Receives the reports of sites that are left out.
     pub(crate) notices: NoticeSink,
     /// Counts the sites that are left out for EXPLAIN ANALYZE.
@@ -143,12 +150,16 @@ impl Call {
         self.numbers.get(at).copied()
     }
 
-    /// A counter of the sites without all of their `copies` copies, which `function` leaves out.
+    /// A counter of the sites without all of their `copies` copies, which `function` leaves out; no `copies` if they are the argument n.
     pub(crate) fn incomplete_sites(&self, function: &'static str, copies: &[u64]) -> LeftOut {
         let copies: Vec<String> = copies.iter().map(u64::to_string).collect();
+        let copies = match copies.is_empty() {
+            true => "n".to_string(),
+            false => copies.join(" and "),
+        };
         let statistic = Statistic {
             function,
-            call: format!("of {} copies", copies.join(" and ")),
+            call: format!("of {copies} copies"),
             reason: "not all copies are called there (missing calls, haploid samples); the projections \
                      project_sfs and project_joint_sfs keep such sites",
         };

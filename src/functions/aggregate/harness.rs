@@ -9,7 +9,7 @@ use arrow::array::{
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Int32Type, Schema};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{self, AggregateUDF, EmitTo, GroupsAccumulator};
+use datafusion::logical_expr::{self, Accumulator, AggregateUDF, EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::expressions::{Column, lit};
 use datafusion::physical_plan::PhysicalExpr;
@@ -113,6 +113,14 @@ impl Call {
         let mut one = self.0.create_accumulator()?;
         one.update_batch(columns)?;
         one.evaluate()
+    }
+
+    /// Its accumulators, of one group and of many.
+    pub(super) fn accumulators(&self) -> (Box<dyn Accumulator>, Box<dyn GroupsAccumulator>) {
+        (
+            self.0.create_accumulator().unwrap(),
+            self.0.create_groups_accumulator().unwrap(),
+        )
     }
 
     /// The aggregate over `count` groups without rows.

@@ -81,6 +81,7 @@ mod sample_state;
 mod saved_cells;
 mod saved_sums;
 mod sites;
+mod spectra;
 mod spread;
 mod stages;
 mod state_of;
@@ -136,6 +137,16 @@ macro_rules! aggregates {
             let func = state_of::inner(func).unwrap_or(func);
             let totals = None$(.or_else(|| CountsAggregate::<$definition>::totals(func)))+;
             totals.map(|totals| (func.name(), totals))
+        }
+
+        /// Whether the whole numbers of the aggregate of that name may be values of each site, not constants.
+        pub fn numbers_vary(name: &str) -> bool {
+            $(
+                if name == <$definition>::NAME {
+                    return <$definition>::NUMBERS_VARY;
+                }
+            )+
+            false
         }
 
         /// The site arguments of the aggregate of that name; `None` for any other function. Whole numbers may follow them.

@@ -73,6 +73,16 @@ impl<K: Key> Saver<K> {
     }
 }
 
+/// Saves histograms, one row each.
+pub(super) fn save<K: Key>(states: &[Histogram<K>]) -> Result<Vec<ArrayRef>> {
+    let mut saver = Saver::new(states.len(), states.len());
+    for state in states {
+        state.for_each(|cell, count| saver.push(cell, count));
+        saver.end_row()?;
+    }
+    Ok(saver.finish())
+}
+
 /// Saved histograms, viewed.
 pub(crate) struct SavedCells<'a> {
     rows: &'a ListArray,

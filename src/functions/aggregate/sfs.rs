@@ -1,16 +1,12 @@
 //! `sfs(ac [, n])` and `sfs_folded(ac [, n])`: the site frequency spectrum of the sites where every copy is called.
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::{Result, exec_err, plan_err, resources_err};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::Documentation;
 
-use super::cells::{CellsOf, SiteCells};
-use super::checked_counts::complete;
 use super::definition::{Call, Copies, Definition, document_one};
-use super::grid::{MAX_SPECTRUM_CELLS, cells_within, list_of, spectra, zeros};
-use super::histogram::Histogram;
-use crate::scan::notices::LeftOut;
+use super::grid::{MAX_SPECTRUM_CELLS, list_of};
+use super::spectra::{INSTEAD, Spectra};
 
 /// `sfs`.
 #[derive(Debug)]
@@ -19,27 +15,16 @@ pub(crate) struct Sfs;
 #[derive(Debug)]
 pub(crate) struct SfsFolded;
 
-/// What to use if N is not known.
-const INSTEAD: &str = "Give it as a number after the counts, or use project_sfs(ac, m), or count sites with GROUP BY \
-                       derived_count(ac), allele_number(ac).";
-
 /// What the number after the counts is.
-const COPIES: &str = "The population's number of copies N, a constant, for counts that do not carry it \
-                      (population_counts, counts made by other programs).";
-
-/// The spectrum of one population, folded or not.
-#[derive(Debug)]
-pub(crate) struct Spectrum {
-    function: &'static str,
-    copies: u64,
-    folded: bool,
-    bins: usize,
-    incomplete: LeftOut,
-}
+const COPIES: &str = "The population's number of copies N, for counts that do not carry it (counts made by other \
+                      programs): a constant or, with GROUP BY, a value that is the same for all sites of a group. \
+                      Counts of population_counts take the copies beside them.";
 
 fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
     for &copies in copies.iter().filter(|_| numbers == 0) {
-        copies.plan(function, INSTEAD)?;
+        if copies != Copies::Beside {
+            copies.plan(function, INSTEAD)?;
+        }
         if copies
             .known()
             .is_some_and(|copies| copies >= MAX_SPECTRUM_CELLS)
@@ -52,100 +37,13 @@ fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
     Ok(())
 }
 
-impl Spectrum {
-    fn new(function: &'static str, folded: bool, call: &Call) -> Result<Self> {
-        let copies = match call.number(0) {
-            None => call.copies(0).required(function, INSTEAD)?,
-            Some(n) => match u64::try_from(n) {
-                Ok(copies) => copies,
-                Err(_) => {
-                    return exec_err!(
-                        "{function}: n, the population's number of copies, must not be negative, found {n}"
-                    );
-                }
-            },
-        };
-        let bins = if folded { copies / 2 } else { copies }.saturating_add(1);
-        match cells_within(MAX_SPECTRUM_CELLS, bins, 1, 1) {
-            Some(bins) => Ok(Self {
-                function,
-                copies,
-                folded,
-                bins,
-                incomplete: call.incomplete_sites(function, &[copies]),
-            }),
-            None => exec_err!("{function}: a spectrum of {bins} bins is too large. {INSTEAD}"),
-        }
-    }
-}
-
-impl SiteCells<1> for Spectrum {
-    type Key = u64;
-
-    #[inline(always)] // once per row, in the loop over them
-    fn cell(&self, [counts]: [&[i32]; 1]) -> Result<Option<u64>> {
-        let derived = complete(self.function, self.copies, counts)?;
-        Ok(derived.map(|d| {
-            if self.folded {
-                d.min(self.copies - d)
-            } else {
-                d
-            }
-        }))
-    }
-
-    fn domain(&self) -> usize {
-        self.bins
-    }
-
-    fn value_cells(&self) -> usize {
-        self.bins
-    }
-
-    #[inline]
-    fn note_left_out(&self, left_out: u64, seen: u64) {
-        self.incomplete.add(left_out, seen);
-    }
-
-    fn report_left_out(&self) {
-        self.incomplete.report();
-    }
-
-    fn is_valid(&self, bin: u64) -> bool {
-        bin < self.bins as u64
-    }
-
-    fn evaluate(&mut self, groups: &[Histogram<u64>]) -> Result<ArrayRef> {
-        let Some(cells) = cells_within(MAX_SPECTRUM_CELLS, self.bins as u64, 1, groups.len())
-        else {
-            return resources_err!(
-                "{}: the spectra of {} groups, {} bins each, would hold more than {} bins. \
-                 {INSTEAD}",
-                self.function,
-                groups.len(),
-                self.bins,
-                MAX_SPECTRUM_CELLS
-            );
-        };
-        let mut values: Vec<i64> = zeros(cells)?;
-        for (group, bins) in groups.iter().zip(values.chunks_exact_mut(self.bins)) {
-            group.for_each(|bin, sites| {
-                // Every bin was checked when it was added.
-                if let Some(count) = bins.get_mut(bin as usize) {
-                    *count = sites;
-                }
-            });
-        }
-        spectra::<Int64Type>(groups.len(), self.bins, values)
-    }
-}
-
 impl Definition for Sfs {
-    type Statistic = CellsOf<Spectrum, 1>;
+    type Statistic = Spectra;
     const NAME: &'static str = "sfs";
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["n"];
     const OPTIONAL: usize = 1;
+    const NUMBERS_VARY: bool = true;
     const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
@@ -157,7 +55,7 @@ impl Definition for Sfs {
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
-        Ok(CellsOf(Spectrum::new(Self::NAME, false, call)?))
+        Spectra::new(Self::NAME, false, call)
     }
 
     fn documentation() -> Documentation {
@@ -179,11 +77,12 @@ impl Definition for Sfs {
 }
 
 impl Definition for SfsFolded {
-    type Statistic = CellsOf<Spectrum, 1>;
+    type Statistic = Spectra;
     const NAME: &'static str = "sfs_folded";
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["n"];
     const OPTIONAL: usize = 1;
+    const NUMBERS_VARY: bool = true;
     const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
@@ -195,7 +94,7 @@ impl Definition for SfsFolded {
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
-        Ok(CellsOf(Spectrum::new(Self::NAME, true, call)?))
+        Spectra::new(Self::NAME, true, call)
     }
 
     fn documentation() -> Documentation {

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
     Signature, Volatility,
 };
+use datafusion::physical_expr::utils::collect_columns;
 
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::{Form, coerce, constant, form};
@@ -89,16 +90,19 @@ impl<D: Definition> CountsAggregate<D> {
             .take(populations)
             .map(|field| Copies::of(field))
             .collect::<Result<_>>()?;
-        let numbers = args
-            .exprs
-            .iter()
-            .skip(populations)
-            .zip(D::NUMBERS)
-            .map(|(expr, argument)| constant(name, argument, expr.as_ref()))
-            .collect::<Result<_>>()?;
+        let mut numbers = vec![];
+        let mut number_varies = false;
+        for (expr, argument) in args.exprs.iter().skip(populations).zip(D::NUMBERS) {
+            number_varies = D::NUMBERS_VARY && !collect_columns(expr).is_empty();
+            if number_varies {
+                break;
+            }
+            numbers.push(constant(name, argument, expr.as_ref())?);
+        }
         D::statistic(&Call {
             copies,
             numbers,
+            number_varies,
             notices: self.notices.clone(),
             totals: self.totals.clone(),
         })

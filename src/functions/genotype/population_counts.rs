@@ -8,7 +8,7 @@ use crate::scan::{GenotypeFunction, GenotypeUdf};
 pub fn udf() -> ScalarUDF {
     let documentation = Documentation::builder(
         DocSection { include: true, label: "Population Genetics Functions", description: None },
-        "Counts the alleles of every named population at once: a list of structs (population, copies, ac), for UNNEST and GROUP BY population.",
+        "Counts the alleles of every named population at once: a list of structs (population, copies, ac), for UNNEST and GROUP BY population. sfs(p['ac']) takes N from p['copies'].",
         "population_counts(call_genotype)",
     )
     .with_sql_example("```sql\nSELECT unnest(population_counts(call_genotype)) FROM chr22;\n```")

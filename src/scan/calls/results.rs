@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, exec_err};
 
 use super::context::GenotypeContext;
+use super::copies::COPIES_BESIDE_KEY;
 use crate::counts::Populations;
 
 /// The genotype classes of `genotype_counts`, in the order of its struct.
@@ -60,11 +61,16 @@ pub fn zygosity_counts_fields(n_alleles: usize) -> Result<Fields> {
     ]))
 }
 
+/// The field of a population's N in the structs of `population_counts`.
+const COPIES: &str = "copies";
+
 fn population_fields(n_alleles: usize) -> Result<Fields> {
+    let beside = [(COPIES_BESIDE_KEY.to_string(), COPIES.to_string())];
+    let counts = Field::new("ac", allele_counts_type(n_alleles)?, false);
     Ok(Fields::from(vec![
         Field::new("population", DataType::Utf8, false),
-        Field::new("copies", DataType::Int64, false),
-        Field::new("ac", allele_counts_type(n_alleles)?, false),
+        Field::new(COPIES, DataType::Int64, false),
+        counts.with_metadata(beside.into()),
     ]))
 }
 

@@ -28,17 +28,18 @@ pub struct PopulationsApart {
     pub populations: Vec<NamedCopies>,
 }
 
-/// `plan` with a column for each population of column `column`; `None` if `plan` is not a scan of a VCZ table, the column is not
-/// `population_counts`, or there are no populations.
+/// `plan` with a column for each population of column `column` that is `wanted`; `None` if `plan` is not a scan of a VCZ table, the column
+/// is not `population_counts`, `wanted` does not know of a population, or no population is wanted.
 ///
 /// # Errors
 /// If the counts have no type, because their number of alleles is not known.
 pub fn populations_apart(
     plan: &Arc<dyn ExecutionPlan>,
     column: usize,
+    wanted: &dyn Fn(&NamedCopies) -> Option<bool>,
 ) -> Result<Option<PopulationsApart>> {
     if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
-        let apart = populations_apart(cooperative.input(), column)?;
+        let apart = populations_apart(cooperative.input(), column, wanted)?;
         return Ok(apart.map(|apart| PopulationsApart {
             scan: Arc::new(CooperativeExec::new(apart.scan)),
             ..apart
@@ -50,7 +51,7 @@ pub fn populations_apart(
     let Some(source) = exec.data_source().downcast_ref::<VczSource>() else {
         return Ok(None);
     };
-    let apart = source.with_populations_apart(column)?;
+    let apart = source.with_populations_apart(column, wanted)?;
     Ok(apart.map(|(source, populations)| PopulationsApart {
         scan: Arc::new(exec.clone().with_data_source(Arc::new(source))),
         populations,
@@ -78,7 +79,11 @@ impl Inputs {
 }
 
 impl VczSource {
-    fn with_populations_apart(&self, column: usize) -> Result<Option<(Self, Vec<NamedCopies>)>> {
+    fn with_populations_apart(
+        &self,
+        column: usize,
+        wanted: &dyn Fn(&NamedCopies) -> Option<bool>,
+    ) -> Result<Option<(Self, Vec<NamedCopies>)>> {
         let projected: Vec<&ProjectionExpr> = self.projection.iter().collect();
         let listed = projected
             .get(column)
@@ -97,16 +102,28 @@ impl VczSource {
             let columns = collect_columns(&projected.expr);
             columns.iter().any(|column| column.index() == listed)
         };
-        if projected.iter().filter(|other| uses_list(other)).count() > 1 || populations.is_empty() {
+        if projected.iter().filter(|other| uses_list(other)).count() > 1 {
             return Ok(None);
         }
+        let context = &self.table.context;
+        let mut apart = Vec::with_capacity(populations.len());
         let mut counts = Vec::with_capacity(populations.len());
-        for (_, samples) in populations.iter() {
+        for (name, samples) in populations.iter() {
+            let copies = i64::try_from(context.copies(samples)).unwrap_or(i64::MAX);
+            let population = (name.to_string(), copies);
+            match wanted(&population) {
+                None => return Ok(None),
+                Some(false) => continue,
+                Some(true) => apart.push(population),
+            }
             let call = FilteredCall {
                 call: GenotypeCall::AlleleCounts(Arc::clone(samples)),
                 filters: filters.clone(),
             };
             counts.push((self.call_field(&call)?, Input::Call(call)));
+        }
+        if counts.is_empty() {
+            return Ok(None);
         }
         let mut inputs = Inputs::default();
         let mut exprs = Vec::with_capacity(projected.len() + counts.len());
@@ -135,13 +152,6 @@ impl VczSource {
             exprs.push(ProjectionExpr::new(Arc::new(column), field.name()));
             fields.push(field);
         }
-        let context = &self.table.context;
-        let named = |(name, samples): (&str, &Arc<_>)| {
-            (
-                name.to_string(),
-                i64::try_from(context.copies(samples)).unwrap_or(i64::MAX),
-            )
-        };
         let source = Self {
             inputs: inputs.inputs,
             input_schema: Arc::new(Schema::new(inputs.fields)),
@@ -149,6 +159,6 @@ impl VczSource {
             schema: Arc::new(Schema::new(fields)),
             ..self.clone()
         };
-        Ok(Some((source, populations.iter().map(named).collect())))
+        Ok(Some((source, apart)))
     }
 }
