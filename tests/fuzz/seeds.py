@@ -8,6 +8,7 @@ writes FOLDER/<target>/*. Chunks come from the fixtures and from further stores,
 
 import hashlib
 import itertools
+import json
 import pathlib
 import struct
 import sys
@@ -290,6 +291,35 @@ def of_shards(seeds):
             seeds.add("shard", bytes([kind | 0x80]) + shard)
 
 
+def of_disk_cache(seeds):
+    """As in checks/disk_cache.rs: whole files, files without their checksum, and answers to be written."""
+
+    def header(**changed):
+        fields = {"version": 1, "key": "k", "e_tag": '"1"', "modified": {"secs": 1_700_000_000, "nanos": 5}, "size": 100,
+                  "range": {"start": 10, "end": 30}} | changed
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+    body = bytes(range(20))
+    texts = [
+        header() + body, header(e_tag="", size=30) + body, header(range={"start": 5, "end": 5}),
+        # Not what was written: another version, key and length, more than the object, a range the wrong way round, large numbers.
+        header(version=2) + body, header(key="K") + body, header() + body[1:], header(size=29) + body,
+        header(range={"start": 30, "end": 10}) + body, header(range={"start": 2**64 - 20, "end": 2**64 - 1}) + body,
+        header(modified={"secs": 2**64 - 1, "nanos": 4_000_000_000}) + body, header(size=2**70) + body, header(e_tag=None) + body,
+        header(e_tag="\0\n\u20ac" * 20) + body, header()[:-1], b"\n" + body, b"{}\n", header() + header() + body,
+        header(e_tag="x" * 17_000) + body,
+    ]
+    for text in texts:
+        seeds.add("disk_cache", b"\1" + text)
+        seeds.add("disk_cache", b"\0" + crc32c(text) + text)
+    for start, more, seconds, key, tag, at in [
+        (0, 0, 0, b"", b"", 0), (10, 70, 1_700_000_000, b"https://a/b.zip 0-10", b'"5f"', 30), (2**64 - 21, 1, 1, b"k", b"W/\"\n\"", 5),
+        (2**64 - 1, 0, 0, b"k", b"", 1), (0, 2**64 - 1, 2**64 - 1, b"\xff", b"\xff\0", 200), (7, 7, 7, b"k" * 255, b"\1" * 255, 1700),
+    ]:
+        numbers = struct.pack("<4Q", start, more, seconds, 5) + struct.pack("<H4B", at, 0x80, len(key), len(tag), 0)
+        seeds.add("disk_cache", b"\2" + numbers + key + tag + body)
+
+
 def of_plans(seeds):
     """As in checks/gpu_plan.rs: chunks of 64 x 24 elements, whole or in four inner chunks."""
 
@@ -350,6 +380,7 @@ def main():
     of_tails(seeds)
     of_repeats(seeds)
     of_vlen(seeds)
+    of_disk_cache(seeds)
     of_shards(seeds)
     of_plans(seeds)
     for target in sorted(pathlib.Path(folder).iterdir()):

@@ -107,7 +107,7 @@ impl DiskCache {
     pub async fn put(self: &Arc<Self>, key: String, entry: Entry) {
         let cache = Arc::clone(self);
         let write = move || {
-            if let Err(error) = cache.write(key, &entry)
+            if let Err(error) = cache.write(&key, &entry)
                 && !cache.has_warned.swap(true, Ordering::Relaxed)
             {
                 let folder = cache.folder.display();
@@ -138,28 +138,15 @@ impl DiskCache {
         found
     }
 
-    fn write(&self, key: String, entry: &Entry) -> io::Result<()> {
+    fn write(&self, key: &str, entry: &Entry) -> io::Result<()> {
         if !self.takes(entry.bytes.len() as u64) {
             return Ok(());
         }
-        let path = self.path_of(&key);
-        let modified = entry.modified.duration_since(UNIX_EPOCH);
-        let mut line = serde_json::to_vec(&Header {
-            version: VERSION,
-            key,
-            e_tag: entry.e_tag.clone(),
-            modified: modified.unwrap_or_default(),
-            size: entry.size,
-            range: entry.range.clone(),
-        })?;
-        line.push(b'\n');
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&line), &entry.bytes);
-        let mut text = checksum.to_le_bytes().to_vec();
-        text.extend(line);
-        let length = (text.len() + entry.bytes.len()) as u64;
-        if text.len() as u64 > MAX_HEADER {
+        let path = self.path_of(key);
+        let Some(head) = head(key, entry)? else {
             return Ok(());
-        }
+        };
+        let length = (head.len() + entry.bytes.len()) as u64;
         self.make_room(length)?;
         let Some(group) = path.parent() else {
             return Ok(());
@@ -169,7 +156,7 @@ impl DiskCache {
         let unique = format!("{TEMPORARY}{}-{self:p}-{number}", std::process::id());
         let temporary = group.join(unique);
         let written = File::create_new(&temporary).and_then(|mut file| {
-            file.write_all(&text)?;
+            file.write_all(&head)?;
             file.write_all(&entry.bytes)
         });
         let renamed = written.and_then(|()| fs::rename(&temporary, &path));
@@ -248,8 +235,29 @@ fn contents(file: &File) -> io::Result<Bytes> {
     Ok(bytes.into())
 }
 
+/// What is before the bytes of an answer for `key` in its file: the checksum and the header. `None` if that is too long to be kept.
+///
+/// # Errors
+/// If the header cannot be written as JSON.
+pub fn head(key: &str, entry: &Entry) -> serde_json::Result<Option<Vec<u8>>> {
+    let modified = entry.modified.duration_since(UNIX_EPOCH);
+    let mut line = serde_json::to_vec(&Header {
+        version: VERSION,
+        key: key.to_string(),
+        e_tag: entry.e_tag.clone(),
+        modified: modified.unwrap_or_default(),
+        size: entry.size,
+        range: entry.range.clone(),
+    })?;
+    line.push(b'\n');
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&line), &entry.bytes);
+    let mut head = checksum.to_le_bytes().to_vec();
+    head.extend(line);
+    Ok((head.len() as u64 <= MAX_HEADER).then_some(head))
+}
+
 /// The answer in a file, if it is for `key` and as it was written.
-fn parse(file: &Bytes, key: &str) -> Option<Entry> {
+pub fn parse(file: &Bytes, key: &str) -> Option<Entry> {
     let checksum = file.first_chunk::<CHECKSUM>()?;
     let text = file.slice(CHECKSUM..);
     if crc32c::crc32c(&text) != u32::from_le_bytes(*checksum) {
@@ -275,8 +283,18 @@ fn parse(file: &Bytes, key: &str) -> Option<Entry> {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/fuzz/checks/disk_cache.rs"]
+mod fuzz_check;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::fuzz_corpus::corpus::replay;
+
+    #[test]
+    fn fuzz_corpus() {
+        replay("disk_cache", fuzz_check::check);
+    }
 
     fn entry(fill: u8, length: usize) -> Entry {
         Entry {
@@ -299,13 +317,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = DiskCache::open(folder.path(), 1 << 20).unwrap();
         assert_eq!(cache.read("a"), None);
-        cache.write("a".to_string(), &entry(7, 100)).unwrap();
-        cache.write("b".to_string(), &entry(8, 0)).unwrap();
+        cache.write("a", &entry(7, 100)).unwrap();
+        cache.write("b", &entry(8, 0)).unwrap();
         // Another process.
         let other = DiskCache::open(folder.path(), 1 << 20).unwrap();
         assert_eq!(other.read("a"), Some(entry(7, 100)));
         assert_eq!(other.read("b"), Some(entry(8, 0)));
-        other.write("a".to_string(), &entry(9, 50)).unwrap();
+        other.write("a", &entry(9, 50)).unwrap();
         assert_eq!(cache.read("a"), Some(entry(9, 50)));
         assert_eq!(files(folder.path()).len(), 2);
     }
@@ -314,7 +332,7 @@ mod tests {
     fn damaged_files_are_absent() {
         let folder = tempfile::tempdir().unwrap();
         let cache = DiskCache::open(folder.path(), 1 << 20).unwrap();
-        cache.write("a".to_string(), &entry(7, 30)).unwrap();
+        cache.write("a", &entry(7, 30)).unwrap();
         let path = files(folder.path()).remove(0);
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
@@ -328,7 +346,7 @@ mod tests {
         }
         // The file of another key in its place.
         fs::write(&path, &whole).unwrap();
-        cache.write("b".to_string(), &entry(1, 30)).unwrap();
+        cache.write("b", &entry(1, 30)).unwrap();
         fs::rename(cache.path_of("b"), &path).unwrap();
         assert_eq!(cache.read("a"), None);
     }
@@ -338,7 +356,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let capacity = 100_000;
         let cache = DiskCache::open(folder.path(), capacity).unwrap();
-        cache.write("used".to_string(), &entry(1, 5000)).unwrap();
+        cache.write("used", &entry(1, 5000)).unwrap();
         let abandoned = folder.path().join("00");
         fs::create_dir_all(&abandoned).unwrap();
         let abandoned = abandoned.join(format!("{TEMPORARY}1"));
@@ -346,7 +364,7 @@ mod tests {
         let old = File::options().write(true).open(&abandoned).unwrap();
         old.set_modified(SystemTime::now() - 2 * ABANDONED).unwrap();
         for n in 0..100 {
-            cache.write(format!("{n}"), &entry(2, 5000)).unwrap();
+            cache.write(&n.to_string(), &entry(2, 5000)).unwrap();
             let bytes: u64 = files(folder.path())
                 .iter()
                 .map(|file| file.metadata().unwrap().len())
@@ -357,7 +375,7 @@ mod tests {
         assert!(cache.read("99").is_some() && cache.read("5").is_none());
         assert!(!abandoned.exists());
         // Too large an answer would push all others out.
-        cache.write("large".to_string(), &entry(3, 20_000)).unwrap();
+        cache.write("large", &entry(3, 20_000)).unwrap();
         assert_eq!(cache.read("large"), None);
     }
 }

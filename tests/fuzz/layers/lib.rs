@@ -35,13 +35,22 @@ pub mod gpu {
     pub mod plan;
 }
 
-/// One check per fuzz target of the codec layer. The layers' own tests have them, too.
+/// Of the scan layer, only the files of the cache on disk.
+#[path = "../../../src/scan"]
+pub mod scan {
+    pub mod remote {
+        pub mod disk_cache;
+    }
+}
+
+/// One check per fuzz target of the codec layer and of the cache. The layers' own tests have them, too.
 #[cfg(not(test))]
 #[path = "../checks"]
 pub mod checks {
     pub mod blosc;
     #[path = "../../../src/codec/c_blosc.rs"]
     mod c_blosc;
+    pub mod disk_cache;
     pub mod shard;
     pub mod vlen_utf8;
     pub mod zstd_decode;
