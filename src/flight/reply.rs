@@ -56,7 +56,10 @@ pub fn notices_json(notices: &[String], locations: &Locations) -> Bytes {
     if notices.is_empty() {
         return Bytes::new();
     }
-    let notices: Vec<String> = notices.iter().map(|notice| locations.hide(notice)).collect();
+    let notices: Vec<String> = notices
+        .iter()
+        .map(|notice| locations.hide(notice))
+        .collect();
     Bytes::from(json!({ "notices": notices }).to_string())
 }
 
@@ -109,7 +112,10 @@ mod tests {
         let locations = Locations::default();
         assert!(notices_json(&[], &locations).is_empty());
         let notices = notices_json(&["a \"b\"".to_string(), "é".to_string()], &locations);
-        assert_eq!(&notices[..], "{\"notices\":[\"a \\\"b\\\"\",\"é\"]}".as_bytes());
+        assert_eq!(
+            &notices[..],
+            "{\"notices\":[\"a \\\"b\\\"\",\"é\"]}".as_bytes()
+        );
         let schema = Arc::new(Schema::new(vec![
             Field::new("a", DataType::Utf8, true),
             Field::new_list("b", Field::new_list_field(DataType::Int64, true), true),

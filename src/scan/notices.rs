@@ -249,6 +249,9 @@ mod tests {
             sink.add(at.to_string());
         }
         let most = sink.take();
-        assert_eq!((most.len(), most[MOST_MESSAGES].as_str()), (MOST_MESSAGES + 1, "2 more like these"));
+        assert_eq!(
+            (most.len(), most[MOST_MESSAGES].as_str()),
+            (MOST_MESSAGES + 1, "2 more like these")
+        );
     }
 }

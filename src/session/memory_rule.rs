@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Result, plan_err};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::window::{
@@ -98,7 +98,10 @@ fn around_window(
 fn number_varies(call: &AggregateFunctionExpr) -> bool {
     let numbers = call.expressions();
     numbers_vary(call.fun().name())
-        && numbers.iter().skip(1).any(|number| !collect_columns(number).is_empty())
+        && numbers
+            .iter()
+            .skip(1)
+            .any(|number| !collect_columns(number).is_empty())
 }
 
 fn aggregate_of(call: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {

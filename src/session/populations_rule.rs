@@ -9,9 +9,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
-};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};

@@ -42,36 +42,73 @@ fn metric(plan: &str, name: &str) -> Option<usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_analyze_shows_them() {
     let sfs = "sfs(call_genotype)";
-    let windows = "FROM (SELECT *, unnest(genome_bins(variant_position, 4000, 1000)) AS w FROM t) GROUP BY w";
+    let windows =
+        "FROM (SELECT *, unnest(genome_bins(variant_position, 4000, 1000)) AS w FROM t) GROUP BY w";
     let bins = "FROM t GROUP BY variant_contig, genome_bin(variant_position, 4000)";
     let by_operator = [
         ("AggregateExec: mode=", format!("SELECT {sfs} FROM t")),
-        ("AggregateExec: mode=", format!("SELECT array_length(variant_allele), {sfs} FROM t GROUP BY 1")),
-        ("AggregateRunsExec: mode=Partial", format!("SELECT {sfs} {bins}")),
-        ("AggregateRunsExec: mode=Partial", format!("SELECT w, {sfs} {windows}")),
+        (
+            "AggregateExec: mode=",
+            format!("SELECT array_length(variant_allele), {sfs} FROM t GROUP BY 1"),
+        ),
+        (
+            "AggregateRunsExec: mode=Partial",
+            format!("SELECT {sfs} {bins}"),
+        ),
+        (
+            "AggregateRunsExec: mode=Partial",
+            format!("SELECT w, {sfs} {windows}"),
+        ),
     ];
     for partitions in [1, 3] {
         let ctx = missing(partitions).await;
         for (operator, sql) in &by_operator {
             let plan = shown(&ctx, &format!("EXPLAIN ANALYZE {sql}")).await;
-            assert_eq!(metric(&plan, "sfs_sites_left_out"), Some(LEFT_OUT), "{sql}\n{plan}");
+            assert_eq!(
+                metric(&plan, "sfs_sites_left_out"),
+                Some(LEFT_OUT),
+                "{sql}\n{plan}"
+            );
             let lines: Vec<&str> = plan.lines().collect();
             let with = |line: &&&str| line.contains("sfs_sites_left_out");
             let with: Vec<_> = lines.iter().filter(with).collect();
             // One operator, that which takes the sites.
-            assert!(with.len() == 1 && with[0].contains(operator), "{sql}\n{plan}");
-            assert!(!shown(&ctx, &format!("EXPLAIN {sql}")).await.contains("left_out"));
+            assert!(
+                with.len() == 1 && with[0].contains(operator),
+                "{sql}\n{plan}"
+            );
+            assert!(
+                !shown(&ctx, &format!("EXPLAIN {sql}"))
+                    .await
+                    .contains("left_out")
+            );
         }
         let both = "EXPLAIN ANALYZE SELECT sfs(call_genotype, 'first'), sfs(call_genotype, 'second'), sfs_folded(call_genotype),
                     joint_sfs(call_genotype, 'first', 'second'), diversity(call_genotype) FROM t";
         let plan = shown(&ctx, both).await;
-        let [first, second] = ["sfs_sites_left_out", "sfs_sites_left_out_2"].map(|name| metric(&plan, name).unwrap());
+        let [first, second] =
+            ["sfs_sites_left_out", "sfs_sites_left_out_2"].map(|name| metric(&plan, name).unwrap());
         assert!(first > 0 && second > 0 && first != second, "{plan}");
-        assert_eq!(metric(&plan, "sfs_folded_sites_left_out"), Some(LEFT_OUT), "{plan}");
-        assert_eq!(metric(&plan, "joint_sfs_sites_left_out"), Some(LEFT_OUT), "{plan}");
+        assert_eq!(
+            metric(&plan, "sfs_folded_sites_left_out"),
+            Some(LEFT_OUT),
+            "{plan}"
+        );
+        assert_eq!(
+            metric(&plan, "joint_sfs_sites_left_out"),
+            Some(LEFT_OUT),
+            "{plan}"
+        );
         assert!(!plan.contains("diversity_sites"), "{plan}");
-        let none = shown(&ctx, "EXPLAIN ANALYZE SELECT sfs(call_genotype) FROM t WHERE variant_position < 0").await;
-        assert!(metric(&none, "sfs_sites_left_out").is_none_or(|sites| sites == 0), "{none}");
+        let none = shown(
+            &ctx,
+            "EXPLAIN ANALYZE SELECT sfs(call_genotype) FROM t WHERE variant_position < 0",
+        )
+        .await;
+        assert!(
+            metric(&none, "sfs_sites_left_out").is_none_or(|sites| sites == 0),
+            "{none}"
+        );
     }
 }
 
@@ -95,7 +132,14 @@ async fn notices_agree_with_explain_analyze() {
         assert_eq!(metric, (!explain.is_empty()).then_some(LEFT_OUT), "{plan}");
     }
     // Planning alone finds contigs; nothing is left out.
-    shown(&ctx, "EXPLAIN SELECT sfs(call_genotype) FROM t WHERE variant_contig = 'chr1'").await;
+    shown(
+        &ctx,
+        "EXPLAIN SELECT sfs(call_genotype) FROM t WHERE variant_contig = 'chr1'",
+    )
+    .await;
     let said = notices.take();
-    assert!(said.len() == 1 && said[0].contains("did you mean '1'?"), "{said:?}");
+    assert!(
+        said.len() == 1 && said[0].contains("did you mean '1'?"),
+        "{said:?}"
+    );
 }

@@ -257,14 +257,23 @@ async fn where_selects_populations() {
         };
         for (predicate, functions) in [
             ("p['population'] = 'second'", "[allele_counts(second)]"),
-            ("p['population'] IN ('second', 'x')", "[allele_counts(second)]"),
+            (
+                "p['population'] IN ('second', 'x')",
+                "[allele_counts(second)]",
+            ),
             ("p['copies'] = 26", "[allele_counts(first)]"),
-            ("p['population'] > ''", "[allele_counts(first), allele_counts(second)]"),
+            (
+                "p['population'] > ''",
+                "[allele_counts(first), allele_counts(second)]",
+            ),
         ] {
             let sql = of(predicate);
             assert!(check(&ctx, &sql, true, "missing").await > 0, "{sql}");
             let plan = common::plan(&ctx, &sql).await;
-            assert!(plan.contains(&format!("functions={functions}")), "{sql}\n{plan}");
+            assert!(
+                plan.contains(&format!("functions={functions}")),
+                "{sql}\n{plan}"
+            );
         }
         // None of them: no groups.
         let sql = of("p['population'] = 'third'");

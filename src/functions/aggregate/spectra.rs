@@ -71,9 +71,7 @@ impl Spectrum {
 }
 
 fn negative<T>(function: &str, n: i64) -> Result<T> {
-    exec_err!(
-        "{function}: n, the population's number of copies, must not be negative, found {n}"
-    )
+    exec_err!("{function}: n, the population's number of copies, must not be negative, found {n}")
 }
 
 impl SiteCells<1> for Spectrum {
@@ -361,12 +359,7 @@ impl Statistic for Spectra {
         SavedCells::try_new::<u64>(states)
     }
 
-    fn merge(
-        &self,
-        state: &mut Histogram<u64>,
-        saved: &SavedCells<'_>,
-        row: usize,
-    ) -> Result<()> {
+    fn merge(&self, state: &mut Histogram<u64>, saved: &SavedCells<'_>, row: usize) -> Result<()> {
         match self {
             Self::OfOne(cells) => cells.merge(state, saved, row),
             Self::OfGroups(of_groups) => {
@@ -434,13 +427,16 @@ impl Statistic for Spectra {
 mod tests {
     use arrow::datatypes::Field;
     use datafusion::common::ScalarValue;
-    use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+    use datafusion::logical_expr::EmitTo;
 
     use super::*;
     use crate::functions::aggregate::harness::{self, counts, counts_field};
 
     fn call(name: &str) -> harness::Call {
-        let fields = vec![counts_field("ac", None), Field::new("n", DataType::Int64, true)];
+        let fields = vec![
+            counts_field("ac", None),
+            Field::new("n", DataType::Int64, true),
+        ];
         harness::Call::on(name, fields, &[]).unwrap()
     }
 
@@ -473,8 +469,24 @@ mod tests {
     #[test]
     fn each_group_has_its_own_length() {
         for (name, expected) in [
-            ("sfs", [Some(vec![0, 1, 0, 1, 0]), Some(vec![0, 1, 0, 0]), Some(vec![0; 3]), None]),
-            ("sfs_folded", [Some(vec![0, 2, 0]), Some(vec![0, 1]), Some(vec![0; 2]), None]),
+            (
+                "sfs",
+                [
+                    Some(vec![0, 1, 0, 1, 0]),
+                    Some(vec![0, 1, 0, 0]),
+                    Some(vec![0; 3]),
+                    None,
+                ],
+            ),
+            (
+                "sfs_folded",
+                [
+                    Some(vec![0, 2, 0]),
+                    Some(vec![0, 1]),
+                    Some(vec![0; 2]),
+                    None,
+                ],
+            ),
         ] {
             let call = call(name);
             let mut at_once = call.accumulators().1;
@@ -498,7 +510,9 @@ mod tests {
     fn retracted_sites_leave_nothing() {
         let (mut one, _) = call("sfs").accumulators();
         let of_group = |group: usize| {
-            let at: Vec<u32> = (0..8).filter(|&row| GROUPS[row as usize] == group).collect();
+            let at: Vec<u32> = (0..8)
+                .filter(|&row| GROUPS[row as usize] == group)
+                .collect();
             let at = arrow::array::UInt32Array::from(at);
             sites().map(|column| arrow::compute::take(&column, &at, None).unwrap())
         };

@@ -50,7 +50,11 @@ fn file_of(key: &str, entry: &Entry) -> Option<Bytes> {
 /// An answer made of any bytes: its numbers, where its file is damaged, its key, its tag, its bytes.
 fn written(data: &[u8]) -> Option<()> {
     let (numbers, rest) = data.split_first_chunk::<38>()?;
-    let number = |at: usize| numbers[at..at + 8].first_chunk().map(|n| u64::from_le_bytes(*n));
+    let number = |at: usize| {
+        numbers[at..at + 8]
+            .first_chunk()
+            .map(|n| u64::from_le_bytes(*n))
+    };
     let (start, more, seconds, nanoseconds) = (number(0)?, number(8)?, number(16)?, number(24)?);
     let [at, at_high, flipped, key_length, tag_length, _] = *numbers[32..].first_chunk()?;
     let (key, rest) = rest.split_at_checked(key_length.into())?;
