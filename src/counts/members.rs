@@ -146,25 +146,25 @@ mod tests {
 
     #[test]
     fn copies_know_their_sets() {
-        // Ten sets of two samples each of seven, diploid; the last sample is in none.
-        let sets: Vec<[usize; 2]> = (0..10).map(|i| [i % 6, (i + 1) % 6]).collect();
-        let described = (0..10).map(|at| MemberSet {
+        // Forty sets of two samples each of 25, diploid; the last sample is in none.
+        let sets: Vec<[usize; 2]> = (0..40).map(|i| [i % 24, (i + 1) % 24]).collect();
+        let described = (0..40).map(|at| MemberSet {
             column: at * 3,
             samples: 2,
             strips: Some(1),
         });
         let described: Vec<_> = described.collect();
-        let members = Members::new(&described, |at| sets[at].into_iter(), 7, 2)
+        let members = Members::new(&described, |at| sets[at].into_iter(), 25, 2)
             .unwrap()
             .unwrap();
-        for copy in 0..14 {
-            let expected: Vec<u32> = (0..10)
+        for copy in 0..50 {
+            let expected: Vec<u32> = (0..40)
                 .filter(|&at| sets[at].contains(&(copy / 2)))
                 .map(|at| at as u32 * 3)
                 .collect();
             assert_eq!(members.of(copy), expected, "copy {copy}");
         }
-        assert!(members.of(14).is_empty() && members.of(100).is_empty());
+        assert!(members.of(50).is_empty() && members.of(100).is_empty());
         assert!(members.pays(1) && !members.pays(1000));
     }
 
@@ -177,7 +177,7 @@ mod tests {
         };
         let few = vec![set(1); 3];
         assert!(Members::new(&few, |_| 0..1, 10, 2).unwrap().is_none());
-        let everyone = vec![set(10); 20];
+        let everyone = vec![set(10); 40];
         assert!(Members::new(&everyone, |_| 0..10, 10, 2).unwrap().is_none());
     }
 }

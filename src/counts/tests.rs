@@ -99,13 +99,13 @@ fn case() -> impl Strategy<Value = Case> {
         ];
         let sets = || prop::collection::vec(one.clone().prop_map(Arc::new), 0..4);
         // Many sets that share no sample, and everyone.
-        let tiles = prop::collection::vec(0..24usize, n_samples).prop_map(move |tiles| {
+        let tiles = prop::collection::vec(0..40usize, n_samples).prop_map(move |tiles| {
             let tile = |tile: usize| {
                 let samples = (0..n_samples).filter(|&sample| tiles[sample] == tile);
                 SampleSet::new(samples.map(|sample| sample as u32).collect())
             };
             let all = SampleSet::all(n_samples as u32);
-            (0..24).map(tile).chain([all]).map(Arc::new).collect()
+            (0..40).map(tile).chain([all]).map(Arc::new).collect()
         });
         let alleles = prop_oneof![3 => sets(), 1 => tiles];
         (alleles, sets(), sets(), sets()).prop_map(move |(alleles, genotypes, zygosity, planes)| {

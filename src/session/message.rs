@@ -110,13 +110,10 @@ pub fn message(error: &DataFusionError) -> String {
     if let Some(file) = missing_file(&text) {
         return no_file(file);
     }
-    if let Some(text) = of_a_list(&text) {
-        return text;
-    }
     let text = with_advice_on_names(&text);
     match hint(&text) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
-        None => text,
+        None => of_a_list(&text).unwrap_or(text),
     }
 }
 

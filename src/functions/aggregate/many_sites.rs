@@ -93,6 +93,11 @@ impl SiteInput for ManySites<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::FixedSizeListArray;
+    use arrow::datatypes::Int32Type;
+
     use super::*;
     use crate::functions::aggregate::harness::{counts, sites};
 
@@ -117,14 +122,20 @@ mod tests {
 
     #[test]
     fn lists_of_one_width_are_blocks() {
-        let values = [sites(&[[3, 1], [2, 2]]), sites(&[[1, 0], [0, 4]])];
+        let fixed = |rows: &[[i32; 2]]| -> ArrayRef {
+            let rows = rows.iter().map(|row| Some(row.map(Some).to_vec()));
+            Arc::new(FixedSizeListArray::from_iter_primitive::<Int32Type, _, _>(
+                rows, 2,
+            ))
+        };
+        let values = [fixed(&[[3, 1], [2, 2]]), fixed(&[[1, 0], [0, 4]])];
         let all = ManySites::try_new(&values).unwrap();
         let [first, second, third, ..] = all.of_width::<2>().unwrap();
         assert_eq!(first, [[3, 1], [2, 2]]);
         assert_eq!(second, [[1, 0], [0, 4]]);
         assert_eq!(third, first);
         assert!(all.of_width::<3>().is_none());
-        let many = vec![sites(&[[1, 1]]); MOST_LISTS + 1];
+        let many = vec![fixed(&[[1, 1]]); MOST_LISTS + 1];
         let many = ManySites::try_new(&many).unwrap();
         assert!(many.of_width::<2>().is_none());
     }
