@@ -79,15 +79,6 @@ VCZ_DEVICE void vcz_zero_run(u64 out, u64 len) {
     for (u64 i = vcz_lane(); i < len; i += 32) *(u8*)(out + i) = 0;
 }
 
-VCZ_DEVICE void vcz_store(u64 out, u64 x, u32 width) {
-    switch (width) {
-        case 1: *(u8*)out = (u8)x; break;
-        case 2: *(u16*)out = (u16)x; break;
-        case 4: *(u32*)out = (u32)x; break;
-        default: *(u64*)out = x; break;
-    }
-}
-
 // Writes a row of which every element of every sample is wanted, in runs of blocks.
 VCZ_DEVICE void vcz_gather_run(const VczTile& tile, VczPlace at, u64 out) {
     const u32 copies = tile.samples * tile.copies;

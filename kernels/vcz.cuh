@@ -114,6 +114,52 @@ struct VczGatherSpec {
     u32 inner;      // elements wanted of each, at most `copies`
 };
 
+// How bits become an integer that is ordered as the values are: a signed number; one without sign, minus 2^63; the bits of a
+// floating-point number without the sign, negative where the sign is set.
+#define VCZ_SIGNED 0
+#define VCZ_UNSIGNED 1
+#define VCZ_FLOAT 2
+
+// Flags of a filter: the field's elements are big-endian; `missing` and `fill` are set.
+#define VCZ_FIELD_BIG_ENDIAN 1
+#define VCZ_HAS_NULLS 2
+
+// A filter of calls by values of a field, in a tile.
+struct VczCallFilter {
+    u64 blocks;          // VczBlock*, the field's
+    i64 low;             // the smallest value that passes
+    i64 high;            // the largest
+    u64 missing;         // bits of values that never pass
+    u64 fill;
+    u32 block_elements;  // elements of every block but the last; not 0
+    u32 per_call;        // elements of a call
+    u32 at;              // which of them is tested
+    u32 width;           // bytes of an element: 1, 2, 4, 8
+    u32 order;           // VCZ_SIGNED ...
+    u32 flags;           // VCZ_FIELD_BIG_ENDIAN, VCZ_HAS_NULLS
+};
+
+// The calls of a tile to test.
+struct VczCallTile {
+    u64 passes;     // u32 words, a bit for each call: 1 if it passes every filter. One word more may be read.
+    u64 filters;    // VczCallFilter*
+    u32 n_filters;  // at least 1
+    u32 calls;      // calls of the tile, padding included
+};
+
+// A block of genotypes to copy, with -1 for each copy but -2 of a call that does not pass. The copy has the same kind and elements.
+struct VczMaskedBlock {
+    VczBlock from;
+    u64 to;         // aligned to 16 bytes
+    u64 passes;     // of the block's tile
+    u32 first;      // the first element's index in the tile
+    u32 copies;     // elements of a call
+    u32 planes;     // bit-shuffled: planes to write, from the first
+    u32 width;      // bytes of an element: 1, 2, 4, 8
+    u32 flags;      // VCZ_BIG_ENDIAN
+    u32 pad;
+};
+
 // A zstd frame to decode, whose content size is `dst_len`.
 struct VczFrame {
     u64 src;
@@ -151,6 +197,9 @@ static_assert(sizeof(VczTile) == 88, "layout of VczTile");
 static_assert(sizeof(VczCountSpec) == 48, "layout of VczCountSpec");
 static_assert(sizeof(VczPlaneSet) == 24, "layout of VczPlaneSet");
 static_assert(sizeof(VczGatherSpec) == 16, "layout of VczGatherSpec");
+static_assert(sizeof(VczCallFilter) == 64, "layout of VczCallFilter");
+static_assert(sizeof(VczCallTile) == 24, "layout of VczCallTile");
+static_assert(sizeof(VczMaskedBlock) == 64, "layout of VczMaskedBlock");
 static_assert(sizeof(VczFrame) == 32, "layout of VczFrame");
 static_assert(sizeof(VczSegment) == 24, "layout of VczSegment");
 static_assert(sizeof(VczCheck) == 32, "layout of VczCheck");
@@ -194,8 +243,9 @@ VCZ_DEVICE void vcz_report(u32* status, bool found, u32 bits) {
 
 VCZ_DEVICE const u8* vcz_bytes(u64 address) { return (const u8*)address; }
 
-VCZ_DEVICE VczBlock vcz_block(const VczTile& tile, u32 index) {
-    const u64* from = (const u64*)tile.blocks + 3 * (u64)index;
+// Block `index` of those at address `blocks`.
+VCZ_DEVICE VczBlock vcz_block_of(u64 blocks, u32 index) {
+    const u64* from = (const u64*)blocks + 3 * (u64)index;
     const u64 kind = __ldg(from + 1), planes = __ldg(from + 2);
     VczBlock block;
     block.data = __ldg(from);
@@ -205,6 +255,8 @@ VCZ_DEVICE VczBlock vcz_block(const VczTile& tile, u32 index) {
     block.flags = (u32)(planes >> 32);
     return block;
 }
+
+VCZ_DEVICE VczBlock vcz_block(const VczTile& tile, u32 index) { return vcz_block_of(tile.blocks, index); }
 
 // The position of an element: its block, and its index in the block.
 struct VczPlace {
@@ -330,6 +382,16 @@ VCZ_DEVICE u64 vcz_element(const VczBlock& block, u32 i, u32 width, bool big_end
         x |= byte << (8 * (big_endian ? width - 1 - j : j));
     }
     return x;
+}
+
+// Writes an element, little-endian, to an address that is a multiple of its width.
+VCZ_DEVICE void vcz_store(u64 out, u64 x, u32 width) {
+    switch (width) {
+        case 1: *(u8*)out = (u8)x; break;
+        case 2: *(u16*)out = (u16)x; break;
+        case 4: *(u32*)out = (u32)x; break;
+        default: *(u64*)out = x; break;
+    }
 }
 
 // Element i of a block as a genotype code.

@@ -1,5 +1,5 @@
 //! [`CallMask`]: which calls the values of FORMAT fields let pass, and what becomes of the genotypes of the others. Used by the scan on
-//! decoded rows and by `filter_calls` on columns, so that both mask alike.
+//! decoded rows and by `filter_calls` on columns, so that both mask alike; GPUs mask by the same [`CallRange`](super::CallRange)s.
 //!
 //! Invariant: a mask has one byte for each call, row-major, `0xFF` for one that passes every test so far and `0` for another.
 

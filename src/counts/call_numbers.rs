@@ -5,8 +5,25 @@ use half::f16;
 use super::call_test::{CallTest, FloatBound};
 use super::gathered::FILL_CODE;
 
+/// How the bits of a value become an integer that is ordered as the values are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueOrder {
+    /// A signed integer: its value.
+    Signed,
+    /// An unsigned integer: its value minus 2^63.
+    Unsigned,
+    /// A floating-point number: its bits without the sign, negative where the sign is set. NaN is beyond the infinities.
+    Float,
+}
+
 /// A type of FORMAT values.
 pub(super) trait Number: bytemuck::Pod {
+    /// How its bits become [`Number::key`].
+    const ORDER: ValueOrder;
+    /// The bits of VCZ's codes of missing and fill, if it has them.
+    const NULLS: Option<[u64; 2]>;
+    /// An integer that is ordered as the values are, as [`ValueOrder`] says.
+    fn key(self) -> i64;
     /// The values from which to which `test` lets pass; `Some(None)` if none can. `None` if it is no test of this type.
     fn range(test: &CallTest) -> Option<Option<(Self, Self)>>;
     /// Whether `low <= self <= high`; never of NaN.
@@ -19,6 +36,24 @@ pub(super) trait Number: bytemuck::Pod {
 
 macro_rules! integers {
     ($($native:ty: $null:expr),*) => {$(impl Number for $native {
+        const ORDER: ValueOrder = match <$native>::MIN {
+            0 => ValueOrder::Unsigned,
+            _ => ValueOrder::Signed,
+        };
+        const NULLS: Option<[u64; 2]> = match <$native>::MIN {
+            0 => None,
+            // Minus one and minus two.
+            _ => Some([
+                u64::MAX >> (64 - <$native>::BITS),
+                u64::MAX >> (64 - <$native>::BITS) & !1,
+            ]),
+        };
+        fn key(self) -> i64 {
+            match Self::ORDER {
+                ValueOrder::Unsigned => (self as u64 ^ 1 << 63).cast_signed(),
+                _ => self as i64,
+            }
+        }
         fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
             let CallTest::Integers { min, max } = test else {
                 return None;
@@ -60,7 +95,23 @@ fn float_bounds(test: &CallTest) -> Option<(f64, f64)> {
     }
 }
 
+/// The key of a floating-point number with these bits, whose sign is the last of `width` bits.
+pub(super) fn float_key(bits: u64, width: u32) -> i64 {
+    let sign = 1 << (width - 1);
+    let magnitude = (bits & !sign).cast_signed();
+    if bits & sign == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
+}
+
 impl Number for f64 {
+    const ORDER: ValueOrder = ValueOrder::Float;
+    const NULLS: Option<[u64; 2]> = Some([0x7FF0_0000_0000_0001, 0x7FF0_0000_0000_0002]);
+    fn key(self) -> i64 {
+        float_key(self.to_bits(), u64::BITS)
+    }
     fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
         float_bounds(test).map(Some)
     }
@@ -79,6 +130,11 @@ impl Number for f64 {
 }
 
 impl Number for f32 {
+    const ORDER: ValueOrder = ValueOrder::Float;
+    const NULLS: Option<[u64; 2]> = Some([0x7F80_0001, 0x7F80_0002]);
+    fn key(self) -> i64 {
+        float_key(self.to_bits().into(), u32::BITS)
+    }
     fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
         // The narrowest bounds between which the same values lie.
         float_bounds(test).map(|(low, high)| {
@@ -124,7 +180,7 @@ impl Half {
     }
     /// The bits as a number that is ordered as the values are, both zeros alike.
     #[inline(always)]
-    fn key(self) -> i16 {
+    fn order(self) -> i16 {
         let magnitude = (self.0 & 0x7FFF) as i16;
         if self.0 & 0x8000 == 0 {
             magnitude
@@ -132,7 +188,7 @@ impl Half {
             -magnitude
         }
     }
-    fn of_key(key: i16) -> Self {
+    fn of_order(key: i16) -> Self {
         Self(key.unsigned_abs() | if key < 0 { 0x8000 } else { 0 })
     }
 }
@@ -141,6 +197,11 @@ impl Half {
 const HALF_INFINITY: i16 = 0x7C00;
 
 impl Number for Half {
+    const ORDER: ValueOrder = ValueOrder::Float;
+    const NULLS: Option<[u64; 2]> = Some([0x7C01, 0x7C02]);
+    fn key(self) -> i64 {
+        float_key(self.0.into(), u16::BITS)
+    }
     fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
         float_bounds(test).map(|(low, high)| {
             // Keys ascend with values, so the bounds are found by bisection.
@@ -148,7 +209,7 @@ impl Number for Half {
                 let (mut from, mut to) = (-HALF_INFINITY, HALF_INFINITY + 1);
                 while from < to {
                     let middle = (i32::from(from) + i32::from(to)).div_euclid(2) as i16;
-                    if is_past(Self::of_key(middle).value()) {
+                    if is_past(Self::of_order(middle).value()) {
                         to = middle;
                     } else {
                         from = middle + 1;
@@ -157,13 +218,13 @@ impl Number for Half {
                 from
             };
             let (from, to) = (first(&|v| v >= low), first(&|v| v > high));
-            (from < to).then(|| (Self::of_key(from), Self::of_key(to - 1)))
+            (from < to).then(|| (Self::of_order(from), Self::of_order(to - 1)))
         })
     }
     #[inline(always)]
     fn is_in(self, low: Self, high: Self) -> bool {
         // NaN has keys beyond those of the infinities.
-        (low.key() <= self.key()) & (self.key() <= high.key())
+        (low.order() <= self.order()) & (self.order() <= high.order())
     }
     #[inline(always)]
     fn is_null(self) -> bool {

@@ -162,7 +162,65 @@ impl Counter {
             }
         }
 
-        let mut bytes = chain.decode_reusing(encoded, &mut scratch.block, &mut scratch.codec)?;
+        let bytes = chain.decode_reusing(encoded, &mut scratch.block, &mut scratch.codec)?;
+        self.count_decoded(
+            bytes,
+            &shape,
+            stored_ploidy,
+            width,
+            &mut tally,
+            &mut scratch.codes,
+        )
+    }
+
+    /// Adds the counts of a decoded chunk, as it is stored with padding, to rows `[0, rows)` of `out`; `rows` are those that exist.
+    /// After an error the counts in `out` are undefined.
+    ///
+    /// # Errors
+    /// [`CountError`]: an array or a length that does not match the request, or a wanted code of K or more.
+    pub fn add_decoded(
+        &self,
+        array: &ArrayMeta,
+        bytes: &[u8],
+        sample_chunk: usize,
+        rows: usize,
+        out: &mut ChunkCounts,
+        scratch: &mut CountScratch,
+    ) -> Result<(), CountError> {
+        let width = Width::of(&array.element)?;
+        let (shape, stored_ploidy) = self.shape(array, sample_chunk, rows)?;
+        self.check_out(out, rows)?;
+        let Some(masks) = self.chunks.get(sample_chunk).and_then(Option::as_ref) else {
+            return Ok(());
+        };
+        let mut tally = Tally {
+            masks,
+            n_alleles: self.request.n_alleles,
+            out,
+        };
+        tally.add_all_reference(0..rows);
+        self.count_decoded(
+            bytes,
+            &shape,
+            stored_ploidy,
+            width,
+            &mut tally,
+            &mut scratch.codes,
+        )
+    }
+
+    /// Counts the codes of a decoded chunk of `shape`, with calls of `stored_ploidy` codes.
+    fn count_decoded(
+        &self,
+        stored: &[u8],
+        shape: &ChunkShape,
+        stored_ploidy: usize,
+        width: Width,
+        tally: &mut Tally<'_>,
+        codes: &mut Buffers,
+    ) -> Result<(), CountError> {
+        let row_copies = shape.chunk_samples * shape.ploidy;
+        let mut bytes = stored;
         let repacked;
         if stored_ploidy != shape.ploidy {
             repacked = without_padding_copies(bytes, width.bytes(), stored_ploidy, shape.ploidy);
@@ -180,14 +238,14 @@ impl Counter {
                 bytes.len()
             )));
         }
-        let codes = DecodedCodes {
+        let decoded = DecodedCodes {
             bytes,
             width,
             first: 0,
             row_copies,
-            rows,
+            rows: shape.rows,
         };
-        count_codes(self.level, &mut tally, codes, &mut scratch.codes)
+        count_codes(self.level, tally, decoded, codes)
     }
 
     /// Adds the counts of a decoded matrix `[rows, n_samples, ploidy]`, row-major and without padding, to the rows `rows` of `out`.

@@ -4,6 +4,7 @@ mod by_copy;
 mod bytes;
 mod call_mask;
 mod call_numbers;
+mod call_range;
 mod call_test;
 mod columns;
 mod computed;
@@ -24,6 +25,8 @@ mod sample_set;
 mod tally;
 
 pub use call_mask::{CallMask, CallValues};
+pub use call_numbers::ValueOrder;
+pub use call_range::CallRange;
 pub use call_test::{CallTest, FloatBound};
 pub use columns::CountColumns;
 pub use computed::ComputedLayout;

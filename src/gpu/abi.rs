@@ -129,6 +129,83 @@ pub struct GatherSpec {
     pub inner: u32,
 }
 
+/// A filter of calls by values of a field, in a tile.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallFilter {
+    /// Address of the field's first [`Block`] in the tile.
+    pub blocks: u64,
+    /// The smallest value that passes, in the order `order`.
+    pub low: i64,
+    /// The largest value that passes.
+    pub high: i64,
+    /// Bits of the missing value, which never passes.
+    pub missing: u64,
+    /// Bits of fill, which never passes.
+    pub fill: u64,
+    /// Elements of every block but the last.
+    pub block_elements: u32,
+    /// Stored elements of a call.
+    pub per_call: u32,
+    /// Which of them is tested.
+    pub at: u32,
+    /// Bytes of an element.
+    pub width: u32,
+    /// [`SIGNED`], [`UNSIGNED`] or [`FLOAT`].
+    pub order: u32,
+    /// [`FIELD_BIG_ENDIAN`] and [`HAS_NULLS`].
+    pub flags: u32,
+}
+
+/// Values are signed integers.
+pub const SIGNED: u32 = 0;
+/// Values are unsigned integers, compared less 2^63.
+pub const UNSIGNED: u32 = 1;
+/// Values are floating-point numbers, compared by their bits.
+pub const FLOAT: u32 = 2;
+/// Flag of a [`CallFilter`]: the field's elements are big-endian.
+pub const FIELD_BIG_ENDIAN: u32 = 1;
+/// Flag of a [`CallFilter`]: `missing` and `fill` are set.
+pub const HAS_NULLS: u32 = 2;
+
+/// The calls of a tile to test.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallTile {
+    /// Address of a bit for each call, in 32-bit words: 1 if it passes every filter. One word more may be read.
+    pub passes: u64,
+    /// Address of its [`CallFilter`]s.
+    pub filters: u64,
+    /// Number of them, at least one.
+    pub n_filters: u32,
+    /// Calls of the tile, with padding.
+    pub calls: u32,
+}
+
+/// A block of genotypes to copy, with -1 for each copy but -2 of a call that does not pass.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MaskedBlock {
+    /// The block.
+    pub from: Block,
+    /// Address of the copy, which has the same kind and elements.
+    pub to: u64,
+    /// Address of the tile's bits of calls that pass.
+    pub passes: u64,
+    /// The first element's index in the tile.
+    pub first: u32,
+    /// Stored elements of a call.
+    pub copies: u32,
+    /// Under [`BIT_SHUFFLED`], the bit-planes to write, from the first on.
+    pub planes: u32,
+    /// Bytes of an element.
+    pub width: u32,
+    /// [`BIG_ENDIAN`].
+    pub flags: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
 /// A zstd frame with a content size.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -216,4 +293,7 @@ macro_rules! plain {
     )*};
 }
 
-plain!(Block: 24, Tile: 88, CountSpec: 48, PlaneSet: 24, GatherSpec: 16, Frame: 32, Segment: 24, Check: 32);
+plain!(
+    Block: 24, Tile: 88, CountSpec: 48, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
+    Segment: 24, Check: 32
+);

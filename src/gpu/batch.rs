@@ -8,6 +8,7 @@ use arrow::buffer::Buffer;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::call_filter::MaskedChunk;
 use super::plan::ChunkPlan;
 use super::slab::Slab;
 use super::work::{Work, WorkOutput};
@@ -102,6 +103,28 @@ impl Times {
     }
 }
 
+/// The values of a field for the calls of a chunk.
+#[derive(Debug)]
+pub struct FieldPiece {
+    /// Its encoded bytes in the batch's staging memory.
+    pub src: Range<usize>,
+    /// How it is decoded.
+    pub plan: ChunkPlan,
+    /// Start of its decoded bytes in the job's decoded area.
+    pub dst: usize,
+}
+
+/// Something that is decoded for a job.
+#[derive(Debug)]
+pub struct Piece<'a> {
+    /// Its encoded bytes, where [`ChunkJob::src`] is.
+    pub src: Range<usize>,
+    /// How it is decoded.
+    pub plan: &'a ChunkPlan,
+    /// Start of its decoded bytes in the batch's decoded area.
+    pub dst: usize,
+}
+
 /// One chunk of a batch.
 #[derive(Debug)]
 pub struct ChunkJob {
@@ -117,6 +140,10 @@ pub struct ChunkJob {
     pub file: Option<LocalFile>,
     /// How it is decoded.
     pub plan: ChunkPlan,
+    /// The fields of its work's filter.
+    pub fields: Vec<FieldPiece>,
+    /// Where filtered genotypes go; `None` without a filter.
+    pub masked: Option<MaskedChunk>,
     /// Start of its decoded area in the batch's.
     pub dst: usize,
     /// Its results in the batch's; before it has run, as many bytes as there can be.
@@ -126,6 +153,27 @@ pub struct ChunkJob {
 }
 
 impl ChunkJob {
+    /// What is decoded: the chunk, then the fields of its filter.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let chunk = Piece {
+            src: self.src.clone(),
+            plan: &self.plan,
+            dst: self.dst,
+        };
+        let fields = self.fields.iter().map(|field| Piece {
+            src: field.src.clone(),
+            plan: &field.plan,
+            dst: self.dst + field.dst,
+        });
+        std::iter::once(chunk).chain(fields)
+    }
+
+    /// Bytes of its decoded area.
+    pub fn decoded_len(&self) -> usize {
+        let masked = self.masked.as_ref();
+        masked.map_or(self.plan.decoded_len, |masked| masked.end)
+    }
+
     /// Bytes of its results where it has used `used` 64-bit words of planes.
     pub fn results_len(&self, used: u32) -> usize {
         match &self.work.wanted {
@@ -212,8 +260,11 @@ impl Batch {
             self.read = align_up(job.src.end + GUARD);
         }
         job.dst = self.decoded;
-        self.frames += job.plan.frames.len();
-        self.decoded = align_up(self.decoded + job.plan.decoded_len + GUARD);
+        self.frames += job
+            .pieces()
+            .map(|piece| piece.plan.frames.len())
+            .sum::<usize>();
+        self.decoded = align_up(self.decoded + job.decoded_len() + GUARD);
         job.out = self.output..self.output + output;
         self.output = align_up(self.output + output);
         self.jobs.push(job);

@@ -229,6 +229,7 @@ impl Genotypes {
         let work = |wanted| {
             Arc::new(Work {
                 planner: planner.clone(),
+                filter: None,
                 sizes: Arc::default(),
                 wanted,
             })

@@ -3,7 +3,8 @@
 //!
 //! * `plan`: the steps that decode one chunk on a device, planned on the host from the chunk's bytes.
 //! * `work`: what a scan wants of an array's chunks: counts and bit-planes, or elements.
-//! * `queue`, `queue_state`, `batch`, `slab`: chunks of all partitions, gathered into batches of thousands of frames.
+//! * `call_filter`: filters of calls by FORMAT fields, which are decoded next to the genotypes.
+//! * `queue`, `queue_state`, `encoded`, `batch`, `slab`: chunks of all partitions, gathered into batches of thousands of frames.
 //! * `chunk_sizes`: statistics of chunk sizes, which size the next batches.
 //! * `decode_scratch`: device memory that decoding needs besides its output.
 //! * `engine`: the process's devices and their workers, started in the background.
@@ -17,16 +18,20 @@
 
 mod abi;
 mod batch;
+mod call_filter;
 mod chunk_sizes;
 mod cost;
 mod cuda;
 mod decode_scratch;
 mod direct;
+mod encoded;
 mod engine;
 #[cfg(test)]
 mod equivalence_tests;
 mod error;
 mod executor;
+#[cfg(test)]
+mod filter_tests;
 pub mod plan;
 mod queue;
 mod queue_state;
@@ -40,13 +45,15 @@ mod watchdog;
 mod work;
 
 pub use batch::{BatchLimits, Done, Outcome, Ticket, Times};
+pub use call_filter::{CallFilter, FieldTest};
 pub use chunk_sizes::ChunkSizes;
 pub use cost::{Load, Prediction};
+pub use encoded::Encoded;
 #[cfg(test)]
 pub(crate) use engine::install;
 pub use engine::{
     DeviceInfo, EngineStatus, GpuEngine, is_at_work, is_starting, ready, start, status,
 };
 pub use error::GpuError;
-pub use queue::{Encoded, Producer, Queue};
+pub use queue::{Producer, Queue};
 pub use work::{CountsOutput, ElementsOutput, Work, WorkOutput};

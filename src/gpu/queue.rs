@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::batch::{Batch, BatchLimits, ChunkJob, GUARD, Outcome, Reply, Ticket, align_up};
+use super::batch::{Batch, BatchLimits, ChunkJob, Outcome, Reply, Ticket};
 use super::cost;
+use super::encoded::Encoded;
 use super::plan::{ChunkPlan, Estimate};
 use super::queue_state::{
     FreeMemory, KEPT_PARTS, KEPT_PLANS, LARGE_FRAMES_STAGED, MOST_FRAMES, Need, Placement,
@@ -23,7 +24,7 @@ use super::queue_state::{
 use super::slab::Slab;
 use super::work::Work;
 use crate::gpu::error::GpuError;
-use crate::store::{LocalFile, OpenChunk};
+use crate::store::LocalFile;
 
 /// Encoded chunks that may be in memory before they are staged, for all queries together: this many units of [`UNIT`] bytes.
 /// An open file takes one unit, which bounds the number of open files.
@@ -57,48 +58,6 @@ impl Drop for Producer {
     }
 }
 
-/// An encoded chunk to decode on a device.
-#[derive(Debug, Clone, Copy)]
-pub struct Encoded<'a> {
-    /// What to do with it.
-    pub work: &'a Arc<Work>,
-    /// Which chunk along the sample axis it is.
-    pub sample_chunk: usize,
-    /// Rows that exist.
-    pub rows: usize,
-    /// Its encoded bytes, read when they are staged.
-    pub chunk: &'a OpenChunk,
-}
-
-impl Encoded<'_> {
-    /// Expected decoded bytes: the mean of earlier chunks and a margin, so that few batches exceed their limit.
-    fn expected(&self, estimate: &Estimate) -> usize {
-        let most = estimate.decoded_bytes;
-        if cost::patience(estimate).is_some() {
-            // Large frames are not cut.
-            return most;
-        }
-        let mean = self.work.sizes.decoded(most);
-        // With the guard bytes between chunks.
-        align_up(
-            mean.saturating_add(mean / 16)
-                .min(most)
-                .saturating_add(GUARD),
-        )
-    }
-
-    fn need(&self) -> Result<Need, GpuError> {
-        let estimate = self.work.planner.estimate();
-        Ok(Need {
-            len: self.chunk.len(),
-            decoded: estimate.decoded_bytes,
-            expected: self.expected(&estimate),
-            output: self.work.output_bytes(self.sample_chunk, self.rows)?,
-            large_frames: cost::patience(&estimate),
-        })
-    }
-}
-
 /// Memory reserved for a chunk in a batch that is still being staged.
 struct Reservation {
     batch: u64,
@@ -119,22 +78,9 @@ impl Reservation {
         // SAFETY: `reserve` gives each range out once, and the batch stays in the queue with its staging memory, which does not
         // move, until the reservation is dropped.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.staging, self.range.len()) };
-        chunk.chunk.read(bytes).map_err(|error| error.to_string())?;
-        let mut plan = std::mem::take(&mut self.plan);
-        chunk.work.planner.plan(bytes, &mut plan)?;
-        chunk.work.sizes.add(bytes.len(), plan.decoded_len);
-        let (reply, ticket) = Reply::new();
-        self.job = Some(ChunkJob {
-            work: Arc::clone(chunk.work),
-            sample_chunk: chunk.sample_chunk,
-            rows: chunk.rows,
-            src: self.range.clone(),
-            file: None,
-            plan,
-            dst: 0,
-            out: 0..0,
-            reply,
-        });
+        let plan = std::mem::take(&mut self.plan);
+        let (job, ticket) = chunk.job(self.range.start, bytes, plan)?;
+        self.job = Some(job);
         Ok(ticket)
     }
 }
@@ -299,6 +245,8 @@ impl Queue {
             src: 0..0,
             file: Some(file),
             plan,
+            fields: Vec::new(),
+            masked: None,
             dst: 0,
             out: 0..0,
             reply,

@@ -46,6 +46,8 @@ fn after_a_failure_the_host_gets_every_chunk() {
         src: place.range.clone(),
         file: None,
         plan: ChunkPlan::default(),
+        fields: vec![],
+        masked: None,
         dst: 0,
         out: 0..0,
         reply,

@@ -54,6 +54,8 @@ fn stage(place: One, work: &Arc<Work>) -> Ticket {
         src: place.range.clone(),
         file: None,
         plan,
+        fields: vec![],
+        masked: None,
         dst: 0,
         out: 0..0,
         reply,

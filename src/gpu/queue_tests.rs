@@ -16,6 +16,7 @@ use super::super::software::slab;
 use super::super::testing::{chunk, plain, reason};
 use super::*;
 use crate::gpu::error::GpuError;
+use crate::store::OpenChunk;
 
 #[path = "queue_failure_tests.rs"]
 mod failure;
@@ -247,7 +248,8 @@ fn all<'a>(work: &'a Arc<Work>, chunks: &'a [OpenChunk]) -> Vec<Encoded<'a>> {
         work,
         sample_chunk: 0,
         rows: ROWS,
-        chunk,
+        chunk: Some(chunk),
+        fields: &[],
     };
     chunks.iter().map(encoded).collect()
 }

@@ -122,7 +122,7 @@ fn run_in_parts(
         let output = job.out.len();
         batch.push(job, output);
         let more = jobs.peek();
-        if more.is_some_and(|next| batch.decoded + next.plan.decoded_len + GUARD <= most) {
+        if more.is_some_and(|next| batch.decoded + next.decoded_len() + GUARD <= most) {
             continue;
         }
         match run(executor, progress, batch) {
@@ -250,7 +250,7 @@ fn send_outcomes(
 
 /// A job's share of its batch's time, in bytes.
 fn share_of(job: &ChunkJob) -> usize {
-    job.plan.decoded_len + job.file.as_ref().map_or(0, LocalFile::len)
+    job.decoded_len() + job.file.as_ref().map_or(0, LocalFile::len)
 }
 
 /// A status as a message.

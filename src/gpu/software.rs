@@ -6,18 +6,18 @@ use std::io::Read;
 use std::time::Duration;
 
 use super::abi::{BAD_CODE, BAD_FRAME};
-use super::batch::{Batch, BatchLimits, ChunkJob, Times};
+use super::batch::{ALIGN, Batch, BatchLimits, ChunkJob, Times};
+use super::call_filter::CallFilter;
 use super::direct::{Storage, read_all};
 use super::engine::{DeviceInfo, GpuEngine};
 use super::executor::{Executor, Failure, Results};
-use super::plan::ChunkPlan;
 use super::plan::tests::device::Device;
-
+use super::plan::{BlockLocation, ChunkPlan, ChunkPlanner};
 use super::slab::{Memory, Slab};
 use super::watchdog::BatchProgress;
 use super::work::{CountsOutput, ElementsOutput, WorkOutput};
-use crate::counts::GENOTYPE_CLASSES;
 use crate::counts::reference::{diploid_alleles, genotype_class};
+use crate::counts::{FILL_CODE, GENOTYPE_CLASSES};
 use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 use std::sync::Arc;
@@ -123,14 +123,18 @@ impl Executor for Software {
             let out = &mut self.bytes[job.out.clone()];
             if job.file.is_some() {
                 // A job that could not be read is in `unread` instead.
-                let (status, used) = read.as_ref().map_or((0, 0), |read| run(job, read, out));
+                let run = |read: &Vec<u8>| run(job, &[read.as_slice()], out);
+                let (status, used) = read.as_ref().map_or((0, 0), run);
                 self.statuses.push(status);
                 self.lengths.push(job.results_len(used));
                 continue;
             }
-            // SAFETY: all chunks are staged.
-            let encoded = unsafe { batch.staging(job.src.clone()) }.unwrap();
-            let (status, used) = run(job, encoded, out);
+            let encoded: Vec<&[u8]> = job
+                .pieces()
+                // SAFETY: all chunks are staged.
+                .map(|piece| &*unsafe { batch.staging(piece.src) }.unwrap())
+                .collect();
+            let (status, used) = run(job, &encoded, out);
             self.statuses.push(status);
             self.lengths.push(job.results_len(used));
         }
@@ -155,16 +159,20 @@ impl Executor for Software {
     }
 }
 
-/// Runs a job: its status, and the words of planes that it has used.
-fn run(job: &ChunkJob, encoded: &[u8], out: &mut [u8]) -> (u32, u32) {
-    let width = job.work.planner.width();
-    let Ok(device) = Device::run(&job.plan, encoded, width) else {
-        return (BAD_FRAME, 0);
-    };
+/// Runs a job of which these are the encoded pieces: its status, and the words of planes that it has used.
+fn run(job: &ChunkJob, encoded: &[&[u8]], out: &mut [u8]) -> (u32, u32) {
+    let planners = std::iter::once(&job.work.planner).chain(job.work.fields());
+    let mut decoded = Vec::new();
+    for ((piece, planner), encoded) in job.pieces().zip(planners).zip(encoded) {
+        match decode(piece.plan, planner, encoded) {
+            Some(elements) => decoded.push(elements),
+            None => return (BAD_FRAME, 0),
+        }
+    }
+    let (mut elements, fields) = (decoded.remove(0), decoded);
     let (samples, copies) = shape(&job.plan);
-    let mut elements = device.elements(samples, copies, job.work.planner.chunk_len());
-    if job.work.planner.big_endian() {
-        elements.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+    if let Some(filter) = &job.work.filter {
+        mask(filter, job, &fields, copies, &mut elements);
     }
     match &job.work.wanted {
         WorkOutput::Elements(wanted) => {
@@ -173,6 +181,64 @@ fn run(job: &ChunkJob, encoded: &[u8], out: &mut [u8]) -> (u32, u32) {
         }
         WorkOutput::Counts(counts) => count(counts, job, &elements, samples, copies, out),
     }
+}
+
+/// All elements of a chunk in row-major order, little-endian; `None` if a frame is not as expected.
+fn decode(plan: &ChunkPlan, planner: &ChunkPlanner, encoded: &[u8]) -> Option<Vec<u8>> {
+    let width = planner.width();
+    let device = Device::run(plan, encoded, width).ok()?;
+    let (samples, copies) = shape(plan);
+    let mut elements = device.elements(samples, copies, planner.chunk_len());
+    if planner.big_endian() {
+        elements.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+    }
+    Some(elements)
+}
+
+/// Makes the copies of calls that fail missing, and checks the places where a device would put them.
+fn mask(
+    filter: &CallFilter,
+    job: &ChunkJob,
+    fields: &[Vec<u8>],
+    copies: usize,
+    elements: &mut [u8],
+) {
+    let width = job.work.planner.width();
+    for (call, codes) in elements.chunks_exact_mut(copies * width).enumerate() {
+        let passes = filter.tests().iter().all(|test| {
+            let width = filter.fields()[test.field].width();
+            let per_call = filter.fields()[test.field].grid().per_call as usize;
+            let at = (call * per_call + test.at as usize) * width;
+            let mut bits = [0; 8];
+            bits[..width].copy_from_slice(&fields[test.field][at..at + width]);
+            test.range.passes(u64::from_le_bytes(bits), width)
+        });
+        for at in (0..copies).filter(|_| !passes) {
+            if code(codes, width, at) != FILL_CODE {
+                codes[at * width..(at + 1) * width].fill(0xff);
+            }
+        }
+    }
+    let masked = job.masked.as_ref().unwrap();
+    assert_eq!(masked.blocks.len(), job.plan.blocks.len());
+    assert_eq!(masked.passes.len(), job.plan.tiles.len());
+    let mut end = job
+        .fields
+        .last()
+        .map_or(0, |field| field.dst + field.plan.decoded_len);
+    let blocks = masked.blocks.iter().map(|block| match block.location {
+        BlockLocation::Decoded(at) => (at, ChunkPlan::block_bytes(block, width)),
+        other => panic!("filtered genotypes at {other:?}"),
+    });
+    let words = masked.passes.iter().zip(&job.plan.tiles).map(|(at, tile)| {
+        let calls = (tile.rows * tile.samples) as usize;
+        (*at, (calls / 32 + 1) * 4)
+    });
+    for (at, len) in words.chain(blocks) {
+        assert!(at >= end && at % ALIGN == 0, "{at} before {end}");
+        end = at + len;
+    }
+    assert!(end <= masked.end);
 }
 
 /// Stored samples of the chunk and elements of each.

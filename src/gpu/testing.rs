@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use super::batch::Outcome;
 use super::batch::Ticket;
+use super::encoded::Encoded;
 use super::plan::ChunkPlanner;
-use super::queue::{Encoded, Queue};
+use super::queue::Queue;
 use super::work::{CountsOutput, ElementsOutput, Work, WorkOutput};
 use crate::codec::CodecChain;
 use crate::codec::testing::{noise, one_chunk};
@@ -35,6 +36,7 @@ fn counted(rows: usize, samples: usize, codecs: &Value) -> Arc<Work> {
     let counts = CountsOutput::try_new(request(samples), samples, 2).unwrap();
     Arc::new(Work {
         planner: ChunkPlanner::try_new(&array, &chain).unwrap(),
+        filter: None,
         sizes: Arc::default(),
         wanted: WorkOutput::Counts(counts),
     })
@@ -49,6 +51,7 @@ pub fn elements(rows: usize, samples: usize) -> Arc<Work> {
     };
     Arc::new(Work {
         planner: plain(rows, samples).planner.clone(),
+        filter: None,
         sizes: Arc::default(),
         wanted: WorkOutput::Elements(all),
     })
@@ -90,7 +93,8 @@ impl Queue {
             work,
             sample_chunk,
             rows,
-            chunk: &OpenChunk::Bytes(Bytes::copy_from_slice(bytes)),
+            chunk: Some(&OpenChunk::Bytes(Bytes::copy_from_slice(bytes))),
+            fields: &[],
         };
         self.submit_all(&[chunk]).await.remove(0)
     }
@@ -109,7 +113,8 @@ impl Queue {
             work,
             sample_chunk: 0,
             rows,
-            chunk,
+            chunk: Some(chunk),
+            fields: &[],
         };
         let encoded: Vec<_> = chunks.iter().map(encoded).collect();
         let tickets = self.submit_all(&encoded).await.into_iter();

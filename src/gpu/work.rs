@@ -2,9 +2,12 @@
 //! shared by its chunks.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::abi;
+use super::call_filter::CallFilter;
 use super::chunk_sizes::ChunkSizes;
+use super::cost;
 use super::plan::ChunkPlanner;
 use crate::counts::{ComputedLayout, CountRequest, SampleSet};
 use crate::gpu::error::GpuError;
@@ -17,6 +20,8 @@ const MOST_ALLELES: usize = 1 << 16;
 pub struct Work {
     /// How chunks of the array are decoded.
     pub planner: ChunkPlanner,
+    /// Which calls are taken as missing; `None` for none.
+    pub filter: Option<CallFilter>,
     /// Sizes of the chunks that were planned.
     pub sizes: Arc<ChunkSizes>,
     /// The result for a chunk.
@@ -210,6 +215,41 @@ impl CountsOutput {
 }
 
 impl Work {
+    /// The fields by which calls are filtered.
+    pub fn fields(&self) -> &[ChunkPlanner] {
+        self.filter.as_ref().map_or(&[], CallFilter::fields)
+    }
+
+    /// The planners of everything that is decoded.
+    fn planners(&self) -> impl Iterator<Item = &ChunkPlanner> {
+        std::iter::once(&self.planner).chain(self.fields())
+    }
+
+    /// Most bytes of device memory for a chunk: decoded, and for a filter, the fields, which calls pass and the filtered genotypes.
+    pub fn decoded_bytes(&self) -> usize {
+        let decoded = |planner: &ChunkPlanner| planner.estimate().decoded_bytes;
+        let all = self.planners().map(decoded).fold(0, usize::saturating_add);
+        if self.filter.is_none() {
+            return all;
+        }
+        // A bit of a call is an eighth of a code at most.
+        let genotypes = decoded(&self.planner);
+        all.saturating_add(genotypes).saturating_add(genotypes / 8)
+    }
+
+    /// A guess at the encoded bytes that are decoded for a chunk.
+    pub fn encoded_bytes(&self) -> usize {
+        let encoded = |planner: &ChunkPlanner| planner.estimate().encoded_bytes();
+        self.planners().map(encoded).fold(0, usize::saturating_add)
+    }
+
+    /// For chunks of large frames, how long a batch waits for more; `None` for others.
+    pub fn patience(&self) -> Option<Duration> {
+        self.planners()
+            .filter_map(|planner| cost::patience(&planner.estimate()))
+            .max()
+    }
+
     /// Bytes of the results for `rows` rows of a sample chunk, at most.
     ///
     /// # Errors

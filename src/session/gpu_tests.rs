@@ -17,9 +17,10 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 
 use self::backends::{
-    Answer, Backends, LONG, are_equal, ask, compare_direct, compare_stores, stores, texts,
+    Answer, Backends, LONG, are_equal, ask, compare_direct, compare_filters, compare_stores,
+    stores, texts,
 };
-use self::random_store::{Random, prepare, put_genotypes};
+use self::random_store::{Random, prepare, put_field, put_genotypes};
 use crate::gpu;
 
 /// Bytes of a slab: more than any one chunk of the fixtures, less than all chunks of a scan.
@@ -107,12 +108,60 @@ async fn random_stores_are_the_same() {
     for seed in 1..=25 {
         let mut random = Random::new(seed);
         let metadata = put_genotypes(&store, &mut random);
+        let field = put_field(&store, &mut random);
         let (partitions, batch_size) = random.one(&[(1, 8192), (3, 50), (16, 200)]);
         let both = Backends::new(session, partitions, batch_size).await;
         both.create("t", &store, Some(&populations)).await;
-        on_gpu += both.compare(&format!("seed {seed}: {metadata}")).await;
+        on_gpu += both
+            .compare(&format!("seed {seed}: {metadata} {field}"))
+            .await;
     }
     assert!(on_gpu > 1000, "only {on_gpu} chunks");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn filters_of_calls_are_the_same() {
+    compare_filters(session, &fixtures()).await;
+}
+
+/// Chunks of fields or of filtered genotypes that are damaged or absent give the host's answer or its error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn damaged_chunks_of_fields_give_the_hosts_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = unzip::unpack(&fixtures().join("formats.vcz.zip"), folder.path());
+    let both = both(&store, 1, 8192).await;
+    let f = "filter_calls(filter_calls(call_genotype, call_I2, 2), call_value(call_LI2, 1))";
+    let sqls = [
+        format!("SELECT genotype_counts({f}) FROM t"),
+        format!("SELECT {f} FROM t"),
+        format!("SELECT allele_counts({f}), {f} FROM t"),
+    ];
+    let mut errors = 0;
+    for (array, chunk) in [
+        ("call_genotype", "call_genotype/0.0.0"),
+        ("call_I2", "call_I2/1.0"),
+        ("call_LI2", "call_LI2/0.0.0"),
+    ] {
+        let path = store.join(chunk);
+        let whole = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for (what, bytes) in damages(&whole) {
+            fs::write(&path, bytes).unwrap();
+            for sql in &sqls {
+                let (host, _) = both.same(sql, &format!("{chunk}: {what}")).await;
+                if let Err(error) = host.batches {
+                    assert!(error.contains(&format!("'{array}'")), "{chunk}: {error}");
+                    errors += 1;
+                }
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        for sql in &sqls {
+            let (host, gpu) = both.same(sql, &format!("{chunk} is absent")).await;
+            assert!(host.batches.is_ok() && gpu.chunks.1 > 0, "{chunk}");
+        }
+        fs::write(&path, whole).unwrap();
+    }
+    assert!(errors > 30, "only {errors} errors");
 }
 
 /// Uncompressed chunks that the device reads directly from their files.

@@ -311,23 +311,52 @@ impl Backends {
                 ask(format!("SELECT {columns} FROM t LIMIT 10"), false);
             }
         }
-        let one_value = of(
-            "name",
-            "vcz_arrays('t') WHERE name LIKE 'call\\_%' AND backend <> 'none' AND cardinality(shape) = 2 ORDER BY 1",
-        );
-        for name in one_value.await {
-            let filtered = format!("filter_calls(call_genotype, \"{name}\")");
-            let columns = [
-                format!("genotype_counts({filtered}), {filtered}, allele_counts(call_genotype)"),
-                format!("allele_counts({filtered}, {few}), select_samples({filtered}, {few})"),
-            ];
-            for columns in columns {
-                queries.push(Query {
-                    sql: format!("SELECT {columns} FROM t"),
-                    arrays: vec!["call_genotype".to_string(), name.clone()],
-                    once: true,
-                });
+        queries.extend(self.filters(&few).await);
+        queries
+    }
+
+    /// Genotypes filtered by each field of calls; `few` is a population.
+    async fn filters(&self, few: &str) -> Vec<Query> {
+        let fields = "SELECT name, dtype, cardinality(shape) FROM vcz_arrays('t')
+             WHERE name LIKE 'call\\_%' AND name NOT LIKE 'call\\_genotype' AND backend <> 'none' AND cardinality(shape) > 1 ORDER BY 1";
+        let mut queries = Vec::new();
+        for row in texts(&self.host, fields).await {
+            let (name, data_type) = (&row[0], row[1].as_str());
+            let value = match row[2].as_str() {
+                "2" => format!("\"{name}\""),
+                _ => format!("call_value(\"{name}\", 1)"),
+            };
+            let is_number = ["int", "uint", "float"]
+                .iter()
+                .any(|kind| data_type.starts_with(kind));
+            let bounds: &[&str] = match data_type {
+                "bool" => &["", ", true", ", false"],
+                _ if is_number => &["", ", 1", ", NULL, 1.5", ", -1, 2"],
+                _ => &[""],
+            };
+            let mut ask = |columns: String, once: bool| {
+                let arrays = vec!["call_genotype".to_string(), name.clone()];
+                let sql = format!("SELECT {columns} FROM t");
+                queries.push(Query { sql, arrays, once });
+            };
+            for bounds in bounds {
+                let f = format!("filter_calls(call_genotype, {value}{bounds})");
+                ask(
+                    format!("genotype_counts({f}), allele_counts({f}, {few})"),
+                    true,
+                );
             }
+            let last = bounds.last().unwrap_or(&"");
+            let f = format!("filter_calls(call_genotype, {value}{last})");
+            let both = format!("filter_calls({f}, {value})");
+            ask(f.clone(), true);
+            ask(format!("sfs({f}), sample_counts({both}, {few})"), true);
+            ask(
+                format!(
+                    "zygosity_counts({f}), select_samples({both}, {few}), allele_counts(call_genotype)"
+                ),
+                false,
+            );
         }
         queries
     }
@@ -401,6 +430,59 @@ pub async fn compare_direct(
         std::fs::remove_file(&file).unwrap();
         let (_, absent) = both.same(sql, &format!("{name}, an absent chunk")).await;
         assert!(absent.batches.is_ok());
+    }
+}
+
+/// Compares filters of calls: GPUs apply them where fields have the chunks of the genotypes, else the host, as EXPLAIN says.
+pub async fn compare_filters(make: MakeSession, fixtures: &Path) {
+    let both = Backends::new(make, 2, 64).await;
+    let explained = async |sql: &str| {
+        let plan = texts(&both.gpu, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+        plan.concat().join("\n")
+    };
+    let store = fixtures.join("formats.vcz.zip");
+    both.create("t", &store, None).await;
+    for f in [
+        "filter_calls(call_genotype, call_I2, 2, NULL)",
+        "filter_calls(filter_calls(call_genotype, call_F4, 0.25), call_U1, NULL, 9)",
+        "filter_calls(filter_calls(call_genotype, call_value(call_LI2, 2), 1), call_value(call_LI2, 3))",
+        "filter_calls(call_genotype, call_genotype_phased, true)",
+    ] {
+        let sql = format!("SELECT sfs({f}), sample_counts({f}), diversity(call_genotype) FROM t");
+        let (_, gpu) = both.same(&sql, "formats").await;
+        let (read, decoded) = gpu.chunks;
+        assert!(
+            decoded > 0 && decoded == read,
+            "{f}: {decoded} of {read} chunks"
+        );
+        let plan = explained(&sql).await;
+        assert!(plan.contains("backend=gpu (vcz.backend = 'gpu')"), "{plan}");
+    }
+    let store = fixtures.join("filters.vcz.zip");
+    both.create("t", &store, None).await;
+    for (field, bounds, reason) in [
+        (
+            "call_GQ",
+            "20, NULL",
+            "call_GQ: chunks of 45 × 13, the genotypes' 64 × 5",
+        ),
+        ("call_FT", "'PASS'", "call_FT: text is decoded on the host"),
+        (
+            "call_value(call_AD, 2)",
+            "5",
+            "call_AD: chunks of 2 of the 3 values of a call are decoded on the host",
+        ),
+    ] {
+        let sql =
+            format!("SELECT allele_counts(filter_calls(call_genotype, {field}, {bounds})) FROM t");
+        let plan = explained(&sql).await;
+        let expected =
+            format!("backend=gpu (vcz.backend = 'gpu'; the host filters calls: {reason})");
+        assert!(plan.contains(&expected), "{plan}");
+        if field == "call_GQ" {
+            let (_, gpu) = both.same(&sql, "filters").await;
+            assert!(gpu.chunks.1 > 0, "the GPU decodes");
+        }
     }
 }
 

@@ -6,9 +6,9 @@
 
 use std::io::Write;
 
-use crate::backends::{Backends, ask, compare_direct, compare_stores, stores};
+use crate::backends::{Backends, ask, compare_direct, compare_filters, compare_stores, stores};
 use crate::common;
-use crate::random_store::{Random, prepare, put_genotypes};
+use crate::random_store::{Random, prepare, put_field, put_genotypes};
 
 /// Whether there is a GPU to compare with. Says loudly why not.
 async fn is_there() -> bool {
@@ -77,12 +77,22 @@ async fn random_stores() {
     for seed in 1..=80 {
         let mut random = Random::new(seed);
         let metadata = put_genotypes(&store, &mut random);
+        let field = put_field(&store, &mut random);
         let (partitions, batch_size) = random.one(&[(1, 8192), (3, 50), (16, 200)]);
         let both = Backends::new(common::session, partitions, batch_size).await;
         both.create("t", &store, Some(&populations)).await;
-        on_gpu += both.compare(&format!("seed {seed}: {metadata}")).await;
+        on_gpu += both
+            .compare(&format!("seed {seed}: {metadata} {field}"))
+            .await;
     }
     assert!(on_gpu > 5000, "only {on_gpu} chunks");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_of_calls() {
+    if is_there().await {
+        compare_filters(common::session, &common::fixtures()).await;
+    }
 }
 
 /// Uncompressed chunks that cuFile reads into the device's memory, straight or not. Where there is no cuFile this says so;

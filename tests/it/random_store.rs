@@ -1,4 +1,5 @@
-//! A store with random genotypes of any type, shape, encoding and pattern of missing calls, the rest of it as in a fixture.
+//! A store with random genotypes of any type, shape, encoding and pattern of missing calls, and a field of their calls, the rest of it as
+//! in a fixture.
 
 use std::fs;
 use std::io::Write;
@@ -165,87 +166,199 @@ pub fn put_genotypes(store: &Path, random: &mut Random) -> String {
         1 => [1, 1 + random.below(3)],
         _ => [1 + random.below(3), 1 + random.below(3)],
     };
-    let is_sharded = grid != [1, 1];
-    let inner = [10 + random.below(90), 3 + random.below(40), copies];
-    let inner = if is_sharded {
-        inner
-    } else {
-        [10 + random.below(2 * variants), inner[1], copies]
+    let inner = [10 + random.below(90), 3 + random.below(40)];
+    let inner = match grid {
+        [1, 1] => [10 + random.below(2 * variants), inner[1]],
+        _ => inner,
     };
-    let chunk = [inner[0] * grid[0], inner[1] * grid[1], copies];
-
-    let mut codecs = vec![
-        json!({"name": "bytes", "configuration": {"endian": if big { "big" } else { "little" }}}),
-    ];
-    codecs.extend(encoding.codecs());
-    if is_sharded {
-        codecs = vec![json!({"name": "sharding_indexed", "configuration": {
-            "chunk_shape": inner, "codecs": codecs, "index_location": "end",
-            "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]}})];
-    }
+    let layout = Layout {
+        inner: vec![inner[0], inner[1], copies],
+        grid,
+        big,
+        encoding,
+    };
     array["shape"] = json!([variants, samples, ploidy]);
     array["data_type"] = json!(data_type);
-    array["chunk_grid"]["configuration"]["chunk_shape"] = json!(chunk);
-    array["chunk_key_encoding"] = json!({"name": "default", "configuration": {"separator": "/"}});
     array["fill_value"] = json!(0);
-    array["codecs"] = json!(codecs);
 
     // What codes there are: alleles, rare ones, missing and fill.
     let (rare, missing, fill) = (random.below(2) == 0, random.below(60), random.below(40));
-    let inner_chunk = |random: &mut Random| -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for _ in 0..inner[0] * inner[1] * copies {
-            let dice = random.below(256);
-            let code = if dice < missing {
-                -1
-            } else if dice < missing + fill {
-                -2
-            } else if rare && dice < 245 {
-                0
-            } else {
-                random.below(n_alleles) as i64
-            };
-            let start = bytes.len();
-            bytes.extend_from_slice(&code.to_le_bytes()[..width]);
-            if big {
-                bytes[start..].reverse();
-            }
-        }
-        encoding.encode(&bytes)
+    let code = |random: &mut Random| {
+        let dice = random.below(256);
+        let code = if dice < missing {
+            -1
+        } else if dice < missing + fill {
+            -2
+        } else if rare && dice < 245 {
+            0
+        } else {
+            random.below(n_alleles) as i64
+        };
+        code.to_le_bytes()[..width].to_vec()
     };
-    let folder = store.join("call_genotype");
-    fs::remove_dir_all(&folder).unwrap();
-    for row in 0..variants.div_ceil(chunk[0]) {
-        for sample in 0..samples.div_ceil(chunk[1]) {
-            // Absent chunks are all reference.
-            if random.below(8) == 0 {
-                continue;
-            }
-            let path = folder.join(format!("c/{row}/{sample}/0"));
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let bytes = if is_sharded {
-                let (mut shard, mut index) = (Vec::new(), Vec::new());
-                for _ in 0..grid[0] * grid[1] {
-                    let entry = if random.below(6) == 0 {
-                        [u64::MAX; 2]
-                    } else {
-                        let encoded = inner_chunk(random);
-                        let start = shard.len() as u64;
-                        shard.extend_from_slice(&encoded);
-                        [start, encoded.len() as u64]
-                    };
-                    index.extend(entry.iter().flat_map(|number| number.to_le_bytes()));
-                }
-                index.extend(crc32c::crc32c(&index).to_le_bytes());
-                [shard, index].concat()
-            } else {
-                inner_chunk(random)
-            };
-            fs::write(path, bytes).unwrap();
+    // Absent chunks are all reference.
+    layout.write(&store.join("call_genotype"), &mut array, random, code);
+    array.to_string()
+}
+
+/// The chunks of an array over samples.
+struct Layout {
+    /// The shape of chunks, or of the inner chunks of shards.
+    inner: Vec<usize>,
+    /// Inner chunks of a shard along variants and samples; one by one for no shards.
+    grid: [usize; 2],
+    big: bool,
+    encoding: Encoding,
+}
+
+impl Layout {
+    /// Writes an array of these chunks, some of them absent, with elements that are given little-endian; completes its metadata.
+    fn write(
+        &self,
+        folder: &Path,
+        array: &mut Value,
+        random: &mut Random,
+        element: impl Fn(&mut Random) -> Vec<u8>,
+    ) {
+        let (inner, grid) = (&self.inner, self.grid);
+        let is_sharded = grid != [1, 1];
+        let mut chunk = inner.clone();
+        (chunk[0], chunk[1]) = (inner[0] * grid[0], inner[1] * grid[1]);
+        let mut codecs = vec![
+            json!({"name": "bytes", "configuration": {"endian": if self.big { "big" } else { "little" }}}),
+        ];
+        codecs.extend(self.encoding.codecs());
+        if is_sharded {
+            codecs = vec![json!({"name": "sharding_indexed", "configuration": {
+                "chunk_shape": inner, "codecs": codecs, "index_location": "end",
+                "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]}})];
         }
+        array["chunk_grid"]["configuration"]["chunk_shape"] = json!(chunk);
+        array["chunk_key_encoding"] =
+            json!({"name": "default", "configuration": {"separator": "/"}});
+        array["codecs"] = json!(codecs);
+
+        let inner_chunk = |random: &mut Random| -> Vec<u8> {
+            let mut bytes = Vec::new();
+            for _ in 0..inner.iter().product::<usize>() {
+                let mut element = element(random);
+                if self.big {
+                    element.reverse();
+                }
+                bytes.extend(element);
+            }
+            self.encoding.encode(&bytes)
+        };
+        if folder.exists() {
+            fs::remove_dir_all(folder).unwrap();
+        }
+        fs::create_dir_all(folder).unwrap();
+        let length = |axis: usize| array["shape"][axis].as_u64().unwrap() as usize;
+        let third = if inner.len() > 2 { "/0" } else { "" };
+        for row in 0..length(0).div_ceil(chunk[0]) {
+            for sample in 0..length(1).div_ceil(chunk[1]) {
+                if random.below(8) == 0 {
+                    continue;
+                }
+                let path = folder.join(format!("c/{row}/{sample}{third}"));
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let bytes = if is_sharded {
+                    let (mut shard, mut index) = (Vec::new(), Vec::new());
+                    for _ in 0..grid[0] * grid[1] {
+                        let entry = if random.below(6) == 0 {
+                            [u64::MAX; 2]
+                        } else {
+                            let encoded = inner_chunk(random);
+                            let start = shard.len() as u64;
+                            shard.extend_from_slice(&encoded);
+                            [start, encoded.len() as u64]
+                        };
+                        index.extend(entry.iter().flat_map(|number| number.to_le_bytes()));
+                    }
+                    index.extend(crc32c::crc32c(&index).to_le_bytes());
+                    [shard, index].concat()
+                } else {
+                    inner_chunk(random)
+                };
+                fs::write(path, bytes).unwrap();
+            }
+        }
+        fs::write(folder.join("zarr.json"), array.to_string()).unwrap();
     }
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("zarr.json"), array.to_string()).unwrap();
+}
+
+/// Puts a random field of calls into a store, `call_X`, after [`put_genotypes`]: usually in the chunks of the genotypes, with one value
+/// for each call or several. Gives the array's metadata.
+pub fn put_field(store: &Path, random: &mut Random) -> String {
+    let genotypes = fs::read(store.join("call_genotype/zarr.json")).unwrap();
+    let mut array: Value = serde_json::from_slice(&genotypes).unwrap();
+    let lengths = |shape: &Value| -> Vec<usize> {
+        let lengths = shape.as_array().unwrap().iter();
+        lengths.map(|n| n.as_u64().unwrap() as usize).collect()
+    };
+    let chunk = lengths(&array["chunk_grid"]["configuration"]["chunk_shape"]);
+    let mut inner = match array["codecs"][0]["name"].as_str() {
+        Some("sharding_indexed") => lengths(&array["codecs"][0]["configuration"]["chunk_shape"]),
+        _ => chunk.clone(),
+    };
+    let grid = [chunk[0] / inner[0], chunk[1] / inner[1]];
+    if random.below(8) == 0 {
+        inner[0] += 1;
+    }
+    let (width, data_type) = random.one(&[
+        (1, "int8"),
+        (1, "int8"),
+        (1, "uint8"),
+        (1, "bool"),
+        (2, "int16"),
+        (4, "int32"),
+        (8, "int64"),
+        (4, "uint32"),
+        (4, "float32"),
+        (8, "float64"),
+    ]);
+    let (mut shape, values) = (lengths(&array["shape"]), random.below(4));
+    shape.truncate(2);
+    inner.truncate(2);
+    let mut names = vec!["variants", "samples"];
+    if values > 0 {
+        shape.push(values);
+        inner.push(values + random.one(&[0, 0, 2]));
+        names.push("values");
+    }
+    array["shape"] = json!(shape);
+    array["data_type"] = json!(data_type);
+    array["dimension_names"] = json!(names);
+    array["fill_value"] = match data_type {
+        "bool" => json!(false),
+        _ => json!(0),
+    };
+    let layout = Layout {
+        inner,
+        grid,
+        big: width > 1 && random.below(3) == 0,
+        encoding: Encoding::random(random, width),
+    };
+    let is_float = data_type.starts_with("float");
+    let value = |random: &mut Random| -> Vec<u8> {
+        let number = random.below(9) as i64 - 3;
+        // The codes of missing and fill, and another NaN.
+        let special = random.below(6);
+        let bits: u64 = match (is_float, width) {
+            (true, 4) if special < 3 => [0x7F80_0001, 0x7F80_0002, 0x7FC0_0000][special],
+            (true, _) if special < 3 => [
+                0x7FF0_0000_0000_0001,
+                0x7FF0_0000_0000_0002,
+                0x7FF8_0000_0000_0000,
+            ][special],
+            (true, 4) => (number as f32 / 2.0).to_bits().into(),
+            (true, _) => (number as f64 / 2.0).to_bits(),
+            (false, _) if data_type == "bool" => (number as u64) & 1,
+            (false, _) => number as u64,
+        };
+        bits.to_le_bytes()[..width].to_vec()
+    };
+    layout.write(&store.join("call_X"), &mut array, random, value);
     array.to_string()
 }
 

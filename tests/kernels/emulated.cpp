@@ -6,6 +6,7 @@
 #include "emulate.h"
 
 #include "count.cu"
+#include "filter.cu"
 #include "frames.cu"
 #include "gather.cu"
 #include "genotypes.cu"
@@ -598,6 +599,195 @@ void test_planes() {
     if (!tiles.shared && words != taken) fail("vcz_gather_planes: words taken");
 }
 
+// A value as the definition compares it, from its bits: an integer, or a number with the bits of a floating-point one.
+bool passes(const VczCallFilter& filter, u64 bits) {
+    if ((filter.flags & VCZ_HAS_NULLS) != 0 && (bits == filter.missing || bits == filter.fill)) return false;
+    if (filter.order == VCZ_FLOAT && filter.width == 4) {
+        const auto number = [](i64 key) {
+            const u32 bits = key < 0 ? 0x80000000u | (u32)-key : (u32)key;
+            float x;
+            std::memcpy(&x, &bits, sizeof x);
+            return x;
+        };
+        float x;
+        const u32 low = (u32)bits;
+        std::memcpy(&x, &low, sizeof x);
+        return number(filter.low) <= x && x <= number(filter.high);
+    }
+    if (filter.order == VCZ_UNSIGNED) {
+        const u64 sign = (u64)1 << 63;
+        return ((u64)filter.low ^ sign) <= bits && bits <= ((u64)filter.high ^ sign);
+    }
+    const u32 unused = 64 - 8 * filter.width;
+    const i64 x = (i64)(bits << unused) >> unused;
+    return filter.low <= x && x <= filter.high;
+}
+
+// A filter by random values, and the values that pass.
+VczCallFilter random_filter(u32 width) {
+    VczCallFilter filter = {};
+    filter.width = width;
+    filter.order = width == 4 && chance(0.4) ? VCZ_FLOAT : (u32)below(2);
+    i64 low, high;
+    if (filter.order == VCZ_FLOAT) {
+        const auto key = [](float x) {
+            u32 bits;
+            std::memcpy(&bits, &x, sizeof bits);
+            return (bits >> 31) != 0 ? -(i64)(bits & 0x7fffffff) : (i64)bits;
+        };
+        low = key(((float)below(40) - 20) / 3);
+        high = key(((float)below(40) - 20) / 3);
+        if (chance(0.2)) high = 0x7f800000;  // infinity
+    } else {
+        low = (i64)below(20) - 10;
+        high = low + (i64)below(20) - 2;
+        if (filter.order == VCZ_UNSIGNED) {
+            const i64 first = (i64)((u64)1 << 63);
+            low = first + (low < 0 ? 0 : low);
+            high = chance(0.3) ? (i64)(~(u64)0 >> 1) : first + (high < 0 ? 0 : high);
+        }
+    }
+    filter.low = low;
+    filter.high = high;
+    if (filter.order != VCZ_UNSIGNED && chance(0.7)) {
+        filter.flags = VCZ_HAS_NULLS;
+        const bool is_float = filter.order == VCZ_FLOAT;
+        filter.missing = is_float ? 0x7f800001 : masked(-1, width);
+        filter.fill = is_float ? 0x7f800002 : masked(-2, width);
+    }
+    return filter;
+}
+
+u64 random_value(const VczCallFilter& filter) {
+    if (filter.order == VCZ_FLOAT) {
+        const u32 special[] = {0x7f800001, 0x7f800002, 0x7f800000, 0xff800000, 0x7fc00000, 0x80000000, 0};
+        if (chance(0.2)) return special[below(std::size(special))];
+        const float x = ((float)below(60) - 30) / 3;
+        u32 bits;
+        std::memcpy(&bits, &x, sizeof bits);
+        return bits;
+    }
+    return masked(chance(0.1) ? (i64)rng() : (i64)below(30) - 12, filter.width);
+}
+
+// Tiles of genotypes and of the fields that filter their calls.
+void test_filters() {
+    const u32 n_tiles = (u32)between(1, 3), width = chance(0.6) ? 1 : 1u << below(4);
+    const u32 copies = chance(0.6) ? 2 : (u32)between(1, 4);
+    const bool big_endian = chance(0.3);
+    const u32 n_filters = (u32)between(1, 3), style = (u32)below(3);
+    what = "filters of " + str(n_tiles) + " tiles, copies " + str(copies) + ", width " + str(width) + ", " + str(n_filters) + " filters, style " + str(style);
+    std::vector<Encoded> fields, genotypes;
+    std::vector<std::vector<u64>> elements, expected;
+    std::vector<std::vector<VczCallFilter>> filters(n_tiles);
+    std::vector<std::unique_ptr<u32[]>> words;
+    std::vector<VczCallTile> tiles;
+    std::vector<std::vector<bool>> pass;
+    for (u32 t = 0; t < n_tiles; ++t) {
+        const u32 calls = (u32)(chance(0.3) ? between(1, 40) : between(1, chance(0.2) ? 9000 : 1500));
+        pass.emplace_back(calls, true);
+        for (u32 f = 0; f < n_filters; ++f) {
+            VczCallFilter filter = random_filter(1u << below(4));
+            filter.per_call = chance(0.6) ? 1 : (u32)between(2, 4);
+            filter.at = (u32)below(filter.per_call);
+            const bool big = chance(0.3);
+            if (big) filter.flags |= VCZ_FIELD_BIG_ENDIAN;
+            std::vector<u64> values((size_t)calls * filter.per_call);
+            for (u64& x : values) x = random_value(filter);
+            for (u32 c = 0; c < calls; ++c) {
+                if (!passes(filter, values[(size_t)c * filter.per_call + filter.at])) pass[t][c] = false;
+            }
+            fields.push_back(encode(values, filter.width, big, (u32)below(3), chance(0.2)));
+            filter.block_elements = fields.back().block_elements;
+            filters[t].push_back(filter);
+        }
+        elements.emplace_back((size_t)calls * copies);
+        for (u64& x : elements[t]) {
+            const i64 code = style == 0 ? (i64)chance(0.2) : chance(0.2) ? -(i64)between(1, 3) : (i64)below(style == 1 ? 3 : 100);
+            x = masked(code, width);
+        }
+        expected.push_back(elements[t]);
+        for (size_t i = 0; i < expected[t].size(); ++i) {
+            if (!pass[t][i / copies] && expected[t][i] != masked(-2, width)) expected[t][i] = masked(-1, width);
+        }
+        genotypes.push_back(encode(elements[t], width, big_endian, chance(0.7) ? VCZ_BIT_SHUFFLED : (u32)below(3), chance(0.3)));
+        // A bit for each call and one word more, as the sanitizer checks.
+        words.emplace_back(new u32[(calls + 31) / 32 + 1]);
+        for (u32 i = 0; i <= (calls + 31) / 32; ++i) words.back()[i] = (u32)rng();
+        VczCallTile tile = {};
+        tile.passes = (u64)words.back().get();
+        tile.n_filters = n_filters;
+        tile.calls = calls;
+        tiles.push_back(tile);
+    }
+    for (u32 t = 0; t < n_tiles; ++t) {
+        for (u32 f = 0; f < n_filters; ++f) filters[t][f].blocks = (u64)fields[(size_t)t * n_filters + f].blocks.data();
+        tiles[t].filters = (u64)filters[t].data();
+    }
+    const auto launch = [&](auto kernel, const auto& items) {
+        const u32 groups = (u32)between(1, 3);
+        emulate::launch((u32)items.size() * groups, VCZ_THREADS, [&] { kernel(items.data(), (u32)items.size(), groups, nullptr); });
+    };
+    launch(vcz_test_calls, tiles);
+    for (u32 t = 0; t < n_tiles; ++t) {
+        for (u32 c = 0; c < tiles[t].calls; ++c) {
+            if ((words[t][c / 32] >> c % 32 & 1) != (pass[t][c] ? 1u : 0u)) fail("vcz_test_calls: call " + str(c) + " of tile " + str(t));
+        }
+    }
+
+    std::vector<VczMaskedBlock> blocks;
+    std::vector<std::unique_ptr<uint4[]>> copied;
+    std::vector<VczBlock> copies_of;
+    const u32 all = 8 * width;
+    for (u32 t = 0; t < n_tiles; ++t) {
+        u32 first = 0;
+        for (const VczBlock& from : genotypes[t].blocks) {
+            // As the host plans them (src/gpu/call_filter.rs).
+            VczBlock to = from;
+            to.flags = 0;
+            to.planes = 1;
+            if (from.kind == VCZ_BIT_SHUFFLED) {
+                const bool repeats = (from.flags & VCZ_REPEATS) != 0;
+                to.planes = width > 1 ? all : vcz_min(from.planes + (repeats ? 0 : 1), all);
+                to.flags = to.planes < all ? VCZ_REPEATS : 0;
+            }
+            const size_t bytes = from.kind == VCZ_BIT_SHUFFLED ? (size_t)to.planes * (from.elements / 8) : (size_t)from.elements * width;
+            copied.emplace_back(new uint4[bytes / 16 + 2]);
+            std::memset(copied.back().get(), 0xa5, (bytes / 16 + 2) * 16);
+            to.data = (u64)copied.back().get();
+            VczMaskedBlock block = {};
+            block.from = from;
+            block.to = to.data;
+            block.passes = tiles[t].passes;
+            block.first = first;
+            block.copies = copies;
+            block.planes = to.planes;
+            block.width = width;
+            block.flags = big_endian ? VCZ_BIG_ENDIAN : 0;
+            blocks.push_back(block);
+            copies_of.push_back(to);
+            first += from.elements;
+        }
+    }
+    launch(vcz_mask_calls, blocks);
+    size_t next = 0;
+    for (u32 t = 0; t < n_tiles; ++t) {
+        size_t i = 0;
+        for (size_t b = 0; b < genotypes[t].blocks.size(); ++b, ++next) {
+            const VczBlock& block = copies_of[next];
+            for (u32 e = 0; e < block.elements; ++e, ++i) {
+                const u64 found = vcz_element(block, e, width, width > 1 && big_endian);
+                if (found != expected[t][i]) fail("vcz_mask_calls: element " + str((i64)i) + " of tile " + str(t) + ": expected " + str((i64)expected[t][i]) + ", found " + str((i64)found));
+            }
+            const size_t bytes = block.kind == VCZ_BIT_SHUFFLED ? (size_t)block.planes * (block.elements / 8) : (size_t)block.elements * width;
+            const u8* end = (const u8*)block.data + bytes;
+            for (u32 j = 0; j < 16; ++j) {
+                if (end[j] != 0xa5) fail("vcz_mask_calls: written past the end of a block");
+            }
+        }
+    }
+}
+
 void test_segments() {
     what = "segments";
     const size_t n = between(1, 6);
@@ -702,6 +892,7 @@ int main(int argc, char** argv) {
         test_counts();
         test_gather();
         test_planes();
+        test_filters();
         test_segments();
         test_frames();
         test_sums();

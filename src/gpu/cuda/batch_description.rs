@@ -1,4 +1,4 @@
-//! The description of a batch for a device: blocks, tiles, segments, frames and checks of all jobs, gathered on the host.
+//! The description of a batch for a device: blocks, tiles, filters, segments, frames and checks of all jobs, gathered on the host.
 //!
 //! The [`worker`](super::worker) fills it before it launches kernels, from the plans of the jobs and the addresses of its buffers.
 //! Invariants: every address is in one of those buffers; the lists are reused from batch to batch, so they rarely allocate.
@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::filter_description::{FilterTables, filter_room};
 use super::tables::{Tables, room_for};
 use super::zstd::ZstdFrames;
 use crate::codec::blosc::Shuffle;
 use crate::gpu::abi;
-use crate::gpu::batch::{ChunkJob, GUARD, align_up};
+use crate::gpu::batch::{ChunkJob, GUARD, Piece, align_up};
 use crate::gpu::error::GpuError;
-use crate::gpu::plan::{BlockLocation, Checksum, FrameCodec};
+use crate::gpu::plan::{BlockLocation, Checksum, FrameCodec, PlannedBlock};
 use crate::gpu::work::{Work, WorkOutput};
 
 /// The codecs that nvCOMP decodes; its frames are grouped by codec.
@@ -62,6 +63,7 @@ pub struct BatchDescription {
     pub frames: [FrameTables; 2],
     pub zstd: ZstdFrames,
     pub tiles: TileTables,
+    pub filters: FilterTables,
     pub segments: Vec<abi::Segment>,
     pub checks: Vec<abi::Check>,
     /// Jobs that the device rejects, or whose file could not be read, and why.
@@ -77,6 +79,7 @@ impl BatchDescription {
             frames: Default::default(),
             zstd: ZstdFrames::default(),
             tiles: TileTables::default(),
+            filters: FilterTables::default(),
             segments: Vec::new(),
             checks: Vec::new(),
             rejected: Vec::new(),
@@ -99,27 +102,20 @@ impl BatchDescription {
 
         let mut specs: HashMap<(*const Work, usize), u64> = HashMap::new();
         let mut next_realigned = addresses.realigned;
-        // Blocks are pushed first, since tiles need their addresses.
+        // Blocks are pushed first, since tiles need their addresses: of all that is decoded for a job, then of its filtered genotypes.
+        let mut blocks = std::mem::take(&mut self.blocks);
         for job in jobs {
-            let (encoded, decoded) = places(addresses, job);
-            self.blocks
-                .extend(job.plan.blocks.iter().map(|block| abi::Block {
-                    data: match block.location {
-                        BlockLocation::Decoded(at) => decoded + at as u64,
-                        BlockLocation::Encoded(at) => encoded + at as u64,
-                        BlockLocation::Zero => 0,
-                    },
-                    elements: block.elements,
-                    kind: match block.shuffle {
-                        Shuffle::None => abi::PLAIN,
-                        Shuffle::Byte => abi::BYTE_SHUFFLED,
-                        Shuffle::Bit => abi::BIT_SHUFFLED,
-                    },
-                    planes: block.planes,
-                    flags: if block.repeats { abi::REPEATS } else { 0 },
-                }));
+            for piece in job.pieces() {
+                let (encoded, decoded) = places(addresses, job, &piece);
+                let of_piece = piece.plan.blocks.iter();
+                blocks.extend(of_piece.map(|block| block_at(block, encoded, decoded)));
+            }
+            let area = addresses.decoded + job.dst as u64;
+            let masked = job.masked.iter().flat_map(|masked| &masked.blocks);
+            blocks.extend(masked.map(|block| block_at(block, 0, area)));
         }
-        let mut next_block = tables.push(&self.blocks)?;
+        let mut next_block = tables.push(&blocks)?;
+        let mut left = blocks.as_slice();
         for (status, job) in jobs.iter().enumerate() {
             let status = status as u32;
             let spec = match specs.get(&(Arc::as_ptr(&job.work), job.sample_chunk)) {
@@ -133,11 +129,28 @@ impl BatchDescription {
             let out = results + job.out.start as u64;
             // The words of planes that jobs use are after all statuses.
             let used = jobs.len() as u32 + status;
-            self.add_tiles(job, spec, out, [status, used], next_block);
-            next_block += (job.plan.blocks.len() * size_of::<abi::Block>()) as u64;
-            self.add_frames(job, addresses, status, &mut next_realigned);
+            let n_decoded: usize = job.pieces().map(|piece| piece.plan.blocks.len()).sum();
+            let n_masked = job.masked.as_ref().map_or(0, |masked| masked.blocks.len());
+            let (of_job, rest) = left
+                .split_at_checked(n_decoded + n_masked)
+                .ok_or("a job has other blocks than were described")?;
+            let address = |block: usize| next_block + (block * size_of::<abi::Block>()) as u64;
+            // Filtered genotypes are counted, if there are any.
+            let counted = address(if n_masked > 0 { n_decoded } else { 0 });
+            let area = addresses.decoded + job.dst as u64;
+            self.filters.add(job, of_job, address(0), area);
+            self.add_tiles(job, spec, out, [status, used], counted);
+            (left, next_block) = (rest, address(of_job.len()));
+            for piece in job.pieces() {
+                let places = places(addresses, job, &piece);
+                if let Err(reason) = self.add_frames(&piece, places, status, &mut next_realigned) {
+                    self.rejected.push((status as usize, reason));
+                    break;
+                }
+            }
         }
-        Ok(())
+        self.blocks = blocks;
+        self.filters.push(tables)
     }
 
     fn clear(&mut self) {
@@ -157,6 +170,7 @@ impl BatchDescription {
         self.tiles.zygosity.clear();
         self.tiles.planes_of_sets.clear();
         self.tiles.gather.clear();
+        self.filters.clear();
         self.segments.clear();
         self.checks.clear();
     }
@@ -209,7 +223,9 @@ impl BatchDescription {
             match &job.work.wanted {
                 WorkOutput::Counts(counts) => {
                     let request = counts.request();
-                    let of_tile = job.plan.blocks.get(tile.blocks.clone()).unwrap_or_default();
+                    let masked = job.masked.as_ref();
+                    let blocks = masked.map_or(&job.plan.blocks, |masked| &masked.blocks);
+                    let of_tile = blocks.get(tile.blocks.clone()).unwrap_or_default();
                     if !request.alleles.is_empty() {
                         let planes =
                             width == 1 && of_tile.iter().any(|block| block.shuffle == Shuffle::Bit);
@@ -244,15 +260,19 @@ impl BatchDescription {
         }
     }
 
+    /// Adds the frames, checks and segments of a piece whose encoded bytes and decoded area are at these addresses.
+    ///
+    /// # Errors
+    /// Why the device rejects the job.
     fn add_frames(
         &mut self,
-        job: &ChunkJob,
-        addresses: Addresses,
+        piece: &Piece<'_>,
+        (encoded, decoded): (u64, u64),
         status: u32,
         realigned: &mut u64,
-    ) {
-        let (encoded, decoded) = places(addresses, job);
-        for frame in &job.plan.frames {
+    ) -> Result<(), GpuError> {
+        let plan = piece.plan;
+        for frame in &plan.frames {
             let mut src = encoded + frame.src.start as u64;
             let len = frame.src.len();
             if frame.codec == FrameCodec::Deflate && !src.is_multiple_of(DEFLATE_ALIGN) {
@@ -267,18 +287,16 @@ impl BatchDescription {
             let dst = decoded + frame.dst as u64;
             let Some(codec) = CODECS.iter().position(|codec| *codec == frame.codec) else {
                 if !self.zstd.takes(len, frame.len) {
-                    let reason = format!("a zstd frame of {} bytes is too large", frame.len);
-                    self.rejected.push((status as usize, reason.into()));
-                    return;
+                    return Err(format!("a zstd frame of {} bytes is too large", frame.len).into());
                 }
                 self.zstd.push(src, len, dst, frame.len, status);
                 continue;
             };
             if !self.has_nvcomp {
                 // The chunk has another codec than the array's metadata says.
-                let reason = format!("a frame of {} needs nvCOMP, which is missing", frame.codec);
-                self.rejected.push((status as usize, reason.into()));
-                return;
+                return Err(
+                    format!("a frame of {} needs nvCOMP, which is missing", frame.codec).into(),
+                );
             }
             let frames = &mut self.frames[codec];
             frames.compressed.push(src);
@@ -302,7 +320,7 @@ impl BatchDescription {
             }
         }
         self.checks
-            .extend(job.plan.known_bytes.iter().map(|known| abi::Check {
+            .extend(plan.known_bytes.iter().map(|known| abi::Check {
                 data: decoded + known.at as u64,
                 len: 1,
                 expected: known.byte.into(),
@@ -311,11 +329,12 @@ impl BatchDescription {
                 pad: 0,
             }));
         self.segments
-            .extend(job.plan.segments.iter().map(|segment| abi::Segment {
+            .extend(plan.segments.iter().map(|segment| abi::Segment {
                 src: segment.src.map_or(0, |at| encoded + at as u64),
                 dst: decoded + segment.dst as u64,
                 len: segment.len as u64,
             }));
+        Ok(())
     }
 }
 
@@ -329,15 +348,34 @@ fn select(tile: &mut abi::Tile, samples: &[u32]) -> bool {
     end > begin
 }
 
-/// Device addresses of a job's encoded bytes and its decoded area.
-fn places(addresses: Addresses, job: &ChunkJob) -> (u64, u64) {
+/// A block as the kernels read it, with the addresses of the encoded bytes and of the decoded area that its location refers to.
+fn block_at(block: &PlannedBlock, encoded: u64, decoded: u64) -> abi::Block {
+    abi::Block {
+        data: match block.location {
+            BlockLocation::Decoded(at) => decoded + at as u64,
+            BlockLocation::Encoded(at) => encoded + at as u64,
+            BlockLocation::Zero => 0,
+        },
+        elements: block.elements,
+        kind: match block.shuffle {
+            Shuffle::None => abi::PLAIN,
+            Shuffle::Byte => abi::BYTE_SHUFFLED,
+            Shuffle::Bit => abi::BIT_SHUFFLED,
+        },
+        planes: block.planes,
+        flags: if block.repeats { abi::REPEATS } else { 0 },
+    }
+}
+
+/// Device addresses of the encoded bytes of a job's piece, and of its decoded area.
+fn places(addresses: Addresses, job: &ChunkJob, piece: &Piece<'_>) -> (u64, u64) {
     let encoded = match job.file {
         Some(_) => addresses.read,
         None => addresses.encoded,
     };
     (
-        encoded + job.src.start as u64,
-        addresses.decoded + job.dst as u64,
+        encoded + piece.src.start as u64,
+        addresses.decoded + piece.dst as u64,
     )
 }
 
@@ -397,14 +435,17 @@ pub fn room(jobs: &[ChunkJob]) -> usize {
     let (mut blocks, mut tiles, mut frames, mut segments, mut bytes) = (0, 0, 0, 0, 0);
     for job in jobs {
         specs.insert((Arc::as_ptr(&job.work), job.sample_chunk), spec_room(job));
-        blocks += job.plan.blocks.len();
         tiles += job.plan.tiles.len();
         if let WorkOutput::Counts(counts) = &job.work.wanted {
             of_planes += job.plan.tiles.len() * counts.request().planes.len();
         }
-        frames += job.plan.frames.len();
-        segments += job.plan.segments.len();
-        bytes += job.plan.known_bytes.len();
+        for piece in job.pieces() {
+            blocks += piece.plan.blocks.len();
+            frames += piece.plan.frames.len();
+            segments += piece.plan.segments.len();
+            bytes += piece.plan.known_bytes.len();
+        }
+        blocks += job.masked.as_ref().map_or(0, |masked| masked.blocks.len());
     }
     let of_nvcomp = 4 * size_of::<u64>() + size_of::<u32>();
     let per_frame = of_nvcomp.max(size_of::<abi::Frame>()) + size_of::<abi::Check>();
@@ -416,5 +457,6 @@ pub fn room(jobs: &[ChunkJob]) -> usize {
         + frames * per_frame
         + bytes * size_of::<abi::Check>()
         + room_for::<abi::Segment>(segments + frames)
+        + filter_room(jobs)
         + 32 * GUARD
 }

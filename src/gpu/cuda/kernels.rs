@@ -37,7 +37,7 @@ const HEADERS: [(&str, &str); 7] = [
 ];
 
 /// The kernels' sources, by file name.
-pub const KERNEL_SOURCES: [(&str, &str); 7] = [
+pub const KERNEL_SOURCES: [(&str, &str); 8] = [
     ("count.cu", include_str!("../../../kernels/count.cu")),
     (
         "genotypes.cu",
@@ -46,6 +46,7 @@ pub const KERNEL_SOURCES: [(&str, &str); 7] = [
     ("zygosity.cu", include_str!("../../../kernels/zygosity.cu")),
     ("planes.cu", include_str!("../../../kernels/planes.cu")),
     ("gather.cu", include_str!("../../../kernels/gather.cu")),
+    ("filter.cu", include_str!("../../../kernels/filter.cu")),
     ("frames.cu", include_str!("../../../kernels/frames.cu")),
     ("zstd.cu", include_str!("../../../kernels/zstd.cu")),
 ];
@@ -65,6 +66,10 @@ pub struct Kernels {
     pub gather_planes: sys::CUfunction,
     /// Gathers elements of selected samples into rows.
     pub gather: sys::CUfunction,
+    /// Tests the values of fields of calls.
+    pub test_calls: sys::CUfunction,
+    /// Copies genotypes with calls that fail missing.
+    pub mask_calls: sys::CUfunction,
     /// Copies and zero-fills.
     pub segments: sys::CUfunction,
     /// Decodes zstd frames.
@@ -105,6 +110,8 @@ impl Kernels {
             count_zygosity: function("zygosity.cu", "vcz_count_zygosity")?,
             gather_planes: function("planes.cu", "vcz_gather_planes")?,
             gather: function("gather.cu", "vcz_gather")?,
+            test_calls: function("filter.cu", "vcz_test_calls")?,
+            mask_calls: function("filter.cu", "vcz_mask_calls")?,
             segments: function("frames.cu", "vcz_segments")?,
             zstd: function("zstd.cu", "vcz_zstd")?,
             check_frames: function("frames.cu", "vcz_check_frames")?,

@@ -18,6 +18,9 @@ const THREADS: u32 = 256;
 const WARPS: u32 = THREADS / 32;
 /// Rows for each warp, to amortise its setup.
 const ROWS_PER_WARP: u32 = 8;
+/// Calls that a warp tests, and elements of genotypes that it copies, to amortise its setup.
+const CALLS_PER_WARP: u32 = 1024;
+const COPIED_PER_WARP: u32 = 4096;
 
 /// A kernel to launch, with its arguments.
 pub(super) struct Launch {
@@ -173,14 +176,48 @@ impl Launches<'_> {
         function: sys::CUfunction,
         tiles: &[abi::Tile],
     ) -> Result<(), Failure> {
-        let Some(rows) = tiles.iter().map(|tile| tile.rows).max() else {
+        self.items(function, tiles, |tile| tile.rows, ROWS_PER_WARP)
+    }
+
+    /// Tests the calls of tiles.
+    pub(super) fn calls(
+        &mut self,
+        function: sys::CUfunction,
+        tiles: &[abi::CallTile],
+    ) -> Result<(), Failure> {
+        self.items(function, tiles, |tile| tile.calls, CALLS_PER_WARP)
+    }
+
+    /// Copies blocks of genotypes, with calls that fail missing.
+    pub(super) fn masked(
+        &mut self,
+        function: sys::CUfunction,
+        blocks: &[abi::MaskedBlock],
+    ) -> Result<(), Failure> {
+        self.items(
+            function,
+            blocks,
+            |block| block.from.elements,
+            COPIED_PER_WARP,
+        )
+    }
+
+    /// Processes items, with enough thread blocks for the largest of them if a warp processes `per_warp` units of its size.
+    fn items<T: bytemuck::Pod>(
+        &mut self,
+        function: sys::CUfunction,
+        items: &[T],
+        size: impl Fn(&T) -> u32,
+        per_warp: u32,
+    ) -> Result<(), Failure> {
+        let Some(largest) = items.iter().map(size).max() else {
             return Ok(());
         };
-        let (table, n) = (self.push(tiles)?, tiles.len() as u32);
-        let groups = rows.div_ceil(WARPS * ROWS_PER_WARP).max(1);
+        let (table, n) = (self.push(items)?, items.len() as u32);
+        let groups = largest.div_ceil(WARPS * per_warp).max(1);
         let Some(blocks) = n.checked_mul(groups).filter(|blocks| *blocks < 1 << 31) else {
             return Err(Failure::Batch(
-                format!("{n} tiles of {rows} rows exceed the size of a launch").into(),
+                format!("{n} items of size {largest} exceed the size of a launch").into(),
             ));
         };
         let arguments = Arguments::Tiles(table, n, groups, self.status);

@@ -4,6 +4,7 @@
 
 mod batch_description;
 mod cufile;
+mod filter_description;
 mod kernel_cache;
 mod kernels;
 mod launches;

@@ -94,7 +94,8 @@ impl Worker {
         let jobs = &batch.jobs;
         let realigned: usize = jobs
             .iter()
-            .flat_map(|job| &job.plan.frames)
+            .flat_map(ChunkJob::pieces)
+            .flat_map(|piece| &piece.plan.frames)
             .filter(|frame| frame.codec == FrameCodec::Deflate)
             .map(|frame| align_up(frame.src.len() + GUARD))
             .sum();
@@ -200,6 +201,8 @@ impl Worker {
         }
         launches.check_sums(kernels.check_sums, &self.description.checks)?;
         let after = launches.pending.len();
+        launches.calls(kernels.test_calls, &self.description.filters.calls)?;
+        launches.masked(kernels.mask_calls, &self.description.filters.masked)?;
         launches.tiles(kernels.count_planes, &self.description.tiles.planes)?;
         launches.tiles(kernels.count_codes, &self.description.tiles.codes)?;
         launches.tiles(kernels.count_genotypes, &self.description.tiles.genotypes)?;

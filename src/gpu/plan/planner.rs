@@ -1,5 +1,6 @@
 //! [`ChunkPlanner`]: decides whether a GPU can decode an array, and plans its chunks.
 
+use std::fmt;
 use std::ops::Range;
 
 use super::chunk_plan::{BlockLocation, ChunkPlan, PlannedBlock, Tile};
@@ -23,6 +24,36 @@ pub struct ChunkPlanner {
     big_endian: bool,
     summary: String,
     estimate: Estimate,
+}
+
+/// How the calls of a chunk are cut into tiles. Grids of the same tiles are equal, whatever the values of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct CallGrid {
+    tiles: [usize; 2],
+    rows: u32,
+    samples: u32,
+    /// Stored elements of a call.
+    pub per_call: u32,
+}
+
+impl PartialEq for CallGrid {
+    fn eq(&self, other: &Self) -> bool {
+        (self.tiles, self.rows, self.samples) == (other.tiles, other.rows, other.samples)
+    }
+}
+
+/// Variants by samples of a chunk, and of its tiles if it has several.
+impl fmt::Display for CallGrid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [down, across] = self.tiles;
+        let whole = |n: usize, len: u32| n.saturating_mul(len as usize);
+        let (rows, samples) = (whole(down, self.rows), whole(across, self.samples));
+        write!(f, "{rows} × {samples}")?;
+        match self.tiles {
+            [1, 1] => Ok(()),
+            _ => write!(f, " in tiles of {} × {}", self.rows, self.samples),
+        }
+    }
 }
 
 impl ChunkPlanner {
@@ -116,6 +147,45 @@ impl ChunkPlanner {
         plan.encoded_block(0..len, self.tile.elements, Shuffle::None, 1)?;
         self.push_tile(0, self.tile.elements, [0, 0], plan);
         Ok(())
+    }
+
+    /// Plans an absent chunk: zeros.
+    ///
+    /// # Errors
+    /// The reason why the host decodes this chunk.
+    pub fn plan_absent(&self, plan: &mut ChunkPlan) -> Result<(), GpuError> {
+        plan.clear();
+        let [down, across] = self.tiles();
+        plan.shared_rows = across > 1;
+        for i in 0..down * across {
+            let (row, column) = (i / across, i % across);
+            // Below the lengths of the chunk, which were checked.
+            let origin = [
+                row as u32 * self.tile.rows,
+                column as u32 * self.tile.samples,
+            ];
+            self.absent_tile(origin, plan)?;
+        }
+        Ok(())
+    }
+
+    /// The tiles of a chunk along variants and along samples, at least one.
+    fn tiles(&self) -> [usize; 2] {
+        let along = |axis: usize| {
+            let grid = self.sharding.as_ref().map_or(&[][..], Sharding::grid);
+            grid.get(axis).copied().unwrap_or(1).max(1)
+        };
+        [along(0), along(1)]
+    }
+
+    /// The calls of a chunk and of its tiles.
+    pub fn grid(&self) -> CallGrid {
+        CallGrid {
+            tiles: self.tiles(),
+            rows: self.tile.rows,
+            samples: self.tile.samples,
+            per_call: self.tile.copies,
+        }
     }
 
     /// What one chunk is expected to contain, from metadata alone.

@@ -146,6 +146,27 @@ pub struct FilteredCall {
     pub filters: CallFilters,
 }
 
+/// Calls on genotypes with the same filters.
+type CallsByFilters = Vec<(CallFilters, Vec<GenotypeCall>)>;
+
+/// The calls by their filters; and for each call, its group and its index there.
+pub fn by_filters(calls: Vec<FilteredCall>) -> (CallsByFilters, Vec<(usize, usize)>) {
+    let mut groups: CallsByFilters = vec![];
+    let mut places = Vec::with_capacity(calls.len());
+    for FilteredCall { call, filters } in calls {
+        let group = match groups.iter().position(|(known, _)| *known == filters) {
+            Some(group) => group,
+            None => {
+                groups.push((filters, vec![]));
+                groups.len() - 1
+            }
+        };
+        places.push((group, groups[group].1.len()));
+        groups[group].1.push(call);
+    }
+    (groups, places)
+}
+
 /// Displays a call in EXPLAIN, with the names of the table's populations.
 pub struct DisplayCall<'a>(pub &'a FilteredCall, pub &'a GenotypeContext);
 

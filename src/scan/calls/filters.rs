@@ -1,5 +1,5 @@
-//! [`CallFilters`]: filters of genotype calls, which a scan applies. Planning makes them from `filter_calls`; `read` masks the decoded
-//! genotypes with them.
+//! [`CallFilters`]: filters of genotype calls, which a scan applies. Planning makes them from `filter_calls`; `read`, or a GPU,
+//! masks the decoded genotypes with them.
 //!
 //! Invariant: sorted and unique, so that the order in which filters are nested makes no difference.
 

@@ -26,6 +26,17 @@ pub enum Chunk {
         /// The elements of the selected samples, native-endian: `rows × samples × copies`.
         selected: Option<Buffer>,
     },
+    /// Genotypes whose calls the host filters, since a GPU did not.
+    Unfiltered(Unfiltered),
+}
+
+/// The encoded bytes of genotypes and of the fields that filter their calls; `None` for absent chunks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unfiltered {
+    /// The genotypes.
+    pub genotypes: Option<Bytes>,
+    /// Each field.
+    pub fields: Vec<Option<Bytes>>,
 }
 
 impl Chunk {
@@ -48,6 +59,7 @@ impl Chunk {
             Self::Encoded(bytes) => chain.decode(bytes, scratch),
             Self::Decoded(buffer) => Ok(ChunkData::Fixed(buffer.clone())),
             Self::Computed { .. } => Err("its elements are wanted, but it was only counted".into()),
+            Self::Unfiltered(_) => Err("its calls have not been filtered".into()),
         }
     }
 

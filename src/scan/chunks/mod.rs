@@ -4,11 +4,13 @@
 //! * `prefetch`: the read-ahead window over a [`ChunkReader`](prefetch::ChunkReader).
 //! * `host`: reads encoded chunks, for the host to decode.
 //! * `gpu`: passes chunks to a GPU, which decodes and counts them; without the feature `gpu`, the same names without a GPU.
+//! * `field_filters`: filters of calls, by the fields of a store.
 //! * `absence`: whether absent chunks are read as fill values.
 //! * `sizes`: statistics of chunk sizes.
 
 pub mod absence;
 pub mod chunk;
+pub mod field_filters;
 #[cfg_attr(not(feature = "gpu"), path = "no_gpu.rs")]
 pub mod gpu;
 pub mod host;

@@ -6,6 +6,8 @@ use super::load::ArrayLoad;
 use super::open::{ChunkRequest, ReadContext};
 use super::prefetch::Prefetch;
 use crate::codec::CodecChain;
+use crate::scan::calls::filters::CallFilters;
+use crate::scan::dataset::Dataset;
 use crate::scan::options::VczSettings;
 use crate::store::ArrayMeta;
 
@@ -30,6 +32,16 @@ impl Device {
     pub async fn with_storage(self, _settings: &VczSettings) -> Result<Self> {
         match self {}
     }
+
+    /// Not called, as there is no device.
+    pub fn filtering_calls(self, _filters_calls: bool) -> Self {
+        match self {}
+    }
+
+    /// Not called, as there is no device.
+    pub fn filters_calls(&self) -> bool {
+        match *self {}
+    }
 }
 
 /// Opens nothing, as there is no device.
@@ -39,6 +51,18 @@ pub fn open(
     _context: ReadContext<'_>,
 ) -> Result<Option<Prefetch>> {
     match *device {}
+}
+
+/// Never, as there is no device.
+///
+/// # Errors
+/// Always the reason for the host.
+pub fn can_filter(
+    _dataset: &Dataset,
+    _column: usize,
+    _filters: &CallFilters,
+) -> std::result::Result<(), String> {
+    Err(OFF.to_string())
 }
 
 /// Always the host.

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 
 use super::absence::Absences;
 use super::chunk::trailing_chunks;
+use super::field_filters::FieldFilters;
 use super::gpu::{self, Device};
 use super::host::HostReader;
 use super::prefetch::{Ahead, ChunkReader, Prefetch, Window, chunks_of};
@@ -29,6 +30,8 @@ pub enum ChunkPurpose<'a> {
         counter: &'a Counter,
         /// Samples whose genotypes are selected, by sample chunk: ascending indices within the chunk.
         selected: &'a [Vec<u32>],
+        /// Filters of the calls, which only a GPU applies.
+        filters: &'a FieldFilters,
     },
 }
 
@@ -110,18 +113,34 @@ impl ChunkRequest<'_> {
     /// Opens the window; nothing is read yet.
     ///
     /// # Errors
-    /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes.
+    /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes; for the host, if calls are filtered.
     pub fn open(&self, context: ReadContext<'_>) -> Result<Prefetch> {
-        let absences = Arc::clone(context.absences);
-        Ok(self.window(context)?.checking(absences, self.column))
-    }
-
-    fn window(&self, context: ReadContext<'_>) -> Result<Prefetch> {
-        if let Some(device) = context.device
-            && let Some(window) = gpu::open(device, self, context)?
-        {
+        if let Some(window) = self.open_on_device(context)? {
             return Ok(window);
         }
+        if let ChunkPurpose::Genotypes { filters, .. } = self.purpose
+            && !filters.is_empty()
+        {
+            return exec_err!("the host filters calls of decoded genotypes only");
+        }
+        let absences = Arc::clone(context.absences);
+        Ok(self.on_host(context).checking(absences, self.column))
+    }
+
+    /// Opens the window for GPUs; `None` if there are none, or they cannot do it.
+    ///
+    /// # Errors
+    /// With `vcz.backend = 'gpu'`, an array over samples that no GPU decodes.
+    pub fn open_on_device(&self, context: ReadContext<'_>) -> Result<Option<Prefetch>> {
+        let Some(device) = context.device else {
+            return Ok(None);
+        };
+        let absences = Arc::clone(context.absences);
+        let window = gpu::open(device, self, context)?;
+        Ok(window.map(|window| window.checking(absences, self.column)))
+    }
+
+    fn on_host(&self, context: ReadContext<'_>) -> Prefetch {
         let (array, ahead) = (self.array(), context.ahead);
         let is_local = self.dataset.store().is_local();
         let parts = self.parts();
@@ -137,6 +156,6 @@ impl ChunkRequest<'_> {
         let upcoming = chunks_of(self.ranges, array.chunks[0]);
         let metrics = context.metrics.clone();
         let window = Prefetch::new(Arc::new(reader), upcoming, window, metrics);
-        Ok(window.growing(ahead.prefetch, is_local, context.memory.clone()))
+        window.growing(ahead.prefetch, is_local, context.memory.clone())
     }
 }

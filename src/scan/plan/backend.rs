@@ -12,6 +12,7 @@ use super::ranges::{chunks_in, rows_in};
 use super::source::{Input, VczSource};
 use crate::codec::CodecChain;
 use crate::scan::calls::call::GenotypeCall;
+use crate::scan::calls::filters::CallFilters;
 use crate::scan::calls::results::GENOTYPE_CLASSES;
 use crate::scan::chunks::ArrayLoad;
 use crate::scan::chunks::gpu::{self, Device};
@@ -53,7 +54,8 @@ async fn open(source: &VczSource) -> Result<(Option<Device>, Choice)> {
             return Ok((None, Choice::host(format!("auto: {error}"))));
         }
     };
-    Ok((Some(device.with_storage(settings).await?), choice))
+    let device = device.with_storage(settings).await?;
+    Ok((Some(device.filtering_calls(choice.filters_calls)), choice))
 }
 
 impl VczSource {
@@ -62,12 +64,17 @@ impl VczSource {
         if self.settings.backend == Backend::Host {
             return Choice::host("vcz.backend = 'host'");
         }
-        let arrays = self.arrays_over_samples();
+        let on_host = self.filters_on_host();
+        let arrays = self.arrays_over_samples(on_host.is_none());
         if arrays.is_empty() {
             return Choice::host("no array over samples is read");
         }
+        let gpu = |reason: String| match &on_host {
+            Some(why) => Choice::gpu(reason).filtering_on_host(why),
+            None => Choice::gpu(reason),
+        };
         if self.settings.backend == Backend::Gpu {
-            return Choice::gpu("vcz.backend = 'gpu'");
+            return gpu("vcz.backend = 'gpu'".to_string());
         }
         let parts = self.table.stores.by_piece(&self.kept);
         let loads = parts
@@ -80,7 +87,7 @@ impl VczSource {
             })
             .collect::<std::result::Result<_, _>>();
         match loads.and_then(gpu::choose) {
-            Ok(reason) => Choice::gpu(format!("auto: {reason}")),
+            Ok(reason) => gpu(format!("auto: {reason}")),
             Err(reason) => Choice::host(format!("auto: {reason}")),
         }
     }
@@ -106,8 +113,8 @@ impl VczSource {
         }
     }
 
-    /// Arrays over samples that are read, with the bytes per row that a GPU would return of each.
-    fn arrays_over_samples(&self) -> Vec<(usize, usize)> {
+    /// Arrays over samples that are read, with the bytes per row that a GPU would return of each. It may also filter calls.
+    fn arrays_over_samples(&self, may_filter: bool) -> Vec<(usize, usize)> {
         let columns = self.table.stores.columns();
         let genotype = self.table.stores.column_index("call_genotype");
         let mut arrays: Vec<(usize, usize)> = Vec::new();
@@ -119,20 +126,23 @@ impl VczSource {
             Some((_, known)) => *known = known.saturating_add(row_bytes),
             None => arrays.push((column, row_bytes)),
         };
-        let is_filtered = self.filters_calls();
+        let is_filtered = self.filters_calls() && !may_filter;
         let mut decoded = BTreeSet::new();
         for input in &self.inputs {
             match (input, genotype) {
                 (Input::Array(column), _) if !columns[*column].is_site_level() => {
                     add(*column, columns[*column].row_bytes());
                 }
-                // For filtered calls a GPU decodes the elements once, and the host counts them.
+                // If the host filters calls, a GPU decodes the elements once, and the host counts them.
                 (Input::Call(call), Some(_)) if is_filtered => {
                     decoded.extend(self.columns_of(call));
                 }
-                (Input::Call(call), Some(column)) => add(
-                    column,
-                    match &call.call {
+                (Input::Call(call), Some(column)) => {
+                    let fields = self.columns_of(call).into_iter();
+                    fields
+                        .filter(|field| *field != column)
+                        .for_each(|field| add(field, 0));
+                    let bytes = match &call.call {
                         GenotypeCall::SelectSamples(samples) => {
                             samples.len() * self.table.context.ploidy()
                         }
@@ -142,8 +152,9 @@ impl VczSource {
                             samples.len() * self.table.context.ploidy() / 8
                         }
                         call => call.allele_sets().len() * n_alleles * 4,
-                    },
-                ),
+                    };
+                    add(column, bytes);
+                }
                 _ => {}
             }
         }
@@ -153,10 +164,40 @@ impl VczSource {
         arrays
     }
 
-    /// Whether calls are filtered: genotypes are then decoded, and counted on the host.
+    /// Whether calls are filtered. The host then decodes genotypes before it counts them.
     fn filters_calls(&self) -> bool {
-        let mut inputs = self.inputs.iter();
-        inputs.any(|input| matches!(input, Input::Call(call) if !call.filters.is_empty()))
+        self.call_filters().next().is_some()
+    }
+
+    /// The filters of calls.
+    fn call_filters(&self) -> impl Iterator<Item = &CallFilters> {
+        self.inputs.iter().filter_map(|input| match input {
+            Input::Call(call) if !call.filters.is_empty() => Some(&call.filters),
+            Input::Call(_) | Input::Array(_) => None,
+        })
+    }
+
+    /// Why the host filters calls, if calls are filtered and a GPU cannot do it in each store.
+    fn filters_on_host(&self) -> Option<String> {
+        if !self.filters_calls() {
+            return None;
+        }
+        let stores = &self.table.stores;
+        let genotypes = stores.column_index("call_genotype")?;
+        let parts = stores.by_piece(&self.kept).into_iter();
+        let read: BTreeSet<usize> = parts.map(|(piece, _)| piece.store).collect();
+        let members = read.into_iter().filter_map(|at| stores.members().get(at));
+        for member in members {
+            let Some(Some(place)) = member.columns.get(genotypes) else {
+                continue;
+            };
+            for filters in self.call_filters() {
+                if let Err(reason) = gpu::can_filter(&member.dataset, place.column, filters) {
+                    return Some(reason);
+                }
+            }
+        }
+        None
     }
 
     /// The work on the array of a column for `rows` of a store; `None` if the store has no such array.

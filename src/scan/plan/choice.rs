@@ -12,6 +12,8 @@ pub type LatestChoice = Arc<Mutex<Option<Choice>>>;
 pub struct Choice {
     /// Whether it is the GPU, and not the host.
     pub is_gpu: bool,
+    /// Whether the GPU also filters calls by FORMAT fields, if they are filtered.
+    pub filters_calls: bool,
     /// The reason.
     pub reason: String,
 }
@@ -21,6 +23,7 @@ impl Choice {
     pub fn host(reason: impl Into<String>) -> Self {
         Self {
             is_gpu: false,
+            filters_calls: false,
             reason: reason.into(),
         }
     }
@@ -29,7 +32,17 @@ impl Choice {
     pub fn gpu(reason: impl Into<String>) -> Self {
         Self {
             is_gpu: true,
+            filters_calls: true,
             reason: reason.into(),
+        }
+    }
+
+    /// The same backend for decoding, with filters of calls on the host, for this reason.
+    pub fn filtering_on_host(self, reason: &str) -> Self {
+        Self {
+            filters_calls: false,
+            reason: format!("{}; the host filters calls: {reason}", self.reason),
+            ..self
         }
     }
 

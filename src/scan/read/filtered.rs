@@ -1,4 +1,4 @@
-//! Computes the calls on genotypes of a query that filters calls by FORMAT fields. Genotypes and fields are decoded once for all calls,
+//! Computes the calls on genotypes of a query that filters calls by FORMAT fields on the host. Genotypes and fields are decoded once for all calls,
 //! and masked and counted a block of rows at a time, so that the masked genotypes stay in the cache. Only sample chunks with a requested
 //! sample are fetched.
 //!
@@ -20,13 +20,13 @@ use crate::counts::{
     CallMask, CallTest, CallValues, ChunkCounts, CountError, CountScratch, Counter, SampleSet,
 };
 use crate::error::VczError;
-use crate::scan::calls::call::{FilteredCall, GenotypeCall};
+use crate::scan::calls::call::{FilteredCall, GenotypeCall, by_filters};
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::counted::{Counted, request_of};
 use crate::scan::calls::elements::genotypes_array;
-use crate::scan::calls::filters::CallFilters;
 use crate::scan::calls::results::selected_type;
 use crate::scan::chunks::chunk::first_index;
+use crate::scan::chunks::field_filters::FieldFilters;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::dataset::Dataset;
 use crate::store::ArrayMeta;
@@ -108,30 +108,13 @@ impl FilteredReader {
             DenseReader::try_new(request, reads)
         };
         let mut arrays = vec![open(column)?];
-        let mut by_filters: Vec<(CallFilters, Vec<GenotypeCall>)> = vec![];
-        let mut places = Vec::with_capacity(calls.len());
-        for FilteredCall { call, filters } in calls {
-            let group = match by_filters.iter().position(|(known, _)| *known == filters) {
-                Some(group) => group,
-                None => {
-                    by_filters.push((filters, vec![]));
-                    by_filters.len() - 1
-                }
-            };
-            places.push((group, by_filters[group].1.len()));
-            by_filters[group].1.push(call);
-        }
+        let (by_filters, places) = by_filters(calls);
         let mut groups = Vec::with_capacity(by_filters.len());
         for (filters, calls) in by_filters {
+            let resolved = FieldFilters::try_new(dataset, &filters)?;
             let mut tests = vec![];
-            for filter in filters.iter() {
-                let Some(field) = dataset.column_index(&filter.array) else {
-                    return exec_err!(
-                        "filter_calls: store '{}' has no array '{}'; leave out its rows, or filter by a field that every store has",
-                        dataset.store().location(),
-                        filter.array
-                    );
-                };
+            for filter in resolved.filters {
+                let field = resolved.fields[filter.field];
                 let known = arrays.iter().position(|array| array.column() == field);
                 let array = match known {
                     Some(array) => array,
@@ -143,8 +126,8 @@ impl FilteredReader {
                 tests.push(Filter {
                     array,
                     per_call: dataset.columns()[field].values_per_call().unwrap_or(1),
-                    at: filter.value.unwrap_or(0),
-                    test: filter.test.clone(),
+                    at: filter.at,
+                    test: filter.test,
                 });
             }
             let (request, first_set) = request_of(&calls, context, samples, ploidy);

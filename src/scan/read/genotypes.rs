@@ -1,12 +1,16 @@
 //! Computes the calls on genotypes of a query, all from one decode of each chunk. Only sample chunks with a requested
 //! sample are fetched; genotypes themselves are kept only for `select_samples`.
+//!
+//! Invariant: filters of calls are applied by GPUs, chunk by chunk; to chunks that these leave to the host they are applied here.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use arrow::buffer::Buffer;
 use datafusion::common::{Result, exec_err};
 
+use super::mask_chunk::ChunkMasker;
 use super::memory::{ScanMemory, Taken};
 use super::metrics::ScanMetrics;
 use super::select::{KeptGenotypes, Selection};
@@ -16,6 +20,7 @@ use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::counted::{Counted, request_of};
 use crate::scan::chunks::chunk::{Chunk, Part, chunk_index, first_index};
+use crate::scan::chunks::field_filters::FieldFilters;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::Prefetch;
 use crate::scan::dataset::Dataset;
@@ -26,6 +31,10 @@ pub struct GenotypeReader {
     context: Arc<GenotypeContext>,
     column: usize,
     calls: Vec<GenotypeCall>,
+    filters: FieldFilters,
+    /// Decoded bytes of a chunk of every field of the filters.
+    field_bytes: usize,
+    masker: ChunkMasker,
     counter: Counter,
     /// For each call: the index of its first set in the counter's request.
     first_set: Vec<usize>,
@@ -49,6 +58,9 @@ struct Current {
 
 impl GenotypeReader {
     /// A reader of `calls` on column `column` for the row ranges `ranges`.
+    ///
+    /// # Errors
+    /// With `vcz.backend = 'gpu'`, genotypes that no GPU decodes; a ploidy axis in several chunks; samples or alleles that do not fit.
     pub fn try_new(
         dataset: &Arc<Dataset>,
         context: &Arc<GenotypeContext>,
@@ -57,6 +69,47 @@ impl GenotypeReader {
         ranges: &[Range<u64>],
         reads: ReadContext<'_>,
     ) -> Result<Self> {
+        let open = |request: ChunkRequest<'_>| request.open(reads).map(Some);
+        let filters = FieldFilters::default();
+        let reader = Self::opened(
+            dataset, context, column, calls, filters, ranges, reads, open,
+        )?;
+        match reader {
+            Some(reader) => Ok(reader),
+            None => exec_err!("the genotypes cannot be read"),
+        }
+    }
+
+    /// The same of genotypes of which GPUs filter the calls; `None` if they cannot.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn on_device(
+        dataset: &Arc<Dataset>,
+        context: &Arc<GenotypeContext>,
+        column: usize,
+        calls: Vec<GenotypeCall>,
+        filters: FieldFilters,
+        ranges: &[Range<u64>],
+        reads: ReadContext<'_>,
+    ) -> Result<Option<Self>> {
+        let open = |request: ChunkRequest<'_>| request.open_on_device(reads);
+        Self::opened(
+            dataset, context, column, calls, filters, ranges, reads, open,
+        )
+    }
+
+    #[allow(clippy::too_many_arguments)] // those of `on_device`, and how to open the chunks
+    fn opened(
+        dataset: &Arc<Dataset>,
+        context: &Arc<GenotypeContext>,
+        column: usize,
+        calls: Vec<GenotypeCall>,
+        filters: FieldFilters,
+        ranges: &[Range<u64>],
+        reads: ReadContext<'_>,
+        open: impl FnOnce(ChunkRequest<'_>) -> Result<Option<Prefetch>>,
+    ) -> Result<Option<Self>> {
         let array = &dataset.columns()[column].array;
         let refuse = |reason: String| dataset.array_error(array, reason);
         if array.grid_shape()[2] > 1 {
@@ -90,15 +143,24 @@ impl GenotypeReader {
             purpose: ChunkPurpose::Genotypes {
                 counter: &counter,
                 selected: &by_chunk,
+                filters: &filters,
             },
             ranges,
         };
-        let chunks = request.open(reads)?;
-        Ok(Self {
+        let Some(chunks) = open(request)? else {
+            return Ok(None);
+        };
+        let of_field = |column: &usize| dataset.columns()[*column].array.chunk_bytes();
+        let of_fields = filters.fields.iter().filter_map(of_field);
+        let field_bytes = of_fields.fold(0, usize::saturating_add);
+        Ok(Some(Self {
             dataset: Arc::clone(dataset),
             context: Arc::clone(context),
             column,
             calls,
+            filters,
+            field_bytes,
+            masker: ChunkMasker::default(),
             counter,
             first_set,
             selected: by_chunk,
@@ -109,7 +171,7 @@ impl GenotypeReader {
             decode_scratch: Scratch::default(),
             memory: reads.memory.clone(),
             metrics: reads.metrics.clone(),
-        })
+        }))
     }
 
     /// Rows of one chunk of the array.
@@ -166,7 +228,16 @@ impl GenotypeReader {
             .saturating_mul(size_of::<i32>());
         let kept_chunks = self.selected.iter().filter(|samples| !samples.is_empty());
         let kept = chunk_bytes.saturating_mul(kept_chunks.count().max(1));
-        let memory = self.memory.take(kept.saturating_add(counts_bytes))?;
+        let is_unfiltered = |part: &Part| matches!(part.chunk, Chunk::Unfiltered(_));
+        let filtered = match parts.iter().any(is_unfiltered) {
+            // Genotypes as decoded and as filtered.
+            true => self
+                .field_bytes
+                .saturating_add(chunk_bytes.saturating_mul(2)),
+            false => 0,
+        };
+        let bytes = kept.saturating_add(counts_bytes).saturating_add(filtered);
+        let memory = self.memory.take(bytes)?;
         let _timer = self.metrics.count_time.timer();
         self.counts
             .reset(self.counter.request(), rows)
@@ -181,20 +252,45 @@ impl GenotypeReader {
             let sample_chunk = trailing[0] as usize;
             let failed =
                 |reason: String| dataset.chunk_error(array, &chunk_index(chunk, &trailing), reason);
+            let masked = match &data {
+                Chunk::Unfiltered(unfiltered) => {
+                    let index = chunk_index(chunk, &trailing);
+                    let (filters, column) = (&self.filters, self.column);
+                    Some(
+                        self.masker
+                            .mask(&dataset, column, filters, unfiltered, &index)?,
+                    )
+                }
+                Chunk::Encoded(_) | Chunk::Absent if !self.filters.is_empty() => {
+                    return Err(failed("its calls have not been filtered".to_string()).into());
+                }
+                _ => None,
+            };
             let wanted = self.counter.wanted_sample_chunks();
             if wanted.binary_search(&sample_chunk).is_ok() {
                 let encoded = match &data {
                     Chunk::Encoded(bytes) => Some(&bytes[..]),
                     _ => None,
                 };
-                match &data {
-                    Chunk::Computed {
-                        counts: Some(counts),
-                        ..
-                    } => self
+                match (&data, masked) {
+                    (_, Some(codes)) => self.counter.add_decoded(
+                        array,
+                        codes,
+                        sample_chunk,
+                        rows,
+                        &mut self.counts,
+                        &mut self.scratch,
+                    ),
+                    (
+                        Chunk::Computed {
+                            counts: Some(counts),
+                            ..
+                        },
+                        None,
+                    ) => self
                         .counter
                         .add_computed(counts, rows, sample_chunk, &mut self.counts),
-                    Chunk::Encoded(_) | Chunk::Absent => self.counter.add_chunk(
+                    (Chunk::Encoded(_) | Chunk::Absent, None) => self.counter.add_chunk(
                         chain,
                         array,
                         encoded,
@@ -203,7 +299,7 @@ impl GenotypeReader {
                         &mut self.counts,
                         &mut self.scratch,
                     ),
-                    Chunk::Decoded(_) | Chunk::Computed { .. } => {
+                    (Chunk::Decoded(_) | Chunk::Computed { .. } | Chunk::Unfiltered(_), None) => {
                         return Err(failed("the device sent no counts of it".to_string()).into());
                     }
                 }
@@ -211,12 +307,16 @@ impl GenotypeReader {
             }
             let is_kept = |samples: &Vec<u32>| !samples.is_empty();
             if self.selected.get(sample_chunk).is_some_and(is_kept) {
-                let kept = match data {
-                    Chunk::Computed {
-                        selected: Some(buffer),
-                        ..
-                    } => KeptGenotypes::Selected(buffer),
-                    data => {
+                let kept = match (data, masked) {
+                    (_, Some(codes)) => KeptGenotypes::All(Buffer::from_slice_ref(codes)),
+                    (
+                        Chunk::Computed {
+                            selected: Some(buffer),
+                            ..
+                        },
+                        None,
+                    ) => KeptGenotypes::Selected(buffer),
+                    (data, None) => {
                         let data = data
                             .decode(chain, &mut self.decode_scratch)
                             .map_err(|error| failed(error.into()))?;
@@ -231,7 +331,8 @@ impl GenotypeReader {
                 };
                 selected[sample_chunk] = Some(kept);
             }
-            self.metrics.bytes_decoded.add(chunk_bytes);
+            let decoded = chunk_bytes.saturating_add(self.field_bytes);
+            self.metrics.bytes_decoded.add(decoded);
         }
         self.current = Some(Current {
             chunk,

@@ -4,17 +4,19 @@
 //!   evaluated before anything else is read.
 //! * `columns`: reads an array as a column; `dense`: assembles its chunks; `dense_reader`: reads them in order; `arrow_column`: converts
 //!   them to Arrow; `fit`: casts them for a table of several stores. `store_reader`: all that is read of one store.
-//! * `genotypes`: calls on genotypes; `filtered`: calls on genotypes that are filtered by FORMAT fields; `select`: the genotypes of
-//!   selected samples.
+//! * `genotypes`: calls on genotypes; `filtered`: calls on genotypes that are filtered by FORMAT fields; `device_filtered`: the same with
+//!   GPUs; `mask_chunk`: chunks whose calls these leave to the host; `select`: the genotypes of selected samples.
 //! * `memory`, `metrics`: memory reservations and metrics.
 
 pub mod arrow_column;
 pub mod columns;
 pub mod dense;
 mod dense_reader;
+mod device_filtered;
 mod filtered;
 mod fit;
 pub mod genotypes;
+mod mask_chunk;
 pub mod memory;
 pub mod metrics;
 mod segments;

@@ -10,6 +10,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 
 use super::columns::ColumnReader;
+use super::device_filtered::DeviceFilteredReader;
 use super::filtered::FilteredReader;
 use super::fit::{fit, in_order};
 use super::genotypes::GenotypeReader;
@@ -21,6 +22,8 @@ use crate::scan::schema::ColumnKind;
 enum CallReader {
     /// Counts genotypes while decoding.
     Counted(Box<GenotypeReader>),
+    /// The same, with GPUs that filter some calls by FORMAT fields.
+    OnDevice(DeviceFilteredReader),
     /// Counts decoded genotypes, some of them filtered by FORMAT fields.
     Filtered(Box<FilteredReader>),
 }
@@ -108,9 +111,18 @@ impl StoreReader {
                         GenotypeReader::try_new(dataset, samples, column, calls, ranges, context)?;
                     CallReader::Counted(Box::new(reader))
                 } else {
-                    let reader =
-                        FilteredReader::try_new(dataset, samples, column, calls, ranges, context)?;
-                    CallReader::Filtered(Box::new(reader))
+                    let reader = DeviceFilteredReader::try_new(
+                        dataset, samples, column, &calls, ranges, context,
+                    )?;
+                    match reader {
+                        Some(reader) => CallReader::OnDevice(reader),
+                        None => {
+                            let reader = FilteredReader::try_new(
+                                dataset, samples, column, calls, ranges, context,
+                            )?;
+                            CallReader::Filtered(Box::new(reader))
+                        }
+                    }
                 };
                 (Some(reader), place.differs)
             }
@@ -127,6 +139,7 @@ impl StoreReader {
         // Genotypes first, because they take longest.
         match &mut self.calls {
             Some(CallReader::Counted(reader)) => reader.start(),
+            Some(CallReader::OnDevice(reader)) => reader.start(),
             Some(CallReader::Filtered(reader)) => reader.start(),
             None => {}
         }
@@ -170,6 +183,7 @@ impl StoreReader {
     pub async fn calls(&mut self, rows: Range<u64>) -> Result<Vec<Vec<ArrayRef>>> {
         let calls = match &mut self.calls {
             Some(CallReader::Counted(reader)) => reader.rows(rows).await?,
+            Some(CallReader::OnDevice(reader)) => reader.rows(rows).await?,
             Some(CallReader::Filtered(reader)) => reader.rows(rows).await?,
             None => return Ok(vec![]),
         };

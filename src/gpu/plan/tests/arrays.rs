@@ -152,6 +152,26 @@ impl Case {
         }
     }
 
+    /// A field of the calls of these genotypes, encoded as `other` is: in the same chunks and inner chunks, with `per_call` values of
+    /// a call.
+    pub fn field(&self, other: &Case, per_call: Option<usize>) -> Case {
+        let shape = self.shape[..2].iter().copied().chain(per_call);
+        let shards = self.shards.clone().map(|shards| Shards {
+            grid: shards.grid[..2]
+                .iter()
+                .copied()
+                .chain(per_call.map(|_| 1))
+                .collect(),
+            missing: other.seed & other.seed >> 7,
+            ..shards
+        });
+        Case {
+            shape: shape.collect(),
+            shards,
+            ..other.clone()
+        }
+    }
+
     /// Samples, and elements of a sample.
     pub fn row_shape(&self) -> (usize, usize) {
         let at = |axis: usize| self.shape.get(axis).copied().unwrap_or(1);
@@ -248,7 +268,7 @@ fn shards(rank: usize) -> impl Strategy<Value = Option<Shards>> {
 }
 
 /// Chunks of up to some `rows * samples * copies` elements.
-pub(super) fn cases(rows: usize, samples: usize) -> impl Strategy<Value = Case> {
+pub(in crate::gpu) fn cases(rows: usize, samples: usize) -> impl Strategy<Value = Case> {
     let types = vec![
         ("int8", 1),
         ("int8", 1),

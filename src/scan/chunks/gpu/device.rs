@@ -6,9 +6,13 @@ use std::sync::Arc;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 
 use crate::codec::CodecChain;
+use crate::counts::CallRange;
 use crate::error::VczError;
 use crate::gpu::plan::ChunkPlanner;
-use crate::gpu::{self, EngineStatus, GpuEngine, GpuError};
+use crate::gpu::{self, CallFilter, EngineStatus, FieldTest, GpuEngine, GpuError};
+use crate::scan::calls::filters::CallFilters;
+use crate::scan::chunks::field_filters::FieldFilters;
+use crate::scan::dataset::Dataset;
 use crate::scan::options::{Backend, DirectStorage, VczSettings, parse_devices};
 use crate::scan::schema::ColumnSpec;
 use crate::store::{ArrayMeta, ElementType};
@@ -22,6 +26,7 @@ pub struct Device {
     pub is_required: bool,
     /// Whether they read uncompressed chunks directly from local files.
     pub reads_files: bool,
+    filters_calls: bool,
 }
 
 impl Device {
@@ -39,7 +44,21 @@ impl Device {
             engine,
             is_required: settings.backend == Backend::Gpu,
             reads_files: false,
+            filters_calls: false,
         })
+    }
+
+    /// These GPUs, which filter calls by FORMAT fields (`filters_calls`), or leave that to the host.
+    pub fn filtering_calls(self, filters_calls: bool) -> Self {
+        Self {
+            filters_calls,
+            ..self
+        }
+    }
+
+    /// Whether they filter calls by FORMAT fields.
+    pub fn filters_calls(&self) -> bool {
+        self.filters_calls
     }
 
     /// With GPUDirect Storage, as `vcz.gpu_direct_storage` says.
@@ -80,6 +99,26 @@ impl Device {
         Ok(planner)
     }
 
+    /// The filter of calls in chunks of `genotypes`, and nothing where there is none.
+    ///
+    /// # Errors
+    /// The reason why these GPUs cannot apply it.
+    pub fn call_filter(
+        &self,
+        dataset: &Dataset,
+        genotypes: &ChunkPlanner,
+        filters: &FieldFilters,
+    ) -> Result<Option<CallFilter>, GpuError> {
+        if filters.is_empty() {
+            return Ok(None);
+        }
+        let filter = call_filter(dataset, genotypes, filters)?;
+        for field in filter.fields() {
+            self.engine.decodes(&field.estimate())?;
+        }
+        Ok(Some(filter))
+    }
+
     /// Leaves an array to the host, for this reason; an error if a GPU was required.
     pub fn leave_to_host(&self, array: &ArrayMeta, error: VczError) -> Result<()> {
         if self.is_required {
@@ -116,6 +155,62 @@ pub fn planner(
         .into());
     }
     ChunkPlanner::try_new(&spec.array, chain)
+}
+
+/// The filter of calls in chunks of `genotypes` by fields of a store.
+///
+/// # Errors
+/// The reason why a GPU cannot apply it.
+fn call_filter(
+    dataset: &Dataset,
+    genotypes: &ChunkPlanner,
+    filters: &FieldFilters,
+) -> Result<CallFilter, GpuError> {
+    let mut fields = Vec::with_capacity(filters.fields.len());
+    for column in &filters.fields {
+        let spec = &dataset.columns()[*column];
+        let name = spec.array.name.as_str();
+        let chain = dataset.chain(*column).map_err(|error| error.to_string())?;
+        let planner = planner(spec, chain, false).map_err(|reason| format!("{name}: {reason}"))?;
+        fields.push((name, planner));
+    }
+    let mut tests = Vec::with_capacity(filters.filters.len());
+    for filter in &filters.filters {
+        let Some(column) = filters.fields.get(filter.field) else {
+            return Err("a filter of a field that is not read".into());
+        };
+        let spec = &dataset.columns()[*column];
+        // In a store whose calls have fewer values than the table's, others are NULL.
+        let values = spec.values_per_call().unwrap_or(1);
+        let (at, range) = match u32::try_from(filter.at) {
+            Ok(at) if filter.at < values => {
+                let range = CallRange::try_new(spec.array.element, &filter.test)?;
+                (at, range)
+            }
+            _ => (0, CallRange::NONE),
+        };
+        tests.push(FieldTest {
+            field: filter.field,
+            at,
+            range,
+        });
+    }
+    CallFilter::try_new(genotypes, fields, tests)
+}
+
+/// Whether a GPU can filter the calls of the genotypes, column `column` of a store.
+///
+/// # Errors
+/// The reason for the host.
+pub fn can_filter(dataset: &Dataset, column: usize, filters: &CallFilters) -> Result<(), String> {
+    let spec = &dataset.columns()[column];
+    let chain = dataset.chain(column).map_err(|error| error.to_string())?;
+    let genotypes =
+        planner(spec, chain, true).map_err(|reason| format!("{}: {reason}", spec.array.name))?;
+    let filters = FieldFilters::try_new(dataset, filters).map_err(|error| error.to_string())?;
+    call_filter(dataset, &genotypes, &filters)
+        .map(drop)
+        .map_err(String::from)
 }
 
 /// The backend of an array over samples if the settings leave the choice, and the reason.

@@ -1,5 +1,5 @@
-//! [`GpuReader`]: the work of GPUs on the chunks of one array, and the read-ahead window over them. The window is long, because a GPU
-//! is fast only with thousands of frames at the same time.
+//! [`GpuReader`]: the work of GPUs on the chunks of one array, with those of the fields by which its calls are filtered, and the
+//! read-ahead window over them. The window is long, because a GPU is fast only with thousands of frames at the same time.
 //!
 //! If the window is dropped, the results of chunks that a GPU is working on are dropped when they arrive.
 
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::device::Device;
 use crate::error::VczError;
 use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, GpuError, Work, WorkOutput};
+use crate::scan::chunks::absence::Absences;
 use crate::scan::chunks::chunk::first_index;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::{Arrivals, Arriving, ChunkReader, Prefetch, Window, chunks_of};
@@ -49,6 +50,12 @@ pub struct GpuReader {
     pub engine: Arc<GpuEngine>,
     /// The requested chunks of each variant chunk.
     pub parts: Vec<PartRequest>,
+    /// The array, as a column of the store.
+    pub column: usize,
+    /// The fields by which calls are filtered, as columns of the store. Their chunks are read with the array's.
+    pub fields: Vec<usize>,
+    /// Checks absent chunks of filtered genotypes and of the fields; the window checks others.
+    pub absences: Arc<Absences>,
     /// Whether all elements are requested as stored, including padding rows, and not only results for rows that exist.
     pub is_whole: bool,
     /// Whether the GPU reads uncompressed chunks in local files itself.
@@ -85,17 +92,24 @@ pub fn open(
         true => context.ahead.first_reads(true, 0),
         false => context.ahead.prefetch,
     };
+    let fields = match request.purpose {
+        ChunkPurpose::Genotypes { filters, .. } => filters.fields.clone(),
+        ChunkPurpose::Elements | ChunkPurpose::Samples(_) => vec![],
+    };
     let is_plain = |part: &PartRequest| part.work().is_some_and(|work| work.planner.is_plain());
     let reader = GpuReader {
         dataset: Arc::clone(request.dataset),
         array: Arc::clone(array),
         engine: Arc::clone(&device.engine),
         is_whole: !matches!(request.purpose, ChunkPurpose::Genotypes { .. }),
-        leaves_files: device.reads_files && parts.iter().all(is_plain),
+        leaves_files: device.reads_files && fields.is_empty() && parts.iter().all(is_plain),
         in_groups: store.is_local() && context.ahead.few.is_none(),
         reading: Semaphore::new(reads.max(1)),
         metrics: context.metrics.clone(),
         parts,
+        column: request.column,
+        fields,
+        absences: Arc::clone(context.absences),
     };
     let (window, memory) = reader.window(context);
     // Batches wait for this array's chunks until the first of them have been submitted.
@@ -118,6 +132,17 @@ fn part_requests(
     let only_calls = matches!(request.purpose, ChunkPurpose::Genotypes { .. });
     let chain = dataset.chain(*column).map_err(|error| error.to_string())?;
     let planner = device.planner(spec, chain, only_calls)?;
+    let filter = match request.purpose {
+        ChunkPurpose::Genotypes { filters, .. } => {
+            device.call_filter(dataset, &planner, filters)?
+        }
+        ChunkPurpose::Elements | ChunkPurpose::Samples(_) => None,
+    };
+    // What is decoded for a chunk depends on the filter, so its sizes are not those of other queries.
+    let sizes = match &filter {
+        Some(_) => Arc::default(),
+        None => Arc::clone(dataset.chunk_sizes(*column, only_calls)),
+    };
     let (counts, elements) = match request.purpose {
         ChunkPurpose::Elements | ChunkPurpose::Samples(_) => {
             // Below the bytes of a chunk, which the planner has checked.
@@ -132,7 +157,9 @@ fn part_requests(
             };
             (None, elements)
         }
-        ChunkPurpose::Genotypes { counter, selected } => {
+        ChunkPurpose::Genotypes {
+            counter, selected, ..
+        } => {
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
             let counts = CountsOutput::try_new(counter.request().clone(), samples, copies)?;
             let elements = ElementsOutput {
@@ -146,7 +173,8 @@ fn part_requests(
     let work = |wanted| {
         Arc::new(Work {
             planner: planner.clone(),
-            sizes: Arc::clone(dataset.chunk_sizes(*column, only_calls)),
+            filter: filter.clone(),
+            sizes: Arc::clone(&sizes),
             wanted,
         })
     };
@@ -212,13 +240,10 @@ impl GpuReader {
         (window, taken)
     }
 
-    /// Estimated encoded bytes of a chunk.
+    /// Estimated encoded bytes of a chunk, with those of the fields.
     pub fn chunk_bytes(&self) -> usize {
         let work = self.parts.iter().find_map(PartRequest::work);
-        let bytes = work.map_or(0, |work| {
-            let guess = work.planner.estimate().encoded_bytes();
-            work.sizes.encoded(guess)
-        });
+        let bytes = work.map_or(0, |work| work.sizes.encoded(work.encoded_bytes()));
         bytes.max(1)
     }
 

@@ -4,12 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
+use futures::future::{try_join, try_join_all};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::reader::{GpuReader, PartRequest};
 use crate::error::VczError;
 use crate::gpu::{Encoded, GpuError, Outcome, Ticket};
-use crate::scan::chunks::chunk::{Chunk, Part, chunk_index};
+use crate::scan::chunks::chunk::{Chunk, Part, Unfiltered, chunk_index};
+use crate::scan::chunks::field_filters::index_of_field;
 use crate::store::{ChunkPlace, LocalFile, OpenChunk};
 
 /// The maximum number of concurrent reads of chunks that are staged together.
@@ -18,6 +20,12 @@ const CONCURRENT_PARTS: usize = 8;
 /// them, and a batch does not wait long for them.
 const STAGED_CHUNKS: usize = 16;
 const STAGED_BYTES: usize = 4 << 20;
+
+/// A chunk before it is submitted, and the chunks of the fields that filter its calls, `None` for absent ones.
+struct OpenedPart {
+    chunk: Opened,
+    fields: Vec<Option<OpenChunk>>,
+}
 
 /// A chunk before it is submitted.
 enum Opened {
@@ -34,7 +42,12 @@ type Submission = Result<Ticket, GpuError>;
 
 /// A chunk that was submitted.
 pub struct Submitted {
-    is_present: bool,
+    /// Whether there is nothing for a device to do, because the chunk is absent and its calls are not filtered.
+    is_absent: bool,
+    /// Chunks that were read: itself, and those of the fields.
+    present: usize,
+    /// Columns whose chunk is absent, where calls are filtered.
+    absent: Vec<usize>,
     counts: Option<Submission>,
     elements: Option<Submission>,
 }
@@ -102,55 +115,55 @@ impl GpuReader {
             n => {
                 // Limits the files that are open and the encoded bytes in memory until the chunks are staged.
                 let bytes = self.chunk_bytes().saturating_mul(n);
-                queue.room_to_stage(n, bytes).await
+                let files = n.saturating_mul(1 + self.fields.len());
+                queue.room_to_stage(files, bytes).await
             }
         };
         let opened = {
             // Acquired last and held only while reading. The semaphore is never closed.
             let _reading = self.reading.acquire().await.ok();
             let chunks = parts.clone().zip(places);
-            several(chunks, |(part, place)| self.open(index(part), place)).await?
+            several(chunks, |(part, place)| self.open_part(index(part), place)).await?
         };
         let mut submitted = Vec::with_capacity(parts.len());
         // The work to stage, and the chunk that each item belongs to.
         let mut staged = Vec::with_capacity(parts.len());
         for (at, (part, opened)) in parts.zip(&opened).enumerate() {
             let request = &self.parts[part % n_parts];
-            let len = match opened {
+            let mut chunk = self.described(opened);
+            let len = match &opened.chunk {
                 Opened::Absent => 0,
                 Opened::Open(chunk) => chunk.len(),
                 Opened::File(file) => file.len(),
             };
-            let mut chunk = Submitted {
-                is_present: !matches!(opened, Opened::Absent),
-                counts: None,
-                elements: None,
-            };
-            self.metrics.bytes_fetched.add(len);
-            self.metrics.chunks_read.add(usize::from(chunk.is_present));
+            let of_fields: usize = opened.fields.iter().flatten().map(OpenChunk::len).sum();
+            self.metrics.bytes_fetched.add(len + of_fields);
+            self.metrics.chunks_read.add(chunk.present);
             let rows = self.rows(chunks[part / n_parts]);
             let sample_chunk = request.sample_chunk();
             for (work, is_count) in [(&request.counts, true), (&request.elements, false)] {
                 let Some(work) = work else {
                     continue;
                 };
-                match opened {
+                let stored = match &opened.chunk {
                     Opened::File(file) => {
                         let file = file.clone();
                         let ticket = queue.submit_file(work, sample_chunk, rows, file).await;
                         *chunk.submission(is_count) = Some(ticket);
+                        continue;
                     }
-                    Opened::Open(chunk) => {
-                        let encoded = Encoded {
-                            work,
-                            sample_chunk,
-                            rows,
-                            chunk,
-                        };
-                        staged.push((at, is_count, encoded));
-                    }
-                    Opened::Absent => {}
-                }
+                    Opened::Absent if chunk.is_absent => continue,
+                    Opened::Absent => None,
+                    Opened::Open(chunk) => Some(chunk),
+                };
+                let encoded = Encoded {
+                    work,
+                    sample_chunk,
+                    rows,
+                    chunk: stored,
+                    fields: &opened.fields,
+                };
+                staged.push((at, is_count, encoded));
             }
             submitted.push(chunk);
         }
@@ -168,6 +181,39 @@ impl GpuReader {
             return Ok(ChunkPlace::Store);
         }
         self.dataset.store().chunk_place(&self.array, &index).await
+    }
+
+    /// What is known of a chunk before it is submitted.
+    fn described(&self, opened: &OpenedPart) -> Submitted {
+        let is_absent = matches!(opened.chunk, Opened::Absent);
+        let is_filtered = !self.fields.is_empty();
+        let absent = |(column, field): (&usize, &Option<OpenChunk>)| {
+            let is_absent = field.is_none();
+            is_absent.then_some(*column)
+        };
+        let of_fields = self.fields.iter().zip(&opened.fields).filter_map(absent);
+        let chunk = (is_absent && is_filtered).then_some(self.column);
+        Submitted {
+            is_absent: is_absent && !is_filtered,
+            present: usize::from(!is_absent) + opened.fields.iter().flatten().count(),
+            absent: chunk.into_iter().chain(of_fields).collect(),
+            counts: None,
+            elements: None,
+        }
+    }
+
+    /// Opens one chunk for staging, unless the device reads it from its file, and those of the fields.
+    async fn open_part(&self, index: Vec<u64>, place: ChunkPlace) -> Result<OpenedPart, VczError> {
+        let store = self.dataset.store();
+        let fields = self.fields.iter().map(|column| {
+            let field = &self.dataset.columns()[*column].array;
+            let index = index_of_field(field, &index);
+            self.metrics.requests.add(usize::from(!store.is_local()));
+            async move { store.open_chunk(field, &index).await }
+        });
+        let fields = try_join_all(fields.collect::<Vec<_>>());
+        let (chunk, fields) = try_join(self.open(index, place), fields).await?;
+        Ok(OpenedPart { chunk, fields })
     }
 
     /// Opens one chunk for staging, unless the device reads it from its file.
@@ -192,6 +238,14 @@ impl GpuReader {
         // All results first, so that chunks that are read again for the host do not accumulate in memory.
         let mut parts = Vec::with_capacity(submitted.len());
         for (submitted, request) in submitted.into_iter().zip(&self.parts) {
+            for column in &submitted.absent {
+                let mut index = chunk_index(chunk, &request.trailing);
+                if *column != self.column {
+                    index = index_of_field(&self.dataset.columns()[*column].array, &index);
+                }
+                self.absences.believe(*column, index).await?;
+            }
+            self.metrics.chunks_absent.add(submitted.absent.len());
             parts.push(self.outcome(chunk, submitted, request).await);
         }
         let mut arrived = Vec::with_capacity(parts.len());
@@ -199,16 +253,33 @@ impl GpuReader {
             let trailing = request.trailing.clone();
             let chunk = match outcome {
                 Some(chunk) => chunk,
-                None => {
-                    let index = chunk_index(chunk, &trailing);
-                    let store = self.dataset.store();
-                    self.metrics.requests.add(usize::from(!store.is_local()));
-                    Chunk::stored(store.chunk(&self.array, &index).await?)
-                }
+                None => self.read_for_host(chunk_index(chunk, &trailing)).await?,
             };
             arrived.push(Part { trailing, chunk });
         }
         Ok(arrived)
+    }
+
+    /// Reads a chunk, with those of the fields, for the host.
+    async fn read_for_host(&self, index: Vec<u64>) -> Result<Chunk, VczError> {
+        let store = self.dataset.store();
+        let requests = 1 + self.fields.len();
+        self.metrics
+            .requests
+            .add(if store.is_local() { 0 } else { requests });
+        let chunk = store.chunk(&self.array, &index).await?;
+        if self.fields.is_empty() {
+            return Ok(Chunk::stored(chunk));
+        }
+        let mut fields = Vec::with_capacity(self.fields.len());
+        for column in &self.fields {
+            let field = &self.dataset.columns()[*column].array;
+            fields.push(store.chunk(field, &index_of_field(field, &index)).await?);
+        }
+        Ok(Chunk::Unfiltered(Unfiltered {
+            genotypes: chunk,
+            fields,
+        }))
     }
 
     /// The result of a chunk; `None` if the host must decode it.
@@ -218,16 +289,17 @@ impl GpuReader {
         submitted: Submitted,
         request: &PartRequest,
     ) -> Option<Chunk> {
-        if !submitted.is_present {
+        if submitted.is_absent {
             return Some(Chunk::Absent);
         }
+        let present = submitted.present;
         let mut results = [None, None];
         let submissions = [submitted.counts, submitted.elements];
         for (result, submission) in results.iter_mut().zip(submissions) {
             let Some(submission) = submission else {
                 continue;
             };
-            match self.result(submission).await {
+            match self.result(submission, present).await {
                 Ok(bytes) => *result = Some(bytes),
                 Err(reason) => {
                     let index = chunk_index(chunk, &request.trailing);
@@ -247,14 +319,14 @@ impl GpuReader {
         })
     }
 
-    /// A chunk's results, or the reason why the host must decode it.
-    async fn result(&self, submission: Submission) -> Result<Buffer, GpuError> {
+    /// A chunk's results, for which `chunks` chunks were decoded, or the reason why the host must decode it.
+    async fn result(&self, submission: Submission, chunks: usize) -> Result<Buffer, GpuError> {
         match submission?.await {
             Ok(Outcome::Done(done)) => {
                 self.metrics.copy_time.add_duration(done.times.copy);
                 self.metrics.gpu_decode_time.add_duration(done.times.decode);
                 self.metrics.gpu_count_time.add_duration(done.times.count);
-                self.metrics.chunks_on_gpu.add(1);
+                self.metrics.chunks_on_gpu.add(chunks);
                 self.metrics.bytes_direct.add(done.read);
                 Ok(done.bytes)
             }
