@@ -243,7 +243,7 @@ impl GpuReader {
                 if *column != self.column {
                     index = index_of_field(&self.dataset.columns()[*column].array, &index);
                 }
-                self.absences.believe(*column, index).await?;
+                self.absences.check_first(*column, index).await?;
             }
             self.metrics.chunks_absent.add(submitted.absent.len());
             parts.push(self.outcome(chunk, submitted, request).await);
