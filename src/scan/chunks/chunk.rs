@@ -32,6 +32,10 @@ pub enum Chunk {
 
 /// The encoded bytes of genotypes and of the fields that filter their calls; `None` for absent chunks.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    not(feature = "gpu"),
+    allow(dead_code, reason = "only a GPU leaves filters to the host")
+)]
 pub struct Unfiltered {
     /// The genotypes.
     pub genotypes: Option<Bytes>,
