@@ -1,4 +1,5 @@
-//! Counts alleles and genotypes: sample sets, count requests, the reference implementation and the fast one on the host.
+//! Counts alleles and genotypes: sample sets, count requests, the reference implementation and the fast one on the host. `pairs`: counts
+//! over pairs of haplotypes, individuals and sites.
 
 mod by_copy;
 mod bytes;
@@ -16,6 +17,7 @@ mod lanes;
 mod masks;
 mod members;
 mod near_names;
+pub(crate) mod pairs;
 mod planes;
 mod populations;
 pub mod reference;

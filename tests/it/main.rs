@@ -8,6 +8,7 @@ mod cache;
 mod catalogue;
 mod catalogue_data;
 mod catalogue_pairs;
+mod catalogue_relatedness;
 mod catalogue_samples;
 mod catalogue_zygosity;
 mod circles;

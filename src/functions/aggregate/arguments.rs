@@ -169,12 +169,23 @@ pub(crate) fn coerce<D: Definition>(types: &[DataType]) -> Result<Vec<DataType>>
         .collect())
 }
 
-/// The value of a whole number that must be constant.
-pub(crate) fn constant(function: &str, argument: &str, expr: &dyn PhysicalExpr) -> Result<i64> {
-    // Evaluated over no columns: that works for constants, and for constants within casts and arithmetic.
+/// The value of an expression that is a constant, also within casts and arithmetic; `None` for any other.
+pub(crate) fn constant_value(expr: &dyn PhysicalExpr) -> Result<Option<ScalarValue>> {
+    // Evaluated over no columns, which works for constants.
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
-    let Ok(ColumnarValue::Scalar(value)) = expr.evaluate(&batch) else {
+    Ok(match expr.evaluate(&batch) {
+        Ok(ColumnarValue::Scalar(value)) => Some(value),
+        Ok(ColumnarValue::Array(values)) if values.len() == 1 => {
+            Some(ScalarValue::try_from_array(&values, 0)?)
+        }
+        _ => None,
+    })
+}
+
+/// The value of a whole number that must be constant.
+pub(crate) fn constant(function: &str, argument: &str, expr: &dyn PhysicalExpr) -> Result<i64> {
+    let Some(value) = constant_value(expr)? else {
         return exec_err!("{function}: {argument} must be a constant whole number, found {expr}");
     };
     match value.cast_to(&DataType::Int64) {

@@ -729,7 +729,7 @@ fn the_register_is_complete() {
         .iter()
         .map(|udaf| udaf.name().to_string())
         .collect();
-    assert_eq!(names.len(), 47);
+    assert_eq!(names.len(), 51);
     for name in &names {
         assert!(
             udaf(name)

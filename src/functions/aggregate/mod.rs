@@ -26,8 +26,10 @@ mod fu_li_d_star;
 mod fu_li_f;
 mod fu_li_f_star;
 mod garud_h;
+mod grm;
 mod haplotype_count;
 mod haplotype_diversity;
+mod haplotype_pairs;
 mod inbreeding;
 mod jackknife;
 mod joint_sfs;
@@ -35,10 +37,12 @@ mod jost_d;
 mod net_divergence;
 mod patterson_d;
 mod pbs;
+mod pca;
 mod private_alleles;
 mod project_joint_sfs;
 mod project_sfs;
 mod sample_counts;
+mod sample_pairs;
 mod segregating_sites;
 mod sfs;
 mod shared_polymorphism;
@@ -70,6 +74,7 @@ mod many_sums_of;
 mod merge_of;
 mod neutrality_test;
 mod numbers;
+mod pair_state;
 #[cfg(test)]
 mod planes_laws;
 mod planes_rows;
@@ -203,6 +208,10 @@ aggregates_over_planes!(
     garud_h::GarudH,
     haplotype_diversity::HaplotypeDiversity,
     haplotype_count::HaplotypeCount,
+    sample_pairs::SamplePairs,
+    haplotype_pairs::HaplotypePairsAggregate,
+    grm::Grm,
+    pca::Pca,
 );
 
 aggregates!(

@@ -63,14 +63,13 @@ impl Genotypes {
     }
 
     fn call(&self, name: &str) -> Call {
-        let udaf = match name {
-            "sample_counts" => self.sample_counts(),
-            name => udaf(name),
-        };
-        Call::of(udaf, vec![self.field()], &[]).unwrap()
+        // The number of components.
+        let constants: &[i64] = if name == "pca" { &[1] } else { &[] };
+        Call::of(self.bound(name), vec![self.field()], constants).unwrap()
     }
 
-    fn sample_counts(&self) -> AggregateUDF {
+    /// The aggregate of that name, bound to the samples if it needs them.
+    fn bound(&self, name: &str) -> AggregateUDF {
         let Individuals { samples, ploidy } = self.individuals;
         let ids = (0..samples).map(|sample| format!("s{sample}")).collect();
         let context = GenotypeContext::new(
@@ -81,7 +80,8 @@ impl Genotypes {
             Some(ALLELES),
             ploidy,
         );
-        super::bind_samples(&udaf("sample_counts"), &context).unwrap()
+        let aggregate = udaf(name);
+        super::bind_samples(&aggregate, &context).unwrap_or(aggregate)
     }
 
     /// The calls of an individual.
@@ -225,12 +225,18 @@ fn assert_counted(value: &ScalarValue, expected: &[([i64; 7], f64, Option<f64>)]
 
 const HAPLOTYPES: [&str; 3] = ["garud_h", "haplotype_diversity", "haplotype_count"];
 /// The functions that these laws are of.
-pub(super) const NAMES: [&str; 4] = [
+pub(super) const NAMES: [&str; 8] = [
     "sample_counts",
     "garud_h",
     "haplotype_diversity",
     "haplotype_count",
+    "sample_pairs",
+    "haplotype_pairs",
+    "grm",
+    "pca",
 ];
+/// Those of pairs; `counts::pairs` compares what they count with the definitions.
+const PAIRS: [&str; 4] = ["sample_pairs", "haplotype_pairs", "grm", "pca"];
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
@@ -273,6 +279,14 @@ proptest! {
         prop_assert_eq!(count, ScalarValue::Int64(whole(5)));
     }
 
+    #[test]
+    fn pairs_are_counted_alike_in_all_ways((genotypes, deal) in genotypes()) {
+        let columns = [genotypes.column()];
+        for name in PAIRS {
+            assert_all_ways_agree(&genotypes.call(name), &columns, &deal);
+        }
+    }
+
     /// Statistics of haplotypes depend neither on the order of rows nor on that of individuals.
     #[test]
     fn haplotypes_have_no_order((genotypes, _) in genotypes(), turn in any::<prop::sample::Index>()) {
@@ -303,7 +317,7 @@ fn words_that_are_no_planes_are_refused() {
         let list = ListArray::from_iter_primitive::<UInt64Type, _, _>([Some(
             words.into_iter().map(Some).collect::<Vec<_>>(),
         )]);
-        for name in ["sample_counts", "garud_h"] {
+        for name in NAMES {
             let found = genotypes.call(name).value(&[Arc::new(list.clone())]);
             let error = found.unwrap_err().to_string();
             assert!(error.contains("expected bit-planes of 6 copies"), "{error}");

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
@@ -18,20 +18,57 @@ use datafusion::logical_expr::{
 };
 
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
+use super::arguments::constant_value;
 use super::definition::Copies;
 use super::statistic::Statistic;
 use super::udaf::state_fields;
+use crate::counts::pairs::Shape;
 use crate::functions::documentation::document;
 use crate::scan::{
     GenotypeContext, found_type, is_genotype_type, is_planes_type, is_population_type,
 };
 
-/// The population of a call.
+/// The population of a call, and the arguments after it.
 pub(crate) struct Population {
     /// Its copies.
     pub(crate) copies: usize,
     /// Its samples; only where [`PlanesDefinition::NAMES_SAMPLES`].
     pub(crate) samples: Option<Arc<GenotypeContext>>,
+    /// The values of the other arguments; `None` where they are not constant.
+    pub(crate) others: Vec<Option<ScalarValue>>,
+}
+
+impl Population {
+    /// The individuals and their sample ids, for functions that need them.
+    ///
+    /// # Errors
+    /// If the store has no id for each of its samples.
+    pub(crate) fn individuals(&self, name: &str) -> Result<(Shape, Vec<String>)> {
+        let Some(context) = &self.samples else {
+            return internal_err!("{name}: it has no samples");
+        };
+        let shape = Shape {
+            samples: context.n_samples(),
+            ploidy: context.ploidy(),
+        };
+        let ids = context.sample_ids().to_vec();
+        if ids.len() != shape.samples {
+            return exec_err!(
+                "{name}: store '{}' has {} sample ids for {} samples",
+                context.store_name(),
+                ids.len(),
+                shape.samples
+            );
+        }
+        if shape.copies() != self.copies {
+            return internal_err!(
+                "{name}: expected {} copies, found {}",
+                shape.copies(),
+                self.copies
+            );
+        }
+        Ok((shape, ids))
+    }
 }
 
 /// An aggregate over genotypes. Its value over an empty frame is NULL.
@@ -40,11 +77,18 @@ pub(crate) trait PlanesDefinition: Debug + Send + Sync + 'static {
     type Statistic: Statistic;
     /// Its SQL name.
     const NAME: &'static str;
-    /// Whether it needs the sample ids.
+    /// Whether it needs the samples: their ids, or the copies of a call.
     const NAMES_SAMPLES: bool = false;
+    /// The syntax of the arguments after the population.
+    const OTHERS: &'static str = "";
 
     /// The type of its result.
     fn return_type() -> DataType;
+
+    /// The types that the arguments after the population are cast to; `None` if they do not fit the syntax.
+    fn coerce_others(types: &[DataType]) -> Option<Vec<DataType>> {
+        types.is_empty().then(Vec::new)
+    }
 
     /// The statistic for one call.
     fn statistic(population: &Population) -> Result<Self::Statistic>;
@@ -144,9 +188,12 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
                  different samples"
             );
         }
+        let others = args.exprs.iter().skip(1);
+        let others = others.map(|expr| constant_value(expr.as_ref()));
         D::statistic(&Population {
             copies,
             samples: self.samples.clone(),
+            others: others.collect::<Result<_>>()?,
         })
     }
 }
@@ -178,32 +225,43 @@ impl<D: PlanesDefinition> AggregateUDFImpl for PlanesAggregate<D> {
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         let name = D::NAME;
-        let usage = format!("write {name}(call_genotype [, population])");
-        match arg_types {
-            [planes] if is_planes_type(planes) => {}
-            [genotypes] if is_genotype_type(genotypes) => {}
-            [genotypes, population] if is_genotype_type(genotypes) => {
-                if !is_population_type(population) {
-                    return plan_err!(
-                        "{name}: a population is a name or a list of sample ids (strings), found {population}: {usage}"
-                    );
-                }
+        let usage = format!("write {name}(call_genotype [, population]{})", D::OTHERS);
+        let (before, others) = match arg_types {
+            [planes, others @ ..] if is_planes_type(planes) => (1, others),
+            [genotypes, population, others @ ..]
+                if is_genotype_type(genotypes) && is_population_type(population) =>
+            {
+                (2, others)
             }
+            [genotypes, others @ ..] if is_genotype_type(genotypes) => (1, others),
             [] => return plan_err!("{name} needs arguments: {usage}"),
-            [genotypes, rest @ ..] if is_genotype_type(genotypes) => {
-                return plan_err!(
-                    "{name} takes one population, found {} arguments after the genotypes: {usage}",
-                    rest.len()
-                );
-            }
             [other, ..] => {
                 return plan_err!(
                     "{name}: the first argument must be genotypes such as call_genotype, found {}: {usage}",
                     found_type(other)
                 );
             }
+        };
+        if let Some(others) = D::coerce_others(others) {
+            return Ok(arg_types[..before].iter().cloned().chain(others).collect());
         }
-        Ok(arg_types.to_vec())
+        match others {
+            [population] if D::OTHERS.is_empty() && before == 1 => plan_err!(
+                "{name}: a population is a name or a list of sample ids (strings), found {population}: {usage}"
+            ),
+            _ if D::OTHERS.is_empty() => plan_err!(
+                "{name} takes one population, found {} arguments after the genotypes: {usage}",
+                arg_types.len() - 1
+            ),
+            others => {
+                let types: Vec<String> = others.iter().map(ToString::to_string).collect();
+                plan_err!(
+                    "{name}: after the genotypes and the population it takes{}, found ({}): {usage}",
+                    D::OTHERS.trim_start_matches(','),
+                    types.join(", ")
+                )
+            }
+        }
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> Result<DataType> {

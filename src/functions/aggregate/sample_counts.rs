@@ -10,13 +10,14 @@ use arrow::array::{
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Decimal128Type, Field, Fields, Int64Type, UInt64Type};
-use datafusion::common::{Result, exec_err, internal_datafusion_err, internal_err};
+use datafusion::common::{Result, exec_err, internal_err};
 use datafusion::logical_expr::Documentation;
 
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_state::{FIELDS, Individuals, SampleRow, SampleState};
 use super::statistic::{GroupState, SiteInput, Statistic, column};
+use crate::counts::pairs::Shape;
 use crate::counts::{Job, Lanes, Level};
 use crate::functions::numeric::FixedSum;
 
@@ -290,29 +291,8 @@ impl PlanesDefinition for SampleCounts {
     }
 
     fn statistic(population: &Population) -> Result<CountedSamples> {
-        let Some(context) = &population.samples else {
-            return Err(internal_datafusion_err!("{NAME}: it has no samples"));
-        };
-        let individuals = Individuals {
-            samples: context.n_samples(),
-            ploidy: context.ploidy(),
-        };
-        let ids = context.sample_ids().to_vec();
-        if ids.len() != individuals.samples {
-            return exec_err!(
-                "{NAME}: store '{}' has {} sample ids for {} samples",
-                context.store_name(),
-                ids.len(),
-                individuals.samples
-            );
-        }
-        if individuals.copies() != population.copies {
-            return internal_err!(
-                "{NAME}: expected {} copies, found {}",
-                individuals.copies(),
-                population.copies
-            );
-        }
+        let (Shape { samples, ploidy }, ids) = population.individuals(NAME)?;
+        let individuals = Individuals { samples, ploidy };
         Ok(CountedSamples {
             individuals,
             ids,

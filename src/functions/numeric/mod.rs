@@ -2,6 +2,7 @@
 //! sum the same bits in every order. Uses neither Arrow nor DataFusion.
 pub mod bit_counters;
 pub mod blocks;
+pub mod eigen;
 pub mod exact;
 pub mod fixed_sum;
 pub mod grid;

@@ -19,6 +19,7 @@ mod is_complete;
 mod is_pass;
 mod is_segregating;
 mod is_snp;
+mod kinship_king;
 mod masked;
 mod minor_count;
 mod observed_heterozygosity;
@@ -67,6 +68,7 @@ pub use is_complete::IsComplete;
 pub use is_pass::IsPass;
 pub use is_segregating::IsSegregating;
 pub use is_snp::IsSnp;
+pub use kinship_king::KinshipKing;
 pub use minor_count::MinorCount;
 pub use observed_heterozygosity::ObservedHeterozygosity;
 pub use polarize::Polarize;
@@ -107,6 +109,7 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(IsPass::new()),
         ScalarUDF::new_from_impl(IsSegregating::new()),
         ScalarUDF::new_from_impl(IsSnp::new()),
+        ScalarUDF::new_from_impl(KinshipKing::new()),
         ScalarUDF::new_from_impl(MinorCount::new()),
         ScalarUDF::new_from_impl(ObservedHeterozygosity::new()),
         ScalarUDF::new_from_impl(Polarize::new()),

@@ -109,6 +109,7 @@ fn arguments(name: &str) -> Vec<Value> {
         "is_snp" | "is_biallelic" | "is_pass" => vec![some_alleles()],
         "is_complete" => vec![first_counts(), sizes()],
         "genome_bin" | "site_bin" => vec![positions(3), sizes()],
+        "kinship_king" => vec![positions(3), positions(2), positions(5), positions(4)],
         "genome_bins" => vec![positions(3), sizes(), ints(&[Some(4); ROWS])],
         "interval_bins" => vec![positions(3), positions(50), sizes()],
         "is_accessible" => vec![

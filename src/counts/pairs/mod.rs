@@ -1,0 +1,33 @@
+//! Counts over pairs of haplotypes and of individuals, from rows of bit-planes as [`gathered`](super::gathered) lays them out.
+//!
+//! * [`SiteRows`]: rows that are kept. [`Shape`]: the individuals of a population and the copies of their calls.
+//! * [`PairMatrix`]: what rows are added to once there are many: [`HaplotypePairs`], [`IndividualPairs`] and [`Relationship`].
+//! * `transposed`: the bits of rows by copy. `products`: counts over all pairs, with the host's best instruction set.
+//!   `gemm`: exact sums of products of whole numbers.
+//!
+//! Invariant: everything is an integer, so rows and matrices may be added in any order.
+
+mod any_calls;
+mod dosages;
+mod gemm;
+mod haplotypes;
+mod individuals;
+mod matrix;
+mod polyploid;
+mod products;
+mod relationship;
+mod site_rows;
+mod transposed;
+mod triangle;
+mod weights;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use haplotypes::HaplotypePairs;
+pub(crate) use individuals::{IndividualPair, IndividualPairs};
+pub(crate) use matrix::{PairMatrix, Shape, Words};
+pub(crate) use relationship::Relationship;
+pub(crate) use site_rows::SiteRows;
+pub(crate) use triangle::pairs_of;
+pub(crate) use weights::Forms;

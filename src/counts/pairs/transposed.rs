@@ -1,0 +1,140 @@
+//! The bits of rows of bit-planes by copy: word `g` of a copy holds its bits of rows 64 g to 64 g + 63.
+
+use crate::counts::CountError;
+use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
+
+use super::matrix::zeros;
+
+/// Planes of some rows, transposed.
+#[derive(Debug)]
+pub(super) struct Transposed {
+    /// Words of a copy: one for each 64 rows.
+    pub(super) words: usize,
+    /// For each plane, the words of each copy.
+    bits: Vec<u64>,
+    copies: usize,
+}
+
+/// Transposes 64 × 64 bits: bit `j` of word `i` becomes bit `i` of word `j` (Warren, Hacker's Delight, 7-3).
+#[inline]
+fn transpose(block: &mut [u64; 64]) {
+    let (mut width, mut mask) = (32, 0x0000_0000_ffff_ffffu64);
+    while width > 0 {
+        let mut at = 0;
+        while at < 64 {
+            let (low, high) = (block[at], block[at | width]);
+            let moved = (low >> width ^ high) & mask;
+            block[at | width] = high ^ moved;
+            block[at] = low ^ moved << width;
+            at = ((at | width) + 1) & !width;
+        }
+        width /= 2;
+        mask ^= mask << width;
+    }
+}
+
+impl Transposed {
+    /// The planes of codes of `rows`, which have at most `planes` each, in the order of their bits; then, if `called`, the plane of
+    /// called copies. Bits of rows past the last are zero.
+    pub(super) fn try_new(
+        rows: &[PlanesRow<'_>],
+        copies: usize,
+        planes: usize,
+        called: bool,
+    ) -> Result<Self, CountError> {
+        let words = rows.len().div_ceil(64);
+        let all = planes + usize::from(called);
+        let len = words.saturating_mul(copies).saturating_mul(all);
+        let mut bits: Vec<u64> = zeros(len, copies)?;
+        let width = copies.div_ceil(64);
+        let empty: &[u64] = &[];
+        for (group, rows) in rows.chunks(64).enumerate() {
+            for plane in 0..all {
+                let sources: Vec<[&[u64]; 2]> = rows
+                    .iter()
+                    .map(|row| match plane < planes {
+                        true => [
+                            row.codes().nth(plane).map_or(empty, |(_, plane)| plane),
+                            empty,
+                        ],
+                        false => [UNCALLED, ABSENT].map(|bit| row.plane(bit).unwrap_or(empty)),
+                    })
+                    .collect();
+                if plane < planes && sources.iter().all(|[source, _]| source.is_empty()) {
+                    continue;
+                }
+                for at in 0..width {
+                    let mut block = [0u64; 64];
+                    for (to, [first, second]) in block.iter_mut().zip(&sources) {
+                        *to = first.get(at).copied().unwrap_or(0)
+                            | second.get(at).copied().unwrap_or(0);
+                    }
+                    if plane == planes {
+                        // Called copies are those that are neither uncalled nor absent.
+                        for word in block.iter_mut().take(sources.len()) {
+                            *word = !*word;
+                        }
+                    }
+                    transpose(&mut block);
+                    let first = plane * copies + at * 64;
+                    for (copy, word) in block.iter().take(copies - at * 64).enumerate() {
+                        bits[(first + copy) * words + group] = *word;
+                    }
+                }
+            }
+        }
+        Ok(Self {
+            words,
+            bits,
+            copies,
+        })
+    }
+
+    /// The words of a copy in a plane.
+    #[inline(always)]
+    pub(super) fn of(&self, plane: usize, copy: usize) -> &[u64] {
+        let from = (plane * self.copies + copy) * self.words;
+        &self.bits[from..from + self.words]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::gathered::GatheredPlanes;
+
+    #[test]
+    fn bits_are_found_again() {
+        for (rows, copies) in [(1, 1), (64, 64), (70, 130), (200, 3)] {
+            let code = |row: usize, copy: usize| ((row * 13 + copy * 7) % 6) as i64 - 2;
+            let mut planes = GatheredPlanes::default();
+            planes.reset(rows, copies, 4).unwrap();
+            let words: Vec<Vec<u64>> = (0..rows)
+                .map(|row| {
+                    (0..copies).for_each(|copy| planes.set(row, copy, code(row, copy)));
+                    let mut words = vec![];
+                    planes.push_row(row, &mut words);
+                    words
+                })
+                .collect();
+            let view: Vec<_> = words
+                .iter()
+                .map(|words| PlanesRow::try_new(words, copies).unwrap())
+                .collect();
+            let found = Transposed::try_new(&view, copies, 2, true).unwrap();
+            for row in 0..rows {
+                // Codes have as many planes as bits that occur in the row.
+                let present: Vec<u32> = view[row].codes().map(|(bit, _)| bit).collect();
+                for copy in 0..copies {
+                    let bit = |plane| found.of(plane, copy)[row / 64] >> (row % 64) & 1;
+                    let code = code(row, copy);
+                    assert_eq!(bit(2), u64::from(code >= 0), "{row} {copy}");
+                    for (plane, at) in present.iter().enumerate() {
+                        let wanted = code.max(0) as u64 >> at & 1;
+                        assert_eq!(bit(plane), wanted, "{row} {copy} {plane}");
+                    }
+                }
+            }
+        }
+    }
+}

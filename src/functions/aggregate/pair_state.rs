@@ -1,0 +1,315 @@
+//! Statistics over pairs of haplotypes or individuals: a group's rows are kept as bit-planes while they take less memory than a matrix of
+//! counts over pairs, and are added to a matrix from then on.
+//!
+//! States are saved as words: a header with the layout's version, then rows, then the matrix if there is one. Merging joins rows and
+//! adds matrices, all of them integers.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::{DataType, UInt64Type};
+use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
+
+use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
+use super::statistic::{GroupState, SiteInput, Statistic};
+use crate::counts::pairs::{PairMatrix, Shape, SiteRows, Words, pairs_of};
+use crate::counts::{CountError, Level};
+
+/// Pairs that all values of a query may have.
+pub(crate) const MOST_PAIRS: usize = 1 << 26;
+/// The version of saved states.
+const VERSION: u64 = 1;
+/// Words of the header: version and kind, samples, ploidy, words of the rows.
+const HEADER: usize = 4;
+/// The fewest rows that are added to a matrix at a time.
+const FEWEST_ROWS: usize = 512;
+/// The most rows that are kept once there is a matrix.
+const MOST_ROWS: usize = 1 << 13;
+
+/// What a function computes from the counts over pairs of each group.
+pub(crate) trait PairValue: Debug + Send + Sync + 'static {
+    /// The function's SQL name.
+    const NAME: &'static str;
+    /// The counts.
+    type Matrix: PairMatrix;
+
+    /// The values of groups, one row each. A matrix may be computed on demand, and is dropped before the next.
+    fn column<'a>(
+        &self,
+        groups: impl ExactSizeIterator<Item = Group<'a, Self::Matrix>>,
+    ) -> Result<ArrayRef>
+    where
+        Self: Sized;
+
+    /// Returns an error if the values of so many groups would be too large.
+    fn check_groups(&self, _groups: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Bytes of the value of one group.
+    fn size(&self) -> usize;
+}
+
+/// The counts of a group.
+pub(crate) type Group<'a, M> = Result<Cow<'a, M>>;
+
+/// The state of one group.
+#[derive(Clone, Debug)]
+pub(crate) struct PairState<M> {
+    /// Rows that are not in the matrix.
+    rows: SiteRows,
+    matrix: Option<Box<M>>,
+}
+
+impl<M> Default for PairState<M> {
+    fn default() -> Self {
+        Self {
+            rows: SiteRows::default(),
+            matrix: None,
+        }
+    }
+}
+
+impl<M: PairMatrix> GroupState for PairState<M> {
+    fn heap_size(&self) -> usize {
+        let matrix = self.matrix.as_ref();
+        self.rows.heap_bytes() + matrix.map_or(0, |matrix| size_of::<M>() + matrix.heap_bytes())
+    }
+}
+
+/// The statistic of a population.
+#[derive(Debug)]
+pub(crate) struct PairsOf<V: PairValue> {
+    shape: Shape,
+    options: <V::Matrix as PairMatrix>::Options,
+    value: V,
+    level: Level,
+    /// Whether all rows are kept, so that they can be removed.
+    keeps_rows: bool,
+}
+
+/// An error of counting, as DataFusion has it.
+pub(crate) fn counted<T>(name: &str, result: std::result::Result<T, CountError>) -> Result<T> {
+    result.map_err(|error| DataFusionError::ResourcesExhausted(format!("{name}: {error}")))
+}
+
+impl<V: PairValue> PairsOf<V> {
+    /// For the individuals of a population.
+    pub(crate) fn new(shape: Shape, options: <V::Matrix as PairMatrix>::Options, value: V) -> Self {
+        Self {
+            shape,
+            options,
+            value,
+            level: Level::detect(),
+            keeps_rows: false,
+        }
+    }
+
+    /// The same for sliding frames.
+    pub(crate) fn keeping_rows(self) -> Self {
+        Self {
+            keeps_rows: true,
+            ..self
+        }
+    }
+
+    fn matrix_bytes(&self) -> usize {
+        <V::Matrix as PairMatrix>::bytes_of(self.shape, self.options)
+    }
+
+    fn new_matrix(&self) -> Result<V::Matrix> {
+        counted(V::NAME, V::Matrix::try_new(self.shape, self.options))
+    }
+
+    /// Adds the kept rows to the matrix, once they take as much memory.
+    fn fold_if_many(&self, state: &mut PairState<V::Matrix>) -> Result<()> {
+        let rows = state.rows.len();
+        if self.keeps_rows || rows < FEWEST_ROWS {
+            return Ok(());
+        }
+        let many = state.matrix.is_some() && rows >= MOST_ROWS;
+        if many || size_of_val(state.rows.words()) >= self.matrix_bytes() {
+            let matrix = match &mut state.matrix {
+                Some(matrix) => matrix,
+                none => none.insert(Box::new(self.new_matrix()?)),
+            };
+            counted(V::NAME, matrix.fold(&state.rows, self.level))?;
+            state.rows.clear();
+        }
+        Ok(())
+    }
+
+    fn add_words(&self, state: &mut PairState<V::Matrix>, words: &[u64]) -> Result<()> {
+        planes_row(V::NAME, words, self.shape.copies())?;
+        state.rows.push(words);
+        self.fold_if_many(state)
+    }
+
+    /// The counts of all rows of a state.
+    fn counts<'a>(&self, state: &'a PairState<V::Matrix>) -> Group<'a, V::Matrix> {
+        let mut counts = match &state.matrix {
+            Some(matrix) if state.rows.len() == 0 => return Ok(Cow::Borrowed(matrix)),
+            Some(matrix) => V::Matrix::clone(matrix),
+            None => self.new_matrix()?,
+        };
+        counted(V::NAME, counts.fold(&state.rows, self.level))?;
+        Ok(Cow::Owned(counts))
+    }
+
+    fn header(&self, rows: usize) -> [u64; HEADER] {
+        let kind = u64::from(<V::Matrix as PairMatrix>::KIND);
+        let Shape { samples, ploidy } = self.shape;
+        [
+            kind << 32 | VERSION,
+            samples as u64,
+            ploidy as u64,
+            rows as u64,
+        ]
+    }
+
+    /// Reads a saved state; `None` if it is none of this statistic's.
+    fn load(&self, words: &[u64], state: &mut PairState<V::Matrix>) -> Option<Option<V::Matrix>> {
+        let mut words = Words(words);
+        let header = words.take(HEADER)?;
+        let rows = usize::try_from(*header.last()?).ok()?;
+        if *header != self.header(rows) {
+            return None;
+        }
+        if !state.rows.extend(words.take(rows)?, self.shape.copies()) {
+            return None;
+        }
+        if words.0.is_empty() {
+            return Some(None);
+        }
+        let matrix = V::Matrix::load(self.shape, self.options, &mut words)?;
+        words.0.is_empty().then_some(Some(matrix))
+    }
+}
+
+impl<V: PairValue> Statistic for PairsOf<V> {
+    type State = PairState<V::Matrix>;
+    type Input<'a> = PlanesRows<'a>;
+    type Saved<'a> = PlanesRows<'a>;
+
+    fn state_columns() -> Vec<(String, DataType)> {
+        vec![("pairs".to_string(), list_type(DataType::UInt64))]
+    }
+
+    fn input(values: &[ArrayRef]) -> Result<PlanesRows<'_>> {
+        Lists::try_new(values, 0)
+    }
+
+    fn add(
+        &self,
+        state: &mut Self::State,
+        input: &PlanesRows<'_>,
+        mut rows: impl Iterator<Item = usize>,
+    ) -> Result<()> {
+        rows.try_for_each(|row| self.add_words(state, input.row(row)))
+    }
+
+    fn remove(
+        &self,
+        state: &mut Self::State,
+        input: &PlanesRows<'_>,
+        mut rows: impl Iterator<Item = usize>,
+    ) -> Result<()> {
+        // Rows leave a frame in the order in which they were added.
+        match rows.all(|row| state.rows.remove_first(input.row(row))) {
+            true => Ok(()),
+            false => internal_err!("{}: a row leaves its frame out of order", V::NAME),
+        }
+    }
+
+    fn saved(states: &[ArrayRef]) -> Result<PlanesRows<'_>> {
+        Lists::try_new(states, 0)
+    }
+
+    fn merge(&self, state: &mut Self::State, saved: &PlanesRows<'_>, row: usize) -> Result<()> {
+        let words = saved.row(row);
+        if words.is_empty() {
+            return Ok(());
+        }
+        let Some(matrix) = self.load(words, state) else {
+            return internal_err!(
+                "{}: a saved state is not of {} samples, or of another version",
+                V::NAME,
+                self.shape.samples
+            );
+        };
+        match (&mut state.matrix, matrix) {
+            (_, None) => {}
+            (Some(to), Some(from)) => counted(V::NAME, to.merge(&from))?,
+            (none, Some(from)) => *none = Some(Box::new(from)),
+        }
+        self.fold_if_many(state)
+    }
+
+    fn save(&self, states: &[Self::State]) -> Result<Vec<ArrayRef>> {
+        let save = |state: &Self::State| {
+            let rows = state.rows.words();
+            let mut words = self.header(rows.len()).to_vec();
+            words.extend_from_slice(rows);
+            if let Some(matrix) = &state.matrix {
+                matrix.save(&mut words);
+            }
+            words
+        };
+        Ok(vec![lists::<UInt64Type>(
+            DataType::UInt64,
+            states.iter().map(save),
+        )?])
+    }
+
+    fn save_rows(
+        &self,
+        input: &PlanesRows<'_>,
+        kept: impl Fn(usize) -> bool,
+    ) -> Result<Vec<ArrayRef>> {
+        let rows = (0..input.len()).map(|row| {
+            if !kept(row) || input.is_null(row) {
+                return vec![];
+            }
+            let words = input.row(row);
+            [&self.header(words.len())[..], words].concat()
+        });
+        Ok(vec![lists::<UInt64Type>(DataType::UInt64, rows)?])
+    }
+
+    fn evaluate(&mut self, states: &[Self::State]) -> Result<ArrayRef> {
+        self.check_groups(states.len())?;
+        self.value
+            .column(states.iter().map(|state| self.counts(state)))
+    }
+
+    fn check_groups(&self, groups: usize) -> Result<()> {
+        self.value.check_groups(groups)
+    }
+
+    fn value_size(&self) -> usize {
+        self.value.size()
+    }
+
+    fn heap_size(&self) -> usize {
+        // Rows are added to a matrix, and a state's may be copied, for one group at a time.
+        self.matrix_bytes()
+    }
+}
+
+/// Returns an error if the values of `groups` groups over the pairs of so many `units` ("samples") are more than a list can hold.
+pub(crate) fn check_pairs(name: &str, what: &str, units: usize, groups: usize) -> Result<()> {
+    let pairs = pairs_of(units).saturating_mul(groups);
+    if pairs <= MOST_PAIRS {
+        return Ok(());
+    }
+    let over = match groups {
+        1 => format!("{units} {what}"),
+        groups => format!("{units} {what} in {groups} groups"),
+    };
+    exec_err!(
+        "{name} over {over} has {:.1e} pairs (limit {:.1e}): name a population of fewer samples, or make fewer groups",
+        pairs as f64,
+        MOST_PAIRS as f64
+    )
+}

@@ -1,0 +1,268 @@
+//! `pca(call_genotype [, population], k [, scaling])`: the first principal components of individuals.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, ListArray, StringArray, StructArray, new_null_array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::logical_expr::{Accumulator, Documentation};
+
+use super::accumulator::StatisticAccumulator;
+use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
+use crate::counts::pairs::{Forms, Relationship};
+use crate::functions::numeric::eigen::largest_eigenpairs;
+
+/// `pca`.
+#[derive(Debug)]
+pub(crate) struct Pca;
+
+/// The first `count` components of these individuals.
+#[derive(Debug)]
+pub(crate) struct Components {
+    ids: Vec<String>,
+    count: usize,
+    forms: Forms,
+}
+
+/// The components of one group.
+struct Found {
+    values: Vec<f64>,
+    trace: f64,
+    vectors: Vec<Vec<f64>>,
+}
+
+const NAME: &str = "pca";
+/// Scaling by 1 / √(2p(1 − p)).
+const PATTERSON: &str = "patterson";
+/// Centring alone.
+const COVARIANCE: &str = "covariance";
+
+fn number() -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Float64, false))
+}
+
+fn sample_fields() -> Fields {
+    vec![
+        Field::new("sample", DataType::Utf8, false),
+        Field::new("pc", DataType::List(number()), false),
+    ]
+    .into()
+}
+
+fn sample() -> FieldRef {
+    Arc::new(Field::new_list_field(
+        DataType::Struct(sample_fields()),
+        false,
+    ))
+}
+
+fn fields() -> Fields {
+    vec![
+        Field::new("eigenvalues", DataType::List(number()), false),
+        Field::new("trace", DataType::Float64, false),
+        Field::new("samples", DataType::List(sample()), false),
+    ]
+    .into()
+}
+
+/// Lists of numbers, `len` each.
+fn lists(numbers: Vec<f64>, len: usize, count: usize) -> Result<ArrayRef> {
+    Ok(Arc::new(ListArray::try_new(
+        number(),
+        OffsetBuffer::from_repeated_length(len, count),
+        Arc::new(Float64Array::from(numbers)),
+        None,
+    )?))
+}
+
+impl Components {
+    /// The components; `None` if the matrix is not defined.
+    fn of(&self, group: &Relationship) -> Option<Found> {
+        let samples = self.ids.len();
+        if group.rows() == 0 {
+            return None;
+        }
+        let mut matrix = vec![0.0; samples * samples];
+        for i in 0..samples {
+            for j in 0..=i {
+                matrix[i * samples + j] = match self.forms {
+                    Forms::Covariance => group.covariance(j, i)?,
+                    _ => group.gcta_over_rows(j, i),
+                };
+            }
+        }
+        let trace = (0..samples).map(|i| matrix[i * samples + i]).sum();
+        let pairs = largest_eigenpairs(&mut matrix, samples, self.count);
+        let (values, vectors) = pairs.into_iter().unzip();
+        Some(Found {
+            values,
+            trace,
+            vectors,
+        })
+    }
+}
+
+impl PairValue for Components {
+    const NAME: &'static str = NAME;
+    type Matrix = Relationship;
+
+    fn column<'a>(
+        &self,
+        groups: impl ExactSizeIterator<Item = Group<'a, Relationship>>,
+    ) -> Result<ArrayRef> {
+        let (number, samples) = (groups.len(), self.ids.len());
+        if number == 0 {
+            return Ok(new_null_array(&DataType::Struct(fields()), 0));
+        }
+        let mut valid = Vec::with_capacity(number);
+        let (mut values, mut traces, mut components) = (vec![], vec![], vec![]);
+        for group in groups {
+            let found = self.of(group?.as_ref());
+            valid.push(found.is_some());
+            let found = found.unwrap_or_else(|| Found {
+                values: vec![0.0; self.count],
+                trace: 0.0,
+                vectors: vec![vec![0.0; samples]; self.count],
+            });
+            values.extend(found.values);
+            traces.push(found.trace);
+            for sample in 0..samples {
+                let of_sample = |vector: &Vec<f64>| vector.get(sample).copied().unwrap_or(0.0);
+                components.extend(found.vectors.iter().map(of_sample));
+            }
+        }
+        let ids = (0..number).flat_map(|_| &self.ids);
+        let of_samples: Vec<ArrayRef> = vec![
+            Arc::new(StringArray::from_iter_values(ids)),
+            lists(components, self.count, number * samples)?,
+        ];
+        let of_samples = StructArray::try_new(sample_fields(), of_samples, None)?;
+        let columns: Vec<ArrayRef> = vec![
+            lists(values, self.count, number)?,
+            Arc::new(Float64Array::from(traces)),
+            Arc::new(ListArray::try_new(
+                sample(),
+                OffsetBuffer::from_repeated_length(samples, number),
+                Arc::new(of_samples),
+                None,
+            )?),
+        ];
+        let nulls = NullBuffer::from(valid);
+        Ok(Arc::new(StructArray::try_new(
+            fields(),
+            columns,
+            Some(nulls),
+        )?))
+    }
+
+    fn check_groups(&self, groups: usize) -> Result<()> {
+        let numbers = self.size().saturating_mul(groups) / size_of::<f64>();
+        if i32::try_from(numbers).is_ok() {
+            return Ok(());
+        }
+        exec_err!(
+            "{NAME}: {groups} groups of {} samples overflow one batch; lower datafusion.execution.batch_size",
+            self.ids.len()
+        )
+    }
+
+    fn size(&self) -> usize {
+        let numbers = self.count.saturating_mul(self.ids.len() + 1);
+        let ids: usize = self
+            .ids
+            .iter()
+            .map(|id| id.len() + 2 * size_of::<i32>())
+            .sum();
+        numbers.saturating_mul(size_of::<f64>()).saturating_add(ids)
+    }
+}
+
+/// The number of components and what is summed, from the arguments after the population.
+fn arguments(others: &[Option<ScalarValue>], samples: usize) -> Result<(usize, Forms)> {
+    let count = match others.first() {
+        Some(Some(ScalarValue::Int64(Some(count)))) => *count,
+        found => {
+            let found = match found {
+                Some(Some(value)) => value.to_string(),
+                _ => "an expression".to_string(),
+            };
+            return exec_err!(
+                "{NAME}: k, the number of components, must be a constant whole number, found {found}"
+            );
+        }
+    };
+    let within = usize::try_from(count).ok();
+    let Some(within) = within.filter(|count| (1..=samples).contains(count)) else {
+        return exec_err!(
+            "{NAME}: k, the number of components, must be from 1 to the number of samples, which is {samples}, found {count}"
+        );
+    };
+    let forms = match others.get(1) {
+        None => Forms::Gcta,
+        Some(Some(value)) if value.try_as_str() == Some(Some(PATTERSON)) => Forms::Gcta,
+        Some(Some(value)) if value.try_as_str() == Some(Some(COVARIANCE)) => Forms::Covariance,
+        Some(found) => {
+            let found = found
+                .as_ref()
+                .map_or("an expression".to_string(), ToString::to_string);
+            return exec_err!(
+                "{NAME}: the scaling must be '{PATTERSON}' or '{COVARIANCE}', found {found}"
+            );
+        }
+    };
+    Ok((within, forms))
+}
+
+impl PlanesDefinition for Pca {
+    type Statistic = PairsOf<Components>;
+    const NAME: &'static str = NAME;
+    const NAMES_SAMPLES: bool = true;
+    const OTHERS: &'static str = ", k [, scaling]";
+
+    fn return_type() -> DataType {
+        DataType::Struct(fields())
+    }
+
+    fn coerce_others(types: &[DataType]) -> Option<Vec<DataType>> {
+        let is_count = |count: &DataType| count.is_integer() || count.is_null();
+        match types {
+            [count] if is_count(count) => Some(vec![DataType::Int64]),
+            [count, scaling] if is_count(count) && (scaling.is_string() || scaling.is_null()) => {
+                Some(vec![DataType::Int64, DataType::Utf8])
+            }
+            _ => None,
+        }
+    }
+
+    fn statistic(population: &Population) -> Result<Self::Statistic> {
+        let (shape, ids) = population.individuals(NAME)?;
+        let (count, forms) = arguments(&population.others, ids.len())?;
+        check_pairs(NAME, "samples", ids.len(), 1)?;
+        Ok(PairsOf::new(shape, forms, Components { ids, count, forms }))
+    }
+
+    fn sliding(statistic: Self::Statistic) -> Box<dyn Accumulator> {
+        Box::new(StatisticAccumulator::new(statistic.keeping_rows()))
+    }
+
+    fn documentation() -> Documentation {
+        document_genotypes(
+            "Principal components of the individuals of a population: a struct of the k largest eigenvalues, the trace (the sum of all \
+             of them), and samples, a list of structs (sample, pc) with each individual's components of the k eigenvectors, which have \
+             length 1 and whose largest component is positive. The matrix is that of the means over the M variants with 0 < p < 1 of \
+             (x1 - 2p)(x2 - 2p) / (2p(1 - p)), where individuals that are no complete diploids count as 0 (x and p as in grm). Patterson \
+             et al. 2006 scale by p(1 - p): their eigenvalues are twice these, with the same eigenvectors. With 'covariance' it is the \
+             covariance of x - 2p over all variants at which both are complete diploids, as lostruct has it in windows (Li and Ralph 2019). \
+             NULL if M is 0, or two individuals share fewer than two variants. Linked variants, such as those of an inversion, dominate \
+             components: leave them out first.",
+            "pca(call_genotype [, population], k [, 'patterson' | 'covariance'])",
+            "SELECT unnest(unnest(pca(call_genotype, 10)['samples'])) FROM chr22;",
+        )
+        .with_argument("k", "The number of components, a constant.")
+        .with_argument("scaling", "'patterson', which is used when left out, or 'covariance'.")
+        .with_related_udf("grm")
+        .build()
+    }
+}

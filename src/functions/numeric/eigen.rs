@@ -1,0 +1,394 @@
+//! The largest eigenvalues of a symmetric matrix and their eigenvectors, with the same bits on every machine.
+//!
+//! Householder's tridiagonalisation, bisection by Sturm sequences, inverse iteration and back transformation (Golub and Van Loan, Matrix
+//! Computations, 8.3 and 8.4; vectors of near eigenvalues are made orthogonal as in LAPACK's dstein). Sums have a fixed order.
+
+use crate::counts::{Job, Lanes, Level};
+
+/// Partial sums of a scalar product.
+const PARTS: usize = 8;
+/// Steps of inverse iteration.
+const STEPS: usize = 4;
+/// Eigenvalues that differ by less than this part of the largest have their vectors made orthogonal.
+const NEAR: f64 = 1e-3;
+/// Components whose absolute values differ by less than this part count as equal.
+const EQUAL: f64 = 1e-9;
+
+/// An eigenvalue and its eigenvector of length 1, whose largest component (the first of them, if several are as large) is positive.
+pub type EigenPair = (f64, Vec<f64>);
+
+/// The `count` largest eigenvalues of a symmetric matrix of `n` rows, in descending order, and their vectors. Of the matrix, row by row,
+/// only the lower triangle is read; it is overwritten.
+pub fn largest_eigenpairs(matrix: &mut [f64], n: usize, count: usize) -> Vec<EigenPair> {
+    let count = count.min(n);
+    // A common factor keeps squares in range.
+    let largest = matrix.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    if largest == 0.0 || !largest.is_finite() {
+        return (0..count).map(|at| (0.0, unit(n, at))).collect();
+    }
+    matrix.iter_mut().for_each(|x| *x /= largest);
+    let tridiagonal = Level::detect().run(Tridiagonalise { matrix, n });
+    let values = tridiagonal.largest(count);
+    let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
+    for (at, value) in values.iter().enumerate() {
+        vectors.push(tridiagonal.vector(*value, at, &values, &vectors));
+    }
+    let pair = |(value, vector): (f64, &Vec<f64>)| {
+        let mut vector = vector.clone();
+        tridiagonal.transform_back(&mut vector);
+        normalise(&mut vector);
+        orient(&mut vector);
+        (value * largest, vector)
+    };
+    values.into_iter().zip(&vectors).map(pair).collect()
+}
+
+fn unit(n: usize, at: usize) -> Vec<f64> {
+    let mut vector = vec![0.0; n];
+    if let Some(x) = vector.get_mut(at) {
+        *x = 1.0;
+    }
+    vector
+}
+
+/// Σ a b in [`PARTS`] partial sums.
+#[inline(always)]
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut parts = [0.0; PARTS];
+    let (a, a_rest) = a.as_chunks::<PARTS>();
+    let (b, b_rest) = b.as_chunks::<PARTS>();
+    for (a, b) in a.iter().zip(b) {
+        for at in 0..PARTS {
+            parts[at] += a[at] * b[at];
+        }
+    }
+    let mut sum = 0.0;
+    for part in parts {
+        sum += part;
+    }
+    for (a, b) in a_rest.iter().zip(b_rest) {
+        sum += a * b;
+    }
+    sum
+}
+
+/// to += factor · from
+#[inline(always)]
+fn add_times(to: &mut [f64], factor: f64, from: &[f64]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to += factor * from;
+    }
+}
+
+fn normalise(vector: &mut [f64]) {
+    let largest = vector.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    if largest > 0.0 {
+        vector.iter_mut().for_each(|x| *x /= largest);
+        let norm = dot(vector, vector).sqrt();
+        vector.iter_mut().for_each(|x| *x /= norm);
+    }
+}
+
+fn orient(vector: &mut [f64]) {
+    let largest = vector.iter().fold(0.0f64, |most, x| most.max(x.abs()));
+    let first = vector
+        .iter()
+        .find(|x| x.abs() >= largest * (1.0 - EQUAL))
+        .copied();
+    if first.is_some_and(|x| x < 0.0) {
+        vector.iter_mut().for_each(|x| *x = -*x);
+    }
+}
+
+/// A tridiagonal matrix, and the reflections that lead to it.
+struct Tridiagonal {
+    diagonal: Vec<f64>,
+    /// Element `i` is beside elements `i` and `i + 1` of the diagonal.
+    beside: Vec<f64>,
+    /// For each reflection 1 − factor · v vᵀ, the factor and v, whose components are the last ones.
+    reflections: Vec<(f64, Vec<f64>)>,
+}
+
+/// Reduces a matrix to tridiagonal form. Each pass over the rest of the matrix applies one reflection and multiplies by the next.
+struct Tridiagonalise<'a> {
+    matrix: &'a mut [f64],
+    n: usize,
+}
+
+impl Job for Tridiagonalise<'_> {
+    type Output = Tridiagonal;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, _lanes: L) -> Tridiagonal {
+        let Self { matrix, n } = self;
+        let mut found = Tridiagonal {
+            diagonal: Vec::with_capacity(n),
+            beside: Vec::with_capacity(n),
+            reflections: Vec::with_capacity(n),
+        };
+        // The update −v wᵀ − w vᵀ of the rows from `k` on that is not applied yet.
+        let (mut v, mut w) = (vec![0.0; n], vec![0.0; n]);
+        for k in 0..n {
+            // Column k, updated.
+            let column: Vec<f64> = (k..n)
+                .map(|i| matrix[i * n + k] - v[i - k] * w[0] - w[i - k] * v[0])
+                .collect();
+            found.diagonal.push(column[0]);
+            if k + 1 == n {
+                break;
+            }
+            let (factor, beside, next) = reflection(&column[1..]);
+            found.beside.push(beside);
+            // Rows from k + 1 on: applies the update, and multiplies by the next v.
+            let rest = n - k - 1;
+            let mut product = vec![0.0; rest];
+            for i in 0..rest {
+                let from = (k + 1 + i) * n + k + 1;
+                let row = &mut matrix[from..from + i + 1];
+                add_times(row, -v[i + 1], &w[1..]);
+                add_times(row, -w[i + 1], &v[1..]);
+                product[i] += dot(row, &next[..=i]);
+                add_times(&mut product[..i], next[i], row);
+            }
+            product.iter_mut().for_each(|x| *x *= factor);
+            let half = factor / 2.0 * dot(&product, &next);
+            add_times(&mut product, -half, &next);
+            found.reflections.push((factor, next.clone()));
+            v = next;
+            w = product;
+        }
+        found
+    }
+}
+
+/// The reflection 1 − factor · v vᵀ that maps `x` to a multiple of the first unit vector: factor, that multiple, v.
+fn reflection(x: &[f64]) -> (f64, f64, Vec<f64>) {
+    let first = x.first().copied().unwrap_or(0.0);
+    let others = x.get(1..).unwrap_or_default();
+    if others.iter().all(|x| *x == 0.0) {
+        return (0.0, first, vec![0.0; x.len()]);
+    }
+    let norm = dot(x, x).sqrt();
+    let multiple = if first > 0.0 { -norm } else { norm };
+    let mut v = x.to_vec();
+    if let Some(v) = v.first_mut() {
+        *v -= multiple;
+    }
+    let squares = dot(&v, &v);
+    if squares == 0.0 {
+        return (0.0, first, vec![0.0; x.len()]);
+    }
+    (2.0 / squares, multiple, v)
+}
+
+impl Tridiagonal {
+    fn n(&self) -> usize {
+        self.diagonal.len()
+    }
+
+    /// A bound of the absolute values of eigenvalues (Gershgorin).
+    fn bound(&self) -> f64 {
+        let beside = |at: usize| self.beside.get(at).map_or(0.0, |x| x.abs());
+        let row = |at: usize| {
+            let before = at.checked_sub(1).map_or(0.0, beside);
+            self.diagonal[at].abs() + before + beside(at)
+        };
+        (0..self.n()).map(row).fold(0.0, f64::max)
+    }
+
+    /// The number of eigenvalues that are less than `x`.
+    fn below(&self, x: f64) -> usize {
+        let mut count = 0;
+        let mut pivot = 1.0;
+        for (at, diagonal) in self.diagonal.iter().enumerate() {
+            let beside = at.checked_sub(1).map_or(0.0, |at| self.beside[at]);
+            pivot = diagonal - x - beside * beside / pivot;
+            if pivot == 0.0 {
+                pivot = f64::MIN_POSITIVE.sqrt();
+            }
+            count += usize::from(pivot < 0.0);
+        }
+        count
+    }
+
+    /// The largest eigenvalues, in descending order.
+    fn largest(&self, count: usize) -> Vec<f64> {
+        let bound = self.bound().max(f64::MIN_POSITIVE) * 1.000_001;
+        let n = self.n();
+        let mut above = bound;
+        (0..count)
+            .map(|at| {
+                // `low` has fewer than n − at eigenvalues below it, `high` at least that many.
+                let (mut low, mut high) = (-bound, above);
+                loop {
+                    let middle = low + (high - low) / 2.0;
+                    if middle <= low || middle >= high {
+                        break;
+                    }
+                    if self.below(middle) >= n - at {
+                        high = middle;
+                    } else {
+                        low = middle;
+                    }
+                }
+                above = bound;
+                low
+            })
+            .collect()
+    }
+
+    /// The eigenvector of eigenvalue `at`, orthogonal to those before it.
+    fn vector(&self, value: f64, at: usize, values: &[f64], before: &[Vec<f64>]) -> Vec<f64> {
+        let bound = self.bound();
+        let near = before
+            .iter()
+            .zip(values)
+            .filter(|(_, other)| (*other - value).abs() <= NEAR * bound)
+            .map(|(vector, _)| vector);
+        let near: Vec<&Vec<f64>> = near.collect();
+        let mut vector: Vec<f64> = (0..self.n()).map(|i| start(i, at)).collect();
+        for _ in 0..STEPS {
+            self.solve(value, bound, &mut vector);
+            normalise(&mut vector);
+            // Twice, because the first time may leave rounding errors.
+            for _ in 0..2 {
+                for other in &near {
+                    let overlap = dot(&vector, other);
+                    add_times(&mut vector, -overlap, other);
+                }
+            }
+            normalise(&mut vector);
+        }
+        vector
+    }
+
+    /// Solves (T − value) x = b by Gaussian elimination with exchanges of rows; pivots that vanish are replaced by tiny ones.
+    fn solve(&self, value: f64, bound: f64, b: &mut [f64]) {
+        let n = self.n();
+        let tiny = f64::EPSILON * bound.max(f64::MIN_POSITIVE);
+        let beside = |at: usize| self.beside.get(at).copied().unwrap_or(0.0);
+        // Rows of the triangular matrix: the diagonal and two elements right of it.
+        let mut rows: Vec<[f64; 3]> = Vec::with_capacity(n);
+        let mut row = [self.diagonal[0] - value, beside(0), 0.0];
+        for at in 0..n {
+            if at + 1 < n {
+                let below = beside(at);
+                let mut next = [self.diagonal[at + 1] - value, beside(at + 1), 0.0];
+                if below.abs() > row[0].abs() {
+                    // Row `at + 1` becomes the pivot row.
+                    let factor = row[0] / below;
+                    let pivot = [below, next[0], next[1]];
+                    next = [row[1] - factor * pivot[1], row[2] - factor * pivot[2], 0.0];
+                    b.swap(at, at + 1);
+                    b[at + 1] -= factor * b[at];
+                    rows.push(pivot);
+                } else {
+                    if row[0].abs() < tiny {
+                        row[0] = tiny;
+                    }
+                    let factor = below / row[0];
+                    next[0] -= factor * row[1];
+                    next[1] -= factor * row[2];
+                    b[at + 1] -= factor * b[at];
+                    rows.push(row);
+                }
+                row = next;
+            } else {
+                if row[0].abs() < tiny {
+                    row[0] = tiny;
+                }
+                rows.push(row);
+            }
+        }
+        for at in (0..n).rev() {
+            let [diagonal, first, second] = rows[at];
+            let later = |offset: usize| b.get(at + offset).copied().unwrap_or(0.0);
+            b[at] = (b[at] - first * later(1) - second * later(2)) / diagonal;
+        }
+    }
+
+    /// The vector of the original matrix that belongs to one of this.
+    fn transform_back(&self, vector: &mut [f64]) {
+        for (factor, v) in self.reflections.iter().rev() {
+            let from = vector.len() - v.len();
+            let part = &mut vector[from..];
+            let overlap = dot(part, v);
+            add_times(part, -factor * overlap, v);
+        }
+    }
+}
+
+/// Component `i` of the first guess of vector `at`: noise that is always the same, in [½, 1).
+fn start(i: usize, at: usize) -> f64 {
+    let mut noise = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (at as u64) << 32;
+    noise = (noise ^ noise >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    noise = (noise ^ noise >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    noise ^= noise >> 31;
+    0.5 + (noise >> 12) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(matrix: &[f64], n: usize) {
+        let mut copy = matrix.to_vec();
+        let pairs = largest_eigenpairs(&mut copy, n, n);
+        let norm = matrix.iter().fold(1e-300f64, |most, x| most.max(x.abs())) * n as f64;
+        assert_eq!(pairs.len(), n);
+        assert!(pairs.is_sorted_by(|a, b| a.0 >= b.0 - 1e-14 * norm));
+        for (at, (value, vector)) in pairs.iter().enumerate() {
+            for i in 0..n {
+                let product: f64 = (0..n).map(|j| matrix[i * n + j] * vector[j]).sum();
+                let error = (product - value * vector[i]).abs();
+                assert!(error < 1e-12 * norm, "{n}: {at}: {error}");
+            }
+            for (other, (_, second)) in pairs.iter().enumerate() {
+                let wanted = f64::from(u8::from(other == at));
+                assert!(
+                    (dot(vector, second) - wanted).abs() < 1e-10,
+                    "{n}: {at} {other}"
+                );
+            }
+        }
+        let trace: f64 = (0..n).map(|i| matrix[i * n + i]).sum();
+        let sum: f64 = pairs.iter().map(|pair| pair.0).sum();
+        assert!((trace - sum).abs() < 1e-12 * norm);
+    }
+
+    fn symmetric(n: usize, of: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+        let at = |i: usize, j: usize| of(i.max(j), i.min(j));
+        (0..n * n).map(|cell| at(cell / n, cell % n)).collect()
+    }
+
+    #[test]
+    fn pairs_satisfy_their_equation() {
+        for n in [1, 2, 3, 5, 17, 60] {
+            check(&symmetric(n, |i, j| start(i, j) - 0.75), n);
+            check(&symmetric(n, |i, j| f64::from(u8::from(i == j))), n);
+            check(&symmetric(n, |_, _| 1.0), n);
+            check(&symmetric(n, |_, _| 0.0), n);
+            check(&symmetric(n, |i, j| if i == j { i as f64 } else { 0.0 }), n);
+            check(&symmetric(n, |i, j| 1.0 / (1 + i + j) as f64), n);
+            // Two blocks with the same eigenvalues.
+            check(
+                &symmetric(n, |i, j| {
+                    if i % 2 == j % 2 {
+                        1e100 * (i / 2 + j / 2) as f64
+                    } else {
+                        0.0
+                    }
+                }),
+                n,
+            );
+        }
+    }
+
+    #[test]
+    fn the_largest_component_is_positive() {
+        let mut matrix = vec![2.0, -1.0, -1.0, 2.0];
+        let pairs = largest_eigenpairs(&mut matrix, 2, 1);
+        assert!((pairs[0].0 - 3.0).abs() < 1e-14);
+        assert!(pairs[0].1[0] > 0.7 && pairs[0].1[1] < -0.7);
+    }
+}
