@@ -191,7 +191,7 @@ impl Binder {
     /// An aggregate that needs the samples of its genotypes, bound to them where they are known.
     fn bind_aggregate(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         let bound = |func: &Arc<AggregateUDF>, args: &[Expr]| -> Result<Option<AggregateUDF>> {
-            let [planes] = args else {
+            let Some(planes) = args.first() else {
                 return Ok(None);
             };
             if !is_planes_type(&planes.get_type(schema)?) {

@@ -11,9 +11,9 @@ const RULE: &str = "vcz_two_step_windows";
 /// Every aggregate of ours, and those of DataFusion that are computed in two steps with them.
 pub const AGGREGATES: [&str; 68] = [
     "sample_counts(call_genotype)",
-    "sample_pairs(call_genotype, 'first')",
-    "haplotype_pairs(call_genotype)",
-    "grm(call_genotype)",
+    "sample_pairs(call_genotype, 'first')[2]",
+    "haplotype_pairs(call_genotype, 'second')[2]",
+    "grm(call_genotype, 'first')[2]",
     "pca(call_genotype, 'second', 2)",
     "garud_h(call_genotype, 'first')",
     "haplotype_diversity(call_genotype, 'second')",

@@ -6,7 +6,7 @@
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
 use crate::counts::{CountError, Lanes};
 
-use super::individuals::pooled;
+use super::diploids::pooled;
 use super::matrix::Shape;
 use super::products::{PairCounts, Panel, UnitStrip};
 use super::transposed::Transposed;

@@ -8,6 +8,7 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Lanes, Level};
 
 use super::any_calls::{self, AnyCalls};
+use super::diploids::{ALT, CALLED, DISTANCE_BITS, HET, fixed, pooled, quarters};
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::polyploid;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair, ones};
@@ -17,8 +18,6 @@ use super::triangle::{pairs_of, row_base};
 
 /// Rows that are added at a time.
 const ROWS: usize = 1 << 14;
-/// Fraction bits of distances.
-const DISTANCE_BITS: u32 = 90;
 
 /// Counts over pairs of individuals.
 #[derive(Clone, Debug)]
@@ -35,30 +34,30 @@ pub(crate) struct IndividualPairs {
     /// For each pair, rows at which they are homozygous for different alleles, likewise pooled.
     opposite: Vec<u32>,
     /// Counts at rows that are not complete.
-    pub(super) missing: Missing,
+    missing: Missing,
     /// What rows with other alleles, or with calls that are no complete diploids, change.
-    pub(super) corrections: Corrections,
+    corrections: Corrections,
 }
 
 /// For each pair, over rows that are not complete; empty if there are no such rows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Missing {
+struct Missing {
     /// Both are complete diploids.
-    pub(super) sites: Vec<u32>,
+    sites: Vec<u32>,
     /// And the first is heterozygous.
-    pub(super) het1: Vec<u32>,
+    het1: Vec<u32>,
     /// And the second is.
-    pub(super) het2: Vec<u32>,
+    het2: Vec<u32>,
 }
 
 /// For each pair, the exact numbers less those of pooled alleles and complete diploids; empty if there are no such rows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Corrections {
-    pub(super) ibs0: Vec<i64>,
-    pub(super) ibs2: Vec<i64>,
-    pub(super) distance_sites: Vec<i64>,
+struct Corrections {
+    ibs0: Vec<i64>,
+    ibs2: Vec<i64>,
+    distance_sites: Vec<i64>,
     /// As a multiple of 2⁻⁹⁰.
-    pub(super) distance: Vec<i128>,
+    distance: Vec<i128>,
 }
 
 /// The counts of a pair of individuals, as `sample_pairs` gives them.
@@ -79,21 +78,6 @@ pub(crate) struct IndividualPair {
     /// Σ over these rows of the probability that a copy of the one differs from a copy of the other.
     pub(crate) distance: f64,
 }
-
-/// Quarters of the distance of complete diploids, at rows where alleles are pooled.
-pub(super) fn quarters(opposite: i64, het1: i64, het2: i64, both_het: i64) -> i64 {
-    4 * opposite + 2 * (het1 + het2 - both_het)
-}
-
-/// A distance in quarters as a multiple of 2⁻⁹⁰.
-pub(super) fn fixed(quarters: i64) -> i128 {
-    i128::from(quarters) << (DISTANCE_BITS - 2)
-}
-
-/// Planes of the panels of biallelic diploid calls.
-const HET: usize = 0;
-const ALT: usize = 1;
-const CALLED: usize = 2;
 
 /// Complete biallelic diploid calls: both heterozygous, and opposite homozygotes.
 #[derive(Clone, Copy)]
@@ -131,31 +115,6 @@ impl PairCounts<5> for Incomplete {
         sums: &mut [L::Strip; 5],
     ) {
         pooled(lanes, first, second, sums);
-    }
-}
-
-/// The counts of [`Incomplete`], of planes 0 to 2.
-#[inline(always)]
-pub(super) fn pooled<L: Lanes>(
-    lanes: L,
-    first: &UnitStrip<'_>,
-    second: &UnitStrip<'_>,
-    sums: &mut [L::Strip],
-) {
-    let (het1, het2) = (first.plane(lanes, HET), second.plane(lanes, HET));
-    let (called1, called2) = (first.plane(lanes, CALLED), second.plane(lanes, CALLED));
-    let differ = lanes.xor(first.plane(lanes, ALT), second.plane(lanes, ALT));
-    let called = lanes.and(called1, called2);
-    let opposite = lanes.and(lanes.and_not(lanes.and_not(differ, het1), het2), called);
-    let counted = [
-        lanes.and(het1, het2),
-        opposite,
-        called,
-        lanes.and(het1, called2),
-        lanes.and(called1, het2),
-    ];
-    for at in 0..5 {
-        sums[at] = lanes.add(sums[at], lanes.counters(counted[at]));
     }
 }
 
@@ -293,7 +252,7 @@ impl IndividualPairs {
     }
 
     /// Adds what one row with calls of more than two copies gives for a pair.
-    pub(super) fn add_polyploid(&mut self, at: usize, row: polyploid::PairOfCalls) {
+    fn add_polyploid(&mut self, at: usize, row: polyploid::PairOfCalls) {
         self.both_het[at] += u32::from(row.both_het);
         self.opposite[at] += u32::from(row.opposite);
         if let Some(het) = row.diploids {
@@ -495,7 +454,9 @@ impl IndividualPairs {
             Class::Any(_) if self.shape.ploidy > 2 => {
                 self.missing.reserve(self.shape.samples)?;
                 self.corrections.reserve(self.shape.samples)?;
-                polyploid::add_rows(self, rows, self.shape);
+                polyploid::for_each_pair(rows, self.shape, |at, row| {
+                    self.add_polyploid(at, row);
+                });
                 Ok(())
             }
             Class::Any(planes) => self.add_any(rows, planes, level),

@@ -8,6 +8,7 @@
 //! Invariant: everything is an integer, so rows and matrices may be added in any order.
 
 mod any_calls;
+mod diploids;
 mod dosages;
 mod gemm;
 mod haplotypes;

@@ -3,7 +3,7 @@
 use crate::counts::gathered::PlanesRow;
 use crate::counts::reference::diploid_alleles;
 
-use super::individuals::{IndividualPairs, fixed, quarters};
+use super::diploids::{fixed, quarters};
 use super::matrix::Shape;
 use super::triangle::row_base;
 
@@ -96,8 +96,12 @@ fn pair(first: &Call, second: &Call) -> PairOfCalls {
     row
 }
 
-/// Adds rows, whose counts are reserved.
-pub(super) fn add_rows(to: &mut IndividualPairs, rows: &[PlanesRow<'_>], shape: Shape) {
+/// Calls `sink` with what each row gives for each pair i < j, and the pair's index.
+pub(super) fn for_each_pair(
+    rows: &[PlanesRow<'_>],
+    shape: Shape,
+    mut sink: impl FnMut(usize, PairOfCalls),
+) {
     for row in rows {
         let calls: Vec<Call> = (0..shape.samples)
             .map(|sample| {
@@ -109,7 +113,7 @@ pub(super) fn add_rows(to: &mut IndividualPairs, rows: &[PlanesRow<'_>], shape: 
         for (i, first) in calls.iter().enumerate() {
             for (j, second) in calls.iter().enumerate().skip(i + 1) {
                 let at = row_base(shape.samples, i).wrapping_add(j);
-                to.add_polyploid(at, pair(first, second));
+                sink(at, pair(first, second));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringArray, StructArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::Result;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Accumulator, Documentation};
 use super::accumulator::StatisticAccumulator;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
-use super::sample_pairs::size_of_pair;
+use super::sample_pairs::{names, size_of_pair};
 use crate::counts::pairs::{Forms, Relationship, pairs_of};
 
 /// `grm`.
@@ -74,10 +74,9 @@ impl PairValue for Relationships {
             }
         }
         let pairs = || (0..number).flat_map(|_| lower_triangle(samples));
-        let name = |at: usize| self.ids.get(at).map_or("", String::as_str);
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(StringArray::from_iter_values(pairs().map(|(i, _)| name(i)))),
-            Arc::new(StringArray::from_iter_values(pairs().map(|(_, j)| name(j)))),
+            names(&self.ids, pairs().map(|(i, _)| i)),
+            names(&self.ids, pairs().map(|(_, j)| j)),
             Arc::new(Float64Array::from(gcta)),
             Arc::new(Float64Array::from(vanraden)),
             Arc::new(Int64Array::from(sites)),

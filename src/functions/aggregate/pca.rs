@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, ListArray, StringArray, StructArray, new_null_array};
+use arrow::array::{ArrayRef, Float64Array, ListArray, StructArray, new_null_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Accumulator, Documentation};
 use super::accumulator::StatisticAccumulator;
 use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
+use super::sample_pairs::names;
 use crate::counts::pairs::{Forms, Relationship};
 use crate::functions::numeric::eigen::largest_eigenpairs;
 
@@ -133,9 +134,9 @@ impl PairValue for Components {
                 components.extend(found.vectors.iter().map(of_sample));
             }
         }
-        let ids = (0..number).flat_map(|_| &self.ids);
+        let places = (0..number).flat_map(|_| 0..samples);
         let of_samples: Vec<ArrayRef> = vec![
-            Arc::new(StringArray::from_iter_values(ids)),
+            names(&self.ids, places),
             lists(components, self.count, number * samples)?,
         ];
         let of_samples = StructArray::try_new(sample_fields(), of_samples, None)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringArray, StructArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringBuilder, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::Result;
@@ -52,14 +52,13 @@ fn item() -> Field {
     Field::new_list_field(DataType::Struct(fields()), false)
 }
 
-/// The ids of the first and the second individual of every pair, in `groups` groups.
-fn names(ids: &[String], groups: usize) -> [StringArray; 2] {
-    let pairs = || (0..groups).flat_map(|_| each_pair(ids.len()));
-    let name = |at: usize| ids.get(at).map_or("", String::as_str);
-    [
-        StringArray::from_iter_values(pairs().map(|(i, _)| name(i))),
-        StringArray::from_iter_values(pairs().map(|(_, j)| name(j))),
-    ]
+/// The ids at these places.
+pub(super) fn names(ids: &[String], places: impl Iterator<Item = usize>) -> ArrayRef {
+    let mut names = StringBuilder::new();
+    for place in places {
+        names.append_value(ids.get(place).map_or("", String::as_str));
+    }
+    Arc::new(names.finish())
 }
 
 /// Pairs i < j.
@@ -93,8 +92,11 @@ impl PairValue for PairsOfSamples {
                 distances.push(pair.distance);
             }
         }
-        let [first, second] = names(&self.ids, number);
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(first), Arc::new(second)];
+        let pairs_of_groups = || (0..number).flat_map(|_| each_pair(self.ids.len()));
+        let mut columns = vec![
+            names(&self.ids, pairs_of_groups().map(|(i, _)| i)),
+            names(&self.ids, pairs_of_groups().map(|(_, j)| j)),
+        ];
         columns.extend(counts.map(|counts| Arc::new(Int64Array::from(counts)) as ArrayRef));
         columns.push(Arc::new(Float64Array::from(distances)));
         let structs = StructArray::try_new_with_length(fields(), columns, None, total)?;
