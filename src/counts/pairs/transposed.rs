@@ -122,9 +122,9 @@ mod tests {
                 .map(|words| PlanesRow::try_new(words, copies).unwrap())
                 .collect();
             let found = Transposed::try_new(&view, copies, 2, true).unwrap();
-            for row in 0..rows {
+            for (row, view) in view.iter().enumerate() {
                 // Codes have as many planes as bits that occur in the row.
-                let present: Vec<u32> = view[row].codes().map(|(bit, _)| bit).collect();
+                let present: Vec<u32> = view.codes().map(|(bit, _)| bit).collect();
                 for copy in 0..copies {
                     let bit = |plane| found.of(plane, copy)[row / 64] >> (row % 64) & 1;
                     let code = code(row, copy);

@@ -24,8 +24,10 @@ pub(crate) struct PairsOfSamples {
 }
 
 const NAME: &str = "sample_pairs";
+/// A field of a pair: its name, and its value.
+type Count = (&'static str, fn(&IndividualPair) -> i64);
 /// The whole numbers of a pair.
-const COUNTS: [(&str, fn(&IndividualPair) -> i64); 9] = [
+const COUNTS: [Count; 9] = [
     ("sites", |pair| pair.sites),
     ("ibs0", |pair| pair.ibs[0]),
     ("ibs1", |pair| pair.ibs[1]),
