@@ -18,7 +18,7 @@ use super::files::{open_regular, read_file, without_blocking};
 use super::read_error::{ReadError, within};
 
 /// Bytes that are read at the end of an object: archives that are shorter are read whole, and most directories are in the tail.
-const TAIL: u64 = 1 << 20;
+const TAIL: u64 = 2 << 20;
 
 /// One file or object of known length that is read by ranges.
 #[derive(Debug)]

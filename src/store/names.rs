@@ -78,6 +78,21 @@ pub(super) fn is_document(key: &str) -> bool {
     )
 }
 
+/// The arrays that are read whole when a store is opened.
+const READ_ON_OPENING: [&str; 5] = [
+    "contig_id",
+    "contig_length",
+    "filter_id",
+    "region_index",
+    "sample_id",
+];
+
+/// Whether opening a store asks for this key: a metadata document, or a chunk of an array that is then read whole.
+pub(super) fn is_read_on_opening(key: &str) -> bool {
+    let folder = key.split_once('/').map(|(folder, _)| folder);
+    is_document(key) || folder.is_some_and(|folder| READ_ON_OPENING.contains(&folder))
+}
+
 /// Whether a folder of this name may be an array: hidden and reserved folders (`.git`, `__MACOSX`) are not.
 pub(super) fn may_be_array(name: &str) -> bool {
     !name.starts_with('.') && !name.starts_with("__") && check_name(name).is_ok()
@@ -196,6 +211,10 @@ mod tests {
         ] {
             assert!(!is_document(key), "{key}");
         }
+        for key in [".zgroup", "sample_id/0", "region_index/c/0/0"] {
+            assert!(is_read_on_opening(key), "{key}");
+        }
+        assert!(!is_read_on_opening("variant_position/0") && !is_read_on_opening("sample_id"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 use super::blob::Blob;
 use super::files::{BLOCKING_BYTES, blocking};
-use super::names::is_document;
+use super::names::is_read_on_opening;
 use super::read_error::{ReadError, resolve, within};
 use super::zip_directory::{
     Directory, Entry, LOCAL_HEADER, MAX_TAIL, Tail, parse_tail, parse_zip64_end,
@@ -30,7 +30,7 @@ const EXTRA_SLACK: u64 = 64;
 /// Reads of the archive at the same time, for chunks and for metadata documents.
 pub(super) const CHUNK_READS: usize = 8;
 const DOCUMENT_READS: usize = 64;
-/// Longest metadata document that is read when the archive is opened, and most bytes of all of them.
+/// Longest metadata document, or chunk of names, that is read when the archive is opened, and most bytes of all of them.
 const SMALL_DOCUMENT: u64 = 1 << 18;
 const ALL_DOCUMENTS: u64 = 1 << 24;
 /// Deflate makes at most 258 bytes of two bits; the slack is for the header of the first block.
@@ -46,7 +46,7 @@ pub(super) struct Zip {
     directory: Directory,
     /// The folder that holds the store: empty, or a name and `/`.
     prefix: String,
-    /// Metadata documents of a remote archive that were read with its directory, until they are asked for.
+    /// Small entries of a remote archive that were read when it was opened, until they are asked for: see [`is_read_on_opening`].
     documents: Mutex<HashMap<String, Bytes>>,
 }
 
@@ -79,7 +79,16 @@ impl Zip {
         // The tail is at least one end record long, and reaches beyond the directory.
         let bytes = match range.start.checked_sub(tail_start) {
             Some(start) => tail.slice(start as usize..(range.end - tail_start) as usize),
-            None => blob.read(range).await?,
+            // The rest of it.
+            None => {
+                let end = range.end.min(tail_start);
+                let before = blob.read(range.start..end).await?;
+                let inside = tail.slice(..(range.end - end) as usize);
+                match inside.is_empty() {
+                    true => before,
+                    false => [before, inside].concat().into(),
+                }
+            }
         };
         let directory = Directory::parse(bytes, &end)?;
         let prefix = store_folder(&directory);
@@ -96,13 +105,14 @@ impl Zip {
         Ok(zip)
     }
 
-    /// Reads the metadata documents of the store and its arrays. What fails is read again when it is asked for.
+    /// Reads the metadata documents of the store and its arrays, and the names of samples and contigs. What fails is read again when it is
+    /// asked for.
     async fn read_documents(&self) {
         let mut bytes = 0u64;
         let mut keys = Vec::new();
         for entry in self.directory.under(&self.prefix) {
             let key = self.directory.name(entry).get(self.prefix.len()..);
-            let Some(key) = key.filter(|key| is_document(key)) else {
+            let Some(key) = key.filter(|key| is_read_on_opening(key)) else {
                 continue;
             };
             bytes = bytes.saturating_add(entry.compressed.max(entry.size));

@@ -30,3 +30,11 @@ def test_plans_and_errors_name_tables(tmp_path):
         with pytest.raises(Exception, match="moved") as failed:
             rows(connection, "SELECT sfs(call_genotype) FROM moved")
         assert "secret" not in str(failed.value) and str(tmp_path).strip("/") not in str(failed.value), failed.value
+
+
+def test_a_pattern_is_a_table():
+    """A server of several stores as one table, as on the command line."""
+    with Server(f"genome={FIXTURES}/c*r.vcz.zip") as server, server.adbc() as connection:
+        found = rows(connection, "SELECT count(*) AS n, count(DISTINCT variant_contig) AS contigs FROM genome")
+        assert found == [{"n": 2800, "contigs": 6}]
+        assert rows(connection, "SELECT count(DISTINCT store) AS stores FROM vcz_arrays('genome')") == [{"stores": 2}]
