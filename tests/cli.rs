@@ -436,6 +436,200 @@ fn what_is_left_out_is_said() {
 }
 
 #[test]
+fn contigs_that_match_nothing_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let stores = ["sim.vcz.zip", "missing.vcz.zip", "contigs_order.vcz.zip"];
+    let stores = stores.map(|name| copied(&folder, name, name));
+    let genes = folder.path().join("genes.bed");
+    fs::write(&genes, "1\t0\t90000\tg1\n2\t0\t90000\tg2\n").unwrap();
+    let genes = genes.to_str().unwrap();
+    let notes = |sql: &str| {
+        let mut args = vec!["sql", "-q", "-c", sql];
+        args.extend(stores.iter().map(String::as_str));
+        let output = run(args);
+        let text = stderr(&output);
+        ok(output);
+        text
+    };
+    let without = notes("SELECT count(*) FROM contigs_order WHERE variant_contig = 'chrUn'");
+    assert!(
+        without.contains("names the contig 'chrUn', but has no variants on it, so no row matches it; its variants are on 'chr10'"),
+        "{without}"
+    );
+    let joined = "a.variant_contig = b.variant_contig AND a.variant_position = b.variant_position";
+    for (sql, said) in [
+        (
+            format!("SELECT count(*) FROM sim a JOIN missing b ON {joined}"),
+            "'sim' and 'missing' have no contig in common, so the join on contigs matches no row: 'chr1', 'chr2' and '1', 'X'; the same \
+             contigs have other names there",
+        ),
+        (
+            "SELECT count(*) FROM sim WHERE variant_contig IN (SELECT upper(variant_contig) AS c FROM missing) OR false".to_string(),
+            "",
+        ),
+        (
+            "SELECT count(*) FROM sim WHERE variant_contig IN (SELECT variant_contig FROM missing GROUP BY 1)".to_string(),
+            "'sim' and 'missing' have no contig in common",
+        ),
+        (
+            format!(
+                "SELECT name, count(*) FROM (SELECT variant_contig AS c, variant_position AS p FROM sim) JOIN '{genes}' AS g \
+                 ON c = contig AND p > start AND p <= \"end\" GROUP BY 1"
+            ),
+            "have no contig in common, so the join on contigs matches no row: 'chr1', 'chr2' and '1', '2'",
+        ),
+        (
+            format!(
+                "SELECT name, count(*) FROM missing JOIN '{genes}' AS g ON variant_contig = contig AND variant_position > start AND \
+                 variant_position <= \"end\" GROUP BY 1"
+            ),
+            "",
+        ),
+        (
+            format!("SELECT count(*) FROM sim a JOIN contigs_order b ON {joined}"),
+            "",
+        ),
+        (
+            "SELECT count(*) FROM sim a JOIN missing b ON replace(a.variant_contig, 'chr', '') = b.variant_contig".to_string(),
+            "",
+        ),
+    ] {
+        let text = notes(&sql);
+        assert!(text.contains(said), "{sql}: {text}");
+        // Each once.
+        assert_eq!(text.lines().count(), usize::from(!said.is_empty()), "{sql}: {text}");
+    }
+}
+
+#[test]
+fn columns_that_are_something_else() {
+    let (sim, tsv) = (fixture("sim.vcz.zip"), fixture("sim.populations.tsv"));
+    let (sim, tsv) = (sim.to_str().unwrap(), tsv.to_str().unwrap());
+    let quoted = "SELECT sfs(call_genotype, \"first\") FROM sim AS s";
+    let message = fails(run(["sql", sim, "--populations", tsv, "-c", quoted]));
+    assert!(
+        message.contains("'first' is a population: write it in single quotes, 'first'"),
+        "{message}"
+    );
+    let message = fails(run(["sql", sim, "-c", quoted]));
+    assert!(!message.contains("single quotes"), "{message}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("sites.vcz");
+    fs::rename(
+        unzip::unpack(&fixture("formats.vcz.zip"), folder.path()),
+        &store,
+    )
+    .unwrap();
+    for entry in fs::read_dir(&store).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("call_") {
+            fs::remove_dir_all(&path).unwrap();
+        } else if name == ".zmetadata" {
+            fs::remove_file(&path).unwrap();
+        }
+    }
+    let store = store.to_str().unwrap();
+    let message = fails(run([
+        "sql",
+        store,
+        "-c",
+        "SELECT diversity(call_genotype) FROM sites",
+    ]));
+    assert!(
+        message.contains("has no genotypes (array 'call_genotype'): its columns of sites"),
+        "{message}"
+    );
+    let sql = "SELECT count(*) AS n FROM sites";
+    assert_eq!(
+        ok(run(["sql", "-q", "--format", "csv", store, "-c", sql])),
+        "n\n150\n"
+    );
+}
+
+#[test]
+fn commands_of_the_prompt() {
+    let text = ok(run(["sql", "-c", "\\h sfs", "-c", "SELECT 1 AS one"]));
+    assert!(
+        text.contains("sfs(ac [, n])") && text.contains("one"),
+        "{text}"
+    );
+    let text = ok(run(["sql", "-c", " \\h "]));
+    assert!(text.contains("tajimas_d"), "{text}");
+    let text = ok(run(["sql", "-c", "\\q", "-c", "SELECT nothing"]));
+    assert_eq!(text, "");
+    for (command, said) in [
+        ("\\h nothing", "there is no function 'nothing'"),
+        ("\\nonsense", "is not a command"),
+    ] {
+        let message = fails(run(["sql", "-c", command, "-c", "SELECT 1"]));
+        assert!(message.contains(said), "{message}");
+    }
+}
+
+#[test]
+fn one_populations_file_of_several_stores() {
+    let folder = tempfile::tempdir().unwrap();
+    // 30 samples, and 24 of the same names.
+    let sim = copied(&folder, "sim.vcz.zip", "a.vcz.zip");
+    let missing = copied(&folder, "missing.vcz.zip", "b.vcz.zip");
+    let tsv = fixture("sim.populations.tsv");
+    let tsv = tsv.to_str().unwrap();
+    let sql = "SELECT (SELECT sum(samples) FROM vcz_populations('a')) AS a, (SELECT sum(samples) FROM vcz_populations('b')) AS b";
+    let with = |file: &str| {
+        run([
+            "sql",
+            "-q",
+            "--format",
+            "csv",
+            &sim,
+            &missing,
+            "--populations",
+            file,
+            "-c",
+            sql,
+        ])
+    };
+    assert_eq!(ok(with(tsv)), "a,b\n30,24\n");
+    // A sample that none of them has is still an error; so is one that the only store does not have, unless an option says otherwise.
+    let more = folder.path().join("more.tsv");
+    let text = fs::read_to_string(tsv).unwrap();
+    fs::write(&more, text + "nobody\tfirst\nno_one\tfirst\n").unwrap();
+    let more = more.to_str().unwrap();
+    let message = fails(with(more));
+    assert!(
+        message.contains("none of the stores has the sample 'no_one', and 1 more"),
+        "{message}"
+    );
+    let message = fails(run(["sql", &sim, "--populations", more, "-c", "SELECT 1"]));
+    assert!(
+        message.contains("line 32")
+            && message.contains("set the option 'vcz.unknown_samples' to 'ignore'"),
+        "{message}"
+    );
+    let one = |value: &str| {
+        let option = format!("vcz.unknown_samples={value}");
+        let sql = "SELECT sum(samples) AS n FROM vcz_populations('a')";
+        run([
+            "sql",
+            "-q",
+            "--format",
+            "csv",
+            &sim,
+            "--populations",
+            more,
+            "-o",
+            &option,
+            "-c",
+            sql,
+        ])
+    };
+    assert_eq!(ok(one("ignore")), "n\n30\n");
+    assert!(fails(one("some")).contains("must be 'error' or 'ignore'"));
+}
+
+#[test]
 fn formats_hold_lists_and_nulls() {
     let print = |format: &str, sql: &str| ok(run(["sql", "-q", "--format", format, "-c", sql]));
     let sql = "SELECT [1, NULL] AS a, NULL AS b, named_struct('h', 2) AS c";

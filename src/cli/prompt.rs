@@ -78,15 +78,33 @@ fn save(editor: &mut Editor<PromptHelper, FileHistory>, history: Option<PathBuf>
 
 /// Runs a line. Returns whether the prompt continues.
 async fn one(environment: &Environment, options: &mut PrintOptions, line: &str) -> bool {
-    let Some(command) = line.strip_prefix('\\') else {
+    let Some(command_line) = line.strip_prefix('\\') else {
         if let Err(error) = statements::run(environment, options, line).await {
             eprintln!("{}", message(&error));
         }
         return true;
     };
+    match command(environment, options, command_line).await {
+        Ok(wants_more) => wants_more,
+        Err(message) => {
+            eprintln!("{message}");
+            true
+        }
+    }
+}
+
+/// Runs a command, given without its backslash. Returns whether more lines are wanted: all commands but `q` do.
+///
+/// # Errors
+/// A message, if there is no such command, or it fails.
+pub async fn command(
+    environment: &Environment,
+    options: &mut PrintOptions,
+    command: &str,
+) -> Result<bool, String> {
     let words: Vec<&str> = command.trim_end_matches(';').split_whitespace().collect();
-    let done = match words.as_slice() {
-        ["q"] => return false,
+    match words.as_slice() {
+        ["q"] => return Ok(false),
         ["h"] => help::list(&environment.ctx),
         ["h", name] => help::function(&environment.ctx, name),
         ["i", file] => include(environment, options, file).await,
@@ -102,11 +120,8 @@ async fn one(environment: &Environment, options: &mut PrintOptions, line: &str) 
             Ok(command) => run_command(&environment.ctx, command, options).await,
             Err(()) => Err(unknown(command)),
         },
-    };
-    if let Err(message) = done {
-        eprintln!("{message}");
     }
-    true
+    .map(|()| true)
 }
 
 fn unknown(command: &str) -> String {

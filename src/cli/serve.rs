@@ -179,11 +179,11 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
         .map_err(|error| message(&error))?;
     let options = stores::options(args.populations.as_deref(), &args.option);
     let cli = environment.cli();
-    for table in &tables {
-        stores::register(&environment, table, &options).await?;
+    stores::register_all(&environment, &tables, &options, |table| {
         let name = stores::quoted(&table.name);
         log::info!(table = table.name.as_str(); "{} is the table {name}", table.shown());
-    }
+    })
+    .await?;
     for file in &args.sql {
         let shown = file.display();
         let sql =

@@ -34,7 +34,7 @@ pub struct SqlArgs {
     #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option)]
     pub option: Vec<(String, String)>,
 
-    /// Run these statements and exit; may be given several times
+    /// Run these statements, or a command such as '\h sfs', and exit; may be given several times
     #[arg(short = 'c', long, value_name = "SQL", value_parser = not_empty)]
     pub command: Vec<String>,
 
@@ -118,13 +118,13 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
             env!("CARGO_PKG_VERSION")
         );
     }
-    for table in &tables {
-        stores::register(&environment, table, &options).await?;
+    stores::register_all(&environment, &tables, &options, |table| {
         if at_prompt && !args.quiet {
             let name = stores::quoted(&table.name);
             println!("{} is the table {name}", table.shown());
         }
-    }
+    })
+    .await?;
     let mut print = PrintOptions {
         format: args.format,
         quiet: args.quiet,
@@ -153,6 +153,12 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
             .map_err(|error| format!("'{path}': {}", message(&error)))?;
     }
     for sql in args.command {
+        if let Some(command) = sql.trim().strip_prefix('\\') {
+            if !prompt::command(&environment, &mut print, command).await? {
+                return Ok(());
+            }
+            continue;
+        }
         statements::run(&environment, &print, &sql)
             .await
             .map_err(|error| message(&error))?;

@@ -19,7 +19,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
 use super::print;
-use crate::session::name_missing_arrays;
+use crate::session::explain_unknown_column;
 
 /// Runs all statements of `sql`, one after the other, up to the first that fails. Nothing is run if one of them cannot be parsed.
 ///
@@ -71,7 +71,7 @@ async fn run_one(
     let state = ctx.state();
     let plan = match state.statement_to_plan(statement).await {
         Ok(plan) => plan,
-        Err(error) => return Err(name_missing_arrays(&state, error).await),
+        Err(error) => return Err(explain_unknown_column(&state, error).await),
     };
     match &plan {
         LogicalPlan::Copy(copy) => {

@@ -1,17 +1,22 @@
 //! Registers the stores of the command line as tables, named after the stores.
 
+use std::collections::HashSet;
 use std::path::Path;
 
+use datafusion::common::TableReference;
 use datafusion_cli::exec::exec_from_commands;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
-use crate::scan::{RemoteOptions, is_pattern, shown_location};
+use crate::scan::{RemoteOptions, VczTable, is_pattern, shown_location};
 use crate::session::message;
 
 /// Suffixes that are left out of a table's name, the longest first.
 const ENDINGS: [&str; 3] = [".vcz.zip", ".vcz", ".zip"];
+
+/// The option of what to do with samples of the populations file that a table does not have.
+const UNKNOWN_SAMPLES: &str = "vcz.unknown_samples";
 
 /// The table that a store becomes: the last part of its location without `.vcz.zip`, `.vcz` or `.zip`.
 ///
@@ -160,6 +165,75 @@ pub fn options(populations: Option<&str>, given: &[(String, String)]) -> Vec<(St
         .map(|(key, value)| (key.to_string(), value.to_string()))
         .chain(given.iter().cloned())
         .collect()
+}
+
+/// Opens the stores of each of `tables` as one table, with these options, and calls `registered` with each. The populations file may be of
+/// the samples of several tables.
+///
+/// # Errors
+/// Those of [`register`]; a message if no table has a sample of the populations file.
+pub async fn register_all(
+    environment: &Environment,
+    tables: &[StoreTable],
+    options: &[(String, String)],
+    registered: impl Fn(&StoreTable),
+) -> Result<(), String> {
+    let given = |key: &str| options.iter().find(|(known, _)| known == key);
+    let file = given("vcz.populations").filter(|_| given(UNKNOWN_SAMPLES).is_none());
+    let shared = file.filter(|_| tables.len() > 1);
+    let mut options = options.to_vec();
+    if shared.is_some() {
+        options.push((UNKNOWN_SAMPLES.to_string(), "ignore".to_string()));
+    }
+    for table in tables {
+        register(environment, table, &options).await?;
+        registered(table);
+    }
+    match shared {
+        Some((_, file)) => check_samples(environment, tables, file).await,
+        None => Ok(()),
+    }
+}
+
+/// Returns an error if the populations file names a sample that none of the tables has.
+async fn check_samples(
+    environment: &Environment,
+    tables: &[StoreTable],
+    file: &str,
+) -> Result<(), String> {
+    let mut unknown: Option<Vec<String>> = None;
+    for table in tables {
+        let name = TableReference::bare(table.name.as_str());
+        let provider = environment.ctx.table_provider(name).await;
+        let provider = provider.map_err(|error| message(&error))?;
+        let Some(table) = provider.downcast_ref::<VczTable>() else {
+            continue;
+        };
+        let of_table: HashSet<&String> = (table.context().populations())
+            .unknown_samples()
+            .iter()
+            .collect();
+        unknown = Some(match unknown {
+            None => of_table.into_iter().cloned().collect(),
+            Some(mut samples) => {
+                samples.retain(|sample| of_table.contains(sample));
+                samples
+            }
+        });
+    }
+    let mut unknown = unknown.unwrap_or_default();
+    unknown.sort();
+    match unknown.first() {
+        None => Ok(()),
+        Some(first) => Err(format!(
+            "'{}': none of the stores has the sample '{first}'{}; to leave samples out that no store has: --option {UNKNOWN_SAMPLES}=ignore",
+            shown_location(file),
+            match unknown.len() {
+                1 => String::new(),
+                more => format!(", and {} more", more - 1),
+            }
+        )),
+    }
 }
 
 /// Opens the stores of `table` as one table, with these options.

@@ -14,6 +14,18 @@ use crate::error::{Result, VczError};
 /// What to do about lines that are not wanted.
 const LEAVE_OUT: &str = "to leave lines out, give a query of a table of the file: 'vcz.populations' 'SELECT sample_id, population FROM … \
                          WHERE …'";
+/// What to do about lines of samples that the store does not have.
+const IGNORE: &str = "to leave samples out that the store does not have, set the option 'vcz.unknown_samples' to 'ignore'";
+
+/// What to do with lines of samples that the store does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum UnknownSamples {
+    /// An error.
+    #[default]
+    Error,
+    /// Leave the lines out: the file is of more samples than the store.
+    Ignore,
+}
 
 /// A populations file.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +36,8 @@ pub struct PopulationsFile<'a> {
     pub text: &'a [u8],
     /// What its header calls the columns of sample ids and populations; `sample_id` and `population` if it is not said.
     pub columns: Option<(&'a str, &'a str)>,
+    /// What to do with lines of samples that the store does not have.
+    pub unknown_samples: UnknownSamples,
 }
 
 /// Named sets of samples, in the order in which the file first names them. No set is empty.
@@ -33,6 +47,8 @@ pub struct Populations {
     by_name: HashMap<String, usize>,
     /// The other columns: name, and the value of each sample by its index. What samples are in does not depend on them.
     attributes: Vec<(String, Vec<Option<String>>)>,
+    /// Ids in the file that the store does not have, if their lines are left out.
+    unknown: Vec<String>,
 }
 
 impl PartialEq for Populations {
@@ -60,6 +76,7 @@ impl Populations {
             name: file_name,
             text,
             columns: wanted,
+            unknown_samples,
         } = file;
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let first_line = text
@@ -80,6 +97,7 @@ impl Populations {
 
         let samples = SampleIndex::new(sample_ids);
         let mut columns = None;
+        let mut unknown: Vec<String> = Vec::new();
         let mut members: Vec<(String, Vec<u32>)> = Vec::new();
         let mut by_name: HashMap<String, usize> = HashMap::new();
         let mut attributes: Vec<(usize, String, Vec<Option<String>>)> = Vec::new();
@@ -125,12 +143,16 @@ impl Populations {
                     "sample '{id}' has an empty population name; {LEAVE_OUT}"
                 )));
             }
+            if unknown_samples == UnknownSamples::Ignore && !samples.has(id) {
+                unknown.push(id.to_owned());
+                continue;
+            }
             let index = samples.get(id).map_err(|reason| {
                 let hint = match is_first {
                     true => "; if this line is a header, it must name the columns 'sample_id' and 'population'",
                     false => "",
                 };
-                bad(format!("{reason}{hint}; {LEAVE_OUT}"))
+                bad(format!("{reason}{hint}; {IGNORE}"))
             })?;
             for (column, _, values) in &mut attributes {
                 if let (Some(field), Some(value)) =
@@ -147,7 +169,7 @@ impl Populations {
                 indices.push(index);
             }
         }
-        if members.is_empty() {
+        if members.is_empty() && unknown.is_empty() {
             return Err(VczError::Invalid(format!(
                 "'{file_name}' holds no population: expected lines of a sample id and a population name, separated by a tab or a comma"
             )));
@@ -163,7 +185,13 @@ impl Populations {
                 .into_iter()
                 .map(|(_, name, values)| (name, values))
                 .collect(),
+            unknown,
         })
+    }
+
+    /// The sample ids of the file's lines that were left out because the store does not have them, in file order.
+    pub fn unknown_samples(&self) -> &[String] {
+        &self.unknown
     }
 
     /// The other columns of the file: the name of each, and its value for each sample of the store, `None` where it is empty or the
@@ -187,7 +215,11 @@ impl Populations {
     /// [`VczError::Invalid`] that lists near names, or says how to give a populations file.
     pub fn resolve(&self, name: &str) -> Result<&Arc<SampleSet>> {
         self.get(name).ok_or_else(|| {
-            VczError::Invalid(if self.sets.is_empty() {
+            VczError::Invalid(if let (true, Some(first)) = (self.sets.is_empty(), self.unknown.first()) {
+                format!(
+                    "population '{name}' is unknown: the populations file has no sample of the store; its first sample is '{first}'"
+                )
+            } else if self.sets.is_empty() {
                 format!(
                     "population '{name}' is unknown: the table has no populations file; create it with \
                      OPTIONS ('vcz.populations' 'file.tsv'), or give a list of sample ids"
@@ -242,6 +274,7 @@ impl Populations {
                 .collect(),
             by_name: self.by_name.clone(),
             attributes: vec![],
+            unknown: vec![],
         }
     }
 
@@ -399,6 +432,7 @@ mod tests {
             name: "p.tsv",
             text,
             columns: None,
+            unknown_samples: UnknownSamples::Error,
         }
     }
 
@@ -465,7 +499,7 @@ mod tests {
         assert_eq!(
             message("sample_id,population\nHG1,A\n\nHG9,A\n"),
             format!(
-                "'p.tsv', line 4: the store has no sample 'HG9'; near: 'HG1', 'HG2', 'HG3'; {LEAVE_OUT}"
+                "'p.tsv', line 4: the store has no sample 'HG9'; near: 'HG1', 'HG2', 'HG3'; {IGNORE}"
             )
         );
         assert!(message("HG1\tA\nHG2\n").contains("line 2: expected 2 fields, found 1"));
@@ -479,6 +513,28 @@ mod tests {
         assert!(message("sample_id,population\n").contains("holds no population"));
         let bad = Populations::parse(file(b"HG1\tA\nHG2\t\xff\n"), &ids()).unwrap_err();
         assert!(bad.to_string().contains("line 2: expected UTF-8"));
+    }
+
+    #[test]
+    fn samples_of_other_stores_may_be_left_out() {
+        let of = |text: &str| {
+            let file = PopulationsFile {
+                unknown_samples: UnknownSamples::Ignore,
+                ..file(text.as_bytes())
+            };
+            Populations::parse(file, &ids())
+        };
+        let p = of("HG9\tCHB\nHG1\tYRI\nHG8\tYRI\nHG9\tYRI\n").unwrap();
+        assert_eq!(p.names().collect::<Vec<_>>(), ["YRI"]);
+        assert_eq!(p.get("YRI").unwrap().indices(), [0]);
+        assert_eq!(p.unknown_samples(), ["HG9", "HG8", "HG9"]);
+        let none = of("x\tYRI\n").unwrap();
+        let unknown = none.resolve("YRI").unwrap_err().to_string();
+        assert!(
+            unknown.contains("the populations file has no sample of the store"),
+            "{unknown}"
+        );
+        assert!(of("HG9\n").is_err() && of("").is_err());
     }
 
     #[test]

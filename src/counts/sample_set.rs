@@ -88,6 +88,11 @@ impl<'a> SampleIndex<'a> {
         Self { ids, by_id }
     }
 
+    /// Whether a sample has this id.
+    pub fn has(&self, id: &str) -> bool {
+        self.by_id.contains_key(id)
+    }
+
     /// The index of one sample.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use tonic::{Code, Status};
 
+use super::functions;
 use crate::error::VczError;
 use crate::session::message_without_files;
 
@@ -110,7 +111,8 @@ pub fn status(error: &DataFusionError) -> Status {
         },
         _ => Code::Internal,
     };
-    Status::new(code, shortened(message_without_files(error)))
+    let message = functions::explained(message_without_files(error));
+    Status::new(code, shortened(message))
 }
 
 /// The status of a query that took longer than `limit`.

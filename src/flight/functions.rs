@@ -32,6 +32,20 @@ pub fn leave_out(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
+/// Says that the server has left a function out, where `message` says that there is none of that name.
+pub fn explained(message: String) -> String {
+    let called = message.split_once("Invalid function '");
+    let name = called
+        .and_then(|(_, rest)| rest.split_once('\''))
+        .map(|(name, _)| name);
+    match name.filter(|name| LEFT_OUT.contains(name)) {
+        Some(name) => format!(
+            "this server does not have the function '{name}', because its result is as large as an argument says, whatever memory a query may use"
+        ),
+        None => message,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::execution::SessionStateBuilder;
@@ -53,5 +67,14 @@ mod tests {
             }
         }
         assert!(state.scalar_functions().contains_key("upper"));
+        let message = |name: &str| {
+            format!("Error during planning: Invalid function '{name}'.\nDid you mean 'replace'?")
+        };
+        let told = explained(message("repeat"));
+        assert!(
+            told.starts_with("this server does not have the function 'repeat'"),
+            "{told}"
+        );
+        assert_eq!(explained(message("repeal")), message("repeal"));
     }
 }

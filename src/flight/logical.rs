@@ -5,8 +5,8 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 
-use super::{complexity, expansion, plan_size, stop};
-use crate::session::name_missing_arrays;
+use super::{complexity, expansion, plan_size, policy, stop};
+use crate::session::explain_unknown_column;
 
 /// The logical plan of a statement, with at most `most` relations and expressions.
 ///
@@ -25,11 +25,12 @@ pub async fn of_statement(
     statement: Statement,
     most: usize,
 ) -> Result<LogicalPlan> {
+    policy::check_statement(&statement)?;
     expansion::check(state, &statement, most).await?;
     stop::check()?;
     let plan = match state.statement_to_plan(statement).await {
         Ok(plan) => plan,
-        Err(error) => return Err(name_missing_arrays(state, error).await),
+        Err(error) => return Err(explain_unknown_column(state, error).await),
     };
     stop::check()?;
     // Twice as many, because the columns of `*` and type conversions are not in the syntax tree.

@@ -6,6 +6,7 @@ use datafusion::common::{Result, plan_err};
 use datafusion::logical_expr::{
     DdlStatement, DescribeTable, LogicalPlan, ResetVariable, SetVariable, Statement,
 };
+use datafusion::sql::parser::Statement as Parsed;
 
 /// A statement that may run.
 #[derive(Debug)]
@@ -20,6 +21,20 @@ pub enum Allowed {
     Reset(ResetVariable),
     /// CREATE or DROP of a view, a table in memory or a schema.
     Ddl,
+}
+
+/// Refuses COPY before it is planned, because planning looks for the format of its file first, and servers have none.
+///
+/// # Errors
+/// A planning error that says so.
+pub fn check_statement(statement: &Parsed) -> Result<()> {
+    match statement {
+        Parsed::CopyTo(_) => plan_err!(
+            "COPY is not allowed: the server is read-only and writes no files; run the query, and write its rows where the client is"
+        ),
+        Parsed::Explain(explain) => check_statement(&explain.statement),
+        _ => Ok(()),
+    }
 }
 
 /// What kind of statement `plan` is, if it may run.
@@ -69,7 +84,7 @@ fn check_query(plan: &LogicalPlan) -> Result<()> {
         | LogicalPlan::RecursiveQuery(_) => Ok(TreeNodeRecursion::Continue),
         LogicalPlan::Dml(dml) => refuse(&format!("{} is", dml.op)),
         LogicalPlan::Copy(_) => refuse("COPY is"),
-        LogicalPlan::Ddl(ddl) => refuse(&format!("{} here is", ddl.name())),
+        LogicalPlan::Ddl(ddl) => refuse(&format!("{} here is", keywords(ddl))),
         LogicalPlan::Statement(Statement::Prepare(_) | Statement::Execute(_) | Statement::Deallocate(_)) => plan_err!(
             "PREPARE, EXECUTE and DEALLOCATE are not run by this server; use the prepared statements of the Flight SQL client"
         ),
@@ -100,13 +115,30 @@ fn check_ddl(ddl: &DdlStatement, allow_ddl: bool) -> Result<()> {
         | DdlStatement::DropCatalogSchema(_) => {
             plan_err!(
                 "{} is not allowed: the server is read-only; its operator can allow it with --allow-ddl",
-                ddl.name()
+                keywords(ddl)
             )
         }
         DdlStatement::CreateExternalTable(_) => plan_err!(
             "CREATE EXTERNAL TABLE is not allowed: a client cannot name files; the operator registers tables with --sql"
         ),
-        _ => plan_err!("{} is not allowed on this server", ddl.name()),
+        _ => plan_err!("{} is not allowed on this server", keywords(ddl)),
+    }
+}
+
+/// A statement as it is written in SQL.
+fn keywords(ddl: &DdlStatement) -> &str {
+    match ddl {
+        DdlStatement::CreateView(_) => "CREATE VIEW",
+        DdlStatement::CreateMemoryTable(_) => "CREATE TABLE",
+        DdlStatement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
+        DdlStatement::CreateCatalogSchema(_) => "CREATE SCHEMA",
+        DdlStatement::CreateCatalog(_) => "CREATE DATABASE",
+        DdlStatement::CreateFunction(_) => "CREATE FUNCTION",
+        DdlStatement::DropTable(_) => "DROP TABLE",
+        DdlStatement::DropView(_) => "DROP VIEW",
+        DdlStatement::DropCatalogSchema(_) => "DROP SCHEMA",
+        DdlStatement::DropFunction(_) => "DROP FUNCTION",
+        other => other.name(),
     }
 }
 

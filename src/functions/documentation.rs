@@ -31,7 +31,19 @@ mod tests {
                 example.starts_with("```sql\nSELECT ") && example.ends_with("\n```"),
                 "{name}: {example}"
             );
-            assert!(documentation.arguments.is_some(), "{name}");
+            let arguments = documentation.arguments.as_deref().unwrap_or_default();
+            assert!(!arguments.is_empty(), "{name}");
+            // What an argument is if it is left out; of populations that is always every sample.
+            let optional = documentation.syntax_example.split("[, ").skip(1);
+            let optional = optional.filter_map(|rest| rest.split([' ', ']', ',']).next());
+            for argument in optional.filter(|argument| !["…", "population"].contains(argument)) {
+                let mut known = arguments.iter();
+                let text = known.find(|(known, _)| known == argument);
+                assert!(
+                    text.is_some_and(|(_, text)| text.contains("left out")),
+                    "{name}: what is {argument} by default?"
+                );
+            }
             assert!(
                 documentation.syntax_example.starts_with(name),
                 "{name}: {}",

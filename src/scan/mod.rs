@@ -56,6 +56,7 @@ pub use calls::genotype_udf::{
     GenotypeUdf, found_type, is_genotype_type, is_population_type, population_of,
 };
 pub use calls::planes::{genotype_planes_type, is_planes_type};
+pub use calls::select_calls::{SelectCalls, is_format_field};
 pub use calls::without_metadata::without_metadata;
 pub use dataset::Dataset;
 pub use durations::parse_duration;
@@ -65,6 +66,7 @@ pub use open::{open_stores, open_table, read_file};
 pub use options::{Backend, VczSettings, parse_bytes};
 pub use plan::apart::{NamedCopies, PopulationsApart, populations_apart};
 pub use plan::backend::warm_up;
+pub use plan::contig_names::contigs_in_common;
 pub use plan::source::VczSource;
 pub use plan::zones::{Zone, Zones};
 pub use remote::location::shown as shown_location;

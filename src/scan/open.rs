@@ -141,6 +141,7 @@ pub async fn open_stores(
         name,
         text,
         columns: options.population_columns(),
+        unknown_samples: options.unknown_samples,
     });
     if let Some(only) = only {
         return Ok(VczTable::open(only, populations, options.region_index).await?);

@@ -17,9 +17,10 @@ use super::calls::context::GenotypeContext;
 use super::dataset::Dataset;
 use super::merge::merge as merge_stores;
 use super::options::VczSettings;
-use super::plan::contig_names::unknown_contigs;
+use super::plan::contig_names::{TableContigs, contigs_without_rows};
 use super::plan::ranges::merge;
 use super::plan::source::{PartitionGoal, ScanTable, VczSource};
+use super::plan::zones::Zones;
 use super::schema::ColumnKind;
 use super::stores::Stores;
 use super::table_options::RegionIndexMode;
@@ -152,10 +153,15 @@ impl VczTable {
 
     /// The contigs that have variants, or all contigs if positions would have to be read first.
     pub fn contigs_with_variants(&self) -> Vec<String> {
+        match self.scan.stores.known_zones() {
+            Some(zones) => self.contigs_of(zones),
+            None => self.scan.stores.contigs().to_vec(),
+        }
+    }
+
+    /// The contigs that `zones` are on.
+    fn contigs_of(&self, zones: &Zones) -> Vec<String> {
         let names = self.scan.stores.contigs();
-        let Some(zones) = self.scan.stores.known_zones() else {
-            return names.to_vec();
-        };
         let mut seen = vec![false; names.len()];
         zones.zones.iter().for_each(|zone| {
             if let Some(seen) = seen.get_mut(zone.contig) {
@@ -229,9 +235,7 @@ impl TableProvider for VczTable {
         let options = state.config_options();
         let settings = VczSettings::of(options);
         let stores = &self.scan.stores;
-        for notice in unknown_contigs(filters, stores.contigs(), stores.location())? {
-            settings.notices.add(notice);
-        }
+        let asked = filters;
         let schema = DFSchema::try_from(Arc::clone(&self.scan.schema))?;
         let filters = filters
             .iter()
@@ -251,6 +255,15 @@ impl TableProvider for VczTable {
         } else {
             stores.known_zones()
         };
+        let with_variants = zones.map(|zones| self.contigs_of(zones));
+        let contigs = TableContigs {
+            store: stores.location(),
+            all: stores.contigs(),
+            with_variants: with_variants.as_deref(),
+        };
+        for notice in contigs_without_rows(asked, contigs)? {
+            settings.notices.add(notice);
+        }
         let kept = match zones {
             Some(zones) if !filters.is_empty() => {
                 let keep = zones.prune(

@@ -9,6 +9,7 @@ use datafusion::common::{Result, config_err};
 
 use super::options::parse_bytes;
 use super::remote::options::RemoteOptions;
+use crate::counts::UnknownSamples;
 
 /// What to do with a store's `region_index`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -39,6 +40,8 @@ pub struct TableOptions {
     pub sample_column: Option<String>,
     /// The name of the column of populations in the populations file, if it is not `population`.
     pub population_column: Option<String>,
+    /// What to do with lines of the populations file whose sample the stores do not have.
+    pub unknown_samples: UnknownSamples,
     /// Whether the region index is used.
     pub region_index: RegionIndexMode,
     /// How to treat a chunk to which access is denied.
@@ -64,7 +67,7 @@ const MIN_CACHE_SIZE: u64 = 1 << 20;
 /// The maximum number of names of arrays in an option, because each is one request.
 const MAX_ARRAYS: usize = 1000;
 
-const TABLE_OPTIONS: [(&str, &str); 10] = [
+const TABLE_OPTIONS: [(&str, &str); 11] = [
     (
         "populations",
         "a TSV or CSV file with the columns sample_id and population, or a query that gives them: SELECT sample_id, region FROM meta",
@@ -76,6 +79,10 @@ const TABLE_OPTIONS: [(&str, &str); 10] = [
     (
         "population_column",
         "the name of the column of populations in the populations file, if it is not population",
+    ),
+    (
+        "unknown_samples",
+        "whether a sample of the populations file that the store does not have is an 'error', or to 'ignore'",
     ),
     ("region_index", "'use' or 'ignore' the store's region_index"),
     (
@@ -157,6 +164,17 @@ impl ExtensionOptions for TableOptions {
             "populations" => self.populations = Some(value.to_string()),
             "sample_column" => self.sample_column = Some(value.to_string()),
             "population_column" => self.population_column = Some(value.to_string()),
+            "unknown_samples" => {
+                self.unknown_samples = match value.to_ascii_lowercase().as_str() {
+                    "error" => UnknownSamples::Error,
+                    "ignore" => UnknownSamples::Ignore,
+                    _ => {
+                        return config_err!(
+                            "option 'vcz.unknown_samples' must be 'error' or 'ignore', found '{value}'"
+                        );
+                    }
+                }
+            }
             "cache_dir" if value.trim().is_empty() => {
                 return config_err!(
                     "option 'vcz.cache_dir' must be the path of a folder, found ''"
@@ -235,6 +253,13 @@ impl ExtensionOptions for TableOptions {
                     "populations" => self.populations.clone(),
                     "sample_column" => self.sample_column.clone(),
                     "population_column" => self.population_column.clone(),
+                    "unknown_samples" => Some(
+                        match self.unknown_samples {
+                            UnknownSamples::Error => "error",
+                            UnknownSamples::Ignore => "ignore",
+                        }
+                        .to_string(),
+                    ),
                     "region_index" => Some(
                         match self.region_index {
                             RegionIndexMode::Use => "use",

@@ -1,22 +1,25 @@
 //! Tables of annotation files: `CREATE EXTERNAL TABLE genes STORED AS GFF3 LOCATION 'genes.gff3.gz'`, also GTF and BED; or by location,
 //! `SELECT … FROM 'genes.gtf'`. Every scan reads the file, batch by batch.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::CreateExternalTable;
+use datafusion::logical_expr::{CreateExternalTable, Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::PartitionStream;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::functions::annotations::AnnotationFormat;
-use crate::scan::locate;
+use crate::scan::{VczSettings, contigs_in_common, locate};
 
 /// Creates tables from annotation files of one format.
 #[derive(Debug)]
@@ -70,21 +73,68 @@ pub async fn open(
         objects: place.objects,
         path: place.path,
         format,
-        schema: Arc::clone(&schema),
-    };
-    Ok(Arc::new(StreamingTable::try_new(
         schema,
-        vec![Arc::new(file)],
-    )?))
+        joined: vec![],
+    };
+    Ok(Arc::new(AnnotationTable(file)))
+}
+
+/// The contigs of a VCZ table that an annotation table is joined with.
+#[derive(Debug, Clone)]
+pub struct JoinedContigs {
+    /// The annotation table's name.
+    pub annotations: String,
+    /// The VCZ table's name.
+    pub store: String,
+    /// Those that have variants.
+    pub contigs: Vec<String>,
+}
+
+/// The table of an annotation file.
+#[derive(Debug, Clone)]
+pub struct AnnotationTable(AnnotationFile);
+
+impl AnnotationTable {
+    /// The table for a query that joins it with a VCZ table: if none of its rows is on a contig of that table, the session's notices say so.
+    pub fn joined_with(&self, contigs: JoinedContigs) -> Self {
+        let mut file = self.0.clone();
+        file.joined.push(contigs);
+        Self(file)
+    }
+}
+
+#[async_trait]
+impl TableProvider for AnnotationTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.0.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let file: Arc<dyn PartitionStream> = Arc::new(self.0.clone());
+        let table = StreamingTable::try_new(self.schema(), vec![file])?;
+        table.scan(state, projection, filters, limit).await
+    }
 }
 
 /// An annotation file, scanned as one partition.
+#[derive(Clone)]
 struct AnnotationFile {
     name: String,
     objects: Arc<dyn ObjectStore>,
     path: object_store::path::Path,
     format: AnnotationFormat,
     schema: SchemaRef,
+    joined: Vec<JoinedContigs>,
 }
 
 impl fmt::Debug for AnnotationFile {
@@ -106,6 +156,8 @@ impl PartitionStream for AnnotationFile {
         let mut builder = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), 2);
         let (name, format) = (self.name.clone(), self.format);
         let (objects, path) = (Arc::clone(&self.objects), self.path.clone());
+        let joined = self.joined.clone();
+        let notices = VczSettings::of(ctx.session_config().options()).notices;
         let send = builder.tx();
         let (fetched, wanted) = tokio::sync::oneshot::channel();
         builder.spawn(async move {
@@ -120,9 +172,37 @@ impl PartitionStream for AnnotationFile {
             let Ok(bytes) = wanted.blocking_recv() else {
                 return Ok(());
             };
-            let emit = |batch| send.blocking_send(Ok(batch)).is_ok();
-            format.read(&name, &bytes, batch_rows, emit)
+            let mut contigs = BTreeSet::new();
+            let mut is_whole = true;
+            let emit = |batch| {
+                if !joined.is_empty() {
+                    add_contigs(&mut contigs, &batch);
+                }
+                is_whole = send.blocking_send(Ok(batch)).is_ok();
+                is_whole
+            };
+            format.read(&name, &bytes, batch_rows, emit)?;
+            let contigs: Vec<String> = contigs.into_iter().collect();
+            // A reader that stopped early has not seen all contigs.
+            for table in joined.iter().filter(|_| is_whole) {
+                let (annotations, store) = (table.annotations.as_str(), table.store.as_str());
+                let notice = contigs_in_common((store, &table.contigs), (annotations, &contigs));
+                notice.into_iter().for_each(|notice| notices.add(notice));
+            }
+            Ok(())
         });
         builder.build()
+    }
+}
+
+/// Adds the contigs of a batch's rows, its first column.
+fn add_contigs(contigs: &mut BTreeSet<String>, batch: &RecordBatch) {
+    let names = batch.column(0).as_string::<i32>();
+    let mut last = None;
+    for name in names.iter().flatten() {
+        if last != Some(name) && !contigs.contains(name) {
+            contigs.insert(name.to_string());
+        }
+        last = Some(name);
     }
 }

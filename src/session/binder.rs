@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition,
+    AggregateUDF, Expr, ExprSchemable, LogicalPlan, ScalarUDF, WindowFunctionDefinition,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 
@@ -19,7 +19,8 @@ use super::unions;
 use crate::functions::bind_samples;
 use crate::scan::{
     BoundCall, CallValue, FilterCalls, GenotypeContext, GenotypeFunction, GenotypeUdf,
-    PopulationArg, VczTable, is_planes_type, population_of,
+    PopulationArg, SAMPLES_DEFERRED, SAMPLES_KEY, SelectCalls, VczTable, is_format_field,
+    is_planes_type, population_of,
 };
 
 /// The function and its arguments, where `expr` is a call on genotypes.
@@ -173,6 +174,12 @@ impl Binder {
                 return Ok(Transformed::no(expr));
             };
             let field = genotypes.to_field(schema)?.1;
+            if is_format_field(&field) {
+                return Ok(match self.selection(&field, &population)? {
+                    Some(selection) => Transformed::yes(selection.call(vec![genotypes.clone()])),
+                    None => Transformed::no(expr),
+                });
+            }
             let context = match self.context_of(&field, udf.function(), &population) {
                 Some(context) if !context.is_deferred() => context,
                 _ => return Ok(Transformed::no(expr)),
@@ -186,6 +193,40 @@ impl Binder {
                 ScalarFunction::new_udf(func, args),
             )))
         })
+    }
+
+    /// `select_samples` of the FORMAT field `field` for `population`; `None` while the field's samples are not known.
+    fn selection(
+        &mut self,
+        field: &Field,
+        population: &PopulationArg,
+    ) -> Result<Option<ScalarUDF>> {
+        let samples = field.metadata().get(SAMPLES_KEY);
+        if samples.is_some_and(|samples| samples == SAMPLES_DEFERRED) {
+            return Ok(None);
+        }
+        let contexts = self.contexts.iter();
+        let mut same = contexts.filter(|context| context.has_sample_ids_of(field));
+        let Some(first) = same.next() else {
+            return plan_err!(
+                "select_samples: the samples of '{}' are not known: select them in the query that reads the VCZ table",
+                field.name()
+            );
+        };
+        // Tables of the same samples may have different populations.
+        let resolved = match first.resolve(population) {
+            Ok(samples) => (samples, Arc::clone(first)),
+            Err(error) => {
+                let mut others = same.filter_map(|other| {
+                    let samples = other.resolve(population).ok()?;
+                    Some((samples, Arc::clone(other)))
+                });
+                others.next().ok_or(error)?
+            }
+        };
+        let (samples, context) = resolved;
+        self.contexts.push(context.subset(&samples));
+        Ok(Some(SelectCalls::udf(samples, &context)))
     }
 
     /// An aggregate that needs the samples of its genotypes, bound to them where they are known.

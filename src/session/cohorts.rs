@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
+use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
 
 use crate::functions::site_arguments;
+use crate::functions::table::call_of;
 
 /// Hexadecimal digits of a subquery's digest that its name has.
 const DIGITS: usize = 8;
@@ -45,7 +47,17 @@ fn named_by_its_plan(subquery: Subquery) -> Result<Subquery> {
         return Ok(subquery);
     };
     let (qualifier, _) = plan.schema().qualified_field(0);
-    let text = plan.display_indent().to_string();
+    let mut text = plan.display_indent().to_string();
+    // Calls of table functions are displayed without their arguments.
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(table) = source_as_provider(&scan.source)
+            && let Some(call) = call_of(table.as_ref())
+        {
+            text.push_str(call);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
     let digest = blake3::hash(text.as_bytes()).to_hex();
     let name = format!("{} #{}", field.name(), &digest[..DIGITS]);
     let column = Expr::Column(Column::new(qualifier.cloned(), field.name()));

@@ -24,7 +24,7 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 
 use super::runs_rule::split;
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
-use crate::functions::{numbers_vary, value_size};
+use crate::functions::{numbers_vary, site_arguments, value_size};
 
 /// The rule.
 #[derive(Debug)]
@@ -97,10 +97,12 @@ fn around_window(
 /// Whether the sizes of values differ by row, because the whole number after the counts does: `sfs(ac, n)`.
 fn number_varies(call: &AggregateFunctionExpr) -> bool {
     let numbers = call.expressions();
-    numbers_vary(call.fun().name())
+    let name = call.fun().name();
+    let counts = site_arguments(name).map_or(1, |arguments| *arguments.populations.start());
+    numbers_vary(name)
         && numbers
             .iter()
-            .skip(1)
+            .skip(counts)
             .any(|number| !collect_columns(number).is_empty())
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use datafusion::common::DataFusionError;
 
+use crate::counts::near_names;
 use crate::error::VczError;
 
 /// Function names of other tools, and what to use here.
@@ -113,19 +114,51 @@ pub fn message(error: &DataFusionError) -> String {
     let text = with_advice_on_names(&text);
     match hint(&text) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
+        None if guesses_far(&text) => without_guess(&text).to_string(),
         None => of_a_list(&text).unwrap_or(text),
+    }
+}
+
+/// Whether `text` says that a function does not exist, and guesses at one whose name is another word: DataFusion always names the nearest.
+fn guesses_far(text: &str) -> bool {
+    let named = |before: &str| {
+        let (_, rest) = text.split_once(before)?;
+        rest.split_once('\'').map(|(name, _)| name)
+    };
+    match (named("Invalid function '"), named("\nDid you mean '")) {
+        (Some(wanted), Some(guess)) => near_names(wanted, std::iter::once(guess)).is_empty(),
+        _ => false,
     }
 }
 
 /// [`message`] for users who may not know which files there are.
 pub fn message_without_files(error: &DataFusionError) -> String {
     let text = peeled(error).strip_backtrace();
-    match missing_file(&text) {
-        Some(file) => format!(
+    if let Some(file) = missing_file(&text) {
+        return format!(
             "there is no table '{file}'; this server reads its own tables only, and SHOW TABLES lists them"
+        );
+    }
+    match missing_table_function(&text) {
+        Some(name) => format!(
+            "there is no table function '{name}' on this server; it has generate_series, range and {}",
+            names_of_table_functions()
         ),
         None => message(error),
     }
+}
+
+/// The name of the table function that `text` says does not exist.
+fn missing_table_function(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("table function '")?;
+    rest.split_once("' not found").map(|(name, _)| name)
+}
+
+/// The names of this crate's table functions.
+fn names_of_table_functions() -> String {
+    let all = crate::functions::table_functions();
+    let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
 }
 
 /// The message for a file that is not there, or that cannot be read as a table.
@@ -290,6 +323,8 @@ mod tests {
             assert!(!text.contains("No function matches"), "{text}");
         }
         assert!(of("SELECT diversiti([1, 2])").await.contains("diversity"));
+        let text = of("SELECT pg_sleep(2)").await;
+        assert_eq!(text, "Error during planning: Invalid function 'pg_sleep'.");
     }
 
     #[tokio::test]
@@ -348,6 +383,13 @@ mod tests {
                 )
             );
         }
+        let error = ctx.sql("SELECT * FROM read_csv('x')").await.unwrap_err();
+        let text = message_without_files(&error);
+        assert!(
+            text.starts_with("there is no table function 'read_csv' on this server; it has generate_series, range and ")
+                && text.contains("vcz_samples"),
+            "{text}"
+        );
     }
 
     #[tokio::test]

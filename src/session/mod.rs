@@ -7,7 +7,7 @@
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
 //! * `cohorts`: names of subqueries that give populations.
-//! * `missing_arrays`: errors about columns of stores whose arrays could not be listed.
+//! * `unknown_column`: errors about columns that do not exist, with what may be meant.
 //! * `short_forms`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
@@ -17,10 +17,10 @@
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
-//! * `table_sample`: TABLESAMPLE refused.
+//! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users.
 //! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
-//! * `planner`: subqueries as populations and masks, read while planning.
+//! * `planner`: subqueries as populations and masks, read while planning; `join_contigs`: joins of tables without a contig in common.
 
 mod annotations;
 mod bind;
@@ -34,12 +34,12 @@ mod flat_files;
 mod gpu_tests;
 mod inserts;
 mod interval_join;
+mod join_contigs;
 mod leaf_pushdown;
 mod left_out;
 mod list_literal;
 mod memory_rule;
 mod message;
-mod missing_arrays;
 mod notices;
 mod planner;
 mod populations;
@@ -50,9 +50,11 @@ mod runs_table;
 mod short_forms;
 mod store_columns;
 mod tab_separated;
+mod table_calls;
 mod table_sample;
 mod union_calls;
 mod unions;
+mod unknown_column;
 mod url_table;
 mod window_memory;
 mod windows;
@@ -75,7 +77,7 @@ pub use annotations::AnnotationTableFactory;
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use message::{message, message_without_files};
-pub use missing_arrays::name_missing_arrays;
+pub use unknown_column::explain_unknown_column;
 
 /// The name of the file type in `STORED AS`.
 pub const FILE_TYPE: &str = "VCZ";
@@ -119,6 +121,9 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     analyzer
         .rules
         .insert(0, Arc::new(store_columns::ContigLists));
+    analyzer
+        .rules
+        .insert(0, Arc::new(table_calls::NameTableCalls));
     let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
     leaf_pushdown::LeafPushdown::replace_in(&mut optimizer.rules);
     let inner = builder.query_planner().take();

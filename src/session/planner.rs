@@ -19,9 +19,10 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::StreamExt;
 
 use super::inserts::check_inserts;
+use super::join_contigs::note_joins;
 use crate::functions::mask::Mask;
 use crate::functions::{bind_mask, load_mask, needs_mask};
-use crate::scan::{GenotypeUdf, VczTable};
+use crate::scan::{GenotypeUdf, VczSettings, VczTable};
 
 /// Reads the arguments that must be read while planning, then passes the plan to the session's previous planner.
 #[derive(Debug)]
@@ -46,6 +47,9 @@ impl QueryPlanner for VczQueryPlanner {
         let read = with_arguments_read(logical_plan, session).await?;
         let plan = read.as_ref().unwrap_or(logical_plan);
         check_inserts(plan)?;
+        let notices = VczSettings::of(session.config_options()).notices;
+        let told = note_joins(plan, &notices)?;
+        let plan = told.as_ref().unwrap_or(plan);
         match &self.inner {
             Some(inner) => inner.create_physical_plan(plan, session).await,
             None => {

@@ -9,6 +9,8 @@
 //! hwe_exact(call_genotype, 'first')             ->  hwe_exact(zygosity_counts(call_genotype, 'first'))
 //! garud_h(call_genotype, 'first')               ->  garud_h(genotype_planes(call_genotype, 'first'))
 //! sfs(p['ac'])                                  ->  sfs(p['ac'], p['copies'])      (p of population_counts; with GROUP BY)
+//! joint_sfs(p['ac1'], p['ac2'])                 ->  joint_sfs(p['ac1'], p['ac2'], p['copies1'], p['copies2'])   (p of population_pair_counts)
+//! is_complete(p['ac'])                          ->  is_complete(p['ac'], p['copies'])
 //! ```
 
 use std::collections::HashSet;
@@ -27,7 +29,7 @@ use datafusion::prelude::lit;
 
 use super::list_literal::list_of_strings;
 use crate::functions::{SiteArguments, numbers_vary, site_arguments};
-use crate::scan::copies::COPIES_BESIDE_KEY;
+use crate::scan::copies::{COPIES_BESIDE_KEY, copies_of};
 use crate::scan::{FIELD_KEY, GenotypeUdf, is_genotype_type, is_population_type};
 
 /// The rule.
@@ -112,7 +114,11 @@ impl ExpandShortForms {
                         .iter()
                         .try_for_each(|arg| refuse_field(call.func.name(), arg, schema))?;
                 }
-                match self.counts_of(call.func.name(), &call.args, schema)? {
+                let expanded = match self.counts_of(call.func.name(), &call.args, schema)? {
+                    Some(args) => Some(args),
+                    None => with_copies(call.func.name(), &call.args, schema)?,
+                };
+                match expanded {
                     Some(args) => {
                         call.args = args;
                         Ok(Transformed::yes(Expr::ScalarFunction(call)))
@@ -171,32 +177,59 @@ impl ExpandShortForms {
     }
 }
 
-/// The arguments of a function that needs N, with the copies that stand beside its counts, `p['copies']` after `p['ac']`; `None` if N
-/// is given or does not stand there.
-fn with_copies(name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
-    let [counts] = args else {
-        return Ok(None);
-    };
-    if !numbers_vary(name) {
-        return Ok(None);
-    }
-    let (_, field) = counts.to_field(schema)?;
-    let Some(beside) = field.metadata().get(COPIES_BESIDE_KEY) else {
-        return Ok(None);
-    };
-    if let Expr::ScalarFunction(call) = counts
-        && call.func.inner().is::<GetFieldFunc>()
-    {
-        let mut copies = call.clone();
-        if let Some(field) = copies.args.last_mut() {
-            *field = lit(beside.as_str());
+/// How many counts a function takes that needs N of each, as whole numbers after them if the counts do not carry it; 0 for any other
+/// function.
+fn counts_with_copies(name: &str) -> usize {
+    match name {
+        "is_complete" => 1,
+        _ if numbers_vary(name) => {
+            site_arguments(name).map_or(0, |arguments| *arguments.populations.start())
         }
-        return Ok(Some(vec![counts.clone(), Expr::ScalarFunction(copies)]));
+        _ => 0,
     }
-    plan_err!(
-        "{name}: the populations of these counts may differ in their number of copies; give it after the counts, as in \
-         {name}(p['ac'], p['{beside}']), with p of population_counts"
-    )
+}
+
+/// The arguments of a function that needs N, with the copies that stand beside its counts, `p['copies']` after `p['ac']`; `None` if N
+/// is given, or stands beside none of the counts.
+fn with_copies(name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
+    let counts = counts_with_copies(name);
+    if counts == 0 || args.len() != counts {
+        return Ok(None);
+    }
+    let mut copies = Vec::with_capacity(counts);
+    let mut any_beside = false;
+    for counts in args {
+        let (_, field) = counts.to_field(schema)?;
+        if let Some(Some(known)) = copies_of(&field)? {
+            copies.push(lit(i64::try_from(known).unwrap_or(i64::MAX)));
+            continue;
+        }
+        let Some(beside) = field.metadata().get(COPIES_BESIDE_KEY) else {
+            return Ok(None);
+        };
+        any_beside = true;
+        let Some(of_row) = field_beside(counts, beside) else {
+            return plan_err!(
+                "{name}: the populations of these counts may differ in their number of copies; give it after the counts, as in \
+                 sfs(p['ac'], p['copies']), with p of population_counts"
+            );
+        };
+        copies.push(of_row);
+    }
+    Ok(any_beside.then(|| args.iter().cloned().chain(copies).collect()))
+}
+
+/// The field `name` of the struct that `expr` is a field of: `p['copies']` for `p['ac']`; `None` if `expr` is not a field of a struct.
+fn field_beside(expr: &Expr, name: &str) -> Option<Expr> {
+    let Expr::ScalarFunction(call) = expr else {
+        return None;
+    };
+    if !call.func.inner().is::<GetFieldFunc>() {
+        return None;
+    }
+    let mut beside = call.clone();
+    *beside.args.last_mut()? = lit(name);
+    Some(Expr::ScalarFunction(beside))
 }
 
 /// Whether a scalar function is one of this crate's that take counts, or no lists.

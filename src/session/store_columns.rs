@@ -57,8 +57,8 @@ impl ExprPlanner for StoreColumnPlanner {
                      select_samples({column}, ['{name}'])"
                 ),
                 _ => plan_err!(
-                    "{column} cannot be indexed by a sample id: it is a list in the order of the store's samples; the table function \
-                     vcz_samples gives the sample_index of each, and {column}[sample_index + 1] is its value"
+                    "{column} cannot be indexed by a sample id: it is a list in the order of the store's samples. The value of one \
+                     sample is select_samples({column}, ['{name}'])[1]; vcz_samples gives the order"
                 ),
             };
         }

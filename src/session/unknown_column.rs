@@ -1,35 +1,51 @@
-//! Errors about unknown columns, where the table's store could not be listed, so that an array may be missing.
+//! Errors about unknown columns, with what may be meant: a population in double quotes, genotypes of a store that has none, or an array of
+//! a store that could not be listed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, SchemaError, plan_datafusion_err};
+use datafusion::common::{Column, DataFusionError, SchemaError, plan_datafusion_err};
 use datafusion::execution::context::SessionState;
 
 use crate::functions::table::resolve::vcz_table;
+use crate::scan::{ColumnKind, VczTable};
 
-/// Adds to an error about an unknown column the tables that may lack arrays, and what to do. Other errors are returned unchanged.
-pub async fn name_missing_arrays(state: &SessionState, error: DataFusionError) -> DataFusionError {
+/// Adds to an error about an unknown column what may be meant, a line for each. Other errors are returned unchanged.
+pub async fn explain_unknown_column(
+    state: &SessionState,
+    error: DataFusionError,
+) -> DataFusionError {
     let DataFusionError::SchemaError(unknown, _) = error.find_root() else {
         return error;
     };
-    let SchemaError::FieldNotFound { valid_fields, .. } = &**unknown else {
+    let SchemaError::FieldNotFound {
+        field,
+        valid_fields,
+    } = &**unknown
+    else {
         return error;
     };
     let relations = valid_fields
         .iter()
         .filter_map(|field| field.relation.as_ref());
-    let mut names: BTreeSet<String> = relations.map(|table| table.table().to_string()).collect();
+    let read: BTreeSet<String> = relations.map(|table| table.table().to_string()).collect();
+    let of_statement = tables(state, &read).await;
     // The column may be qualified by an alias, so look at all tables.
-    names.extend(registered(state));
+    let others = tables(state, &registered(state)).await;
+    let all: Vec<&Arc<VczTable>> = of_statement.iter().chain(&others).collect();
+    let meant = match of_statement.is_empty() {
+        true => all.clone(),
+        false => of_statement.iter().collect(),
+    };
     let mut notes = BTreeSet::new();
-    for name in names {
-        if let Ok(table) = vcz_table(state, &name).await {
-            for member in table.stores().members() {
-                let store = member.dataset.store();
-                let missing = store.missing_arrays();
-                let note = |missing| format!("store '{}': {missing}", store.location());
-                notes.extend(missing.map(note));
-            }
+    notes.extend(meant.iter().filter_map(|table| population(field, table)));
+    notes.extend(meant.iter().filter_map(|table| genotypes(field, table)));
+    for table in all {
+        for member in table.stores().members() {
+            let store = member.dataset.store();
+            let missing = store.missing_arrays();
+            let note = |missing| format!("store '{}': {missing}", store.location());
+            notes.extend(missing.map(note));
         }
     }
     if notes.is_empty() {
@@ -39,12 +55,49 @@ pub async fn name_missing_arrays(state: &SessionState, error: DataFusionError) -
     plan_datafusion_err!("{}\n{}", error.strip_backtrace(), notes.join("\n"))
 }
 
+/// That the column is the name of a population of `table`.
+fn population(field: &Column, table: &VczTable) -> Option<String> {
+    let name = &field.name;
+    let is_population = table.context().populations().get(name).is_some();
+    (field.relation.is_none() && is_population).then(|| {
+        format!(
+            "'{name}' is a population: write it in single quotes, '{name}'; double quotes are for columns and tables"
+        )
+    })
+}
+
+/// That `table` has no genotypes, if the column is of genotypes.
+fn genotypes(field: &Column, table: &VczTable) -> Option<String> {
+    let stores = table.stores();
+    let mut columns = stores.columns().iter();
+    let has_genotypes = columns.any(|column| column.kind == ColumnKind::Genotype);
+    (field.name == "call_genotype" && !has_genotypes).then(|| {
+        format!(
+            "store '{}' has no genotypes (array 'call_genotype'): its columns of sites and its samples can be queried, but nothing can be \
+             counted. Statistics take any list of allele counts: [variant_AN - variant_AC[1], variant_AC[1]] of biallelic sites, if the store \
+             has these INFO fields",
+            stores.location()
+        )
+    })
+}
+
+/// Those of these tables that are VCZ tables.
+async fn tables(state: &SessionState, names: &BTreeSet<String>) -> Vec<Arc<VczTable>> {
+    let mut found = vec![];
+    for name in names {
+        found.extend(vcz_table(state, name).await.ok());
+    }
+    found
+}
+
 /// The tables of the default schema.
-fn registered(state: &SessionState) -> Vec<String> {
+fn registered(state: &SessionState) -> BTreeSet<String> {
     let defaults = &state.config_options().catalog;
     let schema = state
         .catalog_list()
         .catalog(&defaults.default_catalog)
         .and_then(|catalog| catalog.schema(&defaults.default_schema));
-    schema.map_or_else(Vec::new, |schema| schema.table_names())
+    schema.map_or_else(BTreeSet::new, |schema| {
+        schema.table_names().into_iter().collect()
+    })
 }

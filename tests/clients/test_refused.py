@@ -116,6 +116,19 @@ def test_statements(server, sql):
 def test_read_only_says_so(server):
     with pytest.raises(pa.ArrowInvalid, match="--allow-ddl"):
         read(server.flight(), "CREATE TABLE x AS SELECT 1")
+    for sql, said in [
+        ("CREATE TABLE x AS SELECT 1", "CREATE TABLE is not allowed: the server is read-only"),
+        ("CREATE VIEW x AS SELECT 1", "CREATE VIEW is not allowed: the server is read-only"),
+        ("DROP TABLE sim", "DROP TABLE is not allowed: the server is read-only"),
+        ("COPY (SELECT 1) TO '/tmp/vcz-refused.csv'", "COPY is not allowed: the server is read-only and writes no files"),
+        ("EXPLAIN COPY sim TO '/tmp/vcz-refused.parquet'", "COPY is not allowed: the server is read-only and writes no files"),
+        ("SELECT repeat('x', 3)", "this server does not have the function 'repeat', because"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "there is no table function 'read_csv' on this server; it has generate_series"),
+    ]:
+        with pytest.raises(pa.ArrowInvalid, match=re.escape(said)):
+            read(server.flight(), sql)
+    with pytest.raises(pa.ArrowInvalid, match="'first' is a population: write it in single quotes"):
+        read(server.flight(), 'SELECT sfs(call_genotype, "first") FROM sim')
     with pytest.raises(pa.ArrowInvalid, match="cannot be set on this server; these can: vcz.backend"):
         read(server.flight(), "SET datafusion.runtime.memory_limit = '1G'")
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::prelude::SessionContext;
-use datafusion_vcz::session::name_missing_arrays;
+use datafusion_vcz::session::explain_unknown_column;
 use datafusion_vcz::store::Store;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
@@ -54,7 +54,9 @@ async fn arrays_are_found_by_their_names() {
         let (ctx, _) = unlisted(in_memory(&files).await).await;
         run(&ctx, &table("t", "")).await;
         let error = ctx.sql(&format!("{ANSWER} t AS other")).await.unwrap_err();
-        let error = name_missing_arrays(&ctx.state(), error).await.to_string();
+        let error = explain_unknown_column(&ctx.state(), error)
+            .await
+            .to_string();
         for part in [
             "call_XX",
             "'vcz.arrays'",
@@ -65,7 +67,9 @@ async fn arrays_are_found_by_their_names() {
             assert!(error.contains(part), "{part}: {error}");
         }
         let other = ctx.sql("SELECT nothing()").await.unwrap_err();
-        let same = name_missing_arrays(&ctx.state(), other).await.to_string();
+        let same = explain_unknown_column(&ctx.state(), other)
+            .await
+            .to_string();
         assert!(!same.contains("vcz.arrays"), "{same}");
 
         run(
@@ -107,7 +111,9 @@ async fn consolidated_metadata_that_lacks_an_array() {
     let (ctx, _) = unlisted(in_memory(&files).await).await;
     run(&ctx, &table("t", "")).await;
     let error = ctx.sql(&format!("{ANSWER} t")).await.unwrap_err();
-    let error = name_missing_arrays(&ctx.state(), error).await.to_string();
+    let error = explain_unknown_column(&ctx.state(), error)
+        .await
+        .to_string();
     assert!(
         !error.contains("vcz.arrays"),
         "it was consolidated: {error}"

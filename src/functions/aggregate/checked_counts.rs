@@ -31,6 +31,28 @@ pub(crate) fn complete(function: &str, copies: u64, counts: &[i32]) -> Result<Op
     Ok((n == copies).then_some(d))
 }
 
+/// The number of copies `n` that the argument `argument` of `function` gives for a population: not negative, and at most the copies that the
+/// population has, where these are `known`.
+pub(crate) fn given_copies(
+    function: &str,
+    argument: &str,
+    n: i64,
+    known: Option<u64>,
+) -> Result<u64> {
+    let Ok(copies) = u64::try_from(n) else {
+        return exec_err!(
+            "{function}: {argument}, the population's number of copies, must not be negative, found {n}"
+        );
+    };
+    match known.filter(|known| copies > *known) {
+        Some(known) => exec_err!(
+            "{function}: {argument} is {n}, but the population has {known} copies: no site could have all {argument} called. Leave it out, \
+             or give at most {known}"
+        ),
+        None => Ok(copies),
+    }
+}
+
 /// n and d of a site with at least m called copies, else `None`.
 #[inline]
 pub(crate) fn projectable(

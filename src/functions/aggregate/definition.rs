@@ -160,8 +160,17 @@ impl Call {
         let statistic = Statistic {
             function,
             call: format!("of {copies} copies"),
-            reason: "not all copies are called there (missing calls, haploid samples); the projections \
-                     project_sfs and project_joint_sfs keep such sites",
+            reason: match self.copies.iter().all(|copies| copies.known().is_some()) {
+                true => {
+                    "not all copies are called there (missing calls, haploid samples); the projections project_sfs and \
+                     project_joint_sfs keep such sites"
+                }
+                // The numbers are the user's.
+                false => {
+                    "not all copies are called there (missing calls, haploid samples, or the population has fewer copies than n); \
+                     the projections project_sfs and project_joint_sfs keep such sites"
+                }
+            },
         };
         self.notices.counter(statistic, self.totals.clone())
     }

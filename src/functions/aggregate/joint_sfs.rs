@@ -1,4 +1,4 @@
-//! `joint_sfs(ac1, ac2)` and `joint_sfs_folded(ac1, ac2)`: the joint spectrum of the sites that are complete in both
+//! `joint_sfs(ac1, ac2 [, n1, n2])` and `joint_sfs_folded(ac1, ac2 [, n1, n2])`: the joint spectrum of the sites that are complete in both
 //! populations.
 
 use arrow::array::ArrayRef;
@@ -6,11 +6,13 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::common::{Result, exec_err, plan_err, resources_err};
 use datafusion::logical_expr::Documentation;
 
-use super::cells::{CellsOf, SiteCells};
-use super::checked_counts::complete;
+use super::cells::SiteCells;
+use super::cells_by_group::CellsByGroup;
+use super::checked_counts::{complete, given_copies};
 use super::definition::{Call, Copies, Definition, document_two};
 use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zeros};
 use super::histogram::Histogram;
+use super::joint_of_group::JointSpectrumOfGroup;
 use crate::scan::notices::LeftOut;
 
 /// `joint_sfs`.
@@ -21,9 +23,14 @@ pub(crate) struct JointSfs;
 pub(crate) struct JointSfsFolded;
 
 /// What to use if N is not known or the grid is too large.
-const INSTEAD: &str = "Use project_joint_sfs(ac1, ac2, m1, m2), or count sites with GROUP BY \
+pub(super) const INSTEAD: &str = "Give them as numbers after the counts, use project_joint_sfs(ac1, ac2, m1, m2), or count sites with GROUP BY \
                        derived_count(ac1), allele_number(ac1), derived_count(ac2), \
                        allele_number(ac2).";
+
+/// What the numbers after the counts are.
+const COPIES: &str = "The population's number of copies, for counts that do not carry it: a constant or, with GROUP BY, a value that is \
+                      the same for all sites of a group; n1 and n2 are given together. If left out, those of the counts; counts of \
+                      population_pair_counts take the copies beside them.";
 
 /// The joint spectrum of two populations, folded or not. Cells are numbered row by row.
 #[derive(Debug)]
@@ -50,10 +57,19 @@ fn too_large(function: &str, copies: [u64; 2], groups: usize) -> String {
     )
 }
 
-fn plan(function: &str, copies: &[Copies]) -> Result<()> {
-    copies
-        .iter()
-        .try_for_each(|copies| copies.plan(function, INSTEAD))?;
+fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
+    match numbers {
+        0 => {}
+        1 => {
+            return plan_err!(
+                "{function}: n2 is missing; give the numbers of copies of both populations, or of none"
+            );
+        }
+        _ => return Ok(()),
+    }
+    for copies in copies.iter().filter(|copies| **copies != Copies::Beside) {
+        copies.plan(function, INSTEAD)?;
+    }
     if let [Copies::Known(copies1), Copies::Known(copies2)] = *copies
         && cells([copies1, copies2], 1).is_none()
     {
@@ -62,12 +78,32 @@ fn plan(function: &str, copies: &[Copies]) -> Result<()> {
     Ok(())
 }
 
+/// The statistic.
+pub(crate) type JointSpectra = CellsByGroup<JointSpectrum, JointSpectrumOfGroup, 2>;
+
+/// The statistic of a call.
+fn joint_spectra_of(function: &'static str, folded: bool, call: &Call) -> Result<JointSpectra> {
+    if !call.number_varies {
+        let spectrum = JointSpectrum::new(function, folded, call)?;
+        return Ok(JointSpectra::of_one(spectrum));
+    }
+    let known = [call.copies(0).known(), call.copies(1).known()];
+    let grid = JointSpectrumOfGroup::new(function, folded, known);
+    Ok(JointSpectra::of_groups(function, grid, call))
+}
+
 impl JointSpectrum {
     fn new(function: &'static str, folded: bool, call: &Call) -> Result<Self> {
-        let copies = [
-            call.copies(0).required(function, INSTEAD)?,
-            call.copies(1).required(function, INSTEAD)?,
-        ];
+        let copies = match (call.number(0), call.number(1)) {
+            (Some(n1), Some(n2)) => [
+                given_copies(function, "n1", n1, call.copies(0).known())?,
+                given_copies(function, "n2", n2, call.copies(1).known())?,
+            ],
+            _ => [
+                call.copies(0).required(function, INSTEAD)?,
+                call.copies(1).required(function, INSTEAD)?,
+            ],
+        };
         if cells(copies, 1).is_none() {
             return exec_err!("{}", too_large(function, copies, 1));
         }
@@ -154,21 +190,24 @@ impl SiteCells<2> for JointSpectrum {
 }
 
 impl Definition for JointSfs {
-    type Statistic = CellsOf<JointSpectrum, 2>;
+    type Statistic = JointSpectra;
     const NAME: &'static str = "joint_sfs";
     const COUNTS: usize = 2;
+    const NUMBERS: &'static [&'static str] = &["n1", "n2"];
+    const OPTIONAL: usize = 2;
+    const NUMBERS_VARY: bool = true;
     const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(list_of(DataType::Int64))
     }
 
-    fn plan(copies: &[Copies], _numbers: usize) -> Result<()> {
-        plan(Self::NAME, copies)
+    fn plan(copies: &[Copies], numbers: usize) -> Result<()> {
+        plan(Self::NAME, copies, numbers)
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
-        Ok(CellsOf(JointSpectrum::new(Self::NAME, false, call)?))
+        joint_spectra_of(Self::NAME, false, call)
     }
 
     fn documentation() -> Documentation {
@@ -178,9 +217,11 @@ impl Definition for JointSfs {
              derived copies in the first and j in the second. Only sites with every copy called \
              in both count. More than 2^26 cells over all groups are an error: project, or count \
              sites with GROUP BY derived_count(ac1), derived_count(ac2).",
-            "joint_sfs(ac1, ac2)",
+            "joint_sfs(ac1, ac2 [, n1] [, n2])",
             "SELECT joint_sfs(call_genotype, 'YRI', 'CEU') FROM t",
         )
+        .with_argument("n1", COPIES)
+        .with_argument("n2", COPIES)
         .with_related_udf("joint_sfs_folded")
         .with_related_udf("project_joint_sfs")
         .build()
@@ -188,21 +229,24 @@ impl Definition for JointSfs {
 }
 
 impl Definition for JointSfsFolded {
-    type Statistic = CellsOf<JointSpectrum, 2>;
+    type Statistic = JointSpectra;
     const NAME: &'static str = "joint_sfs_folded";
     const COUNTS: usize = 2;
+    const NUMBERS: &'static [&'static str] = &["n1", "n2"];
+    const OPTIONAL: usize = 2;
+    const NUMBERS_VARY: bool = true;
     const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(list_of(DataType::Float64))
     }
 
-    fn plan(copies: &[Copies], _numbers: usize) -> Result<()> {
-        plan(Self::NAME, copies)
+    fn plan(copies: &[Copies], numbers: usize) -> Result<()> {
+        plan(Self::NAME, copies, numbers)
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
-        Ok(CellsOf(JointSpectrum::new(Self::NAME, true, call)?))
+        joint_spectra_of(Self::NAME, true, call)
     }
 
     fn documentation() -> Documentation {
@@ -210,9 +254,11 @@ impl Definition for JointSfsFolded {
             "The folded joint spectrum, on the same grid as joint_sfs: cells with i + j over half \
              of N1 + N2 move to (N1 - i, N2 - j), and cells at exactly half are split evenly \
              between the two, hence floating point.",
-            "joint_sfs_folded(ac1, ac2)",
+            "joint_sfs_folded(ac1, ac2 [, n1] [, n2])",
             "SELECT joint_sfs_folded(call_genotype, 'YRI', 'CEU') FROM t",
         )
+        .with_argument("n1", COPIES)
+        .with_argument("n2", COPIES)
         .with_related_udf("joint_sfs")
         .with_related_udf("project_joint_sfs_folded")
         .build()

@@ -168,7 +168,7 @@ impl<T: NeutralityTest> Definition for T {
             &format!("{name}(ac [, n])"),
             &format!("SELECT {name}(allele_counts(call_genotype, 'YRI')) FROM t"),
         )
-        .with_argument("n", "Sample size that the variance is taken at, a constant.");
+        .with_argument("n", "Sample size that the variance is taken at, a constant; if left out, the harmonic mean of the called copies, rounded.");
         for related in T::RELATED {
             documentation = documentation.with_related_udf(*related);
         }

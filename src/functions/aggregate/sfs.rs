@@ -6,7 +6,7 @@ use datafusion::logical_expr::Documentation;
 
 use super::definition::{Call, Copies, Definition, document_one};
 use super::grid::{MAX_SPECTRUM_CELLS, list_of};
-use super::spectra::{INSTEAD, Spectra};
+use super::spectra::{INSTEAD, Spectra, spectra_of};
 
 /// `sfs`.
 #[derive(Debug)]
@@ -17,8 +17,8 @@ pub(crate) struct SfsFolded;
 
 /// What the number after the counts is.
 const COPIES: &str = "The population's number of copies N, for counts that do not carry it (counts made by other \
-                      programs): a constant or, with GROUP BY, a value that is the same for all sites of a group. \
-                      Counts of population_counts take the copies beside them.";
+                      programs): a constant or, with GROUP BY, a value that is the same for all sites of a group. If left out, that of the \
+                      counts; those of population_counts take the copies beside them.";
 
 fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
     for &copies in copies.iter().filter(|_| numbers == 0) {
@@ -55,7 +55,7 @@ impl Definition for Sfs {
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
-        Spectra::new(Self::NAME, false, call)
+        spectra_of(Self::NAME, false, call)
     }
 
     fn documentation() -> Documentation {
@@ -94,7 +94,7 @@ impl Definition for SfsFolded {
     }
 
     fn statistic(call: &Call) -> Result<Self::Statistic> {
-        Spectra::new(Self::NAME, true, call)
+        spectra_of(Self::NAME, true, call)
     }
 
     fn documentation() -> Documentation {

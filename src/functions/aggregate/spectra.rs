@@ -1,25 +1,19 @@
 //! The statistic of `sfs` and `sfs_folded`: the spectrum of the sites where all N copies are called. N is a constant of the call
 //! ([`Spectrum`]), or a value of each site that is the same in a group ([`SpectrumOfGroup`]).
-//!
-//! In the second case the groups' spectra differ in length, so a cell holds N as well as the bin, and a site that is left out has a cell,
-//! too: the spectrum of a group whose sites are all left out then has its length.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray};
-use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::array::{ArrayRef, Int64Array, ListArray};
+use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Int64Type};
-use datafusion::common::{Result, exec_err, internal_err, resources_err};
+use datafusion::common::{Result, exec_err, resources_err};
 
-use super::cells::{CellsOf, SiteCells};
-use super::checked_counts::complete;
+use super::cells::SiteCells;
+use super::cells_by_group::{CellsByGroup, GroupGrid};
+use super::checked_counts::{complete, given_copies};
 use super::definition::Call;
 use super::grid::{MAX_SPECTRUM_CELLS, cells_within, spectra, zeros};
 use super::histogram::Histogram;
-use super::saved_cells::{self, SavedCells, Saver};
-use super::sites::Sites;
-use super::statistic::{SiteInput, Statistic};
 use crate::scan::notices::LeftOut;
 
 /// What to use if N is not known.
@@ -51,10 +45,7 @@ impl Spectrum {
     fn new(function: &'static str, folded: bool, call: &Call) -> Result<Self> {
         let copies = match call.number(0) {
             None => call.copies(0).required(function, INSTEAD)?,
-            Some(n) => match u64::try_from(n) {
-                Ok(copies) => copies,
-                Err(_) => return negative(function, n),
-            },
+            Some(n) => given_copies(function, "n", n, call.copies(0).known())?,
         };
         let bins = bins(folded, copies);
         match cells_within(MAX_SPECTRUM_CELLS, bins, 1, 1) {
@@ -68,10 +59,6 @@ impl Spectrum {
             None => exec_err!("{function}: a spectrum of {bins} bins is too large. {INSTEAD}"),
         }
     }
-}
-
-fn negative<T>(function: &str, n: i64) -> Result<T> {
-    exec_err!("{function}: n, the population's number of copies, must not be negative, found {n}")
 }
 
 impl SiteCells<1> for Spectrum {
@@ -129,303 +116,84 @@ impl SiteCells<1> for Spectrum {
     }
 }
 
-/// The low half of the cell of a site that is left out; the high half of a cell is N, the low half otherwise the bin.
-const LEFT_OUT: u64 = u32::MAX as u64;
-
-/// The spectrum of one population in each group, folded or not, with N of each site.
+/// The spectra of groups, each with N of its sites, folded or not.
 #[derive(Debug)]
 pub(crate) struct SpectrumOfGroup {
     function: &'static str,
     folded: bool,
-    incomplete: LeftOut,
-    /// The largest N so far, from which the size of values follows. It is used by one thread at a time; atomic only so that it can be
-    /// shared.
-    largest: AtomicU64,
+    /// The population's number of copies, if the counts carry it.
+    known: Option<u64>,
 }
 
-impl SpectrumOfGroup {
-    /// The cell of a site with `n` copies in its population.
-    fn cell(&self, n: i64, counts: &[i32]) -> Result<u64> {
-        let copies = match u64::try_from(n) {
-            Ok(copies) if copies < MAX_SPECTRUM_CELLS => copies,
-            Ok(_) => {
-                return exec_err!(
-                    "{}: a spectrum of {n} copies is too large. {INSTEAD}",
-                    self.function
-                );
-            }
-            Err(_) => return negative(self.function, n),
-        };
-        self.note_copies(copies);
-        let derived = complete(self.function, copies, counts)?;
-        let bin = derived.map_or(LEFT_OUT, |d| bin(self.folded, copies, d));
-        Ok(copies << 32 | bin)
+impl GroupGrid<1> for SpectrumOfGroup {
+    const MAX_CELLS: u64 = MAX_SPECTRUM_CELLS;
+
+    fn function(&self) -> &'static str {
+        self.function
     }
 
-    fn add(
-        &self,
-        state: &mut Histogram<u64>,
-        input: &SpectraInput<'_>,
-        rows: impl Iterator<Item = usize>,
-        times: i64,
-    ) -> Result<()> {
-        let copies = input.copies()?;
-        let (mut seen, mut left_out) = (0, 0);
-        for row in rows {
-            let [counts] = input.sites.counts(row);
-            let cell = self.cell(copies.value(row), counts)?;
-            seen += 1;
-            left_out += u64::from(cell & LEFT_OUT == LEFT_OUT);
-            state.add(cell, times, 0)?;
-        }
-        // A row that leaves a frame was recorded when it was added.
-        if times > 0 {
-            self.incomplete.add(left_out, seen);
-        }
-        Ok(())
+    fn instead(&self) -> &'static str {
+        INSTEAD
     }
 
-    fn is_valid(&self, cell: u64) -> bool {
-        let (copies, bin) = (cell >> 32, cell & LEFT_OUT);
-        let is_valid =
-            copies < MAX_SPECTRUM_CELLS && (bin == LEFT_OUT || bin < bins(self.folded, copies));
-        if is_valid {
-            self.note_copies(copies);
-        }
-        is_valid
-    }
-
-    #[inline]
-    fn note_copies(&self, copies: u64) {
-        if copies > self.largest.load(Ordering::Relaxed) {
-            self.largest.store(copies, Ordering::Relaxed);
-        }
-    }
-
-    /// N of a group; `None` for one without sites.
-    fn copies_of(&self, group: &Histogram<u64>) -> Result<Option<u64>> {
-        let (mut least, mut most) = (u64::MAX, 0);
-        group.for_each(|cell, _| {
-            least = least.min(cell >> 32);
-            most = most.max(cell >> 32);
-        });
-        match (least, most) {
-            (u64::MAX, 0) => Ok(None),
-            (least, most) if least == most => Ok(Some(most)),
-            (least, most) => exec_err!(
-                "{}: a group has sites of populations with {least} and with {most} copies, whose spectra differ in length; add the \
-                 population, or n, to GROUP BY, or use project_sfs(ac, m)",
+    fn shape(&self, [n]: [i64; 1]) -> Result<u32> {
+        let copies = given_copies(self.function, "n", n, self.known)?;
+        match u32::try_from(copies) {
+            Ok(shape) if copies < MAX_SPECTRUM_CELLS => Ok(shape),
+            _ => exec_err!(
+                "{}: a spectrum of {n} copies is too large. {INSTEAD}",
                 self.function
             ),
         }
     }
 
-    fn evaluate(&self, groups: &[Histogram<u64>]) -> Result<ArrayRef> {
-        let mut offsets = vec![0i32];
-        let (mut valid, mut total) = (Vec::with_capacity(groups.len()), 0u64);
-        for group in groups {
-            let copies = self.copies_of(group)?;
-            valid.push(copies.is_some());
-            total = total.saturating_add(copies.map_or(0, |n| bins(self.folded, n)));
-            match i32::try_from(total) {
-                Ok(end) if total <= MAX_SPECTRUM_CELLS => offsets.push(end),
-                _ => {
-                    return resources_err!(
-                        "{}: the spectra of {} groups would hold more than {MAX_SPECTRUM_CELLS} bins. {INSTEAD}",
-                        self.function,
-                        groups.len()
-                    );
-                }
-            }
-        }
-        let mut values: Vec<i64> = zeros(usize::try_from(total).unwrap_or(usize::MAX))?;
-        for (group, &start) in groups.iter().zip(&offsets) {
-            group.for_each(|cell, sites| {
-                let bin = cell & LEFT_OUT;
-                // Every bin was checked when it was added.
-                if bin != LEFT_OUT
-                    && let Some(count) = values.get_mut(start as usize + bin as usize)
-                {
-                    *count = sites;
-                }
-            });
-        }
+    fn copies(&self, shape: u32) -> String {
+        shape.to_string()
+    }
+
+    fn cells(&self, shape: u32) -> u64 {
+        bins(self.folded, u64::from(shape))
+    }
+
+    fn cell(&self, shape: u32, [counts]: [&[i32]; 1]) -> Result<Option<u32>> {
+        let copies = u64::from(shape);
+        let derived = complete(self.function, copies, counts)?;
+        // A bin is at most the number of copies.
+        Ok(derived.map(|d| bin(self.folded, copies, d) as u32))
+    }
+
+    fn values(&self, shapes: &[Option<u32>], cells: Vec<i64>) -> Result<ArrayRef> {
+        let lengths =
+            (shapes.iter()).map(|shape| shape.map_or(0, |shape| self.cells(shape) as usize));
         Ok(Arc::new(ListArray::try_new(
             Arc::new(Field::new_list_field(DataType::Int64, true)),
-            OffsetBuffer::new(ScalarBuffer::from(offsets)),
-            Arc::new(Int64Array::from(values)),
-            Some(NullBuffer::from(valid)),
+            OffsetBuffer::from_lengths(lengths),
+            Arc::new(Int64Array::from(cells)),
+            Some(shapes.iter().map(Option::is_some).collect()),
         )?))
     }
 }
 
-/// The counts, and the column of n, if there is one.
-pub(crate) struct SpectraInput<'a> {
-    sites: Sites<'a, 1>,
-    copies: Option<&'a Int64Array>,
-}
-
-impl SpectraInput<'_> {
-    fn copies(&self) -> Result<&Int64Array> {
-        match self.copies {
-            Some(copies) if copies.len() == self.sites.len() => Ok(copies),
-            _ => internal_err!("the number of copies of each site must be a column of Int64"),
-        }
-    }
-}
-
-impl SiteInput for SpectraInput<'_> {
-    fn len(&self) -> usize {
-        self.sites.len()
-    }
-
-    #[inline]
-    fn is_null(&self, row: usize) -> bool {
-        self.sites.is_null(row) || self.copies.is_some_and(|copies| copies.is_null(row))
-    }
-
-    fn has_nulls(&self) -> bool {
-        self.sites.has_nulls() || self.copies.is_some_and(|copies| copies.null_count() > 0)
-    }
-}
-
 /// The statistic.
-#[derive(Debug)]
-pub(crate) enum Spectra {
-    /// N is a constant.
-    OfOne(CellsOf<Spectrum, 1>),
-    /// N is a value of each site.
-    OfGroups(SpectrumOfGroup),
-}
+pub(crate) type Spectra = CellsByGroup<Spectrum, SpectrumOfGroup, 1>;
 
-impl Spectra {
-    pub(super) fn new(function: &'static str, folded: bool, call: &Call) -> Result<Self> {
-        if !call.number_varies {
-            return Ok(Self::OfOne(CellsOf(Spectrum::new(function, folded, call)?)));
-        }
-        Ok(Self::OfGroups(SpectrumOfGroup {
-            function,
-            folded,
-            incomplete: call.incomplete_sites(function, &[]),
-            largest: AtomicU64::new(0),
-        }))
+/// The statistic of a call.
+pub(super) fn spectra_of(function: &'static str, folded: bool, call: &Call) -> Result<Spectra> {
+    if !call.number_varies {
+        return Ok(Spectra::of_one(Spectrum::new(function, folded, call)?));
     }
-}
-
-impl Statistic for Spectra {
-    type State = Histogram<u64>;
-    type Input<'a> = SpectraInput<'a>;
-    type Saved<'a> = SavedCells<'a>;
-
-    fn state_columns() -> Vec<(String, DataType)> {
-        saved_cells::state_columns::<u64>()
-    }
-
-    fn input(values: &[ArrayRef]) -> Result<SpectraInput<'_>> {
-        let copies = values.get(1);
-        Ok(SpectraInput {
-            sites: Sites::try_new(values)?,
-            copies: copies.and_then(|copies| copies.as_primitive_opt::<Int64Type>()),
-        })
-    }
-
-    #[inline]
-    fn add(
-        &self,
-        state: &mut Histogram<u64>,
-        input: &SpectraInput<'_>,
-        rows: impl Iterator<Item = usize>,
-    ) -> Result<()> {
-        match self {
-            Self::OfOne(cells) => cells.add(state, &input.sites, rows),
-            Self::OfGroups(of_groups) => of_groups.add(state, input, rows, 1),
-        }
-    }
-
-    #[inline]
-    fn remove(
-        &self,
-        state: &mut Histogram<u64>,
-        input: &SpectraInput<'_>,
-        rows: impl Iterator<Item = usize>,
-    ) -> Result<()> {
-        match self {
-            Self::OfOne(cells) => cells.remove(state, &input.sites, rows),
-            Self::OfGroups(of_groups) => of_groups.add(state, input, rows, -1),
-        }
-    }
-
-    fn saved(states: &[ArrayRef]) -> Result<SavedCells<'_>> {
-        SavedCells::try_new::<u64>(states)
-    }
-
-    fn merge(&self, state: &mut Histogram<u64>, saved: &SavedCells<'_>, row: usize) -> Result<()> {
-        match self {
-            Self::OfOne(cells) => cells.merge(state, saved, row),
-            Self::OfGroups(of_groups) => {
-                saved.merge_into(state, row, 0, |cell| of_groups.is_valid(cell))
-            }
-        }
-    }
-
-    fn save(&self, states: &[Histogram<u64>]) -> Result<Vec<ArrayRef>> {
-        match self {
-            Self::OfOne(cells) => cells.save(states),
-            Self::OfGroups(of_groups) => {
-                of_groups.incomplete.report();
-                saved_cells::save(states)
-            }
-        }
-    }
-
-    fn save_rows(
-        &self,
-        input: &SpectraInput<'_>,
-        kept: impl Fn(usize) -> bool,
-    ) -> Result<Vec<ArrayRef>> {
-        let of_groups = match self {
-            Self::OfOne(cells) => return cells.save_rows(&input.sites, kept),
-            Self::OfGroups(of_groups) => of_groups,
-        };
-        let mut saver = Saver::new(input.len(), input.len());
-        for row in 0..input.len() {
-            let mut state = Histogram::default();
-            if kept(row) && !input.is_null(row) {
-                of_groups.add(&mut state, input, std::iter::once(row), 1)?;
-            }
-            state.for_each(|cell, count| saver.push(cell, count));
-            saver.end_row()?;
-        }
-        of_groups.incomplete.report();
-        Ok(saver.finish())
-    }
-
-    fn evaluate(&mut self, states: &[Histogram<u64>]) -> Result<ArrayRef> {
-        match self {
-            Self::OfOne(cells) => cells.evaluate(states),
-            Self::OfGroups(of_groups) => {
-                of_groups.incomplete.report();
-                of_groups.evaluate(states)
-            }
-        }
-    }
-
-    fn value_size(&self) -> usize {
-        match self {
-            Self::OfOne(cells) => cells.value_size(),
-            Self::OfGroups(of_groups) => {
-                let bins = bins(of_groups.folded, of_groups.largest.load(Ordering::Relaxed));
-                usize::try_from(bins)
-                    .unwrap_or(usize::MAX)
-                    .saturating_mul(size_of::<i64>())
-            }
-        }
-    }
+    let known = call.copies(0).known();
+    let grid = SpectrumOfGroup {
+        function,
+        folded,
+        known,
+    };
+    Ok(Spectra::of_groups(function, grid, call))
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::Field;
+    use arrow::array::{Array, AsArray};
     use datafusion::common::ScalarValue;
     use datafusion::logical_expr::EmitTo;
 

@@ -91,7 +91,7 @@ impl Definition for TajimasD {
             "tajimas_d(ac [, n])",
             "SELECT tajimas_d(allele_counts(call_genotype, 'YRI')) FROM t",
         )
-        .with_argument("n", "Sample size that e1 and e2 are taken at, a constant.")
+        .with_argument("n", "Sample size that e1 and e2 are taken at, a constant; if left out, the harmonic mean of the called copies, rounded.")
         .with_related_udf("diversity")
         .with_related_udf("theta_w")
         .with_related_udf("segregating_sites")

@@ -12,7 +12,7 @@ use super::support::{
     COUNTS, Inputs, booleans, check_arity, coerce_counts, coerce_integer, document,
     function_identity, function_struct,
 };
-use crate::functions::counts_arg::copies_of;
+use crate::functions::counts_arg::{COPIES_BESIDE_KEY, copies_of};
 use crate::functions::numeric::site;
 
 const SYNTAX: &str = "is_complete(ac [, n])";
@@ -32,7 +32,8 @@ fn documentation() -> Documentation {
             COUNTS,
             (
                 "n",
-                "The population's number of copies: samples times ploidy.",
+                "The population's number of copies: samples times ploidy; if left out, that of the counts' metadata, or of population_counts and \
+                 population_pair_counts the copies beside the counts.",
             ),
         ],
     )
@@ -58,6 +59,8 @@ impl ScalarUDFImpl for IsComplete {
         if let [counts] = args.arg_fields
             && !counts.data_type().is_null()
             && copies_of(counts)?.is_none()
+            // Planning makes the field beside them the argument n.
+            && !counts.metadata().contains_key(COPIES_BESIDE_KEY)
         {
             return plan_err!(
                 "is_complete needs the number of copies N of the population, which is in the metadata of counts from \

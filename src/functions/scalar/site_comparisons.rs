@@ -27,7 +27,7 @@ fn documentation() -> Documentation {
             COUNTS,
             (
                 "ac2",
-                "Allele counts of a second population; pairs are then made between the two.",
+                "Allele counts of a second population; pairs are then made between the two. If left out, within the first.",
             ),
         ],
     )

@@ -13,7 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
-use super::resolve::vcz_table;
+use super::resolve::{call_text, vcz_table};
 use crate::functions::load_mask;
 use crate::functions::mask::Mask;
 
@@ -54,6 +54,7 @@ impl TableFunctionImpl for GenomeWindows {
         let step = exprs.get(2).map_or(Ok(size), |step| bases(step, "step"))?;
         let mask = exprs.get(3).map(|mask| text(mask, "mask")).transpose()?;
         Ok(Arc::new(Windows {
+            call: call_text("genome_windows", exprs),
             schema: Arc::clone(&self.schema),
             table,
             size,
@@ -89,7 +90,9 @@ fn bases(expr: &Expr, what: &str) -> Result<i64> {
 }
 
 #[derive(Debug)]
-struct Windows {
+pub(super) struct Windows {
+    /// The call as text.
+    pub(super) call: String,
     schema: SchemaRef,
     table: String,
     size: i64,

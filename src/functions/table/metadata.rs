@@ -15,7 +15,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::resolve::{only_table_argument, vcz_table};
+use super::resolve::{call_text, only_table_argument, vcz_table};
 use crate::scan::{RegisteredOnly, VczTable};
 
 /// One function: its name, its columns and its rows.
@@ -51,6 +51,7 @@ impl<M: Metadata> TableFunctionImpl for MetadataFunction<M> {
         let table = only_table_argument(M::NAME, args.exprs())?;
         Ok(Arc::new(MetadataTable::<M> {
             table,
+            call: call_text(M::NAME, args.exprs()),
             schema: M::schema(),
             function: std::marker::PhantomData,
         }))
@@ -59,7 +60,9 @@ impl<M: Metadata> TableFunctionImpl for MetadataFunction<M> {
 
 /// A call of a metadata function. It keeps the argument only; the table is opened when the query is planned.
 #[derive(Debug)]
-struct MetadataTable<M> {
+pub(super) struct MetadataTable<M> {
+    /// The call as text.
+    pub(super) call: String,
     table: String,
     schema: SchemaRef,
     function: std::marker::PhantomData<M>,

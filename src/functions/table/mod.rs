@@ -11,7 +11,7 @@ mod samples;
 
 use std::sync::Arc;
 
-use datafusion::catalog::TableFunctionImpl;
+use datafusion::catalog::{TableFunctionImpl, TableProvider};
 
 pub use arrays::Arrays;
 pub use contigs::Contigs;
@@ -19,6 +19,20 @@ pub use genome_windows::GenomeWindows;
 pub use metadata::{Metadata, MetadataFunction};
 pub use populations::Populations;
 pub use samples::Samples;
+
+/// The call of a function of this folder that `table` is, such as `vcz_samples('ag')`; `None` for another table.
+pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
+    fn of<M: Metadata>(table: &dyn TableProvider) -> Option<&str> {
+        let table = table.downcast_ref::<metadata::MetadataTable<M>>();
+        table.map(|table| table.call.as_str())
+    }
+    let windows = || table.downcast_ref::<genome_windows::Windows>();
+    of::<Samples>(table)
+        .or_else(|| of::<Contigs>(table))
+        .or_else(|| of::<Populations>(table))
+        .or_else(|| of::<Arrays>(table))
+        .or_else(|| windows().map(|windows| windows.call.as_str()))
+}
 
 /// Every function of this folder by its name in SQL.
 pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {

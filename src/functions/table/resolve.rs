@@ -14,6 +14,21 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::scan::VczTable;
 
+/// A call of a table function as text, such as `vcz_samples('ag')`.
+pub fn call_text(function: &str, exprs: &[Expr]) -> String {
+    let arguments: Vec<String> = exprs
+        .iter()
+        .map(|expr| match expr {
+            Expr::Literal(value, _) => match value.try_as_str().flatten() {
+                Some(text) => format!("'{text}'"),
+                None => value.to_string(),
+            },
+            other => other.to_string(),
+        })
+        .collect();
+    format!("{function}({})", arguments.join(", "))
+}
+
 /// The text of argument `position` (0 is the first) of the table function `function`: a string, or a quoted or plain
 /// identifier.
 ///

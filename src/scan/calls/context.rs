@@ -442,6 +442,7 @@ mod tests {
                     name: "p.tsv",
                     text: file.as_bytes(),
                     columns: None,
+                    unknown_samples: Default::default(),
                 };
                 Populations::parse(file, &ids(names)).unwrap()
             }

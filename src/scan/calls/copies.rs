@@ -7,7 +7,7 @@ use datafusion::common::{Result, plan_err};
 /// Field-metadata key of N in a counts column.
 pub const COPIES_KEY: &str = "vcz.copies";
 /// Field-metadata key of counts inside a struct: the name of the struct's field that holds N of each row's population. Counts of
-/// `population_counts` have it, because their populations differ in N.
+/// `population_counts` and `population_pair_counts` have it, because their populations differ in N.
 pub const COPIES_BESIDE_KEY: &str = "vcz.copies_field";
 /// Value of [`COPIES_KEY`] while the population is not known yet (a subquery that planning still has to run).
 pub const COPIES_DEFERRED: &str = "deferred";

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::buffer::NullBuffer;
-use arrow::datatypes::Field;
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, UInt64Array};
+use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 
 use super::call::GenotypeCall;
@@ -39,13 +38,7 @@ pub fn evaluate(
     let rows = genotypes.len();
     let nulls = genotypes.nulls().cloned();
     if let GenotypeCall::SelectSamples(samples) = call {
-        return select_samples(
-            calls.value_length() as usize,
-            calls.values(),
-            samples,
-            rows,
-            nulls,
-        );
+        return Ok(Arc::new(select_samples(calls, samples)?));
     }
     let Some((element, codes)) = elements_of(copies.values()) else {
         return exec_err!("expected genotypes, found {}", genotypes.data_type());
@@ -74,25 +67,28 @@ pub fn evaluate(
     counted.array(call, 0, 0..rows, nulls)
 }
 
-fn select_samples(
-    width: usize,
-    calls: &ArrayRef,
+/// The calls of `samples`, which are indices into each list.
+pub(super) fn select_samples(
+    calls: &FixedSizeListArray,
     samples: &SampleSet,
-    rows: usize,
-    nulls: Option<NullBuffer>,
-) -> Result<ArrayRef> {
-    let indices: Vec<u64> = (0..rows as u64)
+) -> Result<FixedSizeListArray> {
+    let width = u64::try_from(calls.value_length()).unwrap_or(0);
+    let indices: UInt64Array = (0..calls.len() as u64)
         .flat_map(|row| {
-            samples
-                .iter()
-                .map(move |sample| row * width as u64 + u64::from(sample))
+            let start = row * width;
+            samples.iter().map(move |sample| start + u64::from(sample))
         })
         .collect();
-    let indices = arrow::array::UInt64Array::from(indices);
-    let values = arrow::compute::take(calls, &indices, None)?;
-    let item = Arc::new(Field::new_list_field(values.data_type().clone(), false));
-    let size = list_size(samples.len())?;
-    Ok(Arc::new(arrow::array::FixedSizeListArray::try_new(
-        item, size, values, nulls,
-    )?))
+    let values = arrow::compute::take(calls.values(), &indices, None)?;
+    let DataType::FixedSizeList(item, _) = calls.data_type() else {
+        return exec_err!("expected a list of calls, found {}", calls.data_type());
+    };
+    let (item, nulls) = (Arc::clone(item), calls.nulls().cloned());
+    Ok(FixedSizeListArray::try_new_with_length(
+        item,
+        list_size(samples.len())?,
+        values,
+        nulls,
+        calls.len(),
+    )?)
 }

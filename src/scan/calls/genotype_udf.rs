@@ -21,6 +21,7 @@ use super::context::{GenotypeContext, PopulationArg};
 use super::copies::with_copies;
 use super::function::GenotypeFunction;
 use super::results::selected_type;
+use super::select_calls::{is_format_field, is_of_calls, unbound_field};
 
 /// A scalar function over a genotype column: as SQL names it, or bound to the samples of one column.
 #[derive(Debug)]
@@ -73,6 +74,25 @@ impl GenotypeUdf {
     /// The call it is bound to.
     pub fn bound(&self) -> Option<&Arc<BoundCall>> {
         self.bound.as_ref()
+    }
+
+    /// The field of a call on a FORMAT field, which only `select_samples` takes, until it is bound.
+    fn unbound_calls(&self, calls: &Field, population: Population) -> Result<Field> {
+        let name = self.name();
+        match (self.function, population) {
+            (
+                GenotypeFunction::SelectSamples,
+                Population::Constant(PopulationArg::Samples(ids)),
+            ) => {
+                let distinct: HashSet<&String> = ids.iter().collect();
+                unbound_field(name, calls, Some(distinct.len()))
+            }
+            (GenotypeFunction::SelectSamples, _) => unbound_field(name, calls, None),
+            _ => plan_err!(
+                "{name}: '{}' has the values of a FORMAT field, not genotypes; write {name}(call_genotype …)",
+                calls.name()
+            ),
+        }
     }
 
     /// The field of a call that is not bound, from `genotypes` alone. Binding replaces what is provisional: N of a population, and the
@@ -240,9 +260,11 @@ impl ScalarUDFImpl for GenotypeUdf {
                 arg_types.len()
             );
         }
-        if !is_genotype_type(&arg_types[0]) {
+        let selects = self.function == GenotypeFunction::SelectSamples;
+        if !is_genotype_type(&arg_types[0]) && !(selects && is_of_calls(&arg_types[0])) {
+            let or_field = if selects { ", or a FORMAT field" } else { "" };
             return plan_err!(
-                "{name}: the first argument must be genotypes such as call_genotype, found {}",
+                "{name}: the first argument must be genotypes such as call_genotype{or_field}, found {}",
                 found_type(&arg_types[0])
             );
         }
@@ -273,6 +295,9 @@ impl ScalarUDFImpl for GenotypeUdf {
                     Some(Some(value)) => Population::Constant(population_of(self.name(), value)?),
                     Some(None) => Population::Pending,
                 };
+                if is_format_field(genotypes) {
+                    return self.unbound_calls(genotypes, population).map(Arc::new);
+                }
                 self.unbound_field(genotypes, population)?
             }
         };

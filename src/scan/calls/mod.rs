@@ -27,4 +27,5 @@ pub mod genotype_udf;
 pub mod planes;
 pub mod population_pairs;
 pub mod results;
+pub mod select_calls;
 pub mod without_metadata;

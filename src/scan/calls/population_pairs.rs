@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::context::GenotypeContext;
+use super::copies::COPIES_BESIDE_KEY;
 use super::results::{allele_counts_array, allele_counts_type};
 use crate::counts::Populations;
 
@@ -35,13 +36,14 @@ pub fn pairs_of(populations: usize) -> usize {
 fn pair_fields(n_alleles: usize) -> Result<Fields> {
     let counts = allele_counts_type(n_alleles)?;
     let field = |name, data_type| Field::new(name, data_type, false);
+    let beside = |copies: &str| [(COPIES_BESIDE_KEY.to_string(), copies.to_string())].into();
     Ok(Fields::from(vec![
         field("population1", DataType::Utf8),
         field("population2", DataType::Utf8),
         field("copies1", DataType::Int64),
         field("copies2", DataType::Int64),
-        field("ac1", counts.clone()),
-        field("ac2", counts),
+        field("ac1", counts.clone()).with_metadata(beside("copies1")),
+        field("ac2", counts).with_metadata(beside("copies2")),
     ]))
 }
 
@@ -131,6 +133,7 @@ mod tests {
                 name: "p.tsv",
                 text: text.as_bytes(),
                 columns: None,
+                unknown_samples: Default::default(),
             };
             Populations::parse(file, &["s".to_string()]).unwrap()
         }

@@ -1,5 +1,7 @@
-//! Notices about contigs that a filter names and a store does not have. Such a filter matches no row, nearly always because of another
-//! spelling (`1` and `chr1`).
+//! Notices about contigs on which a table has no variants: those that a filter names, and those of two tables that are joined. They match
+//! no row, nearly always because of another spelling (`1` and `chr1`).
+
+use std::collections::HashSet;
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -8,23 +10,68 @@ use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 /// The maximum number of contig names in a message.
 const SHOWN: usize = 8;
 
-/// A sentence for each contig that `filters` compare `variant_contig` with and that is not among `contigs` of the store.
+/// The contigs of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct TableContigs<'a> {
+    /// The table's location.
+    pub store: &'a str,
+    /// All contigs.
+    pub all: &'a [String],
+    /// Those that have variants, if that is known.
+    pub with_variants: Option<&'a [String]>,
+}
+
+/// A sentence for each contig that `filters` compare `variant_contig` with, and that the table does not have, or has no variants of.
 ///
 /// # Errors
 /// If visiting an expression fails.
-pub fn unknown_contigs(filters: &[Expr], contigs: &[String], store: &str) -> Result<Vec<String>> {
+pub fn contigs_without_rows(filters: &[Expr], table: TableContigs<'_>) -> Result<Vec<String>> {
     let mut sentences = vec![];
     for filter in filters {
         filter.apply(|expr| {
             for name in compared(expr) {
-                if !contigs.iter().any(|contig| contig == name) {
-                    sentences.push(sentence(name, contigs, store));
+                let has = |contigs: &[String]| contigs.iter().any(|contig| contig == name);
+                if !has(table.all) {
+                    sentences.push(unknown(name, table));
+                } else if let Some(with_variants) = table.with_variants
+                    && !has(with_variants)
+                {
+                    let hint = hint(name, with_variants, "its variants are on");
+                    sentences.push(format!(
+                        "store '{}' names the contig '{name}', but has no variants on it, so no row matches it; {hint}",
+                        table.store
+                    ));
                 }
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
     }
     Ok(sentences)
+}
+
+/// A sentence about a join of two tables by contig, if no contig is in both; each has a name for messages. `None` if one has no contigs.
+pub fn contigs_in_common(one: (&str, &[String]), other: (&str, &[String])) -> Option<String> {
+    let ((one, contigs), (other, others)) = (one, other);
+    let known: HashSet<&String> = contigs.iter().collect();
+    if contigs.is_empty() || others.is_empty() || others.iter().any(|name| known.contains(name)) {
+        return None;
+    }
+    let plain_others: HashSet<String> = others.iter().map(|name| plain(name)).collect();
+    let advice = match contigs
+        .iter()
+        .any(|name| plain_others.contains(&plain(name)))
+    {
+        true => {
+            "; the same contigs have other names there: compare them without their prefix, as in \
+             replace(a.variant_contig, 'chr', '') = replace(b.variant_contig, 'chr', '')"
+        }
+        false => "",
+    };
+    Some(format!(
+        "'{one}' and '{other}' have no contig in common, so the join on contigs matches no row: {} and {}{advice}",
+        shown(contigs),
+        shown(others)
+    ))
 }
 
 /// The constants that `expr` itself compares `variant_contig` with for equality.
@@ -57,25 +104,33 @@ fn text(expr: &Expr) -> Option<&str> {
     }
 }
 
-fn sentence(name: &str, contigs: &[String], store: &str) -> String {
-    let plain = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        name.strip_prefix("chr").unwrap_or(&name).to_string()
-    };
-    let near = contigs.iter().find(|contig| plain(contig) == plain(name));
-    let hint = match near {
+/// A contig's name without what spellings differ in.
+fn plain(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    name.strip_prefix("chr").unwrap_or(&name).to_string()
+}
+
+/// The first of these names.
+fn shown(contigs: &[String]) -> String {
+    let quoted = contigs.iter().take(SHOWN).map(|name| format!("'{name}'"));
+    let more = if contigs.len() > SHOWN { ", …" } else { "" };
+    quoted.collect::<Vec<_>>().join(", ") + more
+}
+
+/// The contig that `name` may mean, or all of them.
+fn hint(name: &str, contigs: &[String], listed: &str) -> String {
+    match contigs.iter().find(|contig| plain(contig) == plain(name)) {
         Some(near) => format!("did you mean '{near}'?"),
-        None => {
-            let shown: Vec<_> = contigs
-                .iter()
-                .take(SHOWN)
-                .map(|contig| format!("'{contig}'"))
-                .collect();
-            let more = if contigs.len() > SHOWN { ", …" } else { "" };
-            format!("its contigs are {}{more}", shown.join(", "))
-        }
-    };
-    format!("store '{store}' has no contig '{name}', so no row matches it; {hint}")
+        None => format!("{listed} {}", shown(contigs)),
+    }
+}
+
+fn unknown(name: &str, table: TableContigs<'_>) -> String {
+    format!(
+        "store '{}' has no contig '{name}', so no row matches it; {}",
+        table.store,
+        hint(name, table.all, "its contigs are")
+    )
 }
 
 #[cfg(test)]
@@ -85,8 +140,13 @@ mod tests {
     use super::*;
 
     fn sentences(filter: Expr) -> Vec<String> {
-        let contigs = ["1", "2", "X"].map(str::to_string);
-        unknown_contigs(&[filter], &contigs, "a.vcz").unwrap()
+        let contigs = ["1", "2", "X", "chr2"].map(str::to_string);
+        let table = TableContigs {
+            store: "a.vcz",
+            all: &contigs,
+            with_variants: Some(&contigs[..2]),
+        };
+        contigs_without_rows(&[filter], table).unwrap()
     }
 
     #[test]
@@ -100,7 +160,7 @@ mod tests {
         let found = sentences(list.and(col("variant_position").gt(lit(5))));
         assert!(found[0].contains("did you mean 'X'?"), "{found:?}");
         assert!(
-            found[1].contains("its contigs are '1', '2', 'X'"),
+            found[1].contains("its contigs are '1', '2', 'X', 'chr2'"),
             "{found:?}"
         );
         for fine in [
@@ -111,5 +171,40 @@ mod tests {
         ] {
             assert!(sentences(fine.clone()).is_empty(), "{fine}");
         }
+    }
+
+    #[test]
+    fn contigs_without_variants() {
+        let contig = || col("variant_contig");
+        assert_eq!(
+            sentences(contig().eq(lit("X"))),
+            [
+                "store 'a.vcz' names the contig 'X', but has no variants on it, so no row matches it; its variants are on '1', '2'"
+            ]
+        );
+        let found = sentences(contig().eq(lit("chr2")));
+        assert!(found[0].ends_with("did you mean '2'?"), "{found:?}");
+    }
+
+    #[test]
+    fn joined_tables() {
+        let names = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| name.to_string())
+                .collect::<Vec<_>>()
+        };
+        let of = |one: &[&str], other: &[&str]| {
+            contigs_in_common(("a", &names(one)), ("b", &names(other)))
+        };
+        assert_eq!(of(&["1", "2"], &["chr1", "2"]), None);
+        assert_eq!(of(&["1"], &[]), None);
+        let found = of(&["1", "2"], &["chr1", "chr3"]).unwrap();
+        assert!(
+            found.starts_with("'a' and 'b' have no contig in common")
+                && found.contains("'1', '2' and 'chr1', 'chr3'; the same"),
+            "{found}"
+        );
+        assert!(of(&["2L"], &["X"]).unwrap().ends_with("'2L' and 'X'"));
     }
 }
