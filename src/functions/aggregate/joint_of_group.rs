@@ -10,7 +10,11 @@ use datafusion::common::{Result, exec_err};
 use super::cells_by_group::GroupGrid;
 use super::checked_counts::{complete, given_copies};
 use super::grid::{MAX_JOINT_CELLS, fold_grid, list_of};
-use super::joint_sfs::INSTEAD;
+
+/// What to use if N is not known or the grid is too large.
+pub(super) const INSTEAD: &str = "Give them as numbers after the counts, use project_joint_sfs(ac1, ac2, m1, m2), or count sites with GROUP BY \
+                       derived_count(ac1), allele_number(ac1), derived_count(ac2), \
+                       allele_number(ac2).";
 
 /// Bits of a shape that hold the second number of copies; the others hold the first.
 const BITS: u32 = 16;

@@ -12,7 +12,7 @@ use super::checked_counts::{complete, given_copies};
 use super::definition::{Call, Copies, Definition, document_two};
 use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zeros};
 use super::histogram::Histogram;
-use super::joint_of_group::JointSpectrumOfGroup;
+use super::joint_of_group::{INSTEAD, JointSpectrumOfGroup};
 use crate::scan::notices::LeftOut;
 
 /// `joint_sfs`.
@@ -21,11 +21,6 @@ pub(crate) struct JointSfs;
 /// `joint_sfs_folded`.
 #[derive(Debug)]
 pub(crate) struct JointSfsFolded;
-
-/// What to use if N is not known or the grid is too large.
-pub(super) const INSTEAD: &str = "Give them as numbers after the counts, use project_joint_sfs(ac1, ac2, m1, m2), or count sites with GROUP BY \
-                       derived_count(ac1), allele_number(ac1), derived_count(ac2), \
-                       allele_number(ac2).";
 
 /// What the numbers after the counts are.
 const COPIES: &str = "The population's number of copies, for counts that do not carry it: a constant or, with GROUP BY, a value that is \
