@@ -261,7 +261,7 @@ impl ScalarUDFImpl for GenotypeUdf {
             );
         }
         let selects = self.function == GenotypeFunction::SelectSamples;
-        if !is_genotype_type(&arg_types[0]) && !(selects && is_of_calls(&arg_types[0])) {
+        if !(is_genotype_type(&arg_types[0]) || selects && is_of_calls(&arg_types[0])) {
             let or_field = if selects { ", or a FORMAT field" } else { "" };
             return plan_err!(
                 "{name}: the first argument must be genotypes such as call_genotype{or_field}, found {}",
