@@ -2,6 +2,13 @@
 //!
 //! A row is counted in every set before the next row. So consecutive columns are an odd number of cache lines apart: the same rows of many
 //! columns then lie in different sets of the cache, however many rows there are.
+//!
+//! Counts that are complete can be shared with the arrays of a batch, without a copy. Invariant: shared counts do not change; the next
+//! chunk is counted in another allocation unless no array has them any more.
+
+use std::ops::Range;
+
+use arrow::buffer::{Buffer, ScalarBuffer};
 
 use super::error::CountError;
 
@@ -11,7 +18,9 @@ const LINE: usize = 64 / size_of::<i32>();
 /// Columns of counts, all of the same length.
 #[derive(Debug, Clone, Default)]
 pub struct CountColumns {
+    /// The counts while they are made; empty once they are shared.
     values: Vec<i32>,
+    shared: Option<ScalarBuffer<i32>>,
     columns: usize,
     /// Elements of a column.
     elements: usize,
@@ -33,6 +42,10 @@ impl CountColumns {
         let stride = (len.div_ceil(LINE) | 1).checked_mul(LINE);
         let stride = stride.ok_or_else(too_large)?;
         let total = stride.checked_mul(columns).ok_or_else(too_large)?;
+        if let Some(shared) = self.shared.take() {
+            // Fails if an array has them: then they are left to it.
+            self.values = shared.into_inner().into_vec().unwrap_or_default();
+        }
         self.values.clear();
         self.values
             .try_reserve_exact(total)
@@ -40,6 +53,35 @@ impl CountColumns {
         self.values.resize(total, 0);
         (self.columns, self.elements, self.stride) = (columns, len, stride);
         Ok(())
+    }
+
+    /// Makes `values` the counts: `columns` columns of `elements` counts, one after the other. Returns the bytes behind them.
+    pub(super) fn set(&mut self, values: &Buffer, columns: usize, elements: usize) -> Buffer {
+        let len = columns * elements;
+        let bytes = len * size_of::<i32>();
+        self.values.clear();
+        self.shared = Some(ScalarBuffer::new(values.clone(), 0, len));
+        (self.columns, self.elements, self.stride) = (columns, elements, elements);
+        values.slice(bytes)
+    }
+
+    /// Lets arrays share the counts from now on, until they are reset.
+    pub fn share(&mut self) {
+        if self.shared.is_none() {
+            self.shared = Some(std::mem::take(&mut self.values).into());
+        }
+    }
+
+    /// The counts in `range` of a column, shared where [`share`](Self::share) allows it.
+    pub fn part(&self, column: usize, range: Range<usize>) -> Option<ScalarBuffer<i32>> {
+        match &self.shared {
+            Some(shared) if range.start <= range.end && range.end <= self.elements => {
+                let start = self.start(column, range.start)?;
+                Some(shared.slice(start, range.len()))
+            }
+            Some(_) => None,
+            None => Some(self.get(column)?.get(range)?.to_vec().into()),
+        }
     }
 
     /// Number of columns.
@@ -55,10 +97,11 @@ impl CountColumns {
     /// A column.
     pub fn get(&self, column: usize) -> Option<&[i32]> {
         let start = self.start(column, 0)?;
-        self.values.get(start..start + self.elements)
+        let values = self.shared.as_deref().unwrap_or(&self.values);
+        values.get(start..start + self.elements)
     }
 
-    /// A column.
+    /// A column, which is not shared.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, column: usize) -> Option<&mut [i32]> {
         let start = self.start(column, 0)?;
@@ -132,6 +175,41 @@ mod tests {
             assert!(columns.get(n).is_none() && columns.row_mut(n, 0, width).is_none());
         }
         assert!(columns.reset(2, usize::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn shared_counts_do_not_change() {
+        let mut columns = CountColumns::default();
+        columns.reset(2, 3, 2).unwrap();
+        columns.get_mut(1).unwrap().fill(7);
+        assert_eq!(columns.part(1, 2..4).unwrap(), vec![7; 2], "a copy");
+        columns.share();
+        let part = columns.part(1, 2..4).unwrap();
+        assert_eq!(part, vec![7; 2]);
+        assert_eq!(part.as_ptr(), columns.get(1).unwrap()[2..].as_ptr());
+        assert!(columns.part(1, 2..7).is_none() && columns.part(2, 0..1).is_none());
+        columns.reset(2, 3, 2).unwrap();
+        columns.get_mut(1).unwrap().fill(1);
+        assert_eq!(part, vec![7; 2]);
+        // Nobody has these, so that the allocation is used again.
+        let before = columns.get(0).unwrap().as_ptr();
+        columns.share();
+        columns.reset(2, 3, 2).unwrap();
+        assert_eq!(columns.get(0).unwrap().as_ptr(), before);
+        assert_eq!(columns.get(1).unwrap(), vec![0; 6]);
+    }
+
+    #[test]
+    fn columns_of_others_are_shared() {
+        let bytes = Buffer::from_vec(vec![1i32, 2, 3, 4, 5]);
+        let mut columns = CountColumns::default();
+        let rest = columns.set(&bytes, 2, 2);
+        assert_eq!(rest.typed_data::<i32>(), [5]);
+        assert_eq!(columns.iter().collect::<Vec<_>>(), [[1, 2], [3, 4]]);
+        assert_eq!(columns.part(1, 0..2).unwrap().as_ptr(), bytes.typed_data()[2..].as_ptr());
+        columns.reset(1, 2, 1).unwrap();
+        assert_eq!(columns.get(0).unwrap(), [0, 0]);
+        assert_eq!(bytes.typed_data::<i32>(), [1, 2, 3, 4, 5]);
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! follow after all entries. The stored planes of a row lie one after the other; a plane has one bit for each copy of the set in the
 //! sample chunk. Words after the last one used may be left out.
 
+use arrow::buffer::Buffer;
+
 use super::counter::Counter;
 use super::error::CountError;
 use super::gathered::{OTHER_PLANES, code_planes, plane_words};
@@ -78,6 +80,27 @@ impl ComputedLayout {
 }
 
 impl Counter {
+    /// Makes what a device computed of `rows` rows of a sample chunk the counts of `out`, without a copy, if these are all counts: every
+    /// set is in one sample chunk, and no planes are wanted. `out` need not have been reset. Otherwise returns false and changes nothing.
+    pub fn set_computed(&self, computed: &Buffer, rows: usize, out: &mut ChunkCounts) -> bool {
+        let request = self.request();
+        let layout = ComputedLayout::try_new(request, &[], rows);
+        let is_whole = request.planes.is_empty()
+            && self.wanted_sample_chunks().len() == 1
+            && layout.is_some_and(|layout| layout.len == computed.len())
+            && computed.as_ptr().addr().is_multiple_of(size_of::<i32>());
+        if !is_whole {
+            return false;
+        }
+        let (alleles, genotypes, zygosity) =
+            (&request.alleles, &request.genotypes, &request.zygosity);
+        let rest = out.alleles.set(computed, alleles.len(), rows * request.n_alleles);
+        let rest = out.genotypes.set(&rest, genotypes.len(), rows * GENOTYPE_CLASSES);
+        out.zygosity.set(&rest, zygosity.len(), rows * request.zygosity_width());
+        (out.rows, out.planes) = (rows, vec![]);
+        true
+    }
+
     /// Adds what a device computed of `rows` rows of a sample chunk to the same rows of `out`. `computed` is laid out as
     /// [`ComputedLayout`] says.
     ///

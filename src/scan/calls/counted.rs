@@ -88,7 +88,13 @@ impl<'a> Counted<'a> {
         };
         let alleles = |set: usize| of_rows(&counts.alleles, set, n_alleles);
         match call {
-            GenotypeCall::AlleleCounts(_) => allele_counts_array(alleles(first)?, n_alleles, nulls),
+            GenotypeCall::AlleleCounts(_) => {
+                let range = rows.start * n_alleles..rows.end * n_alleles;
+                match counts.alleles.part(first, range) {
+                    Some(counts) => allele_counts_array(counts, n_alleles, nulls),
+                    None => internal_err!("no counts of set {first}, rows {rows:?}"),
+                }
+            }
             GenotypeCall::PopulationCounts(populations) => {
                 let sets = first..first + populations.len();
                 let counts = sets.map(alleles).collect::<Result<Vec<_>>>()?;

@@ -99,7 +99,7 @@ pub fn population_pair_counts_array(
                 all.extend_from_slice(&counts[pair[side]][of_row]);
             }
         }
-        allele_counts_array(&all, n_alleles, None)
+        allele_counts_array(all, n_alleles, None)
     };
     let columns = vec![
         names_of(0),

@@ -82,11 +82,11 @@ pub fn population_counts_type(n_alleles: usize) -> Result<DataType> {
 
 /// Row-major `[rows × K]` counts as an Arrow array.
 pub fn allele_counts_array(
-    counts: &[i32],
+    counts: impl Into<ScalarBuffer<i32>>,
     n_alleles: usize,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
-    let values = Arc::new(Int32Array::new(ScalarBuffer::from(counts.to_vec()), None));
+    let values = Arc::new(Int32Array::new(counts.into(), None));
     Ok(Arc::new(FixedSizeListArray::try_new(
         count_item(),
         list_size(n_alleles)?,
@@ -123,26 +123,31 @@ pub fn zygosity_counts_array(
     let mut individuals = Vec::with_capacity(rows);
     let mut ac = Vec::with_capacity(rows * n_alleles);
     let mut het = Vec::with_capacity(rows * n_alleles);
-    for row in counts.chunks_exact((2 * n_alleles).max(1)) {
-        let (homozygous, heterozygous) = row.split_at(n_alleles);
-        let carriers: i32 = heterozygous.iter().sum();
-        // Every heterozygous individual carries two alleles.
-        individuals.push(homozygous.iter().sum::<i32>() + carriers / 2);
-        ac.extend(
-            homozygous
-                .iter()
-                .zip(heterozygous)
-                .map(|(hom, het)| 2 * hom + het),
-        );
-        het.extend_from_slice(heterozygous);
+    if n_alleles == 2 {
+        // The usual case, in a loop of known length. A heterozygous individual carries both alleles.
+        for &[hom0, hom1, het0, het1] in counts.as_chunks::<4>().0 {
+            individuals.push(hom0 + hom1 + het0);
+            ac.extend([2 * hom0 + het0, 2 * hom1 + het1]);
+            het.extend([het0, het1]);
+        }
+    } else {
+        for row in counts.chunks_exact((2 * n_alleles).max(1)) {
+            let (homozygous, heterozygous) = row.split_at(n_alleles);
+            let carriers: i32 = heterozygous.iter().sum();
+            // Every heterozygous individual carries two alleles.
+            individuals.push(homozygous.iter().sum::<i32>() + carriers / 2);
+            let copies = homozygous.iter().zip(heterozygous);
+            ac.extend(copies.map(|(hom, het)| 2 * hom + het));
+            het.extend_from_slice(heterozygous);
+        }
     }
     let individuals = Int32Array::new(ScalarBuffer::from(individuals), None);
     Ok(Arc::new(StructArray::try_new_with_length(
         zygosity_counts_fields(n_alleles)?,
         vec![
             Arc::new(individuals),
-            allele_counts_array(&ac, n_alleles, None)?,
-            allele_counts_array(&het, n_alleles, None)?,
+            allele_counts_array(ac, n_alleles, None)?,
+            allele_counts_array(het, n_alleles, None)?,
         ],
         nulls,
         rows,
@@ -175,7 +180,7 @@ pub fn population_counts_array(
     }
     let names = StringArray::from(names.repeat(rows));
     let copies = Int64Array::from(copies.repeat(rows));
-    let ac = allele_counts_array(&ac, n_alleles, None)?;
+    let ac = allele_counts_array(ac, n_alleles, None)?;
     let fields = population_fields(n_alleles)?;
     let structs = StructArray::try_new_with_length(
         fields,

@@ -239,9 +239,26 @@ impl GenotypeReader {
         let bytes = kept.saturating_add(counts_bytes).saturating_add(filtered);
         let memory = self.memory.take(bytes)?;
         let _timer = self.metrics.count_time.timer();
-        self.counts
-            .reset(self.counter.request(), rows)
-            .map_err(|reason| dataset.chunk_error(array, &chunk_index(chunk, &[0, 0]), reason))?;
+        // Counts of a device are all counts if it made them of the only chunk.
+        let is_counted = match parts.as_slice() {
+            [
+                Part {
+                    chunk:
+                        Chunk::Computed {
+                            counts: Some(counts),
+                            ..
+                        },
+                    ..
+                },
+            ] => self.counter.set_computed(counts, rows, &mut self.counts),
+            _ => false,
+        };
+        if !is_counted {
+            let reset = self.counts.reset(self.counter.request(), rows);
+            reset.map_err(|reason| {
+                dataset.chunk_error(array, &chunk_index(chunk, &[0, 0]), reason)
+            })?;
+        }
         let mut selected: Vec<Option<KeptGenotypes>> = vec![];
         selected.resize_with(array.grid_shape()[1] as usize, || None);
         for part in parts {
@@ -267,7 +284,7 @@ impl GenotypeReader {
                 _ => None,
             };
             let wanted = self.counter.wanted_sample_chunks();
-            if wanted.binary_search(&sample_chunk).is_ok() {
+            if !is_counted && wanted.binary_search(&sample_chunk).is_ok() {
                 let encoded = match &data {
                     Chunk::Encoded(bytes) => Some(&bytes[..]),
                     _ => None,
@@ -334,6 +351,7 @@ impl GenotypeReader {
             let decoded = chunk_bytes.saturating_add(self.field_bytes);
             self.metrics.bytes_decoded.add(decoded);
         }
+        self.counts.alleles.share();
         self.current = Some(Current {
             chunk,
             selected,
