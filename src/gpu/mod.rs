@@ -5,6 +5,7 @@
 //! * `work`: what a scan wants of an array's chunks: counts and bit-planes, or elements.
 //! * `call_filter`: filters of calls by FORMAT fields, which are decoded next to the genotypes.
 //! * `queue`, `queue_state`, `encoded`, `batch`, `slab`: chunks of all partitions, gathered into batches of thousands of frames.
+//! * `unstaged`: limits encoded chunks that are not yet in a batch.
 //! * `chunk_sizes`: statistics of chunk sizes, which size the next batches.
 //! * `decode_scratch`: device memory that decoding needs besides its output.
 //! * `engine`: the process's devices and their workers, started in the background.
@@ -41,6 +42,7 @@ mod slab;
 pub(crate) mod software;
 #[cfg(test)]
 mod testing;
+mod unstaged;
 mod watchdog;
 mod work;
 
@@ -56,4 +58,5 @@ pub use engine::{
 };
 pub use error::GpuError;
 pub use queue::{Producer, Queue};
+pub use unstaged::ToRead;
 pub use work::{CountsOutput, ElementsOutput, Work, WorkOutput};

@@ -263,8 +263,8 @@ impl QueueState {
         let mut batch = Batch::new(id, slab, self.slab_len, room, IDLE);
         match large_frames {
             None => self.open = Some(batch),
-            Some(patience) => {
-                (batch.large_frames, batch.patience) = (true, patience.max(IDLE));
+            Some(max_wait) => {
+                (batch.large_frames, batch.max_wait) = (true, max_wait.max(IDLE));
                 self.large_batches += 1;
                 self.open_large = Some(batch);
             }
@@ -377,12 +377,12 @@ impl QueueState {
             let Some(open) = open.as_ref().filter(|open| !open.jobs.is_empty()) else {
                 continue;
             };
-            let (idle, patience) = (open.last.elapsed(), open.patience);
-            if open.writers == 0 && (self.producers == 0 || idle >= patience) {
+            let (idle, max_wait) = (open.last.elapsed(), open.max_wait);
+            if open.writers == 0 && (self.producers == 0 || idle >= max_wait) {
                 self.close(large);
                 return Some(Duration::ZERO);
             }
-            let left = patience.saturating_sub(idle).max(IDLE / 10);
+            let left = max_wait.saturating_sub(idle).max(IDLE / 10);
             wait = Some(wait.map_or(left, |wait| wait.min(left)));
         }
         wait

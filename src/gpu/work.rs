@@ -244,9 +244,9 @@ impl Work {
     }
 
     /// For chunks of large frames, how long a batch waits for more; `None` for others.
-    pub fn patience(&self) -> Option<Duration> {
+    pub fn max_wait(&self) -> Option<Duration> {
         self.planners()
-            .filter_map(|planner| cost::patience(&planner.estimate()))
+            .filter_map(|planner| cost::max_wait(&planner.estimate()))
             .max()
     }
 

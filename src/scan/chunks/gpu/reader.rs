@@ -247,6 +247,12 @@ impl GpuReader {
         bytes.max(1)
     }
 
+    /// Whether batches of its chunks wait longer for more.
+    pub fn has_large_frames(&self) -> bool {
+        let mut works = self.parts.iter().flat_map(PartRequest::works);
+        works.any(|work| work.max_wait().is_some())
+    }
+
     /// Number of requested rows of a variant chunk.
     pub fn rows(&self, chunk: u64) -> usize {
         let rows = if self.is_whole {
