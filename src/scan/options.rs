@@ -8,6 +8,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::{DataFusionError, Result, config_err};
 
 use super::notices::NoticeSink;
+use crate::error::VczError;
 
 /// The backend that decodes and counts genotype chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -220,7 +221,8 @@ impl ExtensionOptions for VczSettings {
                 }
             },
             "gpu_devices" => {
-                parse_devices(value).map_err(DataFusionError::Configuration)?;
+                let parsed = parse_devices(value);
+                parsed.map_err(|error| DataFusionError::Configuration(error.to_string()))?;
                 self.gpu_devices = value.trim().to_ascii_lowercase();
             }
             "gpu_direct_storage" => self.gpu_direct_storage = value.parse()?,
@@ -250,7 +252,10 @@ impl ConfigExtension for VczSettings {
 }
 
 /// The device numbers of `vcz.gpu_devices`; none for `all`.
-pub(in crate::scan) fn parse_devices(value: &str) -> std::result::Result<Vec<usize>, String> {
+///
+/// # Errors
+/// [`VczError::Invalid`], which shows the valid form.
+pub(in crate::scan) fn parse_devices(value: &str) -> std::result::Result<Vec<usize>, VczError> {
     if value.trim().eq_ignore_ascii_case("all") {
         return Ok(vec![]);
     }
@@ -265,9 +270,9 @@ pub(in crate::scan) fn parse_devices(value: &str) -> std::result::Result<Vec<usi
         .map(parse)
         .collect::<Option<Vec<usize>>>()
         .ok_or_else(|| {
-            format!(
+            VczError::Invalid(format!(
                 "vcz.gpu_devices must be 'all' or device numbers separated by commas such as '0,1', found '{value}'"
-            )
+            ))
         })
 }
 
@@ -283,6 +288,7 @@ mod tests {
             assert!(
                 parse_devices(wrong)
                     .unwrap_err()
+                    .to_string()
                     .contains("vcz.gpu_devices")
             );
         }

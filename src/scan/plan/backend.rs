@@ -14,7 +14,7 @@ use crate::codec::CodecChain;
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::filters::CallFilters;
 use crate::scan::calls::results::GENOTYPE_CLASSES;
-use crate::scan::chunks::ArrayLoad;
+use crate::scan::chunks::{ArrayLoad, HostReason};
 use crate::scan::chunks::gpu::{self, Device};
 use crate::scan::options::{Backend, VczSettings};
 use crate::store::ArrayMeta;
@@ -178,7 +178,7 @@ impl VczSource {
     }
 
     /// Why the host filters calls, if calls are filtered and a GPU cannot do it in each store.
-    fn filters_on_host(&self) -> Option<String> {
+    fn filters_on_host(&self) -> Option<HostReason> {
         if !self.filters_calls() {
             return None;
         }
@@ -207,7 +207,7 @@ impl VczSource {
         rows: &[Range<u64>],
         column: usize,
         row_bytes: usize,
-    ) -> Option<std::result::Result<ArrayLoad<'_>, String>> {
+    ) -> Option<std::result::Result<ArrayLoad<'_>, HostReason>> {
         let stores = &self.table.stores;
         let member = stores.members().get(store)?;
         let spec = member.spec(column)?;
@@ -225,7 +225,7 @@ impl VczSource {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let chain = match member.dataset.chain(own) {
             Ok(chain) => chain,
-            Err(error) => return Some(Err(format!("{}: {error}", spec.array.name))),
+            Err(error) => return Some(Err(format!("{}: {error}", spec.array.name).into())),
         };
         Some(Ok(ArrayLoad {
             spec,

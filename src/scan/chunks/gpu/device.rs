@@ -11,6 +11,7 @@ use crate::error::VczError;
 use crate::gpu::plan::ChunkPlanner;
 use crate::gpu::{self, CallFilter, EngineStatus, FieldTest, GpuEngine, GpuError};
 use crate::scan::calls::filters::CallFilters;
+use crate::scan::chunks::HostReason;
 use crate::scan::chunks::field_filters::FieldFilters;
 use crate::scan::dataset::Dataset;
 use crate::scan::options::{Backend, DirectStorage, VczSettings, parse_devices};
@@ -202,15 +203,19 @@ fn call_filter(
 ///
 /// # Errors
 /// The reason for the host.
-pub fn can_filter(dataset: &Dataset, column: usize, filters: &CallFilters) -> Result<(), String> {
+pub fn can_filter(
+    dataset: &Dataset,
+    column: usize,
+    filters: &CallFilters,
+) -> Result<(), HostReason> {
     let spec = &dataset.columns()[column];
-    let chain = dataset.chain(column).map_err(|error| error.to_string())?;
+    let chain = dataset.chain(column)?;
     let genotypes =
         planner(spec, chain, true).map_err(|reason| format!("{}: {reason}", spec.array.name))?;
     let filters = FieldFilters::try_new(dataset, filters).map_err(|error| error.to_string())?;
     call_filter(dataset, &genotypes, &filters)
         .map(drop)
-        .map_err(String::from)
+        .map_err(HostReason::from)
 }
 
 /// The backend of an array over samples if the settings leave the choice, and the reason.
