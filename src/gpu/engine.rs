@@ -16,7 +16,7 @@ use tokio::sync::{OnceCell, watch};
 use super::abi;
 use super::batch::BatchLimits;
 use super::cuda::{
-    CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, decode_scratch, device_count,
+    CuFileStorage, CudaDevice, DeviceMemory, Nvcomp, Pinned, Worker, decode_scratch, device_count,
     nvcomp_is_named,
 };
 use super::decode_scratch::DecodeScratch;
@@ -198,7 +198,7 @@ impl GpuEngine {
         };
         // The contexts of several devices are created in parallel.
         let openings: Vec<_> = (0..count)
-            .map(|ordinal| thread::spawn(move || Device::open(ordinal)))
+            .map(|ordinal| thread::spawn(move || CudaDevice::open(ordinal)))
             .collect();
         let mut devices = Vec::new();
         let mut reasons = Vec::new();

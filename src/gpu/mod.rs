@@ -47,7 +47,7 @@ mod watchdog;
 mod work;
 
 pub use batch::{BatchLimits, Done, Outcome, Ticket, Times};
-pub use call_filter::{CallFilter, FieldTest};
+pub use call_filter::{FieldTest, PlannedCallFilter};
 pub use chunk_sizes::ChunkSizes;
 pub use cost::{Load, Prediction};
 pub use encoded::Encoded;

@@ -16,9 +16,9 @@ const OFF: &str = "built without the feature gpu";
 
 /// A device, which cannot exist.
 #[derive(Debug, Clone)]
-pub enum Device {}
+pub enum Gpus {}
 
-impl Device {
+impl Gpus {
     /// No device.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Device {
 
 /// Opens nothing, as there is no device.
 pub fn open(
-    device: &Device,
+    device: &Gpus,
     _request: &ChunkRequest<'_>,
     _context: ReadContext<'_>,
 ) -> Result<Option<Prefetch>> {

@@ -14,15 +14,15 @@ use crate::codec::CodecChain;
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::filters::CallFilters;
 use crate::scan::calls::results::GENOTYPE_CLASSES;
+use crate::scan::chunks::gpu::{self, Gpus};
 use crate::scan::chunks::{ArrayLoad, HostReason};
-use crate::scan::chunks::gpu::{self, Device};
 use crate::scan::options::{Backend, VczSettings};
 use crate::store::ArrayMeta;
 
 /// The backend of one execution of a scan, shared by its partitions and chosen when the first batch is requested.
 #[derive(Debug, Default)]
 pub struct ExecutionBackend {
-    device: OnceCell<Option<Device>>,
+    device: OnceCell<Option<Gpus>>,
 }
 
 impl ExecutionBackend {
@@ -30,7 +30,7 @@ impl ExecutionBackend {
     ///
     /// # Errors
     /// The reason why there is no GPU, if one was required.
-    pub async fn device(&self, source: &VczSource) -> Result<Option<&Device>> {
+    pub async fn device(&self, source: &VczSource) -> Result<Option<&Gpus>> {
         let choose = || async {
             let (device, choice) = open(source).await?;
             *source.latest_choice.lock() = Some(choice);
@@ -40,12 +40,12 @@ impl ExecutionBackend {
     }
 }
 
-async fn open(source: &VczSource) -> Result<(Option<Device>, Choice)> {
+async fn open(source: &VczSource) -> Result<(Option<Gpus>, Choice)> {
     let (settings, choice) = (&source.settings, source.choice());
     if !choice.is_gpu {
         return Ok((None, choice));
     }
-    let device = match Device::open(settings).await {
+    let device = match Gpus::open(settings).await {
         Ok(device) => device,
         Err(error) if settings.backend == Backend::Gpu => return Err(error),
         // The GPU was usable when it was chosen, but no longer is.

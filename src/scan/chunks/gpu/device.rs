@@ -1,4 +1,4 @@
-//! [`Device`]: the GPUs of an execution.
+//! [`Gpus`]: the GPUs of an execution.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::codec::CodecChain;
 use crate::counts::CallRange;
 use crate::error::VczError;
 use crate::gpu::plan::ChunkPlanner;
-use crate::gpu::{self, CallFilter, EngineStatus, FieldTest, GpuEngine, GpuError};
+use crate::gpu::{self, EngineStatus, FieldTest, GpuEngine, GpuError, PlannedCallFilter};
 use crate::scan::calls::filters::CallFilters;
 use crate::scan::chunks::HostReason;
 use crate::scan::chunks::field_filters::FieldFilters;
@@ -20,7 +20,7 @@ use crate::store::{ArrayMeta, ElementType};
 
 /// The GPUs of an execution.
 #[derive(Debug, Clone)]
-pub struct Device {
+pub struct Gpus {
     /// Their engine.
     pub engine: Arc<GpuEngine>,
     /// Whether an array over samples that they cannot decode is an error, instead of being decoded by the host.
@@ -30,7 +30,7 @@ pub struct Device {
     filters_calls: bool,
 }
 
-impl Device {
+impl Gpus {
     /// The GPUs that the settings name; waits until it is known whether there are any.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Device {
         dataset: &Dataset,
         genotypes: &ChunkPlanner,
         filters: &FieldFilters,
-    ) -> Result<Option<CallFilter>, GpuError> {
+    ) -> Result<Option<PlannedCallFilter>, GpuError> {
         if filters.is_empty() {
             return Ok(None);
         }
@@ -166,7 +166,7 @@ fn call_filter(
     dataset: &Dataset,
     genotypes: &ChunkPlanner,
     filters: &FieldFilters,
-) -> Result<CallFilter, GpuError> {
+) -> Result<PlannedCallFilter, GpuError> {
     let mut fields = Vec::with_capacity(filters.fields.len());
     for column in &filters.fields {
         let spec = &dataset.columns()[*column];
@@ -196,7 +196,7 @@ fn call_filter(
             range,
         });
     }
-    CallFilter::try_new(genotypes, fields, tests)
+    PlannedCallFilter::try_new(genotypes, fields, tests)
 }
 
 /// Whether a GPU can filter the calls of the genotypes, column `column` of a store.
