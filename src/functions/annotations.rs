@@ -214,11 +214,9 @@ impl Rows {
             "." => None,
             "+" | "-" | "?" => Some(strand),
             other => {
-                return Err(format!(
-                    "strand must be +, -, ? or ., found '{}'",
-                    shorten(other)
-                )
-                .into());
+                return Err(
+                    format!("strand must be +, -, ? or ., found '{}'", shorten(other)).into(),
+                );
             }
         };
         let phase = match phase {
@@ -227,11 +225,9 @@ impl Rows {
             "1" => Some(1),
             "2" => Some(2),
             other => {
-                return Err(format!(
-                    "phase must be 0, 1, 2 or ., found '{}'",
-                    shorten(other)
-                )
-                .into());
+                return Err(
+                    format!("phase must be 0, 1, 2 or ., found '{}'", shorten(other)).into(),
+                );
             }
         };
         let attributes = match self.format {
