@@ -160,9 +160,9 @@ impl CallMask {
         let range = match test {
             CallTest::Present if !values.coded => return Ok(()),
             CallTest::Present => None,
-            _ => match T::range(test).ok_or_else(|| no_such_test(test, values.element))? {
-                Some(range) => Some(range),
-                None => {
+            _ => match T::passing(test).ok_or_else(|| no_such_test(test, values.element))? {
+                Passing::Range(low, high) => Some((low, high)),
+                Passing::Nothing => {
                     self.bytes.fill(0);
                     return Ok(());
                 }

@@ -71,9 +71,9 @@ impl CallRange {
     fn of<T: Number>(test: &CallTest) -> Option<Self> {
         let (low, high) = match test {
             CallTest::Present => (i64::MIN, i64::MAX),
-            _ => match T::range(test)? {
-                Some((low, high)) => (low.key(), high.key()),
-                None => return Some(Self::NONE),
+            _ => match T::passing(test)? {
+                Passing::Range(low, high) => (low.key(), high.key()),
+                Passing::Nothing => return Some(Self::NONE),
             },
         };
         Some(Self {

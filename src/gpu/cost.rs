@@ -92,7 +92,7 @@ impl Decoding {
     }
 }
 
-/// For chunks of large frames, how long a batch waits for more chunks: a fraction of the time for one frame. `None` for others.
+/// How long a batch of large frames waits for more chunks: a fraction of the time for one frame. `None` for other chunks.
 pub fn max_wait(estimate: &Estimate) -> Option<Duration> {
     let frame = estimate.decoded_bytes / estimate.frames.max(1);
     if estimate.codec.is_none() || estimate.frames == 0 || frame < LARGE_FRAME {

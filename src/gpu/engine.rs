@@ -106,7 +106,7 @@ pub fn start() {
         return;
     }
     let run = || {
-        // The bindings panic where a library lacks a function.
+        // `cudarc` panics where the CUDA driver or nvrtc lacks a function.
         let opened = catch_unwind(AssertUnwindSafe(GpuEngine::open))
             .unwrap_or_else(|_| Err("the CUDA libraries found are not usable together".into()));
         let status = match opened {
@@ -131,7 +131,7 @@ pub fn start() {
 #[cfg(test)]
 pub fn install(engine: Arc<GpuEngine>) {
     start();
-    // An engine that is being started would otherwise replace this one later.
+    // The thread that opens the real engine would otherwise replace this one when it ends.
     while matches!(*STATE.borrow(), EngineStatus::Starting) {
         thread::yield_now();
     }

@@ -357,12 +357,12 @@ impl Queue {
     /// Takes back the slabs and plans of a batch that has run.
     pub fn recycle(&self, batch: Batch, plans: impl Iterator<Item = ChunkPlan>) {
         let mut state = self.state.lock();
-        let lent = state.take_back(batch);
+        let scratch = state.take_back(batch);
         let room = KEPT_PLANS.saturating_sub(state.plans.len());
         let plans = plans.filter(|plan| plan.parts() <= KEPT_PARTS);
         state.plans.extend(plans.take(room));
         drop(state);
-        drop(lent);
+        drop(scratch);
     }
 
     /// Fails the queue: the host decodes every chunk that waits or is submitted later, for this reason.
@@ -373,17 +373,17 @@ impl Queue {
         }
         state.failed = Some(reason.into());
         let mut jobs = Vec::new();
-        let mut lent = Vec::new();
+        let mut scratch = Vec::new();
         while let Some(mut batch) = state.ready.pop_front() {
             jobs.append(&mut batch.jobs);
             // Page-locked memory is kept: freeing it may wait for a device that does not respond.
-            lent.extend(state.take_back(batch));
+            scratch.extend(state.take_back(batch));
         }
         for batch in state.unclosed() {
             jobs.append(&mut batch.jobs);
         }
         drop(state);
-        drop(lent);
+        drop(scratch);
         for job in jobs {
             job.reply.send(Outcome::Host(reason.into()));
         }

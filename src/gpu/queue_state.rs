@@ -388,9 +388,9 @@ impl QueueState {
         wait
     }
 
-    /// Takes back the slabs of a batch. The returned ones must be dropped without the lock held.
+    /// Takes back the slabs of a batch. Returns the scratch slabs, which must be dropped without the lock held.
     pub fn take_back(&mut self, batch: Batch) -> Vec<Slab> {
-        let (lent, own): (Vec<_>, Vec<_>) = batch.slabs.into_iter().partition(Slab::is_temporary);
+        let (scratch, own): (Vec<_>, Vec<_>) = batch.slabs.into_iter().partition(Slab::is_scratch);
         self.slabs.extend(own);
         if batch.large_frames {
             self.large_batches -= 1;
@@ -401,7 +401,7 @@ impl QueueState {
             }
         }
         self.signals.slab_freed.notify_waiters();
-        lent
+        scratch
     }
 
     /// The batch with this number, while chunks can still be staged in it.

@@ -243,7 +243,7 @@ impl Work {
         self.planners().map(encoded).fold(0, usize::saturating_add)
     }
 
-    /// For chunks of large frames, how long a batch waits for more; `None` for others.
+    /// How long a batch of large frames waits for more chunks; `None` for other chunks.
     pub fn max_wait(&self) -> Option<Duration> {
         self.planners()
             .filter_map(|planner| cost::max_wait(&planner.estimate()))
