@@ -54,7 +54,8 @@ pub use encoded::Encoded;
 #[cfg(test)]
 pub(crate) use engine::install;
 pub use engine::{
-    DeviceInfo, EngineStatus, GpuEngine, is_at_work, is_starting, ready, start, status,
+    DeviceInfo, EngineStatus, GpuEngine, WORKERS_PER_DEVICE, is_at_work, is_starting, ready, start,
+    status,
 };
 pub use error::GpuError;
 pub use queue::{Producer, Queue};

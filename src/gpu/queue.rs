@@ -160,6 +160,15 @@ impl Queue {
         }
     }
 
+    /// Sets how many batches a device runs at the same time at most, from now on.
+    pub fn set_most_running(&self, batches: usize) {
+        let mut state = self.state.lock();
+        if state.most_running != batches {
+            state.most_running = batches;
+            self.signals.work.notify_all();
+        }
+    }
+
     /// Why the queue has failed, if it has.
     pub fn failure(&self) -> Option<GpuError> {
         self.state.lock().failed.clone()
@@ -323,7 +332,7 @@ impl Queue {
             if state.failed.is_some() {
                 return None;
             }
-            if state.devices >> (device % 64) & 1 == 0 {
+            if !state.may_take(device) {
                 self.signals.work.wait(&mut state);
                 continue;
             }

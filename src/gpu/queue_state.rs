@@ -123,6 +123,10 @@ pub struct QueueState {
     pub plans: Vec<ChunkPlan>,
     /// Bit `i`: device `i` may take batches.
     pub devices: u64,
+    /// Most batches that a device runs at the same time.
+    pub most_running: usize,
+    /// Batches that each device runs.
+    running: [usize; 64],
     pub failed: Option<GpuError>,
     /// Where large-frame batches may exceed the limits.
     pub free: Option<Arc<dyn FreeMemory>>,
@@ -148,6 +152,8 @@ impl QueueState {
             next_id: 0,
             plans: Vec::new(),
             devices: u64::MAX,
+            most_running: usize::MAX,
+            running: [0; 64],
             failed: None,
             free: None,
             large_batches: 0,
@@ -353,6 +359,12 @@ impl QueueState {
         self.signals.work.notify_all();
     }
 
+    /// Whether a device may take a batch now.
+    pub fn may_take(&self, device: usize) -> bool {
+        let device = device % 64;
+        self.devices >> device & 1 != 0 && self.running[device] < self.most_running
+    }
+
     /// Takes the first batch that is ready for a device.
     pub fn take(&mut self, device: usize) -> Option<Batch> {
         let bit = 1 << (device % 64);
@@ -363,6 +375,7 @@ impl QueueState {
             .position(|batch| !(batch.large_frames && busy))?;
         let mut batch = self.ready.remove(at)?;
         batch.device = Some(device);
+        self.running[device % 64] += 1;
         if batch.large_frames {
             self.large_running |= bit;
         }
@@ -392,6 +405,13 @@ impl QueueState {
     pub fn take_back(&mut self, batch: Batch) -> Vec<Slab> {
         let (scratch, own): (Vec<_>, Vec<_>) = batch.slabs.into_iter().partition(Slab::is_scratch);
         self.slabs.extend(own);
+        if let Some(device) = batch.device {
+            self.running[device % 64] -= 1;
+            if self.most_running != usize::MAX {
+                // Another worker of the device may wait for that.
+                self.signals.work.notify_all();
+            }
+        }
         if batch.large_frames {
             self.large_batches -= 1;
             if let Some(device) = batch.device {

@@ -14,9 +14,11 @@ use crate::scan::calls::filters::CallFilters;
 use crate::scan::chunks::HostReason;
 use crate::scan::chunks::field_filters::FieldFilters;
 use crate::scan::dataset::Dataset;
-use crate::scan::options::{Backend, DirectStorage, VczSettings, parse_devices};
+use crate::scan::options::{Backend, DirectStorage, MAX_GPU_WORKERS, VczSettings, parse_devices};
 use crate::scan::schema::ColumnSpec;
 use crate::store::{ArrayMeta, ElementType};
+
+const _: () = assert!(MAX_GPU_WORKERS == gpu::WORKERS_PER_DEVICE);
 
 /// The GPUs of an execution.
 #[derive(Debug, Clone)]
@@ -41,6 +43,7 @@ impl Gpus {
         engine
             .configure(&devices, settings.gpu_memory_limit)
             .map_err(refused)?;
+        engine.set_workers(settings.gpu_workers);
         Ok(Self {
             engine,
             is_required: settings.backend == Backend::Gpu,
