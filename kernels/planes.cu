@@ -31,7 +31,7 @@ struct VczSeen {
     bool bad;
 };
 
-// 32 codes of a bit-shuffled block that are not called, those of them that are -2, and those that no allele has.
+// Of 32 codes of a bit-shuffled block, as bits: those that are negative, those that are -2, and those that are K or more.
 struct VczSigns {
     u32 negative, absent, bad;
 };

@@ -125,7 +125,7 @@ enum Class {
     Reference,
     Complete,
     Incomplete,
-    /// Any calls, with so many planes of codes.
+    /// Any calls, with this many planes of codes.
     Any(usize),
 }
 
