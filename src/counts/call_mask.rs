@@ -3,7 +3,7 @@
 //!
 //! Invariant: a mask has one byte for each call, row-major, `0xFF` for one that passes every test so far and `0` for another.
 
-use super::call_numbers::{Half, Number};
+use super::call_numbers::{Half, Number, Passing};
 use super::call_test::CallTest;
 use super::error::CountError;
 use super::gathered::FILL_CODE;

@@ -1,7 +1,7 @@
 //! [`CallRange`]: a test of FORMAT values as bounds of 64-bit integers, which every implementation without Rust's types can compare: the
 //! kernels do. Lets the same values pass as [`CallMask`](super::CallMask).
 
-use super::call_numbers::{Half, Number, ValueOrder, float_key};
+use super::call_numbers::{Half, Number, Passing, ValueOrder, float_key};
 use super::call_test::CallTest;
 use super::error::CountError;
 use crate::store::ElementType;

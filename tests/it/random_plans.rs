@@ -8,7 +8,6 @@
 use std::time::{Duration, Instant};
 
 use arrow::util::pretty::pretty_format_batches;
-use datafusion::common::DataFusionError;
 use datafusion::prelude::SessionContext;
 
 use crate::common::{create, fixtures, run, session, with_sample_ids, work_dir};
@@ -277,7 +276,7 @@ fn counted_in_branches(statement: &str) -> String {
     filled(
         statement,
         "",
-        &[&[("{columns}", columns.as_str())], NAMES_OF_COUNTS].concat(),
+        &[&[("{columns}", columns.as_str())][..], NAMES_OF_COUNTS].concat(),
     )
 }
 
@@ -288,7 +287,7 @@ fn over_counts(statement: &str) -> String {
     filled(
         statement,
         "counts_",
-        &[&[("{columns}", COLUMNS)], NAMES_OF_COUNTS].concat(),
+        &[&[("{columns}", COLUMNS)][..], NAMES_OF_COUNTS].concat(),
     )
 }
 
@@ -338,7 +337,7 @@ async fn answer(
                 .await?;
             ctx.sql(store).await?.collect().await?;
         }
-        Ok::<_, DataFusionError>(ctx.sql(&sql).await?.collect().await?)
+        ctx.sql(&sql).await?.collect().await
     };
     match rows.await {
         Ok(batches) => Ok(pretty_format_batches(&batches).unwrap().to_string()),
@@ -369,9 +368,11 @@ async fn context(partitions: usize, pushdown: bool) -> SessionContext {
     std::fs::write(&exchanged, text).unwrap();
     create(&ctx, "y", &sim, Some(&exchanged)).await;
     // The same ids in the opposite order: as many samples, but others.
-    let opposite = with_sample_ids("sim.vcz.zip", &format!("opposite{partitions}.vcz"), |sample, n| {
-        format!("s{:02}", n - 1 - sample)
-    });
+    let opposite = with_sample_ids(
+        "sim.vcz.zip",
+        &format!("opposite{partitions}.vcz"),
+        |sample, n| format!("s{:02}", n - 1 - sample),
+    );
     create(&ctx, "z", &opposite, Some(&populations)).await;
     // Other genotypes, of more samples.
     let more = fixtures().join("chunks7.vcz.zip");
