@@ -1,4 +1,4 @@
-// 32 consecutive codes as words of bits, from blocks of any kind: what kernels count alleles and zygosity on.
+// 32 consecutive codes as words of bits: the input of the kernels that count alleles and zygosity.
 #ifndef VCZ_CODES_CUH
 #define VCZ_CODES_CUH
 
@@ -10,8 +10,8 @@ struct VczWords {
     u32 p0, p1, other, negative, bad;
 };
 
-// Bit-shuffled codes of which at most two planes are there; or, of one-byte codes, three of which the last repeats: codes with a
-// bit there are negative. The others are 0 to 3.
+// Bit-shuffled codes with at most two stored planes, or one-byte codes with three, the last of which repeats and so is the sign: a code
+// is 0 to 3 or negative.
 template <bool ONE_BYTE>
 VCZ_DEVICE VczWords vcz_few_planes(const VczBlock& block, i32 bit, u32 n_alleles) {
     const bool repeats = ONE_BYTE && vcz_repeats(block);
@@ -125,8 +125,8 @@ VCZ_DEVICE VczWords vcz_any_codes(const VczBlock& block, u32 first, u32 valid, u
     return w;
 }
 
-// 32 codes of a block, those of `valid` only; `first` is the block's element of bit 0 and may be before the block. CODES: any kind and
-// width, else bit-planes and bytes of one-byte codes.
+// 32 codes of a block, those of `valid` only; `first` is the block's element of bit 0 and may be before the block. With CODES, blocks of
+// any kind and width; without, bit-planes and bytes of one-byte codes.
 template <bool CODES>
 VCZ_DEVICE VczWords vcz_words(const VczBlock& block, u32 first, u32 valid, u32 width, bool big_endian, u32 t, u32 n_alleles) {
     VczWords w;

@@ -121,14 +121,15 @@ VCZ_DEVICE void vcz_finish_row(const VczJob& job, const VczPart& part, u32 row, 
     }
 }
 
-// Rows that a warp counts at once where they lie in one bit-shuffled block; where planes repeat, half of them at a time.
-#define VCZ_BUNDLE 4
+// Rows that a warp counts together where they lie in one bit-shuffled block; where planes repeat, two of them at a time.
+#define VCZ_GROUP_ROWS 4
 #define VCZ_PAIR 2
-// With fewer copies than this, two counts fit in a word. And alleles that are told apart there.
+// Two counts fit in one word below this many copies.
 #define VCZ_PAIR_COPIES 65536
+// Alleles that `vcz_count_pair` distinguishes.
 #define VCZ_PAIR_ALLELES 4
 
-// Gives out the counts of a row: x of lane i is that of allele i, and from allele 32 on there is none.
+// Writes the counts of a row: lane i has allele i in x; alleles from 32 on have no copies.
 VCZ_DEVICE void vcz_put_counts(const VczJob& job, u32 set, u32 row, u32 x, bool shared) {
     const u32 k = job.spec.n_alleles;
     i32* out = (i32*)job.tile.out + ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k;
@@ -141,8 +142,8 @@ VCZ_DEVICE void vcz_put_counts(const VczJob& job, u32 set, u32 row, u32 x, bool 
     }
 }
 
-// Counts a pair of rows of a block whose planes repeat, as they do where calls are missing: codes are negative or 0 to 3. Gives back
-// which rows have others, or codes that are no alleles, and are still to be counted. All planes of the block are there, or those after them
+// Counts a pair of rows of a block whose planes repeat, as they do where calls are missing: codes are negative, or alleles from 0 to 3.
+// Returns, as bits, the rows with any other code, which the caller counts. All planes of the block are stored, or those that are not
 // repeat the last.
 template <int S>
 VCZ_DEVICE u32 vcz_count_pair(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
@@ -201,16 +202,16 @@ VCZ_DEVICE u32 vcz_count_pair(const VczJob& job, u32 set, const VczBlock& block,
     return todo;
 }
 
-// Counts a bundle of rows that have no code above 1 and no negative one; gives back which rows have one, and are still to be counted.
+// Counts a group of four rows whose codes are 0 and 1. Returns, as bits, the rows with any other code, which the caller counts.
 template <int S>
-VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
+VCZ_DEVICE u32 vcz_count_group(const VczJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
     const u32 copies = job.copies, mask_words = job.spec.mask_words, mask_bit = job.mask_bit;
     const u32* masks = vcz_set_mask(job, set);
     const u64 stride = block.elements / 8;
     const u32* plane = (const u32*)(block.data & ~(u64)3);
-    u32 from[VCZ_BUNDLE], shift[VCZ_BUNDLE], one[VCZ_BUNDLE][S] = {}, above[VCZ_BUNDLE] = {};
+    u32 from[VCZ_GROUP_ROWS], shift[VCZ_GROUP_ROWS], one[VCZ_GROUP_ROWS][S] = {}, above[VCZ_GROUP_ROWS] = {};
 #pragma unroll
-    for (int r = 0; r < VCZ_BUNDLE; ++r) {
+    for (int r = 0; r < VCZ_GROUP_ROWS; ++r) {
         const u32 at = offset + r * job.tile.row_elements + 8 * (u32)(block.data & 3);
         from[r] = at / 32;
         shift[r] = at % 32;
@@ -219,9 +220,9 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
         const u32 group = begin / 32;
         const u32 left = copies - begin;
         const u32 valid = left < 32 ? ~(VCZ_ALL_LANES << left) : VCZ_ALL_LANES;
-        u32 mask[S], x[VCZ_BUNDLE];
+        u32 mask[S], x[VCZ_GROUP_ROWS];
 #pragma unroll
-        for (int r = 0; r < VCZ_BUNDLE; ++r) {
+        for (int r = 0; r < VCZ_GROUP_ROWS; ++r) {
             const u32* word = plane + from[r] + group;
             x[r] = __funnelshift_r(__ldg(word), __ldg(word + 1), shift[r]);
         }
@@ -232,7 +233,7 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
             next += stride;
             const u32* words = (const u32*)(next & ~(u64)3) + group;
 #pragma unroll
-            for (int r = 0; r < VCZ_BUNDLE; ++r) {
+            for (int r = 0; r < VCZ_GROUP_ROWS; ++r) {
                 const u32* word = words + (offset + r * job.tile.row_elements + 8 * (u32)(next & 3)) / 32;
                 above[r] |= __ldg(word);
                 if (left <= 32) above[r] |= __ldg(word + 1);
@@ -243,7 +244,7 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
             mask[s] = valid & vcz_mask_bits(masks + (u64)s * mask_words, mask_bit + begin);
         }
 #pragma unroll
-        for (int r = 0; r < VCZ_BUNDLE; ++r) {
+        for (int r = 0; r < VCZ_GROUP_ROWS; ++r) {
 #pragma unroll
             for (int s = 0; s < S; ++s) one[r][s] += __popc(x[r] & mask[s]);
         }
@@ -251,7 +252,7 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
     u32 todo = 0;
     const bool shared = job.shared;
 #pragma unroll
-    for (int r = 0; r < VCZ_BUNDLE; ++r) {
+    for (int r = 0; r < VCZ_GROUP_ROWS; ++r) {
         if (__any_sync(VCZ_ALL_LANES, above[r] != 0)) {
             todo |= 1u << r;
             continue;
@@ -266,23 +267,23 @@ VCZ_DEVICE u32 vcz_count_bundle(const VczJob& job, u32 set, const VczBlock& bloc
     return todo;
 }
 
-// Counts the rows of `todo` (bit 0: `row`, which starts at `at`) for S sets from `set` on. `bundle`: where they allow it, all four
-// rows together.
+// Counts the rows of `todo` (bit 0: `row`, which starts at `at`) for S sets from `set` on. With `grouped` they are a group of four rows,
+// which are counted together where their block allows it.
 template <int S, bool CODES>
-VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at, u32 todo, bool bundle, u32* status) {
-    if (!CODES && bundle) {
+VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at, u32 todo, bool grouped, u32* status) {
+    if (!CODES && grouped) {
         const VczBlock block = vcz_block(job.tile, at.block);
-        const u64 end = (u64)at.offset + (u64)(VCZ_BUNDLE - 1) * job.tile.row_elements + job.copies;
+        const u64 end = (u64)at.offset + (u64)(VCZ_GROUP_ROWS - 1) * job.tile.row_elements + job.copies;
         if (block.kind == VCZ_BIT_SHUFFLED && block.planes != 0 && end <= block.elements) {
             // A block with a stored sign plane has missing codes too, even if its frame did not show that planes repeat.
             const bool pairs = job.spec.n_alleles <= VCZ_PAIR_ALLELES && job.copies < VCZ_PAIR_COPIES;
             if (pairs && (vcz_repeats(block) || block.planes == 8)) {
                 todo = 0;
-                for (u32 r = 0; r < VCZ_BUNDLE; r += VCZ_PAIR) {
+                for (u32 r = 0; r < VCZ_GROUP_ROWS; r += VCZ_PAIR) {
                     todo |= vcz_count_pair<S>(job, set, block, row + r, at.offset + r * job.tile.row_elements) << r;
                 }
             } else if (!vcz_repeats(block)) {
-                todo = vcz_count_bundle<S>(job, set, block, row, at.offset);
+                todo = vcz_count_group<S>(job, set, block, row, at.offset);
             }
         }
     }
@@ -319,18 +320,19 @@ VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 ti
     __syncthreads();
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
     const u32 warps = tile_groups * VCZ_WARPS;
-    // Bundles where there is one for about every warp; with one allele, every code but 0 is bad, which they do not tell.
-    const bool bundles = !CODES && job.spec.n_alleles >= 2 && job.tile.rows >= (VCZ_BUNDLE - 1) * warps;
-    const u32 height = bundles ? VCZ_BUNDLE : 1;
+    // Four rows at a time, if there is a group for nearly every warp. With one allele every code but 0 is invalid, which that path does
+    // not check.
+    const bool in_groups = !CODES && job.spec.n_alleles >= 2 && job.tile.rows >= (VCZ_GROUP_ROWS - 1) * warps;
+    const u32 height = in_groups ? VCZ_GROUP_ROWS : 1;
     VczRowWalk walk(job.tile, height * warp, height * warps);
     for (u32 row = height * warp; row < job.tile.rows; row += height * warps, walk.next()) {
         const u32 todo = (1u << vcz_min(height, job.tile.rows - row)) - 1;
-        const bool bundle = bundles && job.tile.rows - row >= VCZ_BUNDLE;
+        const bool grouped = in_groups && job.tile.rows - row >= VCZ_GROUP_ROWS;
         for (u32 set = 0; set < sets; set += 2) {
             if (set + 2 <= sets) {
-                vcz_count_sets<2, CODES>(job, set, row, walk.at, todo, bundle, status);
+                vcz_count_sets<2, CODES>(job, set, row, walk.at, todo, grouped, status);
             } else {
-                vcz_count_sets<1, CODES>(job, set, row, walk.at, todo, bundle, status);
+                vcz_count_sets<1, CODES>(job, set, row, walk.at, todo, grouped, status);
             }
         }
     }

@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
     }
 }
 
-// For 32 elements from `first` of the tile on, those of `n`: 1 if their call fails.
+// Bits of the tile's elements from `first` on, of which there are `n`, at most 32: 1 if the element's call fails.
 VCZ_DEVICE u32 vcz_failed(const u32* __restrict__ passes, u32 first, u32 n, u32 copies) {
     const u32 call = first / copies;
     if (copies == 1) return ~vcz_mask_bits(passes, call);

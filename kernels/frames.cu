@@ -95,8 +95,8 @@ VCZ_DEVICE u32 vcz_crc_words(u32 n) {
     return power;
 }
 
-// The CRC-32 of `len` bytes, in thread 0. A thread takes every 256th word: what it has is multiplied by x^(32 * 256), by
-// table, for every word that it adds; at the end each one's remainder is moved to its place, and all are added.
+// The CRC-32 of `len` bytes, in thread 0. A thread takes every 256th word: before it adds a word, it multiplies its remainder by
+// x^(32 * 256), with a table. At the end the remainders of all threads are moved to their places and added.
 VCZ_DEVICE u32 vcz_crc32(u64 data, u64 len, u32 (&table)[4][256], u32& sum) {
     __syncthreads();  // other threads may still read the sum of the previous check
     const u32 step = vcz_crc_words(VCZ_THREADS);

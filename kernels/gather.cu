@@ -4,7 +4,7 @@
 // from 8 bit-planes at a time, or plain bytes are copied; otherwise each lane fetches one element at a time.
 #include "vcz.cuh"
 
-// Un-shuffles 8 one-byte elements: byte p of (low, high) holds their bits p; gives back element i as byte i.
+// Un-shuffles 8 one-byte elements: byte p of (low, high) holds their bits p; returns element i in byte i.
 VCZ_DEVICE uint2 vcz_transpose_8(u32 low, u32 high) {
     u32 t;
     // Within each half: 2x2 bits, then 2x2 blocks of 2 bits, of 4 rows of 8 bits.

@@ -1,8 +1,8 @@
 // Bit-planes of the genotypes of sample sets: for each plane one bit for each copy of the set, next to each other.
 //
-// A warp makes a row of a set in two passes: which planes have a bit, then those planes. Where the set is every stored copy of
-// bit-shuffled blocks, words of 32 copies are copied from the planes; else each lane reads the code of one copy, and the lanes' bits make
-// a word. The output was zeroed.
+// A warp makes a row of a set in two passes: the first finds the planes that have a bit, the second writes them. Where the set is every
+// stored copy of bit-shuffled blocks, words of 32 copies are copied from the planes; else each lane reads the code of one copy, and the
+// lanes' bits make a word. The output was zeroed.
 #include "vcz.cuh"
 
 // The planes of a row: those of codes, then that of copies that are not called, then that of copies that do not exist (-2).
@@ -31,7 +31,7 @@ struct VczSeen {
     bool bad;
 };
 
-// 32 codes of a bit-shuffled block that are not called, those of them that are -2, and those that no allele has.
+// Of 32 codes of a bit-shuffled block, as bits: those that are negative, those that are -2, and those that are K or more.
 struct VczSigns {
     u32 negative, absent, bad;
 };
@@ -137,7 +137,7 @@ VCZ_DEVICE VczSeen vcz_planes_some(const VczPlanesJob& job, VczPlace at, u32 sto
     u32 held = at.block;
     const u64 end = (u64)at.offset + tile.samples * tile.copies;
     const bool bytes = tile.width == 1 && block.kind == VCZ_BIT_SHUFFLED && block.planes <= 8 && end <= block.elements;
-    // Whether there is one plane, of codes 0 and 1: it is known once a bit is found.
+    // Whether the only plane is that of codes 0 and 1; one set bit then decides.
     const bool one = bytes && block.planes == 1 && !vcz_repeats(block) && job.n_alleles > 1;
     for (u32 begin = 0; begin < job.copies; begin += 32) {
         const u32 i = begin + vcz_lane();

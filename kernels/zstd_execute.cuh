@@ -19,8 +19,8 @@ static __device__ void vcz_zstd_fill(u8* out, u32 len, u32 byte) {
     if (done + lane < len) out[done + lane] = (u8)byte;
 }
 
-// Copies `len` bytes by all lanes, to where none is read from. Source words are read whole. All is read before it is written, so that
-// memory is waited for once.
+// Copies `len` bytes by all lanes; source and target do not overlap. Source words are read whole. The first and last bytes are read
+// before any is written, so that memory is waited for once.
 static __device__ void vcz_zstd_copy(u8* to, const u8* from, u32 len) {
     const u32 lane = vcz_lane(), before = vcz_min(len, (u32)(-(u64)to & 15)), whole = (len - before) / 16, done = before + 16 * whole;
     const bool first = lane < before, last = done + lane < len;
@@ -65,7 +65,7 @@ static __device__ void vcz_zstd_repeat(u8* to, u32 offset, u32 len) {
     }
 }
 
-// Writes a short match that overlaps its source, by this lane: eight bytes at a time, which have been written by then.
+// Writes a short match that overlaps its source with this lane, eight bytes at a time: the source of each eight is written by then.
 VCZ_DEVICE void vcz_zstd_repeat_within(u8* to, u32 offset, u32 len) {
     for (u32 i = 0; i < len; i += 8) {
         const u64 from = (u64)to + i - offset;
@@ -74,7 +74,7 @@ VCZ_DEVICE void vcz_zstd_repeat_within(u8* to, u32 offset, u32 len) {
         const u32 a = words[0], b = there > 4 ? words[1] : 0, c = there > 8 ? words[2] : 0;
         u32 low = __funnelshift_r(a, b, shift), high = __funnelshift_r(b, c, shift);
         if (offset < 8) {
-            // As often as they fit, and then whole repetitions of eight bytes or more.
+            // Repeats the bytes to fill eight; from then on the offset is that of whole repetitions, eight bytes or more.
             u64 bytes = ((u64)high << 32 | low) & (((u64)1 << 8 * offset) - 1);
             for (u32 n = 8 * offset; n < 64; n *= 2) bytes |= bytes << n;
             low = (u32)bytes;
@@ -88,10 +88,10 @@ VCZ_DEVICE void vcz_zstd_repeat_within(u8* to, u32 offset, u32 len) {
     }
 }
 
-// Writes a match of 3 bytes or more, by this lane: the aligned words of the output, four at a time, and what is before and after them.
-// All bytes that it repeats are there, or those that are 16 before, or the offset divides a word.
+// Writes a match of at least 3 bytes with this lane, four aligned words at a time. Requires that all source bytes are written, or that
+// the source is 16 or more bytes before, or that the offset divides a word.
 VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
-    // Counted from the first word of the output on, of which `skip` bytes are not of the match.
+    // Positions count from the first word of the output, whose first `skip` bytes are not of the match.
     const u32 skip = (u32)((u64)to & 3), end = skip + len;
     u32* out = (u32*)(to - skip);
     const u64 from = (u64)out - offset;
@@ -134,12 +134,11 @@ VCZ_DEVICE void vcz_zstd_repeat_short(u8* to, u32 offset, u32 len) {
     if (end & 1) rest[end & 2] = (u8)(last >> 8 * (end & 2));
 }
 
-// By lane, those before it whose matches have bytes that its own repeats, which are from `from` to `end`. Matches are from `to` on,
-// before `next`.
+// For each lane, as bits, the earlier lanes whose matches overlap this lane's source [from, end). A lane's match occupies [to, next).
 VCZ_DEVICE u32 vcz_zstd_needed(u32 from, u32 end, u32 to, u32 next) {
     // All bytes before a round's first match have been written.
     if (!__any_sync(VCZ_ALL_LANES, end > __shfl_sync(VCZ_ALL_LANES, to, 0))) return 0;
-    // How many matches end where these bytes start or before, and how many start before they end.
+    // `over`: lanes whose matches end before this lane's source. `begun`: lanes whose matches start before its end.
     u32 over = 0, begun = 0;
 #pragma unroll
     for (u32 step = 16; step > 0; step /= 2) {

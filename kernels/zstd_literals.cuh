@@ -3,7 +3,8 @@
 #define VCZ_ZSTD_LITERALS_CUH
 #include "zstd_tables.cuh"
 
-// Decodes `n` literals from the bit stream `src`, by the codes of `log` bits or fewer, four at a time; false if it does not end where they do.
+// Decodes `n` literals of the bit stream `src`, four at a time, with codes of at most `log` bits; false if the stream does not end with
+// the last of them.
 VCZ_DEVICE bool vcz_zstd_stream(const u16* cells, u32 log, const u8* src, u32 len, u8* out, u32 n) {
     VczZstdBits bits;
     if (!bits.open(src, len)) return false;
@@ -33,7 +34,8 @@ VCZ_DEVICE bool vcz_zstd_stream(const u16* cells, u32 log, const u8* src, u32 le
     return bits.left() == 0;
 }
 
-// Decodes `n` Huffman-coded literals at `at`, before `end`, in one stream or four, of codes that are there or are those of the block before.
+// Decodes `n` Huffman-coded literals at `at`, before `end`, in one stream or four, with the block's own codes or, if `repeat`, the
+// previous block's.
 static __device__ bool vcz_zstd_literals(const VczZstd& z, u32 at, u32 end, u32 n, bool four, bool repeat) {
     VczZstdTables& s = *z.tables;
     const u32 lane = vcz_lane();

@@ -1,17 +1,17 @@
-// The sequences of zstd blocks: read by one warp for all others of its CTA, one lane for each, and executed by these.
+// The sequences of zstd blocks. One warp of a CTA reads those of all other warps, a lane for each warp; the others execute them.
 #ifndef VCZ_ZSTD_SEQUENCES_CUH
 #define VCZ_ZSTD_SEQUENCES_CUH
 #include "zstd_execute.cuh"
 
-// What the last three offsets are after some sequences: each an offset, or which of those before these sequences it is and how much less,
-// which is marked by the highest bit.
+// The last three offsets after some sequences. Each is an offset or, with the highest bit set, a reference to one of the three before
+// them (bits 0-1) minus a number (from bit 2).
 struct VczZstdRecent {
     u32 first, second, third;
 
     static constexpr u32 BEFORE = 1u << 31;
 
-    // After one sequence with a value of 4 or more, which is a new offset and 3, or a smaller one, which repeats one. Without literals, the latest offset
-    // would only make the match before longer, so that the values stand for the ones after it, and the last for the latest but 1.
+    // A value v > 3 is the new offset v - 3; 1 to 3 repeat a recent offset. Without literals, 1 and 2 mean the second and third, and 3 the
+    // latest - 1.
     static __device__ __forceinline__ VczZstdRecent after(u32 value, bool literals) {
         const u32 which = value - literals;
         // Larger offsets do not fit in any frame.
@@ -20,7 +20,7 @@ struct VczZstdRecent {
         return {which == 3 ? BEFORE | 1 << 2 : BEFORE | which, BEFORE, which == 1 ? BEFORE | 2 : BEFORE | 1};
     }
 
-    // One of those before, or an offset, of `x`, which is seen from after them.
+    // Resolves `x`, relative to these offsets, to an offset or a reference to the earlier ones.
     __device__ __forceinline__ u32 of(u32 x) const {
         const u32 which = x & 3, less = x >> 2 & 0xff, is = which == 0 ? first : which == 1 ? second : third;
         if ((x & BEFORE) == 0) return x;
@@ -49,8 +49,8 @@ struct VczZstdReader {
     VczZstdPlaces places;
     i32 bit, start;              // the next bit of the stream, and the last one
     u32 high, low;               // the word with the next bit, and the word before it
-    i32 there;                   // the last piece of the stream that is in shared memory,
-    uint4 before, before_that;   // and the two that come next
+    i32 there;                   // the last piece of the stream that is in shared memory
+    uint4 before, before_that;   // the two pieces that come next
     u32 offset, length, match;   // cells of the three states
     u32 left;                    // unread sequences of the stream
     u32 some, i;                 // size of the half that is being filled (0: none), and sequences in it
@@ -101,8 +101,7 @@ struct VczZstdReader {
         fills += 1;
     }
 
-    // Puts the next pieces of the stream, two at a time, where those were that are not needed any more. Of the ones that are there then, six are not
-    // read yet, or five and the rest of one.
+    // Refills the ring two pieces at a time, over pieces already read. At least five whole pieces and the current one are then unread.
     __device__ __forceinline__ void fetch() {
 #pragma unroll 1
         while (there > (bit >> 7) - (VCZ_ZSTD_PIECES - 2)) {
@@ -127,7 +126,7 @@ struct VczZstdReader {
         return __funnelshift_l(low, high, (u32)~of & 31);
     }
 
-    // Moves to the next states, given four times the bits that are added to them.
+    // Looks up the next states; each `more_...` is four times the added bits.
     __device__ __forceinline__ void follow(u32 to_length, u32 to_offset, u32 to_match, u32 more_length, u32 more_offset, u32 more_match) {
         const u32 none = 4 * (VCZ_ZSTD_MAX_STATES - 1);
         length = vcz_shared_word(more_length | (to_length >> 8 & none) | cells);
@@ -135,14 +134,14 @@ struct VczZstdReader {
         match = vcz_shared_word((more_match | (to_match >> 8 & none) | cells) + 4 * VCZ_ZSTD_MAX_STATES);
     }
 
-    // Reads one sequence: its values, which are not looked at, then the next states, of literals, match and offset, whose bits are the lowest.
+    // Reads the bits of one sequence: its values, skipped here, then those of the next states (lowest).
     __device__ __forceinline__ void step(uint4& read) {
         const u32 offset_was = offset, match_was = match, length_was = length;
         const i32 bit_was = bit;
         const u32 fewer = VCZ_ZSTD_FEWER(offset + match + length);
         const u32 bits1 = VCZ_ZSTD_BITS(offset), bits2 = VCZ_ZSTD_BITS(match), bits3 = VCZ_ZSTD_BITS(length);
         const u32 mask1 = (4u << bits1) - 4, mask2 = (4u << bits2) - 4, mask3 = (4u << bits3) - 4;
-        // From where on, in both words, are the bits of states, and two more.
+        // Where the bits of the states start in both words, less two, for the factor of four.
         const i32 from = (bit & 31) + 31 - 3 * VCZ_ZSTD_MOST + (i32)fewer;
         follow(length, offset, match, vcz_zstd_shifted(low, high, (u32)from + bits1 + bits2) & mask3, vcz_zstd_shifted(low, high, (u32)from) & mask1,
                vcz_zstd_shifted(low, high, (u32)from + bits1) & mask2);
@@ -157,7 +156,7 @@ struct VczZstdReader {
         }
     }
 
-    // Eight sequences of 89 bits, from the lowest bit of a piece on, and the two words that are read ahead.
+    // Eight sequences have at most 8 * 89 bits and may start at the lowest bit of a piece; two words are read ahead.
     static_assert(8 * 89 + 24 + 32 <= 128 * (VCZ_ZSTD_PIECES - 2), "what is read is there");
 
     // Reads the next eight sequences of the half, or its remaining ones.
@@ -180,7 +179,7 @@ struct VczZstdReader {
     }
 };
 
-// Reads the sequences of all warps of the CTA, a lane each, until they have no more.
+// Reads the sequences of all warps of the CTA, a lane for each, until there are no more.
 static __device__ void vcz_zstd_read(VczZstdTables* tables, const VczZstdCells& cells) {
     const u32 lane = vcz_lane();
     VczZstdReader reader(tables, cells, lane < VCZ_ZSTD_WARPS ? lane : 0);
@@ -195,7 +194,7 @@ static __device__ void vcz_zstd_read(VczZstdTables* tables, const VczZstdCells& 
     }
 }
 
-// Executes the `n` sequences of the bit stream of `len` bytes at `src`; `logs` has a byte for each table. Of `literals` there are `n_literals`.
+// Executes the `n` sequences of the bit stream of `len` bytes at `src`, with `n_literals` literals; `logs` has a byte for each table.
 static __device__ __forceinline__ bool vcz_zstd_sequences(VczZstd& z, const u8* src, u32 len, u32 n, u32 logs, const u8* literals, u32 n_literals) {
     const u32 lane = vcz_lane();
     VczZstdTables& s = *z.tables;

@@ -8,7 +8,7 @@
 #define VCZ_ZSTD_MAX_STATES 512
 #define VCZ_ZSTD_MAX_SYMBOLS 64
 #define VCZ_ZSTD_MAX_OFFSET_STATES 256
-// A bit stream that is read has so many pieces of 16 bytes in shared memory: a power of two. Eight sequences have at most 712 bits.
+// Pieces of 16 bytes of a bit stream that are in shared memory while it is read, a power of two. Eight sequences have at most 712 bits.
 #define VCZ_ZSTD_PIECES 8
 
 // The table modes of a block.
@@ -16,9 +16,12 @@
 #define VCZ_ZSTD_ONE 1
 #define VCZ_ZSTD_DESCRIBED 2
 
-// A cell of a table, from its lowest bits on: how many bits are added to the next state; the code of the value; the next state before bits are
-// added, which are zeros there; and, from bit 25, by how many the bits of both the value and the state are fewer than VCZ_ZSTD_MOST. Those of three
-// cells are added up without being taken apart.
+// A cell of a table:
+//   bits 0-3    number of bits that are added to the next state
+//   bits 4-9    code of the value
+//   bits 10-18  next state, whose added bits are zeros here
+//   bits 25-    VCZ_ZSTD_MOST minus the number of bits of value and state
+// The last field of three cells is added without unpacking.
 #define VCZ_ZSTD_MOST 42
 static_assert(3 * VCZ_ZSTD_MOST < 128 && VCZ_ZSTD_MOST >= 31 + 8, "sums of three have seven bits, and no offset has more bits");
 #define VCZ_ZSTD_BITS(cell) ((cell) & 15)
@@ -43,8 +46,8 @@ __constant__ u32 vcz_zstd_matches[53] = {3,  4,  5,  6,  7,  8,  9,  10, 11, 12,
 __constant__ u8 vcz_zstd_length_bits[20] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 __constant__ u8 vcz_zstd_match_bits[21] = {1, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
-// What has been done and is waited for, again and again. Who waits knows of each time before the next. It is raised by one lane, or by all
-// lanes of a warp together; all that they did before is seen by who sees it raised.
+// A reusable signal: one lane, or all lanes of a warp, raise it; waiting lanes see everything written before. A waiter must wait for each
+// raise before the next.
 template <u32 LANES>
 struct VczSignal {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -84,10 +87,10 @@ struct VczSignal {
 #endif
 };
 
-// What the lane that reads sequences and the warp that executes them tell each other. They are handed over 32 at a time.
+// The ring between the reading lane and the executing warp, in two halves of 32 sequences.
 struct VczZstdRing {
-    // The block's bit stream: how many sequences it has (0: the warp has no more frames), and the logs of its tables, of literal
-    // lengths, offsets and match lengths.
+    // The block's bit stream: its address, its length, its number of sequences (0: the warp has no more frames), and the logs of its
+    // tables of literal lengths, offsets and match lengths.
     u64 src;
     u32 len, n;
     u32 logs[3];
@@ -105,8 +108,8 @@ struct VczZstdTables {
             u8 in_order[VCZ_ZSTD_MAX_STATES];  // each symbol repeated for its states; or the weights of Huffman codes
             u8 symbols[VCZ_ZSTD_MAX_STATES];   // of every state
         };
-        // While sequences are read, in halves by turns: the cells of the offset, the match and the literals, and the bit of the stream from which
-        // on (downwards) there are those of the three values.
+        // While sequences are read, in halves by turns: the cells of the offset, the match and the literals, and the bit of the stream
+        // at which the bits of the three values start, downwards.
         uint4 read[2][32];
     };
     i16 probabilities[VCZ_ZSTD_MAX_SYMBOLS];
@@ -118,10 +121,10 @@ struct VczZstdTables {
     u32 recent[3];     // offsets
 };
 
-// What is read of all warps of a CTA. An address in one of these arrays is that of the first word, with bits set, if the whole starts at a
-// multiple of VCZ_ZSTD_CELLS_AT.
+// Tables and stream pieces of all warps of a CTA, read by the reading warp. The whole is aligned to VCZ_ZSTD_CELLS_AT, so an element's
+// address is the array's OR its offset.
 struct VczZstdCells {
-    u32 sequences[VCZ_ZSTD_WARPS][2][VCZ_ZSTD_MAX_STATES];  // of literal lengths and of match lengths; before that, those of Huffman codes, of two bytes
+    u32 sequences[VCZ_ZSTD_WARPS][2][VCZ_ZSTD_MAX_STATES];  // of literal lengths and match lengths; before, of Huffman codes, two bytes each
     u32 offsets[VCZ_ZSTD_WARPS][VCZ_ZSTD_MAX_OFFSET_STATES];
     u32 streams[VCZ_ZSTD_WARPS][4 * VCZ_ZSTD_PIECES];       // the next pieces of the bit stream
 };
@@ -129,7 +132,7 @@ struct VczZstdCells {
 static_assert(sizeof(VczZstdCells::sequences) % (4 * VCZ_ZSTD_MAX_OFFSET_STATES) == 0, "bits of addresses of offsets are free");
 static_assert((sizeof(VczZstdCells::sequences) + sizeof(VczZstdCells::offsets)) % (16 * VCZ_ZSTD_PIECES) == 0, "bits of addresses of streams are free");
 
-// What a block may need of those before it, in scratch memory after the literals: descriptions of tables, from which they are made again.
+// What a block may need of earlier ones: descriptions of tables, from which they are built again. In scratch memory, after the literals.
 struct VczZstdHistory {
     i16 probabilities[3][VCZ_ZSTD_MAX_SYMBOLS];
     u8 weights[256];
@@ -151,8 +154,8 @@ struct VczZstd {
     u32 fills;  // halves of the ring that this warp has consumed
 };
 
-// A bit stream that is read from its end: the next bits are those of `high`, of which so many are `used`, then those of `low`, then those
-// of `ahead`. Bits past the stream's start are anything.
+// A bit stream that is read from its end: the next bits are those of `high` without the first `used`, then `low`, then `ahead`. Bits
+// before the stream's start have any value.
 struct VczZstdBits {
     u32 high, low, ahead;
     u32 used;
@@ -204,10 +207,10 @@ struct VczZstdBits {
     __device__ __forceinline__ i32 left() const { return 64 - (i32)used + 32 * (word + 1) - start; }
 };
 
-// A bit stream of sequences, which is read from its end. A frame has 12 bytes or more before it, so that three words before those of the
-// stream may be read, and so may all of a piece that has one of its bytes.
+// A bit stream of sequences, which is read from its end. A frame has 12 bytes or more before it, so three words before the stream's may
+// be read, and whole pieces that have one of its bytes.
 struct VczZstdPlaces {
-    const u32* words;  // from the piece before the stream's first on, in which bits are counted
+    const u32* words;  // from the piece before the stream's first on; bits are counted from here
 
     __device__ __forceinline__ explicit VczZstdPlaces(const u8* src) : words((const u32*)((u64)src & ~(u64)15) - 4) {}
 
@@ -232,7 +235,7 @@ struct VczZstdPlaces {
     }
 };
 
-// The lowest 32 bits of 64, `n` further on; zeros if there are none.
+// 32 of 64 bits, from bit `n` on; zeros beyond them.
 VCZ_DEVICE u32 vcz_zstd_shifted(u32 low, u32 high, u32 n) {
 #if defined(__CUDA_ARCH__)
     u64 bits;
@@ -243,7 +246,7 @@ VCZ_DEVICE u32 vcz_zstd_shifted(u32 low, u32 high, u32 n) {
 #endif
 }
 
-// An address in shared memory, of which bits can be set; the word there, and four words that are put there.
+// Shared memory by 32-bit addresses, whose bits can be set: the address of an object, reading a word, writing four.
 #if defined(__CUDA_ARCH__)
 VCZ_DEVICE u32 vcz_shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 VCZ_DEVICE u32 vcz_shared_word(u32 address) {

@@ -63,7 +63,7 @@ VCZ_DEVICE u32 vcz_zstd_more(u32 table, u32 code) {
     return 0;
 }
 
-// Makes the table of `n` symbols whose probabilities are there, which add up to `1 << log`; a probability of -1 is less than one.
+// Builds a table from the probabilities of `n` symbols (`s.probabilities`), whose sum is `1 << log`; -1 stands for less than one.
 static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells, u32 n, u32 log, u32 table) {
     const u32 size = 1u << log, lane = vcz_lane();
     __syncwarp();
@@ -94,7 +94,7 @@ static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells,
         first += __shfl_sync(VCZ_ALL_LANES, sum, 31);
     }
     __syncwarp();
-    // They are spread over the states below those of "less than one" symbols. A table has at least 32 states.
+    // Spreads the other symbols over the states below those of "less than one" symbols. A table has at least 32 states.
     const u32 step = (size >> 1) + (size >> 3) + 3;
     u32 dealt = 0;
     for (u32 base = 0; base < size; base += 32) {
@@ -117,8 +117,8 @@ static __device__ __noinline__ void vcz_zstd_table(VczZstdTables& s, u32* cells,
     __syncwarp();
 }
 
-// Makes the table of Huffman codes of the weights that are there, but for the last one, which follows from the others. The bits
-// of the longest code, 0 if the weights are not valid.
+// Builds the table of Huffman codes from all weights but the last (`s.in_order`), which follows from the others. Returns the bits of the
+// longest code; 0 if the weights are not valid.
 static __device__ u32 vcz_zstd_huffman(VczZstdTables& s, u16* cells, u32 n) {
     const u32 lane = vcz_lane();
     u8* weights = s.in_order;

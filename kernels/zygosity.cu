@@ -40,7 +40,7 @@ VCZ_DEVICE u32 vcz_zygosity_size(const VczZygosityJob& job, u32 set) {
     return vcz_mask_size(vcz_zygosity_mask(job, set), job.tile.sample0, job.tile.samples);
 }
 
-// Counts 16 diploid calls, those of `firsts` only, of which the first is of sample `sample` of the masks.
+// Counts the diploid calls among 16 whose first bits are in `firsts`; the first of the 16 is of sample `sample` of the masks.
 template <int S>
 VCZ_DEVICE void vcz_zygosity_words(const VczZygosityJob& job, u32 set, u32 t, const VczWords& w, u32 firsts, u32 sample,
                                    VczZygosity<S>& counts, VczFound& found) {

@@ -4,7 +4,7 @@
 
 Needs a GPU, nvCOMP (VCZ_NVCOMP_LIB or on the library path), and `msprime`, `numcodecs`, `zarr` (benches/peers/requirements.txt)
 to simulate; stores that exist in the work folder are reused. Prints a table; `alone` is the time of copying, decoding and
-counting the same chunks on the device one after the other, measured by events in a run with one worker (VCZ_GPU_WORKERS=1).
+counting the same chunks on the device one after the other, measured by events in a run with one batch at a time (vcz.gpu_workers = 1).
 Exits with 1 if an answer differs or a target is missed.
 """
 
@@ -67,15 +67,14 @@ class Tool:
             f"CREATE EXTERNAL TABLE w STORED AS VCZ LOCATION '{self.store}' OPTIONS ('vcz.populations' '{self.populations}')",
             f"SET vcz.gpu_devices = '{self.devices}'",
         ]
+        if workers:
+            script.append(f"SET vcz.gpu_workers = {workers}")
         if threads:
             script.append(f"SET datafusion.execution.target_partitions = {threads}")
         command = [self.vcz, "sql", *(["-q", "--format", "json"] if quiet else []), "--maxrows", "0" if not quiet else "inf"]
         for statement in script + statements:
             command += ["-c", statement]
-        environment = dict(os.environ)
-        if workers:
-            environment["VCZ_GPU_WORKERS"] = str(workers)
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if done.returncode != 0 or "Error" in done.stderr:
             raise RuntimeError(f"{' '.join(command)}\nexit status {done.returncode}\n{done.stdout[-300:]}\n{done.stderr[-2000:]}")
         return done.stdout

@@ -4,8 +4,8 @@ use super::lanes::{Lanes, STRIP};
 use super::members::Members;
 use super::tally::{RowPosition, Tally};
 
-/// Counts the alleles of a piece of a row in which every called code is 0 or 1 copy by copy, if that is faster than by masks, and says
-/// whether it did; `negative` is empty where every copy is called.
+/// Counts a piece of a row copy by copy, if that is faster than by masks; returns whether it did. Every called code must be 0 or 1;
+/// `negative` is empty where every copy is called.
 #[inline(always)]
 pub(super) fn count_members<L: Lanes>(
     l: L,

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a mask has one byte for each call, row-major, `0xFF` for one that passes every test so far and `0` for another.
 
-use super::call_numbers::{Half, Number};
+use super::call_numbers::{Half, Number, Passing};
 use super::call_test::CallTest;
 use super::error::CountError;
 use super::gathered::FILL_CODE;
@@ -160,9 +160,9 @@ impl CallMask {
         let range = match test {
             CallTest::Present if !values.coded => return Ok(()),
             CallTest::Present => None,
-            _ => match T::range(test).ok_or_else(|| no_such_test(test, values.element))? {
-                Some(range) => Some(range),
-                None => {
+            _ => match T::passing(test).ok_or_else(|| no_such_test(test, values.element))? {
+                Passing::Range(low, high) => Some((low, high)),
+                Passing::Nothing => {
                     self.bytes.fill(0);
                     return Ok(());
                 }

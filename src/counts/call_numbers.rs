@@ -16,6 +16,15 @@ pub enum ValueOrder {
     Float,
 }
 
+/// The values of a type that pass a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passing<T> {
+    /// Those from the first to the second.
+    Range(T, T),
+    /// None.
+    Nothing,
+}
+
 /// A type of FORMAT values.
 pub(super) trait Number: bytemuck::Pod {
     /// How its bits become [`Number::key`].
@@ -24,8 +33,8 @@ pub(super) trait Number: bytemuck::Pod {
     const NULLS: Option<[u64; 2]>;
     /// An integer that is ordered as the values are, as [`ValueOrder`] says.
     fn key(self) -> i64;
-    /// The values from which to which `test` lets pass; `Some(None)` if none can. `None` if it is no test of this type.
-    fn range(test: &CallTest) -> Option<Option<(Self, Self)>>;
+    /// The values that pass `test`; `None` if it is no test of this type.
+    fn passing(test: &CallTest) -> Option<Passing<Self>>;
     /// Whether `low <= self <= high`; never of NaN.
     fn is_in(self, low: Self, high: Self) -> bool;
     /// Whether it is VCZ's code of missing or fill.
@@ -54,15 +63,15 @@ macro_rules! integers {
                 _ => self as i64,
             }
         }
-        fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
+        fn passing(test: &CallTest) -> Option<Passing<Self>> {
             let CallTest::Integers { min, max } = test else {
                 return None;
             };
             let low = min.map_or(<$native>::MIN.into(), |min| min.max(<$native>::MIN.into()));
             let high = max.map_or(<$native>::MAX.into(), |max| max.min(<$native>::MAX.into()));
             Some(match (<$native>::try_from(low), <$native>::try_from(high)) {
-                (Ok(low), Ok(high)) if low <= high => Some((low, high)),
-                _ => None,
+                (Ok(low), Ok(high)) if low <= high => Passing::Range(low, high),
+                _ => Passing::Nothing,
             })
         }
         #[inline(always)]
@@ -112,8 +121,8 @@ impl Number for f64 {
     fn key(self) -> i64 {
         float_key(self.to_bits(), u64::BITS)
     }
-    fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
-        float_bounds(test).map(Some)
+    fn passing(test: &CallTest) -> Option<Passing<Self>> {
+        float_bounds(test).map(|(low, high)| Passing::Range(low, high))
     }
     #[inline(always)]
     fn is_in(self, low: Self, high: Self) -> bool {
@@ -135,7 +144,7 @@ impl Number for f32 {
     fn key(self) -> i64 {
         float_key(self.to_bits().into(), u32::BITS)
     }
-    fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
+    fn passing(test: &CallTest) -> Option<Passing<Self>> {
         // The narrowest bounds between which the same values lie.
         float_bounds(test).map(|(low, high)| {
             let (near_low, near_high) = (low as f32, high as f32);
@@ -147,7 +156,7 @@ impl Number for f32 {
                 true => near_high.next_down(),
                 false => near_high,
             };
-            Some((low, high))
+            Passing::Range(low, high)
         })
     }
     #[inline(always)]
@@ -202,7 +211,7 @@ impl Number for Half {
     fn key(self) -> i64 {
         float_key(self.0.into(), u16::BITS)
     }
-    fn range(test: &CallTest) -> Option<Option<(Self, Self)>> {
+    fn passing(test: &CallTest) -> Option<Passing<Self>> {
         float_bounds(test).map(|(low, high)| {
             // Keys ascend with values, so the bounds are found by bisection.
             let first = |is_past: &dyn Fn(f64) -> bool| {
@@ -218,7 +227,10 @@ impl Number for Half {
                 from
             };
             let (from, to) = (first(&|v| v >= low), first(&|v| v > high));
-            (from < to).then(|| (Self::of_order(from), Self::of_order(to - 1)))
+            match from < to {
+                true => Passing::Range(Self::of_order(from), Self::of_order(to - 1)),
+                false => Passing::Nothing,
+            }
         })
     }
     #[inline(always)]

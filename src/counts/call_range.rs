@@ -1,7 +1,7 @@
 //! [`CallRange`]: a test of FORMAT values as bounds of 64-bit integers, which every implementation without Rust's types can compare: the
 //! kernels do. Lets the same values pass as [`CallMask`](super::CallMask).
 
-use super::call_numbers::{Half, Number, ValueOrder, float_key};
+use super::call_numbers::{Half, Number, Passing, ValueOrder, float_key};
 use super::call_test::CallTest;
 use super::error::CountError;
 use crate::store::ElementType;
@@ -71,9 +71,9 @@ impl CallRange {
     fn of<T: Number>(test: &CallTest) -> Option<Self> {
         let (low, high) = match test {
             CallTest::Present => (i64::MIN, i64::MAX),
-            _ => match T::range(test)? {
-                Some((low, high)) => (low.key(), high.key()),
-                None => return Some(Self::NONE),
+            _ => match T::passing(test)? {
+                Passing::Range(low, high) => (low.key(), high.key()),
+                Passing::Nothing => return Some(Self::NONE),
             },
         };
         Some(Self {

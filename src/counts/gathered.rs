@@ -19,7 +19,7 @@ const MOST_CODE_PLANES: usize = 30;
 /// Planes beside those of codes.
 pub(super) const OTHER_PLANES: usize = 2;
 
-/// Words of a plane of so many copies.
+/// Words of a plane of this many copies.
 pub fn plane_words(copies: usize) -> usize {
     copies.div_ceil(u64::BITS as usize)
 }
@@ -222,7 +222,7 @@ pub struct PlanesRow<'a> {
 }
 
 impl<'a> PlanesRow<'a> {
-    /// The row of `words`, of `copies` copies; `None` if that is not what it is.
+    /// The row of `copies` copies with these words; `None` if there are more or fewer than its header says.
     #[inline]
     pub fn try_new(words: &'a [u64], copies: usize) -> Option<Self> {
         let (&header, planes) = words.split_first()?;

@@ -1,5 +1,5 @@
-//! The sample sets that each copy of a sample chunk belongs to: with many sets, the alleles of a row with few other codes than 0 are
-//! counted copy by copy.
+//! The sample sets that each copy of a sample chunk belongs to. With many sets, rows in which few codes are not 0 are counted copy by
+//! copy.
 //!
 //! Counting by masks takes time for every set, counting by members for every copy that does not have the reference allele, which are few
 //! in most variants. [`rows`](super::rows) chooses for each row, or piece of one, by [`Members::pays`].
@@ -10,16 +10,16 @@ use super::error::CountError;
 const MIN_SETS: usize = 32;
 /// Most sets that a copy belongs to on average: members take 4 bytes for each.
 const MAX_MEAN_SETS: usize = 4;
-/// What it costs to count a set by a mask of one word. In the unit of the next four; all are estimates from the numbers of instructions,
-/// and none changes a count.
+// Estimated costs, in instructions. They choose a method and never change a count.
+/// Counting a set by a mask of one word.
 const WORD_COST: usize = 3;
-/// What it costs to count a set by a mask of strips, without the strips.
+/// Counting a set by a mask of strips, without the strips.
 const MASK_COST: usize = 5;
-/// What it costs to load and count a strip.
+/// Loading and counting a strip.
 const STRIP_COST: usize = 1;
-/// What it costs to find a copy.
+/// Finding a copy.
 const COPY_COST: usize = 2;
-/// What it costs to count a copy in a set.
+/// Counting a copy in a set.
 const MEMBER_COST: usize = 2;
 
 /// A set of samples.
@@ -34,7 +34,7 @@ pub(super) struct MemberSet {
 }
 
 impl MemberSet {
-    /// What it costs to count the set by its mask.
+    /// The cost of counting the set by its mask.
     fn mask_cost(&self) -> usize {
         self.strips
             .map_or(WORD_COST, |strips| MASK_COST + strips * STRIP_COST)
@@ -52,7 +52,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// The members of `sets`, whose samples, counted from the chunk's first, `samples_of` gives by their index; the chunk has `samples`.
+    /// The members of `sets`. `samples_of` gives the samples of a set by its index, counted from the chunk's first; the chunk has `samples`.
     /// `None` where masks are as fast, or the sets overlap so much that members would take too much memory.
     pub(super) fn new<S: Iterator<Item = usize>>(
         sets: &[MemberSet],

@@ -11,10 +11,10 @@ use super::near_names::near_names;
 use super::sample_set::{SampleIndex, SampleSet};
 use crate::error::{Result, VczError};
 
-/// What to do about lines that are not wanted.
+/// Advice about lines that are not wanted.
 const LEAVE_OUT: &str = "to leave lines out, give a query of a table of the file: 'vcz.populations' 'SELECT sample_id, population FROM … \
                          WHERE …'";
-/// What to do about lines of samples that the store does not have.
+/// Advice about lines of samples that the store does not have.
 const IGNORE: &str = "to leave samples out that the store does not have, set the option 'vcz.unknown_samples' to 'ignore'";
 
 /// What to do with lines of samples that the store does not have.
@@ -34,9 +34,9 @@ pub struct PopulationsFile<'a> {
     pub name: &'a str,
     /// Its bytes.
     pub text: &'a [u8],
-    /// What its header calls the columns of sample ids and populations; `sample_id` and `population` if it is not said.
+    /// The names of its columns of sample ids and populations; `sample_id` and `population` by default.
     pub columns: Option<(&'a str, &'a str)>,
-    /// What to do with lines of samples that the store does not have.
+    /// Whether its samples may be unknown to the store.
     pub unknown_samples: UnknownSamples,
 }
 
@@ -45,7 +45,7 @@ pub struct PopulationsFile<'a> {
 pub struct Populations {
     sets: Vec<(String, Arc<SampleSet>)>,
     by_name: HashMap<String, usize>,
-    /// The other columns: name, and the value of each sample by its index. What samples are in does not depend on them.
+    /// The other columns: name, and the value of each sample by its index. They do not affect populations.
     attributes: Vec<(String, Vec<Option<String>>)>,
     /// Ids in the file that the store does not have, if their lines are left out.
     unknown: Vec<String>,

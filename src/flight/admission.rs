@@ -78,7 +78,9 @@ impl Admission {
             return Err(self.full("too many are waiting"));
         }
         let entered = async {
-            // First the client's own permit, so that few of its queries wait for the permits that all clients share.
+            // First the client's own permit, so that at most `share` of its queries wait for the permits that all clients share, which
+            // are given in the order of waiting. Only queries of the same client wait for its own permits, and they would also have to
+            // wait for a shared one, behind this query. So nobody waits longer because this query holds its own permit while it waits.
             let own = Arc::clone(&own.permits).acquire_owned().await?;
             let permit = Arc::clone(&self.permits).acquire_owned().await?;
             Ok(QueryPermit {

@@ -336,6 +336,7 @@ mod tests {
             ("vcz.gpu_memory_limit", "1GB"),
             ("vcz.gpu_devices", "all"),
             ("vcz.gpu_direct_storage", "off"),
+            ("vcz.gpu_workers", "1"),
             ("vcz.nothing", "1"),
             ("datafusion.runtime.memory_limit", "1G"),
             ("datafusion.runtime.temp_directory", "/tmp"),

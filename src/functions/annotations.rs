@@ -15,7 +15,7 @@ use datafusion::common::Result;
 use percent_encoding::percent_decode_str;
 
 use super::table::metadata::columns::string_map;
-use super::text_lines::{TextLines, shorten};
+use super::text_lines::{LineError, TextLines, shorten};
 
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl Rows {
     }
 
     /// Adds a line, if it is a row. The error says what is wrong with it.
-    fn add(&mut self, line: &str) -> Result<(), String> {
+    fn add(&mut self, line: &str) -> Result<(), LineError> {
         let is_row = !line.trim().is_empty() && !line.starts_with('#');
         if !is_row {
             return Ok(());
@@ -170,7 +170,7 @@ impl Rows {
         }
     }
 
-    fn add_feature(&mut self, line: &str) -> Result<(), String> {
+    fn add_feature(&mut self, line: &str) -> Result<(), LineError> {
         let fields: Vec<&str> = line.split('\t').collect();
         // Some writers leave the last column out.
         let (contig, source, kind, start, stop, score, strand, phase, attributes) = match fields[..]
@@ -197,7 +197,8 @@ impl Rows {
                     self.format.name(),
                     fields.len(),
                     shorten(line)
-                ));
+                )
+                .into());
             }
         };
         let (start, stop) = (coordinate("start", start)?, coordinate("end", stop)?);
@@ -205,17 +206,17 @@ impl Rows {
             return Err(format!(
                 "expected 1 <= start <= end ({} is 1-based, inclusive), found {start} and {stop}",
                 self.format.name()
-            ));
+            )
+            .into());
         }
         let score = number("score", score)?;
         let strand = match strand {
             "." => None,
             "+" | "-" | "?" => Some(strand),
             other => {
-                return Err(format!(
-                    "strand must be +, -, ? or ., found '{}'",
-                    shorten(other)
-                ));
+                return Err(
+                    format!("strand must be +, -, ? or ., found '{}'", shorten(other)).into(),
+                );
             }
         };
         let phase = match phase {
@@ -224,10 +225,9 @@ impl Rows {
             "1" => Some(1),
             "2" => Some(2),
             other => {
-                return Err(format!(
-                    "phase must be 0, 1, 2 or ., found '{}'",
-                    shorten(other)
-                ));
+                return Err(
+                    format!("phase must be 0, 1, 2 or ., found '{}'", shorten(other)).into(),
+                );
             }
         };
         let attributes = match self.format {
@@ -258,14 +258,14 @@ impl Rows {
     }
 
     /// The text of a column: GFF3 has escapes (%09), GTF does not.
-    fn decoded<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, String> {
+    fn decoded<'a>(&self, text: &'a str) -> Result<Cow<'a, str>, LineError> {
         match self.format {
             AnnotationFormat::Gff3 => unescaped(text),
             _ => Ok(Cow::Borrowed(text)),
         }
     }
 
-    fn add_bed(&mut self, line: &str) -> Result<(), String> {
+    fn add_bed(&mut self, line: &str) -> Result<(), LineError> {
         if matches!(line.split_whitespace().next(), Some("track" | "browser")) {
             return Ok(());
         }
@@ -277,13 +277,15 @@ impl Rows {
             return Err(format!(
                 "expected contig, start and end (BED), found '{}'",
                 shorten(line)
-            ));
+            )
+            .into());
         };
         let (start, end) = (coordinate("start", start)?, coordinate("end", end)?);
         if start < 0 || end < start {
             return Err(format!(
                 "expected 0 <= start <= end (BED is 0-based, half-open), found {start} and {end}"
-            ));
+            )
+            .into());
         }
         let other = |at: usize| others.get(at).copied().unwrap_or(".");
         let score = number("score", other(1))?;
@@ -335,46 +337,46 @@ fn given(text: &str) -> Option<&str> {
     (!matches!(text, "." | "")).then_some(text)
 }
 
-fn coordinate(what: &str, text: &str) -> Result<i64, String> {
+fn coordinate(what: &str, text: &str) -> Result<i64, LineError> {
     text.trim()
         .parse()
-        .map_err(|_| format!("{what} must be a whole number, found '{}'", shorten(text)))
+        .map_err(|_| format!("{what} must be a whole number, found '{}'", shorten(text)).into())
 }
 
-fn number(what: &str, text: &str) -> Result<Option<f64>, String> {
+fn number(what: &str, text: &str) -> Result<Option<f64>, LineError> {
     let parsed = given(text).map(|text| text.trim().parse());
     parsed
         .transpose()
-        .map_err(|_| format!("{what} must be a number or ., found '{}'", shorten(text)))
+        .map_err(|_| format!("{what} must be a number or ., found '{}'", shorten(text)).into())
 }
 
 /// `text` with its escapes (`%3B`) decoded.
-fn unescaped(text: &str) -> Result<Cow<'_, str>, String> {
+fn unescaped(text: &str) -> Result<Cow<'_, str>, LineError> {
     percent_decode_str(text)
         .decode_utf8()
-        .map_err(|_| format!("its escapes are not UTF-8: '{}'", shorten(text)))
+        .map_err(|_| format!("its escapes are not UTF-8: '{}'", shorten(text)).into())
 }
 
 /// Names and values.
 type Attributes<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
 /// `ID=gene1;Alias=a,b`: names and values. Escapes are decoded after the text is split.
-fn gff_attributes(text: &str) -> Result<Attributes<'_>, String> {
+fn gff_attributes(text: &str) -> Result<Attributes<'_>, LineError> {
     let fields = text.split(';').map(str::trim);
     fields
         .filter(|field| given(field).is_some())
         .map(|field| match field.split_once('=') {
             Some((name, value)) => Ok((unescaped(name)?, unescaped(value)?)),
-            None => Err(format!(
+            None => Err(LineError::from(format!(
                 "expected attributes such as ID=gene1;Name=x, found '{}'",
                 shorten(field)
-            )),
+            ))),
         })
         .collect()
 }
 
 /// `gene_id "g1"; level 2;`: names and values. The values of a repeated name are joined by commas.
-fn gtf_attributes(text: &str) -> Result<Attributes<'_>, String> {
+fn gtf_attributes(text: &str) -> Result<Attributes<'_>, LineError> {
     let mut attributes: Attributes<'_> = vec![];
     let mut rest = text.trim();
     while given(rest).is_some() {

@@ -4,7 +4,7 @@
 //! is in the mask, or the result is an error that names the line.
 
 use super::mask::{Mask, MaskBuilder};
-use super::text_lines::{TextLines, shorten};
+use super::text_lines::{LineError, TextLines, shorten};
 use crate::error::Result;
 
 impl Mask {
@@ -31,7 +31,7 @@ impl Mask {
 }
 
 /// Contig, start and end of a line of BED; `None` for a line that is skipped.
-fn parse_bed_line(line: &str) -> Result<Option<(&str, i64, i64)>, String> {
+fn parse_bed_line(line: &str) -> Result<Option<(&str, i64, i64)>, LineError> {
     if line.trim().is_empty() || line.starts_with('#') {
         return Ok(None);
     }
@@ -50,7 +50,8 @@ fn parse_bed_line(line: &str) -> Result<Option<(&str, i64, i64)>, String> {
         return Err(format!(
             "expected contig, start and end (BED), found '{}'",
             shorten(line)
-        ));
+        )
+        .into());
     };
     let coordinate = |what: &str, text: &str| {
         text.trim()

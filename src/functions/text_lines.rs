@@ -4,7 +4,13 @@ use std::io::{BufRead, BufReader, Read};
 
 use flate2::read::MultiGzDecoder;
 
-use crate::error::{Result, VczError};
+use crate::error::{Result, VczError, reason_error};
+
+reason_error! {
+    /// Why a line is malformed: what was expected and what was found. The reader adds the file and the line's number, see
+    /// [`TextLines::error`].
+    LineError
+}
 
 /// Longest line, in bytes; a longer one is an error, so that a file without line breaks is not buffered whole.
 pub(super) const MAX_LINE: u64 = 1 << 20;
@@ -71,11 +77,11 @@ impl<'a> TextLines<'a> {
     }
 
     /// An error about the line that was read last.
-    pub fn error(&self, reason: String) -> VczError {
+    pub fn error(&self, reason: impl Into<String>) -> VczError {
         VczError::Line {
             file: self.name.to_string(),
             line: self.number,
-            reason,
+            reason: reason.into(),
         }
     }
 }

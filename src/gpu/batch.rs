@@ -200,7 +200,7 @@ pub struct Batch {
     /// Most decoded bytes.
     pub room: usize,
     /// It is closed after this long without a new chunk.
-    pub patience: Duration,
+    pub max_wait: Duration,
     /// Staging memory for encoded bytes: the first `slab_len` bytes of each slab, one slab after the other.
     pub slabs: Vec<Slab>,
     /// Bytes of each slab that are used.
@@ -231,12 +231,12 @@ pub struct Batch {
 
 impl Batch {
     /// An empty batch over `slab`, of which `slab_len` bytes are used.
-    pub fn new(id: u64, slab: Slab, slab_len: usize, room: usize, patience: Duration) -> Self {
+    pub fn new(id: u64, slab: Slab, slab_len: usize, room: usize, max_wait: Duration) -> Self {
         Self {
             id,
             large_frames: false,
             room,
-            patience,
+            max_wait,
             slabs: vec![slab],
             slab_len,
             used: 0,

@@ -1,4 +1,4 @@
-//! [`CallFilter`]: filters of the calls of genotypes by FORMAT fields that a device decodes with them. [`MaskedChunk`]: where a device puts
+//! [`PlannedCallFilter`]: filters of the calls of genotypes by FORMAT fields that a device decodes with them. [`MaskedChunk`]: where a device puts
 //! which calls of a chunk pass, and the genotypes in which the others are missing.
 //!
 //! Invariant: every field has the tiles of the genotypes, so that call `c` of a tile is the elements from `c` times the elements of a
@@ -15,7 +15,7 @@ const WORD_CALLS: usize = 32;
 /// A test of the values of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldTest {
-    /// The index of the field in its [`CallFilter`].
+    /// The index of the field in its [`PlannedCallFilter`].
     pub field: usize,
     /// The value of a call that is tested, counted from 0.
     pub at: u32,
@@ -25,12 +25,12 @@ pub struct FieldTest {
 
 /// Calls of genotypes that fail a test are taken as missing.
 #[derive(Debug, Clone)]
-pub struct CallFilter {
+pub struct PlannedCallFilter {
     fields: Vec<ChunkPlanner>,
     tests: Vec<FieldTest>,
 }
 
-impl CallFilter {
+impl PlannedCallFilter {
     /// The filter by `tests` of these fields, each with its name, of calls in chunks of `genotypes`.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ fn masked(block: &PlannedBlock, width: usize) -> PlannedBlock {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::plan::Tile;
+    use super::super::plan::PlannedTile;
     use super::*;
     use crate::codec::CodecChain;
     use crate::codec::testing::one_chunk;
@@ -171,7 +171,7 @@ mod tests {
     fn fields_have_the_tiles_of_the_genotypes() {
         let genotypes = planner("int8", &[6, 8, 2], None);
         let of = |field: ChunkPlanner, tests: Vec<FieldTest>| {
-            CallFilter::try_new(&genotypes, vec![("call_X", field)], tests)
+            PlannedCallFilter::try_new(&genotypes, vec![("call_X", field)], tests)
         };
         let filter = of(planner("int16", &[6, 8], None), vec![test(0, 0)]).unwrap();
         assert_eq!((filter.fields().len(), filter.tests().len()), (1, 1));
@@ -195,7 +195,9 @@ mod tests {
         }
         let sharded = planner("int8", &[6, 8, 2], Some(&[3, 8, 2]));
         let field = planner("int8", &[6, 8], Some(&[3, 8]));
-        assert!(CallFilter::try_new(&sharded, vec![("call_X", field)], vec![test(0, 0)]).is_ok());
+        assert!(
+            PlannedCallFilter::try_new(&sharded, vec![("call_X", field)], vec![test(0, 0)]).is_ok()
+        );
     }
 
     fn block(shuffle: Shuffle, planes: u32, repeats: bool) -> PlannedBlock {
@@ -233,7 +235,7 @@ mod tests {
 
     #[test]
     fn places_follow_each_other() {
-        let tile = |blocks| Tile {
+        let tile = |blocks| PlannedTile {
             blocks,
             block_elements: 40,
             row0: 0,

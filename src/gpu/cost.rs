@@ -92,8 +92,8 @@ impl Decoding {
     }
 }
 
-/// For chunks of large frames, how long a batch waits for more: a fraction of the time for one frame. `None` for others.
-pub fn patience(estimate: &Estimate) -> Option<Duration> {
+/// How long a batch of large frames waits for more chunks: a fraction of the time for one frame. `None` for other chunks.
+pub fn max_wait(estimate: &Estimate) -> Option<Duration> {
     let frame = estimate.decoded_bytes / estimate.frames.max(1);
     if estimate.codec.is_none() || estimate.frames == 0 || frame < LARGE_FRAME {
         return None;
@@ -132,7 +132,7 @@ impl Load {
         let decoding = Decoding::of(self.estimate.codec, shuffled, frame);
         let batches = (decoded / self.batch.max(1) as f64).ceil().max(1.0);
         let decode = batches * decoding.seconds(frames / batches, decoded / batches);
-        let taken = match patience(&self.estimate) {
+        let taken = match max_wait(&self.estimate) {
             Some(_) => decoded / TAKEN,
             None => 0.0,
         };
@@ -285,12 +285,12 @@ mod tests {
             codec,
         };
         let zstd = Some(FrameCodec::Zstd);
-        assert_eq!(patience(&default_store(1).estimate), None);
-        assert_eq!(patience(&estimate(20_000_000, 39, zstd)), None);
-        assert_eq!(patience(&estimate(20_000_000, 0, None)), None);
-        let large = patience(&estimate(20_000_000, 1, zstd)).unwrap();
+        assert_eq!(max_wait(&default_store(1).estimate), None);
+        assert_eq!(max_wait(&estimate(20_000_000, 39, zstd)), None);
+        assert_eq!(max_wait(&estimate(20_000_000, 0, None)), None);
+        let large = max_wait(&estimate(20_000_000, 1, zstd)).unwrap();
         assert!(large > Duration::from_millis(20) && large < Duration::from_millis(40));
-        let middle = patience(&estimate(1 << 20, 1, zstd)).unwrap();
+        let middle = max_wait(&estimate(1 << 20, 1, zstd)).unwrap();
         assert!(middle < Duration::from_millis(3), "{middle:?}");
     }
 }

@@ -68,7 +68,7 @@ impl Encoded<'_> {
     /// The reason why the host decodes it.
     pub fn need(&self) -> Result<Need, GpuError> {
         let decoded = self.work.decoded_bytes();
-        let large_frames = self.work.patience();
+        let large_frames = self.work.max_wait();
         Ok(Need {
             len: self.places()?.last().map_or(0, |last| last.end),
             decoded,

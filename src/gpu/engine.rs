@@ -16,7 +16,7 @@ use tokio::sync::{OnceCell, watch};
 use super::abi;
 use super::batch::BatchLimits;
 use super::cuda::{
-    CuFileStorage, Device, DeviceMemory, Nvcomp, Pinned, Worker, decode_scratch, device_count,
+    CuFileStorage, CudaDevice, DeviceMemory, Nvcomp, Pinned, Worker, decode_scratch, device_count,
     nvcomp_is_named,
 };
 use super::decode_scratch::DecodeScratch;
@@ -35,9 +35,8 @@ const SLAB_BYTES: usize = 32 << 20;
 /// Slabs that can be filled while every worker runs a batch.
 const SPARE_SLABS: usize = 2;
 /// Batches that a device runs at the same time: one is copied while others are decoded and the results of another are
-/// returned. `VCZ_GPU_WORKERS` sets another number, from 1 to 8, for measurements: with one worker, batches do not overlap, so
-/// EXPLAIN ANALYZE shows the time of each step alone.
-const WORKERS_PER_DEVICE: usize = 4;
+/// returned.
+pub const WORKERS_PER_DEVICE: usize = 4;
 /// Most bytes of a batch's results.
 const OUTPUT_BYTES: usize = 64 << 20;
 /// Initial page-locked memory for results, in bytes.
@@ -106,7 +105,7 @@ pub fn start() {
         return;
     }
     let run = || {
-        // The bindings panic where a library lacks a function.
+        // `cudarc` panics where the CUDA driver or nvrtc lacks a function.
         let opened = catch_unwind(AssertUnwindSafe(GpuEngine::open))
             .unwrap_or_else(|_| Err("the CUDA libraries found are not usable together".into()));
         let status = match opened {
@@ -131,7 +130,7 @@ pub fn start() {
 #[cfg(test)]
 pub fn install(engine: Arc<GpuEngine>) {
     start();
-    // An engine that is being started would otherwise replace this one later.
+    // The thread that opens the real engine would otherwise replace this one when it ends.
     while matches!(*STATE.borrow(), EngineStatus::Starting) {
         thread::yield_now();
     }
@@ -198,7 +197,7 @@ impl GpuEngine {
         };
         // The contexts of several devices are created in parallel.
         let openings: Vec<_> = (0..count)
-            .map(|ordinal| thread::spawn(move || Device::open(ordinal)))
+            .map(|ordinal| thread::spawn(move || CudaDevice::open(ordinal)))
             .collect();
         let mut devices = Vec::new();
         let mut reasons = Vec::new();
@@ -215,7 +214,7 @@ impl GpuEngine {
         for reason in &reasons {
             log::warn!("{reason}; continuing without this device");
         }
-        let slabs = (0..workers_per_device() * devices.len() + SPARE_SLABS)
+        let slabs = (0..WORKERS_PER_DEVICE * devices.len() + SPARE_SLABS)
             .map(|_| Ok(Slab::new(Box::new(Pinned::new(first, SLAB_BYTES)?))))
             .collect::<Result<Vec<_>, GpuError>>()?;
         let infos = devices
@@ -230,7 +229,7 @@ impl GpuEngine {
         let mut workers: Vec<(usize, Box<dyn Executor>)> = Vec::new();
         let storage = Arc::new(CuFileStorage::new(first));
         for device in &devices {
-            for _ in 0..workers_per_device() {
+            for _ in 0..WORKERS_PER_DEVICE {
                 let worker = Worker::new(device, nvcomp.as_ref(), &storage, FIRST_OUTPUT_BYTES)?;
                 workers.push((device.ordinal, Box::new(worker)));
             }
@@ -393,7 +392,7 @@ impl GpuEngine {
                 return Err(format!(
                     "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; buffers need {}; set 0 for the \
                      default",
-                    (SLAB_BYTES + OUTPUT_BYTES) * workers_per_device()
+                    (SLAB_BYTES + OUTPUT_BYTES) * WORKERS_PER_DEVICE
                 )
                 .into());
             }
@@ -405,19 +404,21 @@ impl GpuEngine {
             .set_devices(if devices.is_empty() { u64::MAX } else { bits });
         Ok(())
     }
-}
 
-fn workers_per_device() -> usize {
-    let set = std::env::var("VCZ_GPU_WORKERS").ok();
-    let set = set.and_then(|value| value.parse().ok());
-    set.filter(|n| (1..=8).contains(n))
-        .unwrap_or(WORKERS_PER_DEVICE)
+    /// Lets this many workers of a device run batches (0: all of them), from the next batch on. The last call applies, for all queries of
+    /// the process. With one worker, batches do not overlap.
+    pub fn set_workers(&self, workers: usize) {
+        self.queue.set_most_running(match workers {
+            0 => usize::MAX,
+            workers => workers,
+        });
+    }
 }
 
 /// Limits of batches that keep all workers of a device under `memory` bytes.
 fn limits(memory: u64, scratch: DecodeScratch) -> BatchLimits {
     let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
-    let each = (memory / workers_per_device() as u64).saturating_sub(fixed);
+    let each = (memory / WORKERS_PER_DEVICE as u64).saturating_sub(fixed);
     BatchLimits {
         decoded: usize::try_from(scratch.decoded(each).min(MOST_DECODED)).unwrap_or(usize::MAX),
         output: OUTPUT_BYTES,

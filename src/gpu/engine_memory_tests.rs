@@ -15,7 +15,7 @@ fn memory_is_limited() {
     // All batches that are run at the same time, with their slabs and results, stay below it.
     let held = |limits: BatchLimits| {
         let decoded = DecodeScratch::default().with(limits.decoded as u64);
-        workers_per_device() as u64 * (decoded + (SLAB_BYTES + limits.output) as u64)
+        WORKERS_PER_DEVICE as u64 * (decoded + (SLAB_BYTES + limits.output) as u64)
     };
     assert!(held(large) <= 1 << 30 && held(small) <= 512 << 20);
     // More than there is.

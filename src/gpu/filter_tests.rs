@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
 use super::batch::Outcome;
-use super::call_filter::{CallFilter, FieldTest};
+use super::call_filter::{FieldTest, PlannedCallFilter};
 use super::encoded::Encoded;
 use super::engine::GpuEngine;
 use super::plan::ChunkPlanner;
@@ -346,7 +346,7 @@ impl Filtered {
             n_samples: samples,
             ploidy,
         };
-        let filter = CallFilter::try_new(&genotypes.planner, planners, tests).unwrap();
+        let filter = PlannedCallFilter::try_new(&genotypes.planner, planners, tests).unwrap();
         let work = |wanted| {
             Arc::new(Work {
                 planner: genotypes.planner.clone(),
@@ -457,7 +457,7 @@ fn what_is_missing_is_left_to_the_host() {
         range: CallRange::NONE,
     };
     let fields = vec![("a field", stored.planner.clone())];
-    let filter = CallFilter::try_new(&genotypes.planner, fields, vec![test]).unwrap();
+    let filter = PlannedCallFilter::try_new(&genotypes.planner, fields, vec![test]).unwrap();
     let work = Arc::new(Work {
         planner: genotypes.planner.clone(),
         filter: Some(filter),

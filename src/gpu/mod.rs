@@ -5,6 +5,7 @@
 //! * `work`: what a scan wants of an array's chunks: counts and bit-planes, or elements.
 //! * `call_filter`: filters of calls by FORMAT fields, which are decoded next to the genotypes.
 //! * `queue`, `queue_state`, `encoded`, `batch`, `slab`: chunks of all partitions, gathered into batches of thousands of frames.
+//! * `unstaged`: limits encoded chunks that are not yet in a batch.
 //! * `chunk_sizes`: statistics of chunk sizes, which size the next batches.
 //! * `decode_scratch`: device memory that decoding needs besides its output.
 //! * `engine`: the process's devices and their workers, started in the background.
@@ -41,19 +42,22 @@ mod slab;
 pub(crate) mod software;
 #[cfg(test)]
 mod testing;
+mod unstaged;
 mod watchdog;
 mod work;
 
 pub use batch::{BatchLimits, Done, Outcome, Ticket, Times};
-pub use call_filter::{CallFilter, FieldTest};
+pub use call_filter::{FieldTest, PlannedCallFilter};
 pub use chunk_sizes::ChunkSizes;
 pub use cost::{Load, Prediction};
 pub use encoded::Encoded;
 #[cfg(test)]
 pub(crate) use engine::install;
 pub use engine::{
-    DeviceInfo, EngineStatus, GpuEngine, is_at_work, is_starting, ready, start, status,
+    DeviceInfo, EngineStatus, GpuEngine, WORKERS_PER_DEVICE, is_at_work, is_starting, ready, start,
+    status,
 };
 pub use error::GpuError;
 pub use queue::{Producer, Queue};
+pub use unstaged::ToRead;
 pub use work::{CountsOutput, ElementsOutput, Work, WorkOutput};

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::batch::{Batch, BatchLimits, ChunkJob, Outcome, Reply, Ticket};
 use super::cost;
@@ -22,14 +21,11 @@ use super::queue_state::{
     QueueState, Signals, large_frame_room,
 };
 use super::slab::Slab;
+use super::unstaged::Unstaged;
 use super::work::Work;
 use crate::gpu::error::GpuError;
 use crate::store::LocalFile;
 
-/// Encoded chunks that may be in memory before they are staged, for all queries together: this many units of [`UNIT`] bytes.
-/// An open file takes one unit, which bounds the number of open files.
-const UNITS: u32 = 256;
-const UNIT: usize = 1 << 20;
 /// Most slabs that are added to the initial ones, for batches that need several.
 const MORE_SLABS: usize = 4;
 
@@ -38,7 +34,7 @@ const MORE_SLABS: usize = 4;
 pub struct Queue {
     state: Mutex<QueueState>,
     signals: Arc<Signals>,
-    unstaged: Semaphore,
+    unstaged: Unstaged,
     /// Slabs that were added to the initial ones.
     more_slabs: AtomicUsize,
 }
@@ -111,7 +107,7 @@ impl Queue {
         Arc::new(Self {
             state: Mutex::new(QueueState::new(slabs, limits, &signals)),
             signals,
-            unstaged: Semaphore::new(UNITS as usize),
+            unstaged: Unstaged::default(),
             more_slabs: AtomicUsize::new(0),
         })
     }
@@ -137,7 +133,7 @@ impl Queue {
     /// Most decoded bytes of a batch of such chunks, if it were opened now.
     pub fn room(&self, estimate: &Estimate) -> usize {
         let state = self.state.lock();
-        if cost::patience(estimate).is_none() {
+        if cost::max_wait(estimate).is_none() {
             return state.limits.decoded;
         }
         drop(state);
@@ -164,18 +160,23 @@ impl Queue {
         }
     }
 
+    /// Sets how many batches a device runs at the same time at most, from now on.
+    pub fn set_most_running(&self, batches: usize) {
+        let mut state = self.state.lock();
+        if state.most_running != batches {
+            state.most_running = batches;
+            self.signals.work.notify_all();
+        }
+    }
+
     /// Why the queue has failed, if it has.
     pub fn failure(&self) -> Option<GpuError> {
         self.state.lock().failed.clone()
     }
 
-    /// Waits until `chunks` more chunks, of about `bytes` encoded bytes together, may be opened or read for staging. The permit
-    /// is held until they are staged.
-    pub async fn room_to_stage(&self, chunks: usize, bytes: usize) -> Option<SemaphorePermit<'_>> {
-        let units = (bytes / UNIT).max(chunks);
-        let units = u32::try_from(units).unwrap_or(UNITS).clamp(1, UNITS);
-        // Never closed.
-        self.unstaged.acquire_many(units).await.ok()
+    /// Limits encoded chunks before they are staged.
+    pub fn unstaged(&self) -> &Unstaged {
+        &self.unstaged
     }
 
     /// Stages and plans encoded chunks. Waits only for staging memory.
@@ -331,7 +332,7 @@ impl Queue {
             if state.failed.is_some() {
                 return None;
             }
-            if state.devices >> (device % 64) & 1 == 0 {
+            if !state.may_take(device) {
                 self.signals.work.wait(&mut state);
                 continue;
             }
@@ -365,12 +366,12 @@ impl Queue {
     /// Takes back the slabs and plans of a batch that has run.
     pub fn recycle(&self, batch: Batch, plans: impl Iterator<Item = ChunkPlan>) {
         let mut state = self.state.lock();
-        let lent = state.take_back(batch);
+        let scratch = state.take_back(batch);
         let room = KEPT_PLANS.saturating_sub(state.plans.len());
         let plans = plans.filter(|plan| plan.parts() <= KEPT_PARTS);
         state.plans.extend(plans.take(room));
         drop(state);
-        drop(lent);
+        drop(scratch);
     }
 
     /// Fails the queue: the host decodes every chunk that waits or is submitted later, for this reason.
@@ -381,17 +382,17 @@ impl Queue {
         }
         state.failed = Some(reason.into());
         let mut jobs = Vec::new();
-        let mut lent = Vec::new();
+        let mut scratch = Vec::new();
         while let Some(mut batch) = state.ready.pop_front() {
             jobs.append(&mut batch.jobs);
             // Page-locked memory is kept: freeing it may wait for a device that does not respond.
-            lent.extend(state.take_back(batch));
+            scratch.extend(state.take_back(batch));
         }
         for batch in state.unclosed() {
             jobs.append(&mut batch.jobs);
         }
         drop(state);
-        drop(lent);
+        drop(scratch);
         for job in jobs {
             job.reply.send(Outcome::Host(reason.into()));
         }

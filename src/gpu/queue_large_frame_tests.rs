@@ -86,11 +86,7 @@ fn large_frames_go_together() {
     let batch = next(&queue, 0).unwrap();
     assert_eq!((batch.jobs.len(), batch.slabs.len()), (20, 7));
     assert_eq!(
-        batch
-            .slabs
-            .iter()
-            .filter(|slab| !slab.is_temporary())
-            .count(),
+        batch.slabs.iter().filter(|slab| !slab.is_scratch()).count(),
         2
     );
     ranges.sort_by_key(|range| range.start);

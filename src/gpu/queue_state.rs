@@ -123,6 +123,10 @@ pub struct QueueState {
     pub plans: Vec<ChunkPlan>,
     /// Bit `i`: device `i` may take batches.
     pub devices: u64,
+    /// Most batches that a device runs at the same time.
+    pub most_running: usize,
+    /// Batches that each device runs.
+    running: [usize; 64],
     pub failed: Option<GpuError>,
     /// Where large-frame batches may exceed the limits.
     pub free: Option<Arc<dyn FreeMemory>>,
@@ -148,6 +152,8 @@ impl QueueState {
             next_id: 0,
             plans: Vec::new(),
             devices: u64::MAX,
+            most_running: usize::MAX,
+            running: [0; 64],
             failed: None,
             free: None,
             large_batches: 0,
@@ -263,8 +269,8 @@ impl QueueState {
         let mut batch = Batch::new(id, slab, self.slab_len, room, IDLE);
         match large_frames {
             None => self.open = Some(batch),
-            Some(patience) => {
-                (batch.large_frames, batch.patience) = (true, patience.max(IDLE));
+            Some(max_wait) => {
+                (batch.large_frames, batch.max_wait) = (true, max_wait.max(IDLE));
                 self.large_batches += 1;
                 self.open_large = Some(batch);
             }
@@ -353,6 +359,12 @@ impl QueueState {
         self.signals.work.notify_all();
     }
 
+    /// Whether a device may take a batch now.
+    pub fn may_take(&self, device: usize) -> bool {
+        let device = device % 64;
+        self.devices >> device & 1 != 0 && self.running[device] < self.most_running
+    }
+
     /// Takes the first batch that is ready for a device.
     pub fn take(&mut self, device: usize) -> Option<Batch> {
         let bit = 1 << (device % 64);
@@ -363,6 +375,7 @@ impl QueueState {
             .position(|batch| !(batch.large_frames && busy))?;
         let mut batch = self.ready.remove(at)?;
         batch.device = Some(device);
+        self.running[device % 64] += 1;
         if batch.large_frames {
             self.large_running |= bit;
         }
@@ -377,21 +390,28 @@ impl QueueState {
             let Some(open) = open.as_ref().filter(|open| !open.jobs.is_empty()) else {
                 continue;
             };
-            let (idle, patience) = (open.last.elapsed(), open.patience);
-            if open.writers == 0 && (self.producers == 0 || idle >= patience) {
+            let (idle, max_wait) = (open.last.elapsed(), open.max_wait);
+            if open.writers == 0 && (self.producers == 0 || idle >= max_wait) {
                 self.close(large);
                 return Some(Duration::ZERO);
             }
-            let left = patience.saturating_sub(idle).max(IDLE / 10);
+            let left = max_wait.saturating_sub(idle).max(IDLE / 10);
             wait = Some(wait.map_or(left, |wait| wait.min(left)));
         }
         wait
     }
 
-    /// Takes back the slabs of a batch. The returned ones must be dropped without the lock held.
+    /// Takes back the slabs of a batch. Returns the scratch slabs, which must be dropped without the lock held.
     pub fn take_back(&mut self, batch: Batch) -> Vec<Slab> {
-        let (lent, own): (Vec<_>, Vec<_>) = batch.slabs.into_iter().partition(Slab::is_temporary);
+        let (scratch, own): (Vec<_>, Vec<_>) = batch.slabs.into_iter().partition(Slab::is_scratch);
         self.slabs.extend(own);
+        if let Some(device) = batch.device {
+            self.running[device % 64] -= 1;
+            if self.most_running != usize::MAX {
+                // Another worker of the device may wait for that.
+                self.signals.work.notify_all();
+            }
+        }
         if batch.large_frames {
             self.large_batches -= 1;
             if let Some(device) = batch.device {
@@ -401,7 +421,7 @@ impl QueueState {
             }
         }
         self.signals.slab_freed.notify_waiters();
-        lent
+        scratch
     }
 
     /// The batch with this number, while chunks can still be staged in it.

@@ -354,7 +354,7 @@ fn plans_are_kept() {
     let queue = queue(1, 1 << 16, ROOMY);
     let plan_of = |parts: usize| {
         let mut plan = ChunkPlan::default();
-        let segment = crate::gpu::plan::Segment {
+        let segment = crate::gpu::plan::PlannedSegment {
             src: None,
             dst: 0,
             len: 0,

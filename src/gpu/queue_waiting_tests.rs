@@ -22,6 +22,32 @@ fn waiting_devices_are_woken() {
     }
 }
 
+/// A device runs no more batches than it may, and takes another once one has run.
+#[test]
+fn a_device_runs_a_limited_number_of_batches() {
+    let queue = queue(3, STAGED, ROOMY);
+    let work = plain(ROWS, SAMPLES);
+    queue.set_most_running(1);
+    let active = queue.register_producer();
+    let _tickets = [0; 3].map(|_| submit(&queue, &work).unwrap());
+    drop(active);
+    assert_eq!(ready(&queue), 3);
+    let first = next(&queue, 0).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let other = Arc::clone(&queue);
+    thread::spawn(move || drop(sender.send(other.next(0))));
+    let second = receiver.recv_timeout(Duration::from_millis(50));
+    assert!(second.is_err(), "two batches at the same time");
+    recycle(&queue, next(&queue, 1).expect("another device waits"));
+    recycle(&queue, first);
+    let last = receiver.recv_timeout(LONG).expect("not woken").unwrap();
+    // Without the limit, the next batch does not wait for this one.
+    let _ticket = submit(&queue, &work).unwrap();
+    queue.set_most_running(usize::MAX);
+    recycle(&queue, next(&queue, 0).unwrap());
+    recycle(&queue, last);
+}
+
 /// While the rest of what came together waits for a slab, what was staged goes on.
 #[test]
 fn chunks_that_are_submitted_together_do_not_deadlock() {

@@ -27,7 +27,7 @@ const COPY_THREADS: usize = 6;
 /// Replaces pageable slabs of a large-frame batch with page-locked ones, which are slow to allocate and are kept: the next
 /// batch is copied at full speed.
 fn replace_pageable(queue: &Queue, executor: &dyn Executor, batch: &mut Batch) {
-    for slab in batch.slabs.iter_mut().filter(|slab| slab.is_temporary()) {
+    for slab in batch.slabs.iter_mut().filter(|slab| slab.is_scratch()) {
         if !queue.may_keep_slab() {
             return;
         }

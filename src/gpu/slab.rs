@@ -56,7 +56,7 @@ impl Drop for Pageable {
 #[derive(Debug)]
 pub struct Slab {
     memory: Box<dyn Memory>,
-    temporary: bool,
+    is_scratch: bool,
 }
 
 impl Slab {
@@ -64,23 +64,23 @@ impl Slab {
     pub fn new(memory: Box<dyn Memory>) -> Self {
         Self {
             memory,
-            temporary: false,
+            is_scratch: false,
         }
     }
 
-    /// A slab of `len` bytes that is allocated for one batch and freed after it.
+    /// A scratch slab of `len` bytes: allocated for one batch and freed after it.
     pub fn pageable(len: usize) -> Self {
         // The system zeroes it when it is first used.
         let bytes = Box::into_raw(vec![0u8; len].into_boxed_slice()).cast::<u8>();
         Self {
             memory: Box::new(Pageable { bytes, len }),
-            temporary: true,
+            is_scratch: true,
         }
     }
 
     /// Whether it is freed after its batch.
-    pub fn is_temporary(&self) -> bool {
-        self.temporary
+    pub fn is_scratch(&self) -> bool {
+        self.is_scratch
     }
 
     /// Number of bytes.

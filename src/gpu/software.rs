@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::abi::{BAD_CODE, BAD_FRAME};
 use super::batch::{ALIGN, Batch, BatchLimits, ChunkJob, Times};
-use super::call_filter::CallFilter;
+use super::call_filter::PlannedCallFilter;
 use super::direct::{Storage, read_all};
 use super::engine::{DeviceInfo, GpuEngine};
 use super::executor::{Executor, Failure, Results};
@@ -197,7 +197,7 @@ fn decode(plan: &ChunkPlan, planner: &ChunkPlanner, encoded: &[u8]) -> Option<Ve
 
 /// Makes the copies of calls that fail missing, and checks the places where a device would put them.
 fn mask(
-    filter: &CallFilter,
+    filter: &PlannedCallFilter,
     job: &ChunkJob,
     fields: &[Vec<u8>],
     copies: usize,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::abi;
-use super::call_filter::CallFilter;
+use super::call_filter::PlannedCallFilter;
 use super::chunk_sizes::ChunkSizes;
 use super::cost;
 use super::plan::ChunkPlanner;
@@ -21,7 +21,7 @@ pub struct Work {
     /// How chunks of the array are decoded.
     pub planner: ChunkPlanner,
     /// Which calls are taken as missing; `None` for none.
-    pub filter: Option<CallFilter>,
+    pub filter: Option<PlannedCallFilter>,
     /// Sizes of the chunks that were planned.
     pub sizes: Arc<ChunkSizes>,
     /// The result for a chunk.
@@ -217,7 +217,7 @@ impl CountsOutput {
 impl Work {
     /// The fields by which calls are filtered.
     pub fn fields(&self) -> &[ChunkPlanner] {
-        self.filter.as_ref().map_or(&[], CallFilter::fields)
+        self.filter.as_ref().map_or(&[], PlannedCallFilter::fields)
     }
 
     /// The planners of everything that is decoded.
@@ -243,10 +243,10 @@ impl Work {
         self.planners().map(encoded).fold(0, usize::saturating_add)
     }
 
-    /// For chunks of large frames, how long a batch waits for more; `None` for others.
-    pub fn patience(&self) -> Option<Duration> {
+    /// How long a batch of large frames waits for more chunks; `None` for other chunks.
+    pub fn max_wait(&self) -> Option<Duration> {
         self.planners()
-            .filter_map(|planner| cost::patience(&planner.estimate()))
+            .filter_map(|planner| cost::max_wait(&planner.estimate()))
             .max()
     }
 

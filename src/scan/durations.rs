@@ -2,11 +2,18 @@
 
 use std::time::Duration;
 
+use crate::error::reason_error;
+
+reason_error! {
+    /// Why a text is not a time, and the valid form.
+    DurationError
+}
+
 /// A time with an optional unit (`ms`, `s`, `m`, `h`, `d`; seconds without), at least 1 ms and at most 10 years.
 ///
 /// # Errors
-/// A message that shows the valid form.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+/// [`DurationError`], which shows the valid form.
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower
         .find(|c: char| !c.is_ascii_digit())
@@ -31,7 +38,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         }
         _ => Err(format!(
             "'{text}' is not a time: expected a number such as 500ms, 30s, 10m or 12h"
-        )),
+        )
+        .into()),
     }
 }
 

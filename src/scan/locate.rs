@@ -8,6 +8,7 @@ use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use object_store::ObjectStore;
+use tokio::runtime::Handle;
 use url::Url;
 
 use super::remote;
@@ -35,8 +36,8 @@ pub struct Location {
 ///
 /// # Errors
 /// If the location is invalid, the session has no object store for it, or has [`RegisteredOnly`].
-pub fn locate(state: &dyn Session, location: &str) -> Result<Location> {
-    let url = parse(state, location)?;
+pub async fn locate(state: &dyn Session, location: &str) -> Result<Location> {
+    let url = parse(state, location).await?;
     if url.scheme() == "file" {
         return local(state, &url, location);
     }
@@ -67,9 +68,9 @@ pub async fn locate_by(
     options: &RemoteOptions,
 ) -> Result<Location> {
     if options.is_empty() {
-        return locate(state, location);
+        return locate(state, location).await;
     }
-    let url = parse(state, location)?;
+    let url = parse(state, location).await?;
     if url.scheme() == "file" {
         options.check_service(None, location)?;
     }
@@ -78,7 +79,7 @@ pub async fn locate_by(
 }
 
 /// A location as a URL. All locations are parsed here, so this is where sessions with [`RegisteredOnly`] are restricted.
-pub fn parse(state: &dyn Session, location: &str) -> Result<Url> {
+pub async fn parse(state: &dyn Session, location: &str) -> Result<Url> {
     if location.is_empty() {
         return plan_err!("the location is empty; give a path or URL");
     }
@@ -91,7 +92,7 @@ pub fn parse(state: &dyn Session, location: &str) -> Result<Url> {
     match Url::parse(location) {
         // A single letter is a Windows drive, not a scheme.
         Ok(url) if url.scheme().len() > 1 && location.contains("://") => Ok(url),
-        _ => file_url(Path::new(location)),
+        _ => file_url(Path::new(location)).await,
     }
 }
 
@@ -127,15 +128,27 @@ pub fn base_of(url: &Url) -> &str {
     &url[url::Position::BeforeScheme..url::Position::AfterPort]
 }
 
-fn file_url(path: &Path) -> Result<Url> {
-    // If the path does not exist, opening it will report that. Here only its dots are removed.
-    let absolute = match std::fs::canonicalize(path) {
-        Ok(found) => found,
-        Err(_) => without_dots(&std::path::absolute(path)?),
+/// The URL of a path on this machine. The path is resolved on a blocking thread of the runtime, since its file system may be slow.
+async fn file_url(path: &Path) -> Result<Url> {
+    let absolute = match Handle::try_current() {
+        Ok(runtime) => {
+            let path = path.to_owned();
+            let resolved = runtime.spawn_blocking(move || absolute(&path)).await;
+            resolved.map_err(|error| DataFusionError::External(Box::new(error)))??
+        }
+        Err(_) => absolute(path)?,
     };
     match Url::from_file_path(&absolute) {
         Ok(url) => Ok(url),
         Err(()) => plan_err!("'{}' is not a path that can be opened", path.display()),
+    }
+}
+
+/// The path without symbolic links and dots. If it does not exist, opening it will report that; then only its dots are removed.
+fn absolute(path: &Path) -> std::io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Ok(found) => Ok(found),
+        Err(_) => Ok(without_dots(&std::path::absolute(path)?)),
     }
 }
 

@@ -40,7 +40,7 @@ const MOST_NAMED: usize = 3;
 
 /// Reads a small file, such as a populations file or a mask.
 pub async fn read_file(state: &dyn Session, location: &str) -> Result<Bytes> {
-    read_place(locate(state, location)?, &shown(location)).await
+    read_place(locate(state, location).await?, &shown(location)).await
 }
 
 /// Reads the populations file of a store, with the store's options if it is in the same bucket or on the same server.
@@ -50,7 +50,7 @@ async fn read_populations(
     store: &str,
     options: &RemoteOptions,
 ) -> Result<Bytes> {
-    let (file_url, store_url) = (parse(state, file)?, parse(state, store)?);
+    let (file_url, store_url) = (parse(state, file).await?, parse(state, store).await?);
     if options.is_empty() || base_of(&file_url) != base_of(&store_url) {
         return read_file(state, file).await;
     }

@@ -174,7 +174,7 @@ pub fn columns(store: &Store) -> Result<(u64, Vec<ColumnSpec>)> {
             ..spec
         });
     }
-    check_samples(store, &specs).map_err(|(name, reason)| refuse(&name, reason))?;
+    check_samples(store, &specs).map_err(|(name, reason)| refuse(&name, reason.into()))?;
     in_table_order(&mut specs);
     Ok((n_variants, specs))
 }
@@ -293,7 +293,7 @@ fn nested_type(array: &ArrayMeta, item: DataType, nullable: bool) -> Result<Data
 }
 
 /// Every call array has as many samples as `sample_id`.
-fn check_samples(store: &Store, specs: &[ColumnSpec]) -> Result<(), (String, String)> {
+fn check_samples(store: &Store, specs: &[ColumnSpec]) -> Result<(), (String, ValueError)> {
     let Some(expected) = store
         .array("sample_id")
         .and_then(|array| array.shape.first().copied())
@@ -313,7 +313,7 @@ fn check_samples(store: &Store, specs: &[ColumnSpec]) -> Result<(), (String, Str
             let reason = format!(
                 "its second axis has {found} samples, but sample_id has {expected}; the store is damaged"
             );
-            return Err((spec.array.name.clone(), reason));
+            return Err((spec.array.name.clone(), reason.into()));
         }
     }
     Ok(())

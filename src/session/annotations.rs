@@ -60,7 +60,7 @@ pub async fn open(
     location: &str,
     format: AnnotationFormat,
 ) -> Result<Arc<dyn TableProvider>> {
-    let place = locate(state, location)?;
+    let place = locate(state, location).await?;
     match place.objects.head(&place.path).await {
         Err(object_store::Error::NotFound { .. }) => {
             return plan_err!("there is no file '{location}'");

@@ -21,13 +21,13 @@ enum Side<'a> {
     Annotations(&'a TableScan, Arc<AnnotationTable>),
 }
 
-/// Adds a notice for each join in `plan` of VCZ tables that have no contig in common. Returns the plan with its annotation tables told
-/// which contigs they are joined with; `None` if there are none.
+/// Adds a notice for each join in `plan` of VCZ tables that have no contig in common. Returns the plan with
+/// annotation tables that know the contigs they are joined with; `None` if there are none.
 ///
 /// # Errors
 /// If visiting the plan fails.
 pub fn note_joins(plan: &LogicalPlan, notices: &NoticeSink) -> Result<Option<LogicalPlan>> {
-    let mut told: Vec<(Arc<dyn TableSource>, Arc<dyn TableSource>)> = vec![];
+    let mut informed: Vec<(Arc<dyn TableSource>, Arc<dyn TableSource>)> = vec![];
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::Join(join) = node {
             for sides in join.on.iter().filter_map(|keys| sides(join, keys)) {
@@ -44,7 +44,7 @@ pub fn note_joins(plan: &LogicalPlan, notices: &NoticeSink) -> Result<Option<Log
                             contigs,
                         };
                         let table = table.joined_with(joined);
-                        told.push((
+                        informed.push((
                             Arc::clone(&scan.source),
                             provider_as_source(Arc::new(table)),
                         ));
@@ -55,17 +55,17 @@ pub fn note_joins(plan: &LogicalPlan, notices: &NoticeSink) -> Result<Option<Log
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    if told.is_empty() {
+    if informed.is_empty() {
         return Ok(None);
     }
     let rewritten = plan.clone().transform_up_with_subqueries(|node| {
         let LogicalPlan::TableScan(mut scan) = node else {
             return Ok(Transformed::no(node));
         };
-        let mut known = told.iter();
+        let mut known = informed.iter();
         match known.find(|(source, _)| Arc::ptr_eq(source, &scan.source)) {
-            Some((_, told)) => {
-                scan.source = Arc::clone(told);
+            Some((_, informed)) => {
+                scan.source = Arc::clone(informed);
                 Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
             }
             None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),

@@ -32,7 +32,7 @@ use super::populations::{AggregatePopulationsExec, Call, Key, Populations, Value
 use super::runs_rule::{before_shuffling, in_two_steps, takes_rows};
 use super::runs_table::passing_rows;
 use crate::functions::is_exact;
-use crate::scan::{NamedCopies, PopulationsApart, populations_apart};
+use crate::scan::{NamedCopies, PopulationColumns, population_columns};
 
 /// The fields of the elements of `population_counts`.
 const POPULATION: &str = "population";
@@ -86,7 +86,7 @@ fn by_populations(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionP
         Ok(Arc::new(AggregatePopulationsExec::try_new(
             Arc::new(partial),
             Arc::new(populations),
-            below.apart.scan,
+            below.columns.scan,
         )?))
     })
 }
@@ -119,7 +119,7 @@ struct Below {
     projections: Vec<ProjectionExprs>,
     /// The unnested element.
     element: Element,
-    apart: PopulationsApart,
+    columns: PopulationColumns,
     /// The rows of one population: those of the unnesting with the counts in place of the element.
     schema: Schema,
 }
@@ -228,7 +228,7 @@ impl Below {
         let element = Element(column);
         let scan = before_round_robin(unnest.input()).unwrap_or(unnest.input());
         let wanted = |population: &NamedCopies| above.passes(element, population);
-        let Some(apart) = populations_apart(scan, column, &wanted)? else {
+        let Some(columns) = population_columns(scan, column, &wanted)? else {
             return Ok(None);
         };
         let mut fields = unnested.fields().to_vec();
@@ -236,7 +236,7 @@ impl Below {
         Ok(Some(Self {
             projections: above.projections,
             element,
-            apart,
+            columns,
             schema: Schema::new(fields),
         }))
     }
@@ -269,7 +269,7 @@ impl Below {
             });
         }
         Ok(Some(Populations {
-            len: self.apart.populations.len(),
+            len: self.columns.populations.len(),
             schema: Arc::new(self.schema.clone()),
             counts: self.element.0,
             keys,
@@ -288,7 +288,7 @@ impl Below {
 
     fn key(&self, key: &Arc<dyn PhysicalExpr>) -> Result<Option<Key>> {
         let over_unnested = self.over_unnested(key)?;
-        let populations = self.apart.populations.iter();
+        let populations = self.columns.populations.iter();
         Ok(match self.element.field(&over_unnested) {
             Some(POPULATION) => {
                 let names = populations.map(|(name, _): &NamedCopies| name);
@@ -332,7 +332,7 @@ impl Below {
         if !of_fields {
             return Ok(Some(Value::Variant(expr)));
         }
-        let populations = self.apart.populations.iter();
+        let populations = self.columns.populations.iter();
         let exprs = populations.map(|population| self.element.in_population(&expr, population));
         Ok(Some(Value::Populations(exprs.collect::<Result<_>>()?)))
     }

@@ -80,7 +80,7 @@ pub(super) async fn discover(
     named: &[String],
 ) -> Result<Contents> {
     let documents = Documents { source, location };
-    // The listing is under way while the documents are read, and given up where it turns out not to be needed.
+    // Lists while the documents are read; cancelled if not needed.
     let (root, listing) = (documents.root().boxed(), source.top_level().boxed());
     let (root, listing) = match select(root, listing).await {
         Either::Left((root, listing)) => (root, Either::Left(listing)),
@@ -115,7 +115,7 @@ pub(super) async fn discover(
         }
     };
     if !names.is_empty() {
-        // What was listed is there, but what was named may not be.
+        // Listed arrays exist; named ones may not.
         let may_be_absent = guessed || !named.is_empty();
         let arrays = documents.arrays(format, names, may_be_absent).await?;
         is_incomplete = guessed || arrays.iter().any(|(_, array)| array.is_incomplete);

@@ -38,7 +38,7 @@ pub enum ElementType {
     Float32,
     /// IEEE 754, eight bytes.
     Float64,
-    /// Fixed-width UTF-32 of so many code points, padded with zeros (v2 `<Un`, v3 `fixed_length_utf32`).
+    /// Fixed-width UTF-32 of this many code points, padded with zeros (v2 `<Un`, v3 `fixed_length_utf32`).
     Unicode(usize),
     /// Fixed-width bytes of that many, padded with zeros (v2 `|Sn`, v3 `null_terminated_bytes`).
     Bytes(usize),

@@ -101,7 +101,7 @@ pub(super) fn may_be_array(name: &str) -> bool {
 /// The VCF header's lines of meta-information, if the group has them.
 const HEADERS: [&str; 2] = ["vcf_meta_information", "vcf_header"];
 
-/// Which arrays [`likely_names`] may not have, as part of a sentence.
+/// The arrays that [`likely_names`] may miss, as a clause for a message.
 pub(super) fn unlikely_arrays(attributes: &Map<String, Value>) -> &'static str {
     match HEADERS.iter().any(|key| attributes.contains_key(*key)) {
         true => {

@@ -12,14 +12,14 @@ use super::array::ArrayMeta;
 use super::discover::MAX_DOCUMENT;
 use super::document::DocumentId;
 use super::element::ZarrFormat;
+use super::error::StoreError;
 use super::read_error::ReadError;
 use super::vcz_store::Store;
 use crate::error::{Result, VczError};
 
 impl Store {
-    /// Checks the metadata document of an array of which the chunk at `index` was found to be absent: it must be as it was when the
-    /// store was opened and, if it was not read then, as it was at an earlier check, whose result is `since`. Returns its
-    /// state, to be compared with later; `None` for archives.
+    /// Checks an array's metadata document after the chunk at `index` was found absent. It must equal what was read at opening or,
+    /// failing that, at the earlier check `since`. Returns its state; `None` for archives.
     ///
     /// # Errors
     /// [`VczError::Chunk`] if the document is gone, cannot be read or has changed.
@@ -70,7 +70,7 @@ impl Store {
     }
 
     /// Checks the root group's document if anything that was looked for when the store was opened was not found: a server that
-    /// stopped to answer meanwhile looks the same.
+    /// stopped answering would look the same.
     ///
     /// # Errors
     /// [`VczError::Metadata`] if the document is gone, cannot be read or has changed.
@@ -82,11 +82,11 @@ impl Store {
         checked.map_err(|reason| VczError::Metadata {
             store: self.location.clone(),
             what: "while it was opened".to_owned(),
-            reason,
+            reason: reason.into(),
         })
     }
 
-    async fn check_root(&self) -> Result<(), String> {
+    async fn check_root(&self) -> Result<(), StoreError> {
         let Some((key, known)) = &self.contents.root else {
             return Ok(());
         };
@@ -94,19 +94,25 @@ impl Store {
     }
 
     /// The state of the document `key`, which must not differ from the `known` one; else the reason.
-    async fn unchanged(&self, key: &str, known: Option<&DocumentId>) -> Result<DocumentId, String> {
+    async fn unchanged(
+        &self,
+        key: &str,
+        known: Option<&DocumentId>,
+    ) -> Result<DocumentId, StoreError> {
         match self.source.get_document(key, MAX_DOCUMENT).await {
             Ok(Some((_, Some(found)))) => match known.and_then(|known| known.difference(&found)) {
                 None => Ok(found),
                 Some(difference) => Err(format!(
                     "'{key}' is not what it was when the store was opened ({difference}): the store was written again or replaced. \
                      Open it again, by creating the table again or in a new session"
-                )),
+                )
+                .into()),
             },
             Ok(_) => Err(format!(
                 "'{key}' is absent, too: the store was deleted, moved or unmounted, or its server does not know it any more. \
                  See that it is there, then run the query again"
-            )),
+            )
+            .into()),
             Err(error) => {
                 let reason = match error {
                     ReadError::Io(error) => error.to_string(),
@@ -114,7 +120,8 @@ impl Store {
                 };
                 Err(format!(
                     "'{key}' cannot be read, so it is not known whether the store is still there: {reason}"
-                ))
+                )
+                .into())
             }
         }
     }

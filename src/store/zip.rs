@@ -228,7 +228,7 @@ impl Zip {
         for (n, span, entry) in run.members {
             let start = (span.start - run.range.start) as usize;
             let own = bytes.slice(start..start + (span.end - span.start) as usize);
-            // What is between the entries is not kept in memory for their sake.
+            // Copied, so that bytes between entries are not kept alive.
             let own = if is_sparse {
                 Bytes::copy_from_slice(&own)
             } else {

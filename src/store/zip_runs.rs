@@ -6,26 +6,28 @@
 
 use std::ops::Range;
 
-/// Bytes between two entries that are read and thrown away rather than asked for separately. At 100 MB/s they take a third of a
+/// Bytes between two entries that are read and discarded rather than requested separately. At 100 MB/s they take a third of a
 /// millisecond.
 const GAP: u64 = 32 << 10;
 /// Most bytes of a run of several entries.
 const MOST: u64 = 8 << 20;
-/// Most bytes of a run of which less than one in [`WASTE`] is wanted.
+/// Longest run of which less than a quarter is wanted.
 const SPARSE: u64 = 256 << 10;
+/// A longer run has at most this many bytes for each that is wanted.
 const WASTE: u64 = 4;
 
-/// A range of an archive that is read at once, and the entries in it: where each is in the caller's list, its span, and itself.
+/// A range of an archive that is read at once, and the entries in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Run<E> {
     pub(super) range: Range<u64>,
+    /// For each entry: its index in the caller's list, its span, and itself.
     pub(super) members: Vec<(usize, Range<u64>, E)>,
     /// Bytes of the members.
     wanted: u64,
 }
 
 impl<E> Run<E> {
-    /// Whether most of its bytes are thrown away.
+    /// Whether most of its bytes are discarded.
     pub(super) fn is_sparse(&self) -> bool {
         self.range.end - self.range.start > self.wanted.saturating_mul(2)
     }
@@ -88,7 +90,7 @@ mod tests {
     fn runs_are_bounded() {
         let found = ranges(&[0..MOST, MOST..MOST + 1]);
         assert_eq!(found.len(), 2);
-        // Overlapping and huge ones, as in an archive that means harm.
+        // Overlapping and huge ones, as in a malicious archive.
         let found = ranges(&[0..u64::MAX, 5..6, u64::MAX - 1..u64::MAX]);
         assert_eq!(found.len(), 3);
         assert_eq!(ranges(&[7..7, 7..7]), [(7..7, vec![0, 1])]);

@@ -1251,6 +1251,10 @@ async fn options_and_settings() {
             &["vcz.gpu_memory_limit", "8GB", "'x'"],
         ),
         (
+            "SET vcz.gpu_workers = 5".into(),
+            &["vcz.gpu_workers", "0 to 4", "'5'"],
+        ),
+        (
             "SELECT * FROM vcz_samples('nope')".into(),
             &["no table 'nope'", "CREATE EXTERNAL TABLE"],
         ),

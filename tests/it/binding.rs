@@ -6,7 +6,7 @@ use std::path::Path;
 use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionContext;
 
-use crate::common::{create, fails, fixtures, plain_session, row, run, work_dir};
+use crate::common::{create, fails, fixtures, plain_session, row, row_of, run, work_dir};
 
 /// A session with the fixtures `x` (sim, 30 diploids) and `y` (chunks7, 33 diploids), and their populations.
 async fn two_stores() -> SessionContext {
@@ -201,6 +201,59 @@ async fn united_genotypes_of_different_samples_are_nobodys() {
     assert_eq!(both, one(&ctx, twice).await);
 }
 
+/// 30 and 33 samples: stored, their genotypes are lists of different lengths, which nothing counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn united_genotypes_of_different_widths_are_not_counted() {
+    let ctx = two_stores().await;
+    let union = "SELECT call_genotype FROM x UNION ALL SELECT call_genotype FROM y";
+    run(&ctx, &format!("CREATE TABLE m AS {union}")).await;
+    let file = copy(&ctx, union, "widths.parquet").await;
+    run(
+        &ctx,
+        "CREATE TABLE inserted AS SELECT call_genotype FROM x UNION ALL SELECT call_genotype FROM y WHERE false",
+    )
+    .await;
+    run(&ctx, &format!("INSERT INTO inserted {union}")).await;
+    for table in [
+        format!("({union})"),
+        "m".to_string(),
+        format!("'{file}'"),
+        "inserted".to_string(),
+    ] {
+        for call in [
+            "sfs(call_genotype)",
+            "sfs(call_genotype, 'first')",
+            "allele_counts(call_genotype, ['s00'])",
+            "genotype_counts(call_genotype)",
+            "select_samples(call_genotype, 'first')",
+        ] {
+            let message = fails(&ctx, &format!("SELECT {call} FROM {table}")).await;
+            assert!(
+                message.contains("different numbers of samples")
+                    && message.contains("count them in each branch"),
+                "{call} of {table}: {message}"
+            );
+        }
+    }
+    // Rows of another width, and of both, do not fit into genotypes of one store.
+    run(&ctx, "CREATE TABLE g AS SELECT call_genotype FROM x").await;
+    let whole = one(&ctx, "SELECT sfs(call_genotype) FROM g").await;
+    for rows in ["SELECT call_genotype FROM y", union] {
+        let message = fails(&ctx, &format!("INSERT INTO g {rows}")).await;
+        assert!(message.contains("call_genotype"), "{message}");
+    }
+    assert_eq!(one(&ctx, "SELECT sfs(call_genotype) FROM g").await, whole);
+    // What the message advises.
+    let counted = "SELECT allele_counts(call_genotype) AS ac FROM x UNION ALL SELECT allele_counts(call_genotype) FROM y";
+    let sites = one(
+        &ctx,
+        &format!("SELECT segregating_sites(ac) FROM ({counted})"),
+    )
+    .await;
+    let alone = "SELECT (SELECT segregating_sites(call_genotype) FROM x) + (SELECT segregating_sites(call_genotype) FROM y)";
+    assert_eq!(sites, one(&ctx, alone).await);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_of_different_numbers_of_copies_are_not_stored_together() {
     let ctx = two_stores().await;
@@ -324,6 +377,105 @@ async fn columns_of_unions_keep_their_places() {
         )
         .await;
         assert_eq!(row(&ctx, &het).await, alone, "{het}");
+    }
+}
+
+/// A parameter in a branch of UNION, which a scan does not take before it has a value.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_in_branches_of_unions() {
+    let ctx = two_stores().await;
+    let sums =
+        "sum(variant_position), sum(list_sum(allele_counts(call_genotype, 'first'))), count(*)";
+    let whole = row(&ctx, &format!("SELECT {sums} FROM x")).await;
+    for (filter, data_type, literal, value) in [
+        (
+            "variant_position > $1",
+            "BIGINT",
+            "50000",
+            ScalarValue::Int64(Some(50_000)),
+        ),
+        ("$1", "BOOLEAN", "true", ScalarValue::Boolean(Some(true))),
+        (
+            "random() < $1",
+            "DOUBLE",
+            "2.0",
+            ScalarValue::Float64(Some(2.0)),
+        ),
+    ] {
+        let part = format!(
+            "SELECT {sums} FROM x WHERE {}",
+            filter.replace("$1", literal)
+        );
+        let part = row(&ctx, &part).await;
+        let expected: Vec<ScalarValue> = whole
+            .iter()
+            .zip(&part)
+            .map(|(whole, part)| whole.add_checked(part).unwrap())
+            .collect();
+        for union in [
+            format!("SELECT * FROM x UNION ALL SELECT * FROM x WHERE {filter}"),
+            format!("SELECT * FROM x WHERE {filter} UNION ALL SELECT * FROM x"),
+        ] {
+            let sql = format!("SELECT {sums} FROM ({union})");
+            let frame = ctx.sql(&sql).await.unwrap();
+            let frame = frame.with_param_values(vec![value.clone()]).unwrap();
+            let answer = frame.collect().await.unwrap();
+            assert_eq!(row_of(&answer, &sql), expected, "{sql}");
+            run(&ctx, &format!("PREPARE q({data_type}) AS {sql}")).await;
+            assert_eq!(
+                row(&ctx, &format!("EXECUTE q({literal})")).await,
+                expected,
+                "{sql}"
+            );
+            run(&ctx, "DEALLOCATE q").await;
+        }
+    }
+}
+
+/// A view of a UNION below a filter that the scans do not take.
+#[tokio::test(flavor = "multi_thread")]
+async fn views_of_unions_below_filters() {
+    let ctx = two_stores().await;
+    let sums = "sum(variant_position), sum(list_sum(allele_counts(call_genotype, 'first'))), count(*), \
+                sum(genotype_counts(call_genotype, 'second')['het'])";
+    let expected = row(
+        &ctx,
+        "SELECT sum(variant_position) * 2, sum(list_sum(allele_counts(call_genotype, 'first'))) * 2, count(*) * 2, \
+         sum(genotype_counts(call_genotype, 'second')['het']) * 2 FROM x",
+    )
+    .await;
+    for (name, union) in [
+        ("whole", "SELECT * FROM x UNION ALL SELECT * FROM x"),
+        (
+            "filtered",
+            "SELECT * FROM x WHERE random() < 2 UNION ALL SELECT * FROM x",
+        ),
+        (
+            "columns",
+            "SELECT call_genotype, variant_position FROM x UNION ALL SELECT call_genotype, variant_position FROM x",
+        ),
+    ] {
+        run(&ctx, &format!("CREATE VIEW {name} AS {union}")).await;
+        for filter in ["random() < 2", "(SELECT true)", "variant_position > 0"] {
+            let sql = format!("SELECT {sums} FROM {name} WHERE {filter}");
+            assert_eq!(row(&ctx, &sql).await, expected, "{sql}");
+        }
+    }
+    // Each branch has its own samples.
+    let of = |table: &str| {
+        format!("SELECT sum(list_sum(allele_counts(call_genotype, 'first'))) FROM {table}")
+    };
+    let each = [one(&ctx, &of("x")).await, one(&ctx, &of("y")).await];
+    run(
+        &ctx,
+        "CREATE VIEW both AS SELECT 'x' AS t, allele_counts(call_genotype, 'first') AS ac FROM x \
+         UNION ALL SELECT 'y', allele_counts(call_genotype, 'first') FROM y",
+    )
+    .await;
+    for (table, expected) in ["x", "y"].into_iter().zip(each) {
+        let sql =
+            format!("SELECT sum(list_sum(ac)) FROM both WHERE random() < 2 AND t = '{table}'");
+        assert_eq!(one(&ctx, &sql).await, expected, "{sql}");
     }
 }
 

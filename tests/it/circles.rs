@@ -1,6 +1,7 @@
 //! No circles: files of `src` that import each other, directly or through others, could be one file or need a third.
 //!
-//! Production code only. A module and its parent (`mod.rs`) are no circle: the parent declares and re-exports what is below it.
+//! Production code only. A module and its parent (`mod.rs`) are no circle: the parent declares and re-exports what is below it. But a
+//! module imports no item that its parent defines. No file is too long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -227,8 +228,55 @@ fn circles(modules: &Modules) -> Vec<Vec<String>> {
     circles.into_iter().collect()
 }
 
-#[test]
-fn no_circles_between_files() {
+/// Whether some code defines an item of this name.
+fn defines(code: &str, name: &str) -> bool {
+    const KINDS: [&str; 8] = [
+        "struct", "enum", "union", "trait", "type", "fn", "const", "static",
+    ];
+    let words = |text: &str| -> Vec<String> {
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        text.split(|c| !is_name(c))
+            .filter(|word| !word.is_empty())
+            .map(str::to_string)
+            .collect()
+    };
+    code.match_indices(name).any(|(at, _)| {
+        let line = code[..at]
+            .rfind(['\n', ';', '{', '}'])
+            .map_or(0, |at| at + 1);
+        let after = code[at + name.len()..].chars().next();
+        let is_whole = after.is_none_or(|c| !c.is_alphanumeric() && c != '_');
+        let before = &code[line..at];
+        is_whole
+            && before.ends_with(' ')
+            && words(before)
+                .last()
+                .is_some_and(|word| KINDS.contains(&word.as_str()))
+    })
+}
+
+/// Files that import an item that a parent of theirs defines, each with the item.
+fn imports_of_parents(modules: &Modules) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for (module, (file, code)) in modules {
+        for path in named_paths(code) {
+            let (target, rest) = resolve(modules, module, &path);
+            let is_parent = target.len() < module.len() && module.starts_with(&target);
+            let (true, Some(name), Some((_, of_parent))) =
+                (is_parent, rest.first(), modules.get(&target))
+            else {
+                continue;
+            };
+            if defines(of_parent, name) {
+                found.insert((file.clone(), name.clone()));
+            }
+        }
+    }
+    found
+}
+
+/// The production modules of this crate.
+fn of_this_crate() -> Modules {
     let root = crate::common::top().join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
@@ -236,7 +284,12 @@ fn no_circles_between_files() {
         let path = file.strip_prefix(&root).unwrap().to_str().unwrap();
         (path.replace('\\', "/"), fs::read_to_string(file).unwrap())
     };
-    let modules = modules(files.iter().map(read));
+    modules(files.iter().map(read))
+}
+
+#[test]
+fn no_circles_between_files() {
+    let modules = of_this_crate();
     let n_imports: usize = imports(&modules).values().map(BTreeSet::len).sum();
     assert!(
         n_imports > 300,
@@ -250,6 +303,95 @@ fn no_circles_between_files() {
         found.is_empty(),
         "files that import each other; move what both use to a third:\n{}",
         found.join("\n")
+    );
+}
+
+/// Files that need a list as a whole that stands in a `mod.rs`, because it is added to with every module: of the aggregates, and of the
+/// planning rules.
+const OF_LISTS: [(&str, &str); 5] = [
+    ("functions/aggregate/stages.rs", "all"),
+    ("functions/aggregate/stages.rs", "is_bound"),
+    ("functions/aggregate/stages.rs", "site_arguments"),
+    ("functions/aggregate/value_size.rs", "site_arguments"),
+    ("session/closed.rs", "with_vcz"),
+];
+
+#[test]
+fn no_module_imports_what_its_parent_defines() {
+    let found = imports_of_parents(&of_this_crate());
+    let known = OF_LISTS.map(|(file, name)| (file.to_string(), name.to_string()));
+    let known = BTreeSet::from(known);
+    let listed = |items: &mut dyn Iterator<Item = &(String, String)>| -> String {
+        items
+            .map(|(file, name)| format!("{file}: {name}\n"))
+            .collect()
+    };
+    let new = listed(&mut found.difference(&known));
+    assert!(
+        new.is_empty(),
+        "items that a mod.rs defines and a module below it imports; move them to a file of their own:\n{new}"
+    );
+    let gone = listed(&mut known.difference(&found));
+    assert!(gone.is_empty(), "no longer needed in OF_LISTS:\n{gone}");
+}
+
+#[test]
+fn the_checker_finds_items_of_parents() {
+    let found = |parent: &str, child: &str| {
+        let files = [
+            ("a/mod.rs", parent),
+            ("a/b.rs", child),
+            ("a/c.rs", "pub struct C;"),
+        ];
+        let files = files.map(|(file, source)| (file.to_string(), source.to_string()));
+        let items = imports_of_parents(&modules(files));
+        items.into_iter().map(|(_, name)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(found("mod b; pub struct A<T>(T);", "use super::A;"), ["A"]);
+    assert_eq!(
+        found(
+            "mod b;\nconst N: usize = 1; pub(crate) fn f() {}",
+            "use crate::a::{N, f};"
+        ),
+        ["N", "f"]
+    );
+    let none: [&str; 0] = [];
+    assert_eq!(found("mod b; mod c; pub use c::C;", "use super::C;"), none);
+    assert_eq!(
+        found("mod b; mod c; pub struct A;", "use super::c::A;"),
+        none
+    );
+    assert_eq!(found("mod b; fn g() { A }", "use super::A;"), none);
+    assert_eq!(
+        found(
+            "mod b; struct A;",
+            "#[cfg(test)] mod tests { use crate::a::A; }"
+        ),
+        none
+    );
+}
+
+/// The most lines of a source file, without its tests.
+const MOST_LINES: usize = 500;
+
+#[test]
+fn no_file_is_too_long() {
+    let modules = of_this_crate();
+    let lines = |code: &str| code.trim_end().lines().count();
+    let longest = modules.values().map(|(_, code)| lines(code)).max();
+    assert!(
+        longest > Some(MOST_LINES / 2),
+        "the files were not read: {longest:?}"
+    );
+    let too_long: Vec<String> = modules
+        .values()
+        .filter(|(_, code)| lines(code) > MOST_LINES)
+        .map(|(file, code)| format!("{file}: {} lines", lines(code)))
+        .collect();
+    assert!(
+        too_long.is_empty(),
+        "more than {MOST_LINES} lines, not counting tests; divide them:\n{}",
+        too_long.join("\n")
     );
 }
 

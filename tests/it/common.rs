@@ -93,7 +93,11 @@ pub async fn fails(ctx: &SessionContext, sql: &str) -> String {
 
 /// The columns of a query with one row.
 pub async fn row(ctx: &SessionContext, sql: &str) -> Vec<ScalarValue> {
-    let batches = run(ctx, sql).await;
+    row_of(&run(ctx, sql).await, sql)
+}
+
+/// The columns of the only row of these batches, the answer to `sql`.
+pub fn row_of(batches: &[RecordBatch], sql: &str) -> Vec<ScalarValue> {
     let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, 1, "expected one row from: {sql}");
     let batch = batches.iter().find(|batch| batch.num_rows() == 1).unwrap();
@@ -118,6 +122,11 @@ pub fn work_dir() -> &'static Path {
 
 /// The fixture `zip` as a directory store `name` whose samples have other ids.
 pub fn renamed_samples(zip: &str, name: &str) -> PathBuf {
+    with_sample_ids(zip, name, |sample, _| format!("other{sample}"))
+}
+
+/// The fixture `zip` as a directory store `name` with the sample ids that `id` gives for their indices, of how many there are.
+pub fn with_sample_ids(zip: &str, name: &str, id: impl Fn(u32, u32) -> String) -> PathBuf {
     let store = unpack(&fixtures().join(zip), &work_dir().join(name));
     let samples = store.join("sample_id");
     let document = std::fs::read_to_string(samples.join(".zarray")).unwrap();
@@ -128,7 +137,7 @@ pub fn renamed_samples(zip: &str, name: &str) -> PathBuf {
     std::fs::write(samples.join(".zarray"), document.to_string()).unwrap();
     let mut chunk = n.to_le_bytes().to_vec();
     for sample in 0..n {
-        let id = format!("other{sample}");
+        let id = id(sample, n);
         chunk.extend((id.len() as u32).to_le_bytes());
         chunk.extend(id.as_bytes());
     }

@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Lanes, STRIP};
+use super::strip::{Lanes, STRIP};
 
 /// Proof that the CPU has AVX2 and the bit-manipulation instructions that come with it.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@
 use std::arch::x86_64::*;
 
 use super::avx2::Avx2;
-use super::{Lanes, STRIP};
+use super::strip::{Lanes, STRIP};
 
 /// Proof that the CPU has AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
 #[derive(Clone, Copy, Debug)]

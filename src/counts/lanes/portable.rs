@@ -1,6 +1,6 @@
 //! Strips as plain 64-bit words, for every CPU; also what the other instruction sets are tested against.
 
-use super::{Lanes, STRIP};
+use super::strip::{Lanes, STRIP};
 
 /// Plain 64-bit words; `count_ones` is the CPU's own instruction wherever the target has it.
 #[derive(Clone, Copy, Debug)]

@@ -92,7 +92,7 @@ impl PairCounts<COUNTS> for AnyCalls {
         pooled(lanes, first, second, sums);
         let complete = lanes.and(first.plane(lanes, 2), second.plane(lanes, 2));
         let any = lanes.and(first.plane(lanes, ANY), second.plane(lanes, ANY));
-        // Where the codes of a copy of the one and of the other differ.
+        // Bits where copy a of the first individual and copy b of the second differ, at 2 a + b.
         let mut differ = [lanes.zero(); 4];
         for plane in 0..self.planes {
             let ones = [
@@ -109,7 +109,7 @@ impl PairCounts<COUNTS> for AnyCalls {
             }
         }
         let [a, b, c, d] = differ;
-        // No copies alike; the first ones and the second ones alike, or each one's first and the other's second.
+        // No copies equal; and not both copies equal, in either order.
         let none = lanes.and(lanes.and(a, b), lanes.and(c, d));
         let unlike = lanes.and(lanes.or(a, d), lanes.or(b, c));
         let counted = [

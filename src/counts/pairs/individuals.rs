@@ -35,7 +35,7 @@ pub(crate) struct IndividualPairs {
     opposite: Vec<u32>,
     /// Counts at rows that are not complete.
     missing: Missing,
-    /// What rows with other alleles, or with calls that are no complete diploids, change.
+    /// Corrections of the pooled counts for rows with further alleles or incomplete or non-diploid calls.
     corrections: Corrections,
 }
 
@@ -50,7 +50,7 @@ struct Missing {
     het2: Vec<u32>,
 }
 
-/// For each pair, the exact numbers less those of pooled alleles and complete diploids; empty if there are no such rows.
+/// Exact counts minus pooled counts, for each pair; empty if there are no such rows.
 #[derive(Clone, Debug, Default)]
 struct Corrections {
     ibs0: Vec<i64>,
@@ -125,7 +125,7 @@ enum Class {
     Reference,
     Complete,
     Incomplete,
-    /// Any calls, with so many planes of codes.
+    /// Any calls, with this many planes of codes.
     Any(usize),
 }
 

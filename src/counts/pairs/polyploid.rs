@@ -96,7 +96,7 @@ fn pair(first: &Call, second: &Call) -> PairOfCalls {
     row
 }
 
-/// Calls `sink` with what each row gives for each pair i < j, and the pair's index.
+/// Calls `sink(pair index, counts of the row)` for every pair i < j of individuals of every row.
 pub(super) fn for_each_pair(
     rows: &[PlanesRow<'_>],
     shape: Shape,

@@ -33,7 +33,7 @@ pub(crate) struct Relationship {
     sums: Vec<Sum>,
 }
 
-/// One of the sums; the value of a pair is total − single − single′ + pair.
+/// One of the sums; its value for individuals i and j is total − single[i] − single[j] + pairs[i, j].
 #[derive(Clone, Debug, Default)]
 struct Sum {
     total: i128,

@@ -45,11 +45,11 @@ pub(super) mod covariance {
     pub(in super::super) const CENTRE: usize = 1;
     /// 1.
     pub(in super::super) const SITES: usize = 2;
-    /// The terms of pairs are those of y u′ without −t/N u′, which those of individuals are; 2⁻⁴⁴.
+    /// y u′. Its part −t/N u′ is in the terms of individuals, the rest in those of pairs; 2⁻⁴⁴.
     pub(in super::super) const FIRST: usize = 3;
-    /// Likewise u y′.
+    /// u y′, divided likewise.
     pub(in super::super) const SECOND: usize = 4;
-    /// y of each individual is its term less the total; 2⁻⁴⁴.
+    /// y, as terms of individuals: y of one is its term − total; 2⁻⁴⁴.
     pub(in super::super) const SINGLE: usize = 5;
 }
 

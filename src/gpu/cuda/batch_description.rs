@@ -18,7 +18,7 @@ use crate::gpu::work::{Work, WorkOutput};
 
 /// The codecs that nvCOMP decodes; its frames are grouped by codec.
 pub const CODECS: [FrameCodec; 2] = [FrameCodec::Lz4, FrameCodec::Deflate];
-/// Most tables that one tile is in, besides those of planes: of alleles, of genotypes and of zygosity.
+/// Most tables of one tile (alleles, genotypes, zygosity), not counting plane tables.
 const TABLES_OF_TILE: usize = 3;
 /// nvCOMP needs deflate streams at multiples of this.
 const DEFLATE_ALIGN: u64 = 4;

@@ -10,7 +10,8 @@ use std::sync::{Arc, OnceLock};
 
 use libloading::Library;
 
-use super::{Device, libraries};
+use super::device::CudaDevice;
+use super::libraries;
 use crate::gpu::direct::Storage;
 use crate::gpu::error::GpuError;
 
@@ -152,13 +153,13 @@ unsafe fn symbol<T: Copy>(library: &Library, name: &str) -> Result<T, GpuError> 
 #[derive(Debug)]
 pub struct CuFileStorage {
     /// The device in whose context it is opened.
-    device: Arc<Device>,
+    device: Arc<CudaDevice>,
     opened: OnceLock<Result<CuFile, GpuError>>,
 }
 
 impl CuFileStorage {
     /// Storage for which nothing is loaded yet.
-    pub fn new(device: &Arc<Device>) -> Self {
+    pub fn new(device: &Arc<CudaDevice>) -> Self {
         Self {
             device: Arc::clone(device),
             opened: OnceLock::new(),

@@ -156,7 +156,7 @@ mod tests {
     use crate::codec::testing::one_chunk;
     use crate::counts::{CallRange, CallTest, CountRequest, SampleSet};
     use crate::gpu::batch::{FieldPiece, Reply};
-    use crate::gpu::call_filter::{CallFilter, FieldTest, MaskedChunk};
+    use crate::gpu::call_filter::{FieldTest, MaskedChunk, PlannedCallFilter};
     use crate::gpu::plan::{ChunkPlan, ChunkPlanner};
     use crate::gpu::work::{CountsOutput, Work, WorkOutput};
     use crate::store::ElementType;
@@ -193,7 +193,8 @@ mod tests {
                 range: CallRange::NONE,
             },
         ];
-        let filter = CallFilter::try_new(&genotypes, vec![("call_X", field)], tests).unwrap();
+        let filter =
+            PlannedCallFilter::try_new(&genotypes, vec![("call_X", field)], tests).unwrap();
         let request = CountRequest {
             alleles: vec![Arc::new(SampleSet::all(5))],
             genotypes: vec![],

@@ -202,7 +202,7 @@ impl Launches<'_> {
         )
     }
 
-    /// Processes items, with enough thread blocks for the largest of them if a warp processes `per_warp` units of its size.
+    /// Launches the same number of blocks for each item, enough for the largest: a warp handles `per_warp` units of an item's size.
     fn items<T: bytemuck::Pod>(
         &mut self,
         function: sys::CUfunction,

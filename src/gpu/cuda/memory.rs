@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, result, sys};
 
-use super::Device;
+use super::device::CudaDevice;
 use crate::gpu::error::GpuError;
 use crate::gpu::slab::Memory;
 
@@ -29,7 +29,7 @@ pub struct DeviceBuffer {
 
 impl DeviceBuffer {
     /// An empty buffer.
-    pub fn new(device: &Device) -> Self {
+    pub fn new(device: &CudaDevice) -> Self {
         Self {
             context: Arc::clone(&device.context),
             address: 0,
@@ -93,7 +93,7 @@ unsafe impl Sync for Pinned {}
 
 impl Pinned {
     /// Allocates `len` bytes that every device can use. Takes half a second per GiB.
-    pub fn new(device: &Device, len: usize) -> Result<Self, GpuError> {
+    pub fn new(device: &CudaDevice, len: usize) -> Result<Self, GpuError> {
         device.bind()?;
         // SAFETY: the context is current; the bytes are zeroed below.
         let pointer = unsafe { result::malloc_host(len.max(1), sys::CU_MEMHOSTALLOC_PORTABLE) }
@@ -109,7 +109,7 @@ impl Pinned {
     }
 
     /// Grows to at least `len` bytes. Growing discards the contents.
-    pub fn ensure(&mut self, device: &Device, len: usize) -> Result<(), GpuError> {
+    pub fn ensure(&mut self, device: &CudaDevice, len: usize) -> Result<(), GpuError> {
         if len > self.len {
             let rounded = rounded(len)
                 .ok_or_else(|| format!("{len} bytes do not fit in page-locked memory"))?;

@@ -5,7 +5,7 @@
 
 use bytemuck::Pod;
 
-use super::Device;
+use super::device::CudaDevice;
 use super::memory::{DeviceBuffer, Pinned};
 use crate::gpu::batch::align_up;
 use crate::gpu::error::GpuError;
@@ -22,7 +22,7 @@ pub struct Tables {
 
 impl Tables {
     /// No tables, with host memory for `len` bytes.
-    pub fn new(device: &Device, len: usize) -> Result<Self, GpuError> {
+    pub fn new(device: &CudaDevice, len: usize) -> Result<Self, GpuError> {
         Ok(Self {
             host: Pinned::new(device, len)?,
             device: DeviceBuffer::new(device),
@@ -33,7 +33,7 @@ impl Tables {
     }
 
     /// Starts over, with room for `room` bytes.
-    pub fn start(&mut self, device: &Device, room: usize) -> Result<(), GpuError> {
+    pub fn start(&mut self, device: &CudaDevice, room: usize) -> Result<(), GpuError> {
         self.host.ensure(device, room)?;
         self.address = self.device.ensure("the tables of a batch", room)?;
         (self.len, self.room) = (0, room);

@@ -12,12 +12,13 @@ use cudarc::driver::result::{self, event, stream};
 use cudarc::driver::{DriverError, sys};
 
 use super::batch_description::{Addresses, BatchDescription, CODECS, room};
+use super::cufile::CuFileStorage;
+use super::device::CudaDevice;
 use super::launches::Launches;
 use super::memory::{DeviceBuffer, Pinned};
 use super::nvcomp::{Nvcomp, NvcompFrames};
 use super::tables::{Tables, room_for};
 use super::zstd::ZstdLaunch;
-use super::{CuFileStorage, Device};
 use crate::gpu::batch::{Batch, ChunkJob, GUARD, Times, align_up};
 use crate::gpu::direct::read_all;
 use crate::gpu::error::GpuError;
@@ -30,7 +31,7 @@ use crate::store::LocalFile;
 /// One stream of a device and its buffers.
 #[derive(Debug)]
 pub struct Worker {
-    device: Arc<Device>,
+    device: Arc<CudaDevice>,
     nvcomp: Option<Arc<Nvcomp>>,
     storage: Arc<CuFileStorage>,
     stream: sys::CUstream,
@@ -57,7 +58,7 @@ impl Worker {
     /// # Errors
     /// What could not be created.
     pub fn new(
-        device: &Arc<Device>,
+        device: &Arc<CudaDevice>,
         nvcomp: Option<&Arc<Nvcomp>>,
         storage: &Arc<CuFileStorage>,
         results: usize,

@@ -5,7 +5,7 @@
 //! number of planes that are decoded.
 
 use super::chunk_plan::{
-    BlockLocation, ChunkPlan, Frame, FrameCodec, KnownByte, PlannedBlock, Segment,
+    BlockLocation, ChunkPlan, FrameCodec, KnownByte, PlannedBlock, PlannedFrame, PlannedSegment,
 };
 use super::deflate;
 use super::tile::TileShape;
@@ -103,7 +103,7 @@ fn block(
         let split = split?;
         let src = base + split.offset;
         if split.stored {
-            plan.segment(Segment {
+            plan.segment(PlannedSegment {
                 src: Some(src),
                 dst,
                 len: split.len,
@@ -142,7 +142,7 @@ fn zstd_planes(
         planes: 0,
         repeats: false,
     };
-    let frame = Frame {
+    let frame = PlannedFrame {
         codec: FrameCodec::Zstd,
         src: src..src + split.payload.len(),
         dst: plan.decoded_len,
@@ -177,10 +177,10 @@ fn zstd_planes(
     match cut {
         Some(cut) => {
             let dst = plan.room(kept)?;
-            let frame = Frame { len: head, ..frame };
+            let frame = PlannedFrame { len: head, ..frame };
             cut_frame(frame, cut, plan)?;
             if kept > head {
-                plan.segment(Segment {
+                plan.segment(PlannedSegment {
                     src: None,
                     dst: dst + head,
                     len: kept - head,
@@ -202,7 +202,7 @@ fn repeated_planes(
     summary: &FrameSummary,
     tail: &RepeatedTail,
     split: &Split<'_>,
-    frame: Frame,
+    frame: PlannedFrame,
     mut block: PlannedBlock,
     plan: &mut ChunkPlan,
 ) -> Result<(), GpuError> {
@@ -214,7 +214,7 @@ fn repeated_planes(
     match cut.filter(|_| read <= head) {
         Some(cut) => {
             dst = plan.room(head)?;
-            cut_frame(Frame { len: head, ..frame }, cut, plan)?;
+            cut_frame(PlannedFrame { len: head, ..frame }, cut, plan)?;
         }
         None => {
             dst = plan.room(split.len)?;
@@ -232,7 +232,7 @@ fn repeated_planes(
     plan.block(block)
 }
 
-fn cut_frame(frame: Frame, cut: InPlaceCut, plan: &mut ChunkPlan) -> Result<(), GpuError> {
+fn cut_frame(frame: PlannedFrame, cut: InPlaceCut, plan: &mut ChunkPlan) -> Result<(), GpuError> {
     if cut.decoded_len != frame.len as u64 {
         return Err(format!(
             "zstd: cut to {} bytes, expected {}",
@@ -267,7 +267,7 @@ fn frame(
             return Err(no_decoder(compressor).into());
         }
     };
-    plan.frame(Frame {
+    plan.frame(PlannedFrame {
         codec,
         src,
         dst,

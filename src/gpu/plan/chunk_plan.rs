@@ -1,6 +1,6 @@
 //! The plan of one chunk: frames to decode, segments to copy, and the location of every element afterwards.
 //!
-//! To find an element: the chunk is a grid of [`Tile`]s; a tile's elements are in row-major order
+//! To find an element: the chunk is a grid of [`PlannedTile`]s; a tile's elements are in row-major order
 //! `[rows, samples, copies]`; consecutive elements make up its [`PlannedBlock`]s, whose bytes are at a [`BlockLocation`], shuffled
 //! as the block says.
 
@@ -50,7 +50,7 @@ pub enum Checksum {
 
 /// Encoded bytes that are decoded on their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
+pub struct PlannedFrame {
     /// Its codec.
     pub codec: FrameCodec,
     /// Its bytes in the encoded chunk, at any alignment.
@@ -66,7 +66,7 @@ pub struct Frame {
 
 /// Bytes that are copied, or zeros that are written, into the decoded area.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
+pub struct PlannedSegment {
     /// Their offset in the encoded chunk; `None` for zeros.
     pub src: Option<usize>,
     /// Their offset in the decoded area.
@@ -114,7 +114,7 @@ pub struct PlannedBlock {
 /// A rectangle of the chunk that was encoded on its own: the chunk itself, or an inner chunk of a shard. Includes padding beyond
 /// the array's edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tile {
+pub struct PlannedTile {
     /// Its blocks, as indices into the plan's.
     pub blocks: Range<usize>,
     /// Elements of each of its blocks but the last, which may have fewer.
@@ -139,15 +139,15 @@ pub struct Tile {
 #[derive(Debug, Default)]
 pub struct ChunkPlan {
     /// The frames to decode, in any order. No byte is written by two frames or segments.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<PlannedFrame>,
     /// Ranges to copy or to set to zero.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<PlannedSegment>,
     /// Bytes to check after decoding.
     pub known_bytes: Vec<KnownByte>,
     /// The blocks of all tiles, in the order of the tiles.
     pub blocks: Vec<PlannedBlock>,
     /// The tiles, in row-major order. Together they cover the chunk.
-    pub tiles: Vec<Tile>,
+    pub tiles: Vec<PlannedTile>,
     /// Bytes of the decoded area.
     pub decoded_len: usize,
     /// Whether several tiles have samples of the same rows.
@@ -232,14 +232,18 @@ impl ChunkPlan {
         Ok(start)
     }
 
-    pub(super) fn frame(&mut self, frame: Frame) -> Result<(), GpuError> {
+    pub(super) fn frame(&mut self, frame: PlannedFrame) -> Result<(), GpuError> {
         self.sources.push(frame.src.clone());
         self.frames.push(frame);
         self.check_parts()
     }
 
     /// Adds a cut frame: `frame.src` is the whole frame, `frame.len` the decoded length after the cut.
-    pub(super) fn cut_frame(&mut self, mut frame: Frame, cut: InPlaceCut) -> Result<(), GpuError> {
+    pub(super) fn cut_frame(
+        &mut self,
+        mut frame: PlannedFrame,
+        cut: InPlaceCut,
+    ) -> Result<(), GpuError> {
         self.sources.push(frame.src.clone());
         self.cuts.push((frame.src.start, cut));
         frame.src.end = frame.src.start + cut.encoded_len;
@@ -247,7 +251,7 @@ impl ChunkPlan {
         self.check_parts()
     }
 
-    pub(super) fn segment(&mut self, segment: Segment) -> Result<(), GpuError> {
+    pub(super) fn segment(&mut self, segment: PlannedSegment) -> Result<(), GpuError> {
         if let Some(src) = segment.src {
             self.sources.push(src..src + segment.len);
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::chunk_plan::{BlockLocation, ChunkPlan, Frame, FrameCodec, PlannedBlock};
+use super::chunk_plan::{BlockLocation, ChunkPlan, FrameCodec, PlannedBlock, PlannedFrame};
 use super::tile::TileShape;
 use super::zstd::zstd_summary;
 use super::{blosc, deflate};
@@ -154,7 +154,7 @@ fn bare_frame(
         }
     };
     let dst = plan.room(tile.len)?;
-    plan.frame(Frame {
+    plan.frame(PlannedFrame {
         codec,
         src: start + part.start..start + part.end,
         dst,

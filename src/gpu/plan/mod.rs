@@ -19,8 +19,8 @@ mod verify;
 mod zstd;
 
 pub use chunk_plan::{
-    ALIGNMENT, BlockLocation, Checksum, ChunkPlan, Frame, FrameCodec, KnownByte, PlannedBlock,
-    Segment, Tile,
+    ALIGNMENT, BlockLocation, Checksum, ChunkPlan, FrameCodec, KnownByte, PlannedBlock,
+    PlannedFrame, PlannedSegment, PlannedTile,
 };
 pub use estimate::Estimate;
 pub use planner::ChunkPlanner;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::chunk_plan::{BlockLocation, ChunkPlan, PlannedBlock, Tile};
+use super::chunk_plan::{BlockLocation, ChunkPlan, PlannedBlock, PlannedTile};
 use super::encoding::{Crc32c, Encoding, outermost_checksums, strip};
 use super::estimate::{self, Estimate};
 use super::tile::{TileShape, check_copies};
@@ -293,7 +293,7 @@ impl ChunkPlanner {
             copies,
             ..
         } = self.tile;
-        plan.tiles.push(Tile {
+        plan.tiles.push(PlannedTile {
             blocks: first..plan.blocks.len(),
             block_elements,
             row0,

@@ -11,7 +11,7 @@ use crate::counts::CallTest;
 
 /// A call passes if a value of a FORMAT field passes a test.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallFilter {
+pub struct FieldCondition {
     /// The field's array.
     pub array: String,
     /// The 0-based index of the call's value that is tested; `None` if calls have one value.
@@ -20,15 +20,15 @@ pub struct CallFilter {
     pub test: CallTest,
 }
 
-/// A conjunction of filters. In calls that do not pass, the copies (codes other than −2) are taken as −1, missing.
+/// A conjunction of conditions. In calls that do not pass, the copies (codes other than −2) are taken as −1, missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct CallFilters(Arc<BTreeSet<CallFilter>>);
+pub struct CallFilters(Arc<BTreeSet<FieldCondition>>);
 
 impl CallFilters {
-    /// These filters and `filter`.
-    pub fn and(&self, filter: CallFilter) -> Self {
+    /// These filters and `condition`.
+    pub fn and(&self, condition: FieldCondition) -> Self {
         let mut filters = self.0.as_ref().clone();
-        filters.insert(filter);
+        filters.insert(condition);
         Self(Arc::new(filters))
     }
 
@@ -38,7 +38,7 @@ impl CallFilters {
     }
 
     /// The filters.
-    pub fn iter(&self) -> impl Iterator<Item = &CallFilter> {
+    pub fn iter(&self) -> impl Iterator<Item = &FieldCondition> {
         self.0.iter()
     }
 }
@@ -50,7 +50,7 @@ impl fmt::Display for CallFilters {
             f.write_str("filter_calls(")?;
         }
         f.write_str("call_genotype")?;
-        for CallFilter { array, value, test } in self.iter() {
+        for FieldCondition { array, value, test } in self.iter() {
             match value {
                 Some(value) => write!(f, ", call_value({array}, {}), {test})", value + 1)?,
                 None => write!(f, ", {array}, {test})")?,
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_order_of_nesting_makes_no_difference() {
-        let filter = |array: &str, value, min| CallFilter {
+        let filter = |array: &str, value, min| FieldCondition {
             array: array.to_string(),
             value,
             test: CallTest::Integers { min, max: Some(9) },

@@ -1,4 +1,4 @@
-//! [`without_metadata`]: removes metadata of a column that tell its samples or copies. Planning inserts it into the branches of a UNION
+//! [`without_metadata`]: removes metadata of a column that identify its samples or copies. Planning inserts it into the branches of a UNION
 //! whose columns disagree: genotypes of different samples, stores or populations, counts of different numbers of copies. The batches of
 //! all branches then have the schema of the UNION and can be stored as its rows.
 

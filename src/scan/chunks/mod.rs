@@ -6,6 +6,7 @@
 //! * `gpu`: passes chunks to a GPU, which decodes and counts them; without the feature `gpu`, the same names without a GPU.
 //! * `field_filters`: filters of calls, by the fields of a store.
 //! * `absence`: whether absent chunks are read as fill values.
+//! * `load`, `host_reason`: what a backend is chosen from, and why it is the host.
 //! * `sizes`: statistics of chunk sizes.
 
 pub mod absence;
@@ -14,9 +15,11 @@ pub mod field_filters;
 #[cfg_attr(not(feature = "gpu"), path = "no_gpu.rs")]
 pub mod gpu;
 pub mod host;
+mod host_reason;
 mod load;
 pub mod open;
 pub mod prefetch;
 pub mod sizes;
 
+pub use host_reason::HostReason;
 pub use load::ArrayLoad;

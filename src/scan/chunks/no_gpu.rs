@@ -2,6 +2,7 @@
 
 use datafusion::common::{Result, exec_err};
 
+use super::host_reason::HostReason;
 use super::load::ArrayLoad;
 use super::open::{ChunkRequest, ReadContext};
 use super::prefetch::Prefetch;
@@ -15,9 +16,9 @@ const OFF: &str = "built without the feature gpu";
 
 /// A device, which cannot exist.
 #[derive(Debug, Clone)]
-pub enum Device {}
+pub enum Gpus {}
 
-impl Device {
+impl Gpus {
     /// No device.
     ///
     /// # Errors
@@ -46,7 +47,7 @@ impl Device {
 
 /// Opens nothing, as there is no device.
 pub fn open(
-    device: &Device,
+    device: &Gpus,
     _request: &ChunkRequest<'_>,
     _context: ReadContext<'_>,
 ) -> Result<Option<Prefetch>> {
@@ -61,16 +62,16 @@ pub fn can_filter(
     _dataset: &Dataset,
     _column: usize,
     _filters: &CallFilters,
-) -> std::result::Result<(), String> {
-    Err(OFF.to_string())
+) -> std::result::Result<(), HostReason> {
+    Err(OFF.into())
 }
 
 /// Always the host.
 ///
 /// # Errors
 /// Always the reason for the host.
-pub fn choose(_loads: Vec<ArrayLoad<'_>>) -> std::result::Result<String, String> {
-    Err(OFF.to_string())
+pub fn choose(_loads: Vec<ArrayLoad<'_>>) -> std::result::Result<String, HostReason> {
+    Err(OFF.into())
 }
 
 /// The backend of an array over samples, always the host, and the reason.

@@ -8,7 +8,7 @@ use datafusion::common::{Result, exec_err};
 use super::absence::Absences;
 use super::chunk::trailing_chunks;
 use super::field_filters::FieldFilters;
-use super::gpu::{self, Device};
+use super::gpu::{self, Gpus};
 use super::host::HostReader;
 use super::prefetch::{Ahead, ChunkReader, Prefetch, Window, chunks_of};
 use crate::counts::Counter;
@@ -60,7 +60,7 @@ pub struct ReadContext<'a> {
     /// The execution's absent chunks.
     pub absences: &'a Arc<Absences>,
     /// The GPUs that decode arrays over samples; `None` for the host.
-    pub device: Option<&'a Device>,
+    pub device: Option<&'a Gpus>,
 }
 
 impl ChunkRequest<'_> {

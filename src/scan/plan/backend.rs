@@ -14,15 +14,15 @@ use crate::codec::CodecChain;
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::filters::CallFilters;
 use crate::scan::calls::results::GENOTYPE_CLASSES;
-use crate::scan::chunks::ArrayLoad;
-use crate::scan::chunks::gpu::{self, Device};
+use crate::scan::chunks::gpu::{self, Gpus};
+use crate::scan::chunks::{ArrayLoad, HostReason};
 use crate::scan::options::{Backend, VczSettings};
 use crate::store::ArrayMeta;
 
 /// The backend of one execution of a scan, shared by its partitions and chosen when the first batch is requested.
 #[derive(Debug, Default)]
 pub struct ExecutionBackend {
-    device: OnceCell<Option<Device>>,
+    device: OnceCell<Option<Gpus>>,
 }
 
 impl ExecutionBackend {
@@ -30,7 +30,7 @@ impl ExecutionBackend {
     ///
     /// # Errors
     /// The reason why there is no GPU, if one was required.
-    pub async fn device(&self, source: &VczSource) -> Result<Option<&Device>> {
+    pub async fn device(&self, source: &VczSource) -> Result<Option<&Gpus>> {
         let choose = || async {
             let (device, choice) = open(source).await?;
             *source.latest_choice.lock() = Some(choice);
@@ -40,12 +40,12 @@ impl ExecutionBackend {
     }
 }
 
-async fn open(source: &VczSource) -> Result<(Option<Device>, Choice)> {
+async fn open(source: &VczSource) -> Result<(Option<Gpus>, Choice)> {
     let (settings, choice) = (&source.settings, source.choice());
     if !choice.is_gpu {
         return Ok((None, choice));
     }
-    let device = match Device::open(settings).await {
+    let device = match Gpus::open(settings).await {
         Ok(device) => device,
         Err(error) if settings.backend == Backend::Gpu => return Err(error),
         // The GPU was usable when it was chosen, but no longer is.
@@ -178,7 +178,7 @@ impl VczSource {
     }
 
     /// Why the host filters calls, if calls are filtered and a GPU cannot do it in each store.
-    fn filters_on_host(&self) -> Option<String> {
+    fn filters_on_host(&self) -> Option<HostReason> {
         if !self.filters_calls() {
             return None;
         }
@@ -207,7 +207,7 @@ impl VczSource {
         rows: &[Range<u64>],
         column: usize,
         row_bytes: usize,
-    ) -> Option<std::result::Result<ArrayLoad<'_>, String>> {
+    ) -> Option<std::result::Result<ArrayLoad<'_>, HostReason>> {
         let stores = &self.table.stores;
         let member = stores.members().get(store)?;
         let spec = member.spec(column)?;
@@ -225,7 +225,7 @@ impl VczSource {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let chain = match member.dataset.chain(own) {
             Ok(chain) => chain,
-            Err(error) => return Some(Err(format!("{}: {error}", spec.array.name))),
+            Err(error) => return Some(Err(format!("{}: {error}", spec.array.name).into())),
         };
         Some(Ok(ArrayLoad {
             spec,

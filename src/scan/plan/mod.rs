@@ -5,15 +5,15 @@
 //! * `zones`: contigs and positions of each chunk, for pruning; `ranges`: the rows that are kept.
 //! * `contig_names`: contigs that filters name and the store does not have.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
-//! * `apart`: a column of counts for each population. `backend`, `choice`: host or GPU, with the reason; `execution`: the state that
-//!   partitions share.
+//! * `population_columns`: a column of counts for each population.
+//! * `backend`, `choice`: host or GPU, with the reason; `execution`: the state that partitions share.
 
-pub mod apart;
 pub mod backend;
 pub mod choice;
 pub mod contig_names;
 mod display;
 pub mod execution;
+pub mod population_columns;
 mod properties;
 mod pushdown;
 pub mod ranges;

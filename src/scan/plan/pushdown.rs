@@ -18,7 +18,7 @@ use crate::scan::calls::call::{DisplayCall, FilteredCall, GenotypeCall};
 use crate::scan::calls::call_value::{CallValue, place_of};
 use crate::scan::calls::context::PopulationArg;
 use crate::scan::calls::filter_calls::FilterCalls;
-use crate::scan::calls::filters::{CallFilter, CallFilters};
+use crate::scan::calls::filters::{CallFilters, FieldCondition};
 use crate::scan::calls::format_field::call_test;
 use crate::scan::calls::genotype_udf::GenotypeUdf;
 use crate::scan::schema::{ColumnKind, ColumnSpec, element_type};
@@ -157,7 +157,7 @@ impl VczSource {
             return Ok(None);
         };
         let element = element_type(&spec.array.element);
-        let filter = CallFilter {
+        let filter = FieldCondition {
             array: spec.array.name.clone(),
             value,
             test: call_test(&spec.array.name, &element, &constants)?,

@@ -18,13 +18,14 @@ pub struct DenseReader {
     dataset: Arc<Dataset>,
     column: usize,
     chunks: Prefetch,
-    current: Option<Current>,
+    current: Option<DecodedChunk>,
     memory: ScanMemory,
     metrics: ScanMetrics,
     scratch: Scratch,
 }
 
-struct Current {
+/// The current chunk, decoded.
+struct DecodedChunk {
     chunk: u64,
     dense: Dense,
     _memory: Taken,
@@ -88,7 +89,7 @@ impl DenseReader {
         let dense = assemble(&spec.array, chain, chunk, &parts, &mut self.scratch)
             .map_err(|(index, reason)| dataset.chunk_error(&spec.array, &index, reason))?;
         self.metrics.bytes_decoded.add(dense.bytes());
-        self.current = Some(Current {
+        self.current = Some(DecodedChunk {
             chunk,
             dense,
             _memory: memory,

@@ -41,7 +41,7 @@ pub struct GenotypeReader {
     /// Samples whose genotypes are kept for `select_samples`, by sample chunk: ascending indices within the chunk.
     selected: Vec<Vec<u32>>,
     chunks: Prefetch,
-    current: Option<Current>,
+    current: Option<CountedChunk>,
     counts: ChunkCounts,
     scratch: CountScratch,
     decode_scratch: Scratch,
@@ -49,7 +49,8 @@ pub struct GenotypeReader {
     metrics: ScanMetrics,
 }
 
-struct Current {
+/// The current chunk, whose counts the reader has.
+struct CountedChunk {
     chunk: u64,
     /// Genotypes by sample chunk, for `select_samples`.
     selected: Vec<Option<KeptGenotypes>>,
@@ -352,7 +353,7 @@ impl GenotypeReader {
             self.metrics.bytes_decoded.add(decoded);
         }
         self.counts.alleles.share();
-        self.current = Some(Current {
+        self.current = Some(CountedChunk {
             chunk,
             selected,
             _memory: memory,

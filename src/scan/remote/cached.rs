@@ -1,7 +1,7 @@
 //! [`CachedStore`]: an object store whose answers are kept in a [`DiskCache`], and used again where the server says that they still hold.
 //!
 //! Each read is a request with `If-None-Match`: a server answers 304, without bytes, where the object has the entity tag of the answer that
-//! is kept. So a changed object is read anew, and whoever may not read an object any more is refused. Objects without a strong entity tag are not
+//! is kept. So a changed object is read anew, and a client without permission is refused. Objects without a strong entity tag are not
 //! kept. Invariant: what is returned is what the server would have returned.
 
 use std::fmt;

@@ -4,7 +4,7 @@ use crate::codec::blosc::Shuffle;
 use crate::codec::{ChunkData, CodecChain, Scratch};
 use crate::gpu::error::GpuError;
 use crate::gpu::plan::{
-    BlockLocation, Checksum, ChunkPlan, ChunkPlanner, FrameCodec, PlannedBlock, Tile,
+    BlockLocation, Checksum, ChunkPlan, ChunkPlanner, FrameCodec, PlannedBlock, PlannedTile,
 };
 
 /// What a plan does not write; no element may show it.
@@ -97,7 +97,7 @@ impl<'a> Device<'a> {
         out
     }
 
-    fn element(&self, tile: &Tile, row: u32, sample: u32, copy: u32, to: &mut [u8]) {
+    fn element(&self, tile: &PlannedTile, row: u32, sample: u32, copy: u32, to: &mut [u8]) {
         let at = row * tile.row_elements + sample * tile.copies + copy;
         let block = &self.plan.blocks[tile.blocks.clone()][(at / tile.block_elements) as usize];
         let i = (at % tile.block_elements) as usize;

@@ -8,7 +8,7 @@ use crate::codec::blosc::Shuffle;
 use crate::codec::testing::{
     Form, c_compress, encode_bytes, noise, one_chunk, shard, with_missing,
 };
-use crate::gpu::plan::{BlockLocation, ChunkPlan, ChunkPlanner, FrameCodec, Segment};
+use crate::gpu::plan::{BlockLocation, ChunkPlan, ChunkPlanner, FrameCodec, PlannedSegment};
 
 fn planner(data_type: &str, shape: &[usize], codecs: &Value) -> (CodecChain, ChunkPlanner) {
     let array = one_chunk(&json!(data_type), json!(0), shape, codecs);
@@ -95,7 +95,7 @@ fn zeros_fill_the_last_plane() {
     let (len, planes) = (plan.frames[0].len, plan.blocks[0].planes as usize);
     assert_eq!(len, 128 * 1024);
     assert_eq!(planes, 2);
-    let zeros = Segment {
+    let zeros = PlannedSegment {
         src: None,
         dst: len,
         len: 2 * 98 * 1024 - len,

@@ -2,19 +2,19 @@
 
 use super::device::planner;
 use crate::gpu::{self, EngineStatus, GpuEngine, Load};
-use crate::scan::chunks::ArrayLoad;
+use crate::scan::chunks::{ArrayLoad, HostReason};
 
 /// The reason for the GPU, with `vcz.backend = 'auto'`.
 ///
 /// # Errors
 /// The reason for the host.
-pub fn choose(loads: Vec<ArrayLoad<'_>>) -> Result<String, String> {
+pub fn choose(loads: Vec<ArrayLoad<'_>>) -> Result<String, HostReason> {
     let loads = loads.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     let engine = match gpu::status() {
         EngineStatus::Ready(engine) => engine,
         EngineStatus::Off(reason) => return Err(reason.into()),
         EngineStatus::Idle | EngineStatus::Starting => {
-            return Err("the GPU is still being started".to_string());
+            return Err("the GPU is still being started".into());
         }
     };
     for load in &loads {
@@ -23,7 +23,7 @@ pub fn choose(loads: Vec<ArrayLoad<'_>>) -> Result<String, String> {
     compare(loads, &engine)
 }
 
-fn load(load: &ArrayLoad<'_>) -> Result<Load, String> {
+fn load(load: &ArrayLoad<'_>) -> Result<Load, HostReason> {
     let planner = planner(load.spec, load.chain, load.only_calls)
         .map_err(|reason| format!("{}: {reason}", load.spec.array.name))?;
     Ok(Load {
@@ -39,7 +39,7 @@ fn load(load: &ArrayLoad<'_>) -> Result<Load, String> {
     })
 }
 
-fn compare(loads: Vec<Load>, engine: &GpuEngine) -> Result<String, String> {
+fn compare(loads: Vec<Load>, engine: &GpuEngine) -> Result<String, HostReason> {
     let (mut gpu, mut host, mut frames) = (0.0, 0.0, 0);
     let threads = loads.first().map_or(1, |load| load.threads);
     for load in loads {
@@ -57,7 +57,7 @@ fn compare(loads: Vec<Load>, engine: &GpuEngine) -> Result<String, String> {
     if gpu < host {
         Ok(numbers)
     } else {
-        Err(format!("the GPU would take {numbers}"))
+        Err(format!("the GPU would take {numbers}").into())
     }
 }
 

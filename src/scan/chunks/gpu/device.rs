@@ -1,4 +1,4 @@
-//! [`Device`]: the GPUs of an execution.
+//! [`Gpus`]: the GPUs of an execution.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,17 +9,20 @@ use crate::codec::CodecChain;
 use crate::counts::CallRange;
 use crate::error::VczError;
 use crate::gpu::plan::ChunkPlanner;
-use crate::gpu::{self, CallFilter, EngineStatus, FieldTest, GpuEngine, GpuError};
+use crate::gpu::{self, EngineStatus, FieldTest, GpuEngine, GpuError, PlannedCallFilter};
 use crate::scan::calls::filters::CallFilters;
+use crate::scan::chunks::HostReason;
 use crate::scan::chunks::field_filters::FieldFilters;
 use crate::scan::dataset::Dataset;
-use crate::scan::options::{Backend, DirectStorage, VczSettings, parse_devices};
+use crate::scan::options::{Backend, DirectStorage, MAX_GPU_WORKERS, VczSettings, parse_devices};
 use crate::scan::schema::ColumnSpec;
 use crate::store::{ArrayMeta, ElementType};
 
+const _: () = assert!(MAX_GPU_WORKERS == gpu::WORKERS_PER_DEVICE);
+
 /// The GPUs of an execution.
 #[derive(Debug, Clone)]
-pub struct Device {
+pub struct Gpus {
     /// Their engine.
     pub engine: Arc<GpuEngine>,
     /// Whether an array over samples that they cannot decode is an error, instead of being decoded by the host.
@@ -29,7 +32,7 @@ pub struct Device {
     filters_calls: bool,
 }
 
-impl Device {
+impl Gpus {
     /// The GPUs that the settings name; waits until it is known whether there are any.
     ///
     /// # Errors
@@ -40,6 +43,7 @@ impl Device {
         engine
             .configure(&devices, settings.gpu_memory_limit)
             .map_err(refused)?;
+        engine.set_workers(settings.gpu_workers);
         Ok(Self {
             engine,
             is_required: settings.backend == Backend::Gpu,
@@ -108,7 +112,7 @@ impl Device {
         dataset: &Dataset,
         genotypes: &ChunkPlanner,
         filters: &FieldFilters,
-    ) -> Result<Option<CallFilter>, GpuError> {
+    ) -> Result<Option<PlannedCallFilter>, GpuError> {
         if filters.is_empty() {
             return Ok(None);
         }
@@ -165,7 +169,7 @@ fn call_filter(
     dataset: &Dataset,
     genotypes: &ChunkPlanner,
     filters: &FieldFilters,
-) -> Result<CallFilter, GpuError> {
+) -> Result<PlannedCallFilter, GpuError> {
     let mut fields = Vec::with_capacity(filters.fields.len());
     for column in &filters.fields {
         let spec = &dataset.columns()[*column];
@@ -195,22 +199,26 @@ fn call_filter(
             range,
         });
     }
-    CallFilter::try_new(genotypes, fields, tests)
+    PlannedCallFilter::try_new(genotypes, fields, tests)
 }
 
 /// Whether a GPU can filter the calls of the genotypes, column `column` of a store.
 ///
 /// # Errors
 /// The reason for the host.
-pub fn can_filter(dataset: &Dataset, column: usize, filters: &CallFilters) -> Result<(), String> {
+pub fn can_filter(
+    dataset: &Dataset,
+    column: usize,
+    filters: &CallFilters,
+) -> Result<(), HostReason> {
     let spec = &dataset.columns()[column];
-    let chain = dataset.chain(column).map_err(|error| error.to_string())?;
+    let chain = dataset.chain(column)?;
     let genotypes =
         planner(spec, chain, true).map_err(|reason| format!("{}: {reason}", spec.array.name))?;
     let filters = FieldFilters::try_new(dataset, filters).map_err(|error| error.to_string())?;
     call_filter(dataset, &genotypes, &filters)
         .map(drop)
-        .map_err(String::from)
+        .map_err(HostReason::from)
 }
 
 /// The backend of an array over samples if the settings leave the choice, and the reason.

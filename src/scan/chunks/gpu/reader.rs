@@ -10,7 +10,7 @@ use datafusion::common::Result;
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 
-use super::device::Device;
+use super::device::Gpus;
 use crate::error::VczError;
 use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, GpuError, Work, WorkOutput};
 use crate::scan::chunks::absence::Absences;
@@ -72,7 +72,7 @@ pub struct GpuReader {
 /// # Errors
 /// If `device` is required and cannot decode the array.
 pub fn open(
-    device: &Device,
+    device: &Gpus,
     request: &ChunkRequest<'_>,
     context: ReadContext<'_>,
 ) -> Result<Option<Prefetch>> {
@@ -120,10 +120,7 @@ pub fn open(
 }
 
 /// The work of GPUs on each part of a variant chunk.
-fn part_requests(
-    device: &Device,
-    request: &ChunkRequest<'_>,
-) -> Result<Vec<PartRequest>, GpuError> {
+fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRequest>, GpuError> {
     let ChunkRequest {
         dataset, column, ..
     } = request;
@@ -245,6 +242,12 @@ impl GpuReader {
         let work = self.parts.iter().find_map(PartRequest::work);
         let bytes = work.map_or(0, |work| work.sizes.encoded(work.encoded_bytes()));
         bytes.max(1)
+    }
+
+    /// Whether batches of its chunks wait longer for more.
+    pub fn has_large_frames(&self) -> bool {
+        let mut works = self.parts.iter().flat_map(PartRequest::works);
+        works.any(|work| work.max_wait().is_some())
     }
 
     /// Number of requested rows of a variant chunk.

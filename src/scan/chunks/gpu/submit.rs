@@ -9,7 +9,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::reader::{GpuReader, PartRequest};
 use crate::error::VczError;
-use crate::gpu::{Encoded, GpuError, Outcome, Ticket};
+use crate::gpu::{Encoded, GpuError, Outcome, Ticket, ToRead};
 use crate::scan::chunks::chunk::{Chunk, Part, Unfiltered, chunk_index};
 use crate::scan::chunks::field_filters::index_of_field;
 use crate::store::{ChunkPlace, LocalFile, OpenChunk};
@@ -110,21 +110,26 @@ impl GpuReader {
         };
         let places = several(parts.clone(), |part| self.place(index(part))).await?;
         let is_staged = |place: &&ChunkPlace| matches!(place, ChunkPlace::Store);
-        let _room = match places.iter().filter(is_staged).count() {
-            0 => None,
+        // The semaphores are never closed.
+        let (reading, _room) = match places.iter().filter(is_staged).count() {
+            0 => (self.reading.acquire().await.ok(), None),
             n => {
-                // Limits the files that are open and the encoded bytes in memory until the chunks are staged.
-                let bytes = self.chunk_bytes().saturating_mul(n);
-                let files = n.saturating_mul(1 + self.fields.len());
-                queue.room_to_stage(files, bytes).await
+                // The files that are open, and the encoded bytes in memory, until the chunks are staged.
+                let chunks = ToRead {
+                    files: n.saturating_mul(1 + self.fields.len()),
+                    bytes: self.chunk_bytes().saturating_mul(n),
+                    large_frames: self.has_large_frames(),
+                };
+                queue
+                    .unstaged()
+                    .acquire(&self.reading, chunks)
+                    .await
+                    .unzip()
             }
         };
-        let opened = {
-            // Acquired last and held only while reading. The semaphore is never closed.
-            let _reading = self.reading.acquire().await.ok();
-            let chunks = parts.clone().zip(places);
-            several(chunks, |(part, place)| self.open_part(index(part), place)).await?
-        };
+        let to_open = parts.clone().zip(places);
+        let opened = several(to_open, |(part, place)| self.open_part(index(part), place)).await?;
+        drop(reading);
         let mut submitted = Vec::with_capacity(parts.len());
         // The work to stage, and the chunk that each item belongs to.
         let mut staged = Vec::with_capacity(parts.len());

@@ -21,7 +21,7 @@ pub type NamedCopies = (String, i64);
 
 /// A scan in which one of the columns was `population_counts`.
 #[derive(Debug)]
-pub struct PopulationsApart {
+pub struct PopulationColumns {
     /// The scan: that column has the counts of the first population, and the counts of the others follow the last column.
     pub scan: Arc<dyn ExecutionPlan>,
     /// The populations, one or more, in the order of the lists.
@@ -33,16 +33,16 @@ pub struct PopulationsApart {
 ///
 /// # Errors
 /// If the counts have no type, because their number of alleles is not known.
-pub fn populations_apart(
+pub fn population_columns(
     plan: &Arc<dyn ExecutionPlan>,
     column: usize,
     wanted: &dyn Fn(&NamedCopies) -> Option<bool>,
-) -> Result<Option<PopulationsApart>> {
+) -> Result<Option<PopulationColumns>> {
     if let Some(cooperative) = plan.downcast_ref::<CooperativeExec>() {
-        let apart = populations_apart(cooperative.input(), column, wanted)?;
-        return Ok(apart.map(|apart| PopulationsApart {
-            scan: Arc::new(CooperativeExec::new(apart.scan)),
-            ..apart
+        let columns = population_columns(cooperative.input(), column, wanted)?;
+        return Ok(columns.map(|columns| PopulationColumns {
+            scan: Arc::new(CooperativeExec::new(columns.scan)),
+            ..columns
         }));
     }
     let Some(exec) = plan.downcast_ref::<DataSourceExec>() else {
@@ -51,8 +51,8 @@ pub fn populations_apart(
     let Some(source) = exec.data_source().downcast_ref::<VczSource>() else {
         return Ok(None);
     };
-    let apart = source.with_populations_apart(column, wanted)?;
-    Ok(apart.map(|(source, populations)| PopulationsApart {
+    let columns = source.with_population_columns(column, wanted)?;
+    Ok(columns.map(|(source, populations)| PopulationColumns {
         scan: Arc::new(exec.clone().with_data_source(Arc::new(source))),
         populations,
     }))
@@ -79,7 +79,7 @@ impl Inputs {
 }
 
 impl VczSource {
-    fn with_populations_apart(
+    fn with_population_columns(
         &self,
         column: usize,
         wanted: &dyn Fn(&NamedCopies) -> Option<bool>,
@@ -99,14 +99,14 @@ impl VczSource {
             return Ok(None);
         };
         let uses_list = |projected: &ProjectionExpr| {
-            let columns = collect_columns(&projected.expr);
-            columns.iter().any(|column| column.index() == listed)
+            let used = collect_columns(&projected.expr);
+            used.iter().any(|column| column.index() == listed)
         };
         if projected.iter().filter(|other| uses_list(other)).count() > 1 {
             return Ok(None);
         }
         let context = &self.table.context;
-        let mut apart = Vec::with_capacity(populations.len());
+        let mut kept = Vec::with_capacity(populations.len());
         let mut counts = Vec::with_capacity(populations.len());
         for (name, samples) in populations.iter() {
             let copies = i64::try_from(context.copies(samples)).unwrap_or(i64::MAX);
@@ -114,7 +114,7 @@ impl VczSource {
             match wanted(&population) {
                 None => return Ok(None),
                 Some(false) => continue,
-                Some(true) => apart.push(population),
+                Some(true) => kept.push(population),
             }
             let call = FilteredCall {
                 call: GenotypeCall::AlleleCounts(Arc::clone(samples)),
@@ -159,6 +159,6 @@ impl VczSource {
             schema: Arc::new(Schema::new(fields)),
             ..self.clone()
         };
-        Ok(Some((source, apart)))
+        Ok(Some((source, kept)))
     }
 }

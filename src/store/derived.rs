@@ -1,6 +1,7 @@
-//! Stores of other writers: arrays that are made of others, and what such a store may not say of itself.
+//! Stores of other writers: arrays derived from others, and metadata they lack.
 //!
-//! `scan` decodes the parts and hands in how chunks are made ([`Store::with_made`]); from then on the array is read as any other.
+//! `scan` decodes the parts and provides the function that makes chunks ([`Store::with_made`]); from then on the array is read as any
+//! other.
 
 use std::sync::Arc;
 
@@ -52,12 +53,12 @@ impl Store {
             .unwrap_or(&array.name)
     }
 
-    /// Whether the chunks of an array are made of others.
+    /// Whether the chunks of an array are derived from others.
     pub(super) fn is_made(&self, array: &ArrayMeta) -> bool {
         self.made.contains_key(&array.name)
     }
 
-    /// Adds an array whose chunks are made of others, uncompressed: little-endian numbers, or text as `vlen-utf8`.
+    /// Adds an array whose chunks are derived from others, uncompressed: little-endian numbers, or text as `vlen-utf8`.
     ///
     /// # Errors
     /// [`VczError::Metadata`] if an array cannot have this shape.

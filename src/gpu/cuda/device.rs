@@ -1,0 +1,83 @@
+//! [`CudaDevice`]: a device with its context and kernels.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUdevice_attribute;
+use cudarc::driver::{CudaContext, DriverError};
+
+use super::kernels::Kernels;
+use super::libraries;
+use crate::gpu::error::GpuError;
+
+/// A device that is ready to run batches.
+#[derive(Debug)]
+pub struct CudaDevice {
+    /// Its number, as in `vcz.gpu_devices`.
+    pub ordinal: usize,
+    /// Its name, e.g. `NVIDIA H200`.
+    pub name: String,
+    /// Bytes of its memory.
+    pub memory: usize,
+    /// Number of streaming multiprocessors.
+    pub(super) multiprocessors: u32,
+    pub(super) context: Arc<CudaContext>,
+    pub(super) kernels: Kernels,
+}
+
+/// Loads and initialises the driver. Returns the number of devices, at least one.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn device_count() -> Result<usize, GpuError> {
+    libraries::driver()?;
+    let failed =
+        |error: DriverError| format!("the NVIDIA driver could not be initialised: {error}");
+    cudarc::driver::result::init().map_err(failed)?;
+    let count = CudaContext::device_count().map_err(failed)?;
+    match usize::try_from(count) {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err("the NVIDIA driver finds no GPU".into()),
+    }
+}
+
+impl CudaDevice {
+    /// Creates the context of device `ordinal` and loads the kernels.
+    ///
+    /// # Errors
+    /// The reason why it cannot be used.
+    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+        let failed = |error: DriverError| format!("GPU {ordinal}: {error}");
+        let context = CudaContext::new(ordinal).map_err(failed)?;
+        let (major, minor) = context.compute_capability().map_err(failed)?;
+        let kernels = Kernels::load(major, minor).map_err(|e| format!("GPU {ordinal}: {e}"))?;
+        let multiprocessors = context
+            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .map_err(failed)?;
+        Ok(Self {
+            ordinal,
+            multiprocessors: u32::try_from(multiprocessors).unwrap_or(1).max(1),
+            name: context.name().map_err(failed)?,
+            memory: context.total_mem().map_err(failed)?,
+            context,
+            kernels,
+        })
+    }
+
+    /// Bytes of its memory that no process uses.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    pub(super) fn free_memory(&self) -> Result<u64, GpuError> {
+        self.bind()?;
+        let (free, _) = cudarc::driver::result::mem_get_info()
+            .map_err(|error| format!("GPU {}: {error}", self.ordinal))?;
+        Ok(free as u64)
+    }
+
+    /// Makes the device's context current on this thread.
+    pub(super) fn bind(&self) -> Result<(), GpuError> {
+        self.context
+            .bind_to_thread()
+            .map_err(|error| format!("GPU {}: {error}", self.ordinal).into())
+    }
+}
