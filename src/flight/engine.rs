@@ -97,6 +97,7 @@ impl QueryEngine {
         let locations = Arc::new(Locations::of(catalogs.as_ref()).await);
         let limits = config.limits.clone();
         let mut defaults = ctx.copied_config().with_information_schema(true);
+        locations.hide_in_definitions(catalogs.as_ref()).await?;
         let partitions = defaults.target_partitions().min(limits.max_partitions);
         defaults = defaults.with_target_partitions(partitions);
         let options = defaults.options_mut();

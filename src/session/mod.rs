@@ -73,7 +73,7 @@ use crate::functions;
 use crate::functions::annotations::AnnotationFormat;
 use crate::scan::{TableOptions, VczSettings, warm_up};
 
-pub use annotations::AnnotationTableFactory;
+pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use message::{message, message_without_files};
