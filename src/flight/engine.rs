@@ -28,7 +28,7 @@ use super::metrics::Metrics;
 use super::parameters::Prepared;
 use super::planned::{Planned, StatementSource};
 use super::planners::Planners;
-use super::pool::QueryPool;
+use super::pool::{QueryPool, Shares};
 use super::running::Running;
 use super::sessions::ClientSession;
 use super::settings::FlightSettings;
@@ -53,6 +53,8 @@ pub struct QueryEngine {
     pub limits: Limits,
     /// The memory pool of all queries.
     pub memory: Arc<dyn MemoryPool>,
+    /// What each user's queries have reserved of it.
+    shares: Shares,
     /// The permits of running queries.
     pub admission: Admission,
     /// The permits of queries that are idle because their client does not read.
@@ -95,6 +97,7 @@ impl QueryEngine {
             .map(|found| TableReference::full(found.catalog, found.schema, found.table))
             .collect();
         let locations = Arc::new(Locations::of(catalogs.as_ref()).await);
+        locations.hide_in_definitions(catalogs.as_ref()).await?;
         let limits = config.limits.clone();
         let mut defaults = ctx.copied_config().with_information_schema(true);
         let partitions = defaults.target_partitions().min(limits.max_partitions);
@@ -125,6 +128,7 @@ impl QueryEngine {
             published,
             allow_ddl: config.allow_ddl,
             memory,
+            shares: Shares::new((limits.memory / 4 * 3).max(limits.query_memory)),
             admission: Admission::new(queries, share, limits.queue_timeout),
             idle: Admission::new(
                 queries.saturating_mul(IDLE_PER_QUERY),
@@ -150,12 +154,13 @@ impl QueryEngine {
 
     /// The session state of one statement: the client's settings, a memory pool with the query's limit, and its own notices, which are
     /// sent and logged when it has run.
-    pub fn state(&self, mut config: SessionConfig) -> SessionState {
+    fn state(&self, mut config: SessionConfig, share: &Arc<str>) -> SessionState {
         let extensions = &mut config.options_mut().extensions;
         if let Some(settings) = extensions.get_mut::<VczSettings>() {
             settings.notices = NoticeSink(Some(Arc::default()));
         }
-        let pool = QueryPool::new(Arc::clone(&self.memory), self.limits.query_memory);
+        let share = self.shares.of(share);
+        let pool = QueryPool::new(Arc::clone(&self.memory), share, self.limits.query_memory);
         let runtime = RuntimeEnv {
             memory_pool: Arc::new(pool),
             ..self.template.runtime_env().as_ref().clone()
@@ -214,7 +219,7 @@ impl QueryEngine {
         W: Future<Output = Result<T>> + Send + 'static,
     {
         let _permit = self.admission.enter(&session.share).await?;
-        let state = self.state(session.config());
+        let state = self.state(session.config(), &session.share);
         let pool = Arc::clone(&state.runtime_env().memory_pool);
         self.planners
             .run(&session.share, &pool, work(state))

@@ -1,4 +1,4 @@
-//! Hides the locations of the server's tables in errors and plans: clients see the tables' names instead.
+//! Hides the locations of the server's tables in errors, plans and definitions: clients see the tables' names instead.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +8,18 @@ use arrow::datatypes::DataType;
 use datafusion::catalog::{CatalogProviderList, TableProvider};
 use datafusion::common::Result;
 use datafusion::common::cast::{as_string_array, as_string_view_array};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::listing::ListingTable;
+use datafusion::datasource::{ViewTable, source_as_provider};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use tonic::Status;
 
 use super::error::CUT;
 use super::tables;
 use crate::scan::VczTable;
+use crate::session::AnnotationTable;
 
 /// Locations, and the names of the tables that are stored there.
 #[derive(Debug, Default)]
@@ -89,6 +95,43 @@ impl Locations {
         Ok(RecordBatch::try_new(rows.schema(), columns)?)
     }
 
+    /// Replaces locations in the definitions of tables, which `information_schema.views` shows.
+    ///
+    /// # Errors
+    /// If a table cannot be read or replaced.
+    pub async fn hide_in_definitions(&self, catalogs: &dyn CatalogProviderList) -> Result<()> {
+        for (_, catalog) in tables::each_catalog(catalogs) {
+            for schema in catalog.schema_names() {
+                let Some(schema) = catalog.schema(&schema) else {
+                    continue;
+                };
+                for name in schema.table_names() {
+                    let table = schema.table(&name).await?;
+                    if let Some(hidden) = table.and_then(|table| self.redefined(table.as_ref())) {
+                        schema.deregister_table(&name)?;
+                        schema.register_table(name, hidden)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `table` without locations in its definition; `None` if it has none there.
+    fn redefined(&self, table: &dyn TableProvider) -> Option<Arc<dyn TableProvider>> {
+        let definition = table.get_table_definition()?;
+        let hidden = self.hide(definition);
+        if hidden == definition {
+            return None;
+        }
+        if let Some(view) = table.downcast_ref::<ViewTable>() {
+            let plan = view.logical_plan().clone();
+            return Some(Arc::new(ViewTable::new(plan, Some(hidden))));
+        }
+        let table = table.downcast_ref::<ListingTable>()?.clone();
+        Some(Arc::new(table.with_definition(Some(hidden))))
+    }
+
     fn hide_in(&self, column: &ArrayRef) -> Result<ArrayRef> {
         let hidden = |text: Option<&str>| text.map(|text| self.hide(text));
         Ok(match column.data_type() {
@@ -113,6 +156,12 @@ fn locations_of(table: &dyn TableProvider) -> Vec<String> {
         let members = members.flat_map(|member| spellings(member.dataset.store().location()));
         return members.chain(spellings(stores.location())).collect();
     }
+    if let Some(table) = table.downcast_ref::<AnnotationTable>() {
+        return spellings(table.location());
+    }
+    if let Some(view) = table.downcast_ref::<ViewTable>() {
+        return locations_in(view);
+    }
     let Some(table) = table.downcast_ref::<ListingTable>() else {
         return vec![];
     };
@@ -124,6 +173,34 @@ fn locations_of(table: &dyn TableProvider) -> Vec<String> {
     };
     let all = table.table_paths().iter().flat_map(spelled);
     all.filter(|location| location.contains('/')).collect()
+}
+
+/// The locations of an operator's view: those of files that it reads as tables, and those that its text has as strings, such as masks.
+fn locations_in(view: &ViewTable) -> Vec<String> {
+    let mut found = Vec::new();
+    // The closure does not fail.
+    let _ = view.logical_plan().apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(table) = source_as_provider(&scan.source)
+        {
+            found.extend(locations_of(table.as_ref()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let text = view.definition().map_or("", String::as_str);
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
+    for token in tokens.into_iter().flatten() {
+        let text = match token {
+            Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => text,
+            Token::Word(word) if word.quote_style.is_some() => word.value,
+            _ => continue,
+        };
+        // Other strings may have slashes, too.
+        if text.contains('/') && (text.contains("://") || Path::new(&text).exists()) {
+            found.extend(spellings(&text));
+        }
+    }
+    found
 }
 
 /// A path as it was given, absolute, and as object stores write it; a URL as it is.

@@ -1,5 +1,6 @@
-//! Login: exchanges a name and a password for a bearer token. A failure is answered after a delay, and after several an address is
-//! rejected for a minute, so that passwords cannot be guessed quickly. Few hashes are computed at a time, because each takes memory.
+//! Login: exchanges a name and a password for a bearer token. A failure is answered after a delay, and after several a network (an IPv4
+//! address, or the /64 prefix of an IPv6 address) is rejected for a minute, so that passwords cannot be guessed quickly. Few hashes are
+//! computed at a time, because each takes memory, and few logins of one network wait for one, so that they do not keep others out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,26 +13,68 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 
 use super::auth::Users;
+use super::connections::network;
 use super::tokens::Tokens;
 
 /// A failed login is answered after this long.
 const FAILURE_DELAY: Duration = Duration::from_millis(500);
-/// Failures of one address within [`WINDOW`] after which it is rejected.
+/// Failures of one network within [`WINDOW`] after which it is rejected.
 const MAX_FAILURES: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// Addresses whose failures are remembered.
-const MAX_ADDRESSES: usize = 10_000;
+/// Networks whose failures are remembered.
+const MAX_NETWORKS: usize = 10_000;
 /// Hashes computed at the same time.
 const CONCURRENT_HASHES: usize = 2;
-/// Logins that may wait for a hash; more are rejected.
+/// Logins that may wait for a hash, or be hashed; more are rejected.
 const MAX_WAITING: usize = 256;
+/// The same for the logins of one network.
+const MAX_WAITING_OF_ONE: usize = 8;
 
 /// Logs users in.
 pub struct Logins {
     users: Arc<Users>,
-    hashing: Semaphore,
-    waiting: Semaphore,
-    failures: Mutex<HashMap<IpAddr, (usize, Instant)>>,
+    hashing: Arc<Semaphore>,
+    waiting: Arc<Waiting>,
+    failures: Arc<Failures>,
+}
+
+/// The number of logins from each network that wait for a hash. Clients without an address count as one network.
+#[derive(Default)]
+struct Waiting(Mutex<HashMap<Option<IpAddr>, usize>>);
+
+/// A login that waits, counted until this is dropped.
+struct Waiter {
+    waiting: Arc<Waiting>,
+    network: Option<IpAddr>,
+}
+
+impl Waiting {
+    /// Counts a login from `network`; `None` at a limit.
+    fn enter(self: &Arc<Self>, network: Option<IpAddr>) -> Option<Waiter> {
+        let mut waiting = self.0.lock();
+        // Networks without a login are not kept, so this is at most [`MAX_WAITING`] numbers.
+        let all: usize = waiting.values().sum();
+        let own = waiting.get(&network).copied().unwrap_or(0);
+        if all >= MAX_WAITING || own >= MAX_WAITING_OF_ONE {
+            return None;
+        }
+        waiting.insert(network, own + 1);
+        Some(Waiter {
+            waiting: Arc::clone(self),
+            network,
+        })
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut waiting = self.waiting.0.lock();
+        let own = waiting.get(&self.network).copied().unwrap_or(0);
+        match own {
+            0 | 1 => waiting.remove(&self.network),
+            own => waiting.insert(self.network, own - 1),
+        };
+    }
 }
 
 impl Logins {
@@ -39,9 +82,9 @@ impl Logins {
     pub fn new(users: Arc<Users>) -> Self {
         Self {
             users,
-            hashing: Semaphore::new(CONCURRENT_HASHES),
-            waiting: Semaphore::new(MAX_WAITING),
-            failures: Mutex::default(),
+            hashing: Arc::new(Semaphore::new(CONCURRENT_HASHES)),
+            waiting: Arc::default(),
+            failures: Arc::default(),
         }
     }
 
@@ -65,25 +108,32 @@ impl Logins {
                 "log in with a user name and a password (authorization: Basic …)",
             ));
         };
-        let _waiting = self.waiting.try_acquire().map_err(|_| {
+        let network = address.map(network);
+        self.failures.check(network)?;
+        let waiting = self.waiting.enter(network).ok_or_else(|| {
             Status::resource_exhausted("too many logins at a time; try again later")
         })?;
-        self.check_failures(address)?;
-        let verified = {
-            let _permit = self
-                .hashing
-                .acquire()
-                .await
-                .map_err(|_| Status::unavailable("the server is stopping"))?;
-            let users = Arc::clone(&self.users);
-            tokio::task::spawn_blocking(move || users.verify(&name, &password))
-                .await
-                .map_err(|_| Status::internal("the password could not be checked"))?
-        };
+        let permit = Arc::clone(&self.hashing)
+            .acquire_owned()
+            .await
+            .map_err(|_| Status::unavailable("the server is stopping"))?;
+        // Others of this network may have failed meanwhile.
+        self.failures.check(network)?;
+        let (users, failures) = (Arc::clone(&self.users), Arc::clone(&self.failures));
+        // A hash is not stopped when its client is gone, so it is counted until it ends, and a wrong password is recorded in any case.
+        let verified = tokio::task::spawn_blocking(move || {
+            let verified = users.verify(&name, &password);
+            if verified.is_none() {
+                failures.record(network);
+            }
+            drop((permit, waiting));
+            verified
+        })
+        .await
+        .map_err(|_| Status::internal("the password could not be checked"))?;
         match verified {
             Some(user) => Ok((tokens.issue(&user)?, user)),
             None => {
-                self.record_failure(address);
                 tokio::time::sleep(FAILURE_DELAY).await;
                 Err(Status::unauthenticated(
                     "the user name or the password is wrong",
@@ -91,10 +141,16 @@ impl Logins {
             }
         }
     }
+}
 
-    fn check_failures(&self, address: Option<IpAddr>) -> Result<(), Status> {
-        let failures = self.failures.lock();
-        match address.and_then(|address| failures.get(&address)) {
+/// Failures of each network: their number since a time.
+#[derive(Default)]
+struct Failures(Mutex<HashMap<IpAddr, (usize, Instant)>>);
+
+impl Failures {
+    fn check(&self, network: Option<IpAddr>) -> Result<(), Status> {
+        let failures = self.0.lock();
+        match network.and_then(|network| failures.get(&network)) {
             Some((count, since)) if *count >= MAX_FAILURES && since.elapsed() < WINDOW => {
                 Err(Status::resource_exhausted(
                     "too many failed logins from this address; wait a minute",
@@ -104,16 +160,16 @@ impl Logins {
         }
     }
 
-    fn record_failure(&self, address: Option<IpAddr>) {
-        let Some(address) = address else { return };
-        let mut failures = self.failures.lock();
-        if failures.len() >= MAX_ADDRESSES {
+    fn record(&self, network: Option<IpAddr>) {
+        let Some(network) = network else { return };
+        let mut failures = self.0.lock();
+        if failures.len() >= MAX_NETWORKS {
             failures.retain(|_, (_, since)| since.elapsed() < WINDOW);
         }
-        if failures.len() >= MAX_ADDRESSES && !failures.contains_key(&address) {
+        if failures.len() >= MAX_NETWORKS && !failures.contains_key(&network) {
             return;
         }
-        let entry = failures.entry(address).or_insert((0, Instant::now()));
+        let entry = failures.entry(network).or_insert((0, Instant::now()));
         if entry.1.elapsed() >= WINDOW {
             *entry = (0, Instant::now());
         }
@@ -180,12 +236,48 @@ mod tests {
         assert_eq!(wrong.unwrap_err().code(), Code::Unauthenticated);
         assert!(logins.login(Some(good), Some(home), &tokens).await.is_ok());
         for _ in 0..MAX_FAILURES {
-            logins.record_failure(Some(home));
+            logins.failures.record(Some(home));
         }
         let blocked = logins.login(Some(good), Some(home), &tokens).await;
         assert_eq!(blocked.unwrap_err().code(), Code::ResourceExhausted);
         assert!(logins.login(Some(good), Some(other), &tokens).await.is_ok());
         let nothing = logins.login(None, Some(other), &tokens).await;
         assert_eq!(nothing.unwrap_err().code(), Code::Unauthenticated);
+    }
+
+    #[tokio::test]
+    async fn addresses_of_one_network_share_their_failures() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("users");
+        std::fs::write(&file, password_line("ada", "secret").unwrap()).unwrap();
+        let users = Users::read(Path::new(&file)).unwrap();
+        let logins = Logins::new(Arc::new(users));
+        let tokens = Tokens::new(Duration::from_secs(60));
+        let of = |text: &str| Some(text.parse().unwrap());
+        let wrong = |address| logins.login(Some("Basic YWRhOndyb25n"), address, &tokens);
+        let addresses: Vec<_> = (1..=30)
+            .map(|host| of(&format!("2001:db8::{host:x}")))
+            .collect();
+        let failed = futures::future::join_all(addresses.into_iter().map(wrong)).await;
+        let failed = failed.into_iter().map(|result| result.unwrap_err().code());
+        let (checked, refused): (Vec<_>, Vec<_>) =
+            failed.partition(|code| *code == Code::Unauthenticated);
+        assert_eq!(checked.len(), MAX_WAITING_OF_ONE);
+        assert!(refused.iter().all(|code| *code == Code::ResourceExhausted));
+        let mut checked = checked.len();
+        while wrong(of("2001:db8::99")).await.unwrap_err().code() == Code::Unauthenticated {
+            checked += 1;
+        }
+        assert_eq!(checked, MAX_FAILURES);
+        let good = Some("Basic YWRhOnNlY3JldA==");
+        let blocked = logins.login(good, of("2001:db8::1:2"), &tokens).await;
+        assert_eq!(blocked.unwrap_err().code(), Code::ResourceExhausted);
+        assert!(
+            logins
+                .login(good, of("2001:db8:0:1::1"), &tokens)
+                .await
+                .is_ok()
+        );
+        assert!(logins.waiting.0.lock().is_empty());
     }
 }

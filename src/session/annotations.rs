@@ -95,6 +95,11 @@ pub struct JoinedContigs {
 pub struct AnnotationTable(AnnotationFile);
 
 impl AnnotationTable {
+    /// The file's location as it was given.
+    pub fn location(&self) -> &str {
+        &self.0.name
+    }
+
     /// The table for a query that joins it with a VCZ table: if none of its rows is on a contig of that table, the session's notices say so.
     pub fn joined_with(&self, contigs: JoinedContigs) -> Self {
         let mut file = self.0.clone();

@@ -31,6 +31,8 @@ mod extract_calls;
 mod factory;
 mod flat_files;
 #[cfg(all(test, feature = "gpu"))]
+mod gpu_archive_tests;
+#[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
 mod inserts;
 mod interval_join;
@@ -73,7 +75,7 @@ use crate::functions;
 use crate::functions::annotations::AnnotationFormat;
 use crate::scan::{TableOptions, VczSettings, warm_up};
 
-pub use annotations::AnnotationTableFactory;
+pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use message::{message, message_without_files};

@@ -85,8 +85,8 @@ impl Blob {
         let e_tag = result.meta.e_tag.clone();
         let length = range.end.saturating_sub(range.start);
         within(length, TAIL)?;
-        let tail = result.bytes().await?;
-        if range.end != len || tail.len() as u64 != length {
+        let tail = body(result).await?;
+        if range.end != len {
             return Err(ReadError::Corrupt(format!(
                 "its last bytes of {len} were requested, bytes {} to {} returned",
                 range.start, range.end
@@ -194,7 +194,7 @@ async fn get_unchanged(
                 .to_owned(),
         )
     };
-    let length = range.end.saturating_sub(range.start);
+    let (start, length) = (range.start, range.end.saturating_sub(range.start));
     let options = GetOptions {
         range: Some(GetRange::Bounded(range)),
         if_match: known.filter(|e_tag| !e_tag.starts_with("W/")).cloned(),
@@ -210,7 +210,26 @@ async fn get_unchanged(
         return Err(changed());
     }
     within(result.range.end.saturating_sub(result.range.start), length)?;
-    Ok(result.bytes().await?)
+    if result.range.start != start {
+        return Err(ReadError::Corrupt(format!(
+            "bytes from {start} on were requested, bytes from {} on returned",
+            result.range.start
+        )));
+    }
+    body(result).await
+}
+
+/// The bytes of an answer: as many as the server has announced. A connection that ends early need not be an error of the object store.
+async fn body(result: GetResult) -> Result<Bytes, ReadError> {
+    let length = result.range.end.saturating_sub(result.range.start);
+    let bytes = result.bytes().await?;
+    if bytes.len() as u64 != length {
+        return Err(ReadError::Corrupt(format!(
+            "the server announced {length} bytes and sent {}",
+            bytes.len()
+        )));
+    }
+    Ok(bytes)
 }
 
 /// The object's bytes, or a range of them; `None` if there is no such object.
@@ -226,7 +245,7 @@ pub(super) async fn get_object(
         return Ok(Some(Bytes::new()));
     }
     match get(objects, path, range, limit).await? {
-        Some(result) => Ok(Some(result.bytes().await?)),
+        Some(result) => body(result).await.map(Some),
         None => Ok(None),
     }
 }
@@ -241,7 +260,7 @@ pub(super) async fn get_document(
         return Ok(None);
     };
     let (e_tag, modified) = (result.meta.e_tag.clone(), result.meta.last_modified);
-    let bytes = result.bytes().await?;
+    let bytes = body(result).await?;
     let id = DocumentId::new(&bytes, e_tag, Some(modified.into()));
     Ok(Some((bytes, id)))
 }

@@ -18,4 +18,15 @@ if ! cmp -s requirements.txt "$venv/installed.txt"; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements.txt
   cp requirements.txt "$venv/installed.txt"
 fi
+# Azurite, the emulator of Azure's object store, is a Node package.
+azurite="azurite@3.35.0"
+if command -v npm >/dev/null; then
+  if [ "$(cat "$target/azurite/installed.txt" 2>/dev/null)" != "$azurite" ]; then
+    npm install --silent --no-audit --no-fund --prefix "$target/azurite" "$azurite"
+    echo "$azurite" >"$target/azurite/installed.txt"
+  fi
+  export AZURITE="$target/azurite/node_modules/.bin/azurite-blob"
+else
+  echo "NOT RUN: there is no npm to install $azurite with, so stores in Azure are not tested" >&2
+fi
 exec "$venv/bin/python" -m pytest -p no:cacheprovider -q -ra --durations=5 "$@"

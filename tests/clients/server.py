@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -116,6 +117,47 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+
+
+class Relay:
+    """A port whose connections go on to a server from another address of this machine, such as 127.0.0.2."""
+
+    def __init__(self, address, source):
+        host, port = address.rsplit(":", 1)
+        self.target, self.source = (host, int(port)), source
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                here, _ = self.listener.accept()
+            except OSError:
+                return
+            there = socket.create_connection(self.target, source_address=(self.source, 0))
+            for one, other in [(here, there), (there, here)]:
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _pass_on(one, other):
+        try:
+            while received := one.recv(1 << 16):
+                other.sendall(received)
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def flight(self, **options):
+        """A pyarrow client that comes from the address."""
+        return flight.connect(f"grpc+tcp://{self.address}", **options)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
 
 
 def rows(connection, sql, parameters=None):

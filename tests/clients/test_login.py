@@ -1,6 +1,7 @@
 """Users, passwords and tokens."""
 
 import subprocess
+import threading
 import time
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pyarrow.flight as flight
 import pytest
 
 from protocol import command, query, read
-from server import SIM, VCZ, Server, rows, value
+from server import SIM, VCZ, Relay, Server, value
 
 STATIC = "3f786850e387550fdab836ed7e6dc881de23001b"
 UNAUTHENTICATED = (flight.FlightUnauthenticatedError,)
@@ -127,6 +128,37 @@ def test_an_address_that_guesses_has_to_wait(users):
         assert server.metric("vcz_logins_total") == 11
         log = "\n".join(server.log)
         assert "a login was refused" in log and "guess" not in log and "correct horse" not in log
+
+
+def test_a_flood_of_wrong_passwords_keeps_no_other_address_out(users):
+    """As streams of one connection, so that limits on connections do not help."""
+    with Server(*SIM, "--auth-file", users) as server, Relay(server.address, "127.0.0.2") as other:
+        login(other, "ada", "correct horse")
+        attacker, errors, begun = server.flight(), [], threading.Barrier(301)
+
+        def guess(number):
+            begun.wait()
+            try:
+                attacker.authenticate_basic_token("ada", f"guess {number}")
+                errors.append("let in")
+            except Exception as error:
+                errors.append(str(error))
+
+        threads = [threading.Thread(target=guess, args=(number,)) for number in range(300)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        waits = []
+        while any(thread.is_alive() for thread in threads) or len(waits) < 3:
+            started = time.monotonic()
+            login(other, "ada", "correct horse")
+            waits.append(time.monotonic() - started)
+        checked = sum("is wrong" in error for error in errors)
+        refused = sum("too many" in error for error in errors)
+        print(f"300 guesses: {checked} checked; a login from another address took at most {max(waits):.2f} s of {len(waits)}")
+        # Two are checked at the same time.
+        assert checked <= 11 and checked + refused == 300, errors[:5]
+        assert max(waits) < 1, waits
 
 
 def test_a_server_without_users_takes_no_logins(server):

@@ -179,8 +179,7 @@ def test_server_over_s3(s3, tmp_path):
 
 @pytest.mark.parametrize("location", LOCATIONS)
 def test_gcs(s3, location):
-    """The API of Google Cloud Storage that is used is that of S3 (its XML API), anonymously. Emulators of Google Cloud Storage on PyPI
-    answer without dates, ranges or listings."""
+    """The API of Google Cloud Storage that is used is that of S3 (its XML API), anonymously. An emulator of it is in test_services.py."""
     table = '"' + location.rsplit("/", 1)[1].removesuffix(".zip").removesuffix(".vcz") + '"'
     options = {"gcp.base_url": s3["aws.endpoint"], "gcp.skip_signature": "true"}
     given = [location.replace("s3://", "gs://"), "--populations", POPULATIONS]

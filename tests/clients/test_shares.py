@@ -99,3 +99,30 @@ def test_one_address_leaves_a_place():
         for reader in readers:
             reader.cancel()
         server.idle()
+
+
+def test_results_that_are_not_read_leave_memory_to_others(users):
+    """Two sorts of one user, of which each takes as much as one query may."""
+    limits = ["--memory-limit", "400m", "--max-queries", "4", "--idle-result-timeout", "1s"]
+    with Server(*SIM, *users, *limits) as server:
+        (ada, hers), (bob, his) = logged_in(server, "ada"), logged_in(server, "bob")
+        sort = "SELECT value, value % 7 AS a FROM generate_series(1, 30000000) ORDER BY value % 13, value DESC"
+        readers, errors = [], []
+        for _ in range(3):
+            try:
+                info = ada.get_flight_info(query(sort), hers)
+                reader = ada.do_get(info.endpoints[0].ticket, hers)
+                reader.read_chunk()
+                readers.append(reader)
+            except Exception as error:
+                assert "memory" in str(error), error
+                errors.append(error)
+        time.sleep(2)
+        held = server.metric("vcz_memory_reserved_bytes")
+        print(f"{len(readers)} results that are not read hold {held / 1e6:.0f} MB")
+        assert readers and 100 << 20 < held <= 300 << 20, (held, errors)
+        his_own = "SELECT count(DISTINCT value) AS n FROM generate_series(1, 500000)"
+        assert read(bob, his_own, his)[0].to_pylist() == [{"n": 500_000}]
+        for reader in readers:
+            reader.cancel()
+        server.idle()

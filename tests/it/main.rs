@@ -1,5 +1,6 @@
 //! Integration tests, in one binary because each one links DataFusion.
 
+mod archive;
 #[cfg(feature = "gpu")]
 mod backends;
 mod bad_input;
