@@ -206,7 +206,10 @@ mod tests {
         let rest = columns.set(&bytes, 2, 2);
         assert_eq!(rest.typed_data::<i32>(), [5]);
         assert_eq!(columns.iter().collect::<Vec<_>>(), [[1, 2], [3, 4]]);
-        assert_eq!(columns.part(1, 0..2).unwrap().as_ptr(), bytes.typed_data()[2..].as_ptr());
+        assert_eq!(
+            columns.part(1, 0..2).unwrap().as_ptr(),
+            bytes.typed_data()[2..].as_ptr()
+        );
         columns.reset(1, 2, 1).unwrap();
         assert_eq!(columns.get(0).unwrap(), [0, 0]);
         assert_eq!(bytes.typed_data::<i32>(), [1, 2, 3, 4, 5]);

@@ -94,9 +94,14 @@ impl Counter {
         }
         let (alleles, genotypes, zygosity) =
             (&request.alleles, &request.genotypes, &request.zygosity);
-        let rest = out.alleles.set(computed, alleles.len(), rows * request.n_alleles);
-        let rest = out.genotypes.set(&rest, genotypes.len(), rows * GENOTYPE_CLASSES);
-        out.zygosity.set(&rest, zygosity.len(), rows * request.zygosity_width());
+        let rest = out
+            .alleles
+            .set(computed, alleles.len(), rows * request.n_alleles);
+        let rest = out
+            .genotypes
+            .set(&rest, genotypes.len(), rows * GENOTYPE_CLASSES);
+        out.zygosity
+            .set(&rest, zygosity.len(), rows * request.zygosity_width());
         (out.rows, out.planes) = (rows, vec![]);
         true
     }
