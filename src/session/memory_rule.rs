@@ -1,6 +1,7 @@
-//! The physical rule that reserves memory for spectra where DataFusion does not.
+//! The physical rule that reserves memory for spectra, and for the genotypes of sliding frames, where DataFusion does not.
 //!
-//! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator. Spectra there are of one size.
+//! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator. Spectra there are of one size. Frames of
+//!   genotypes reserve what they keep themselves, from the pool that the upper node gives them.
 //! * Aggregates without GROUP BY in one step: DataFusion reserves what an accumulator holds after each batch, but an accumulator
 //!   does not know whether its state or its value will be requested, and a spectrum's value can be much larger. In two steps,
 //!   only the accumulator of the second, which merges states, builds a value, and says so in its size.
@@ -24,7 +25,7 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceCh
 
 use super::runs_rule::split;
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
-use crate::functions::{numbers_vary, site_arguments, value_size};
+use crate::functions::{numbers_vary, planes_size, site_arguments, value_size};
 
 /// The rule.
 #[derive(Debug)]
@@ -63,12 +64,13 @@ impl PhysicalOptimizerRule for ReserveSpectra {
     }
 }
 
-/// The window operator with both nodes around it; `None` if it computes no spectra.
+/// The window operator with both nodes around it; `None` if it computes no spectra, and nothing of genotypes.
 fn around_window(
     window: &Arc<dyn ExecutionPlan>,
     calls: &[Arc<dyn WindowExpr>],
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut row_bytes = 0usize;
+    let input = window.children().first().map(|input| input.schema());
     for call in calls {
         if let Some(call) = aggregate_of(call.as_ref()) {
             if number_varies(call) {
@@ -78,6 +80,9 @@ fn around_window(
                 );
             }
             row_bytes = row_bytes.saturating_add(value_size(call)?);
+            if let Some(schema) = &input {
+                row_bytes = row_bytes.saturating_add(planes_size(call, schema)?);
+            }
         }
     }
     if row_bytes == 0 {

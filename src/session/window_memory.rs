@@ -1,8 +1,9 @@
-//! Memory of spectra in OVER. A window operator of DataFusion reserves no memory for its results, which for a spectrum is one list
-//! of up to N + 1 numbers for every row. The two nodes here reserve it, one on either side of the operator:
+//! Memory of spectra and of genotypes in OVER. A window operator of DataFusion reserves no memory for the rows that it holds, each with a
+//! result, which for a spectrum is one list of up to N + 1 numbers, and with arguments, which may be all genotypes of a site. The two nodes
+//! here reserve it, one on either side of the operator:
 //!
 //! ```text
-//! ReserveWindowMemoryExec       releases memory for rows that the operator has returned
+//! ReserveWindowMemoryExec       releases memory for rows that the operator has returned; runs it with a pool for its frames
 //!   BoundedWindowAggExec
 //!     WindowMemoryInputExec     reserves memory for every row that the operator takes, in small batches
 //! ```
@@ -24,8 +25,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
 };
-use futures::{TryStreamExt, future, stream};
+use futures::{StreamExt, TryStreamExt, future, stream};
 
+use crate::functions::with_frame_memory;
 use crate::scan::VczSettings;
 
 /// While a column of results is built or copied, its rows are in memory twice.
@@ -153,7 +155,11 @@ impl ExecutionPlan for ReserveWindowMemoryExec {
         let config = context.session_config();
         let mut kept_rows = config.batch_size() * config.target_partitions();
         let row_bytes = self.row_bytes.saturating_mul(COPIES_OF_RESULTS);
-        let batches = self.input.execute(partition, Arc::new(context))?;
+        let pool = Arc::clone(context.memory_pool());
+        let mut batches = self.input.execute(partition, Arc::new(context))?;
+        // The operator makes and fills its frames while it is polled.
+        let batches =
+            stream::poll_fn(move |cx| with_frame_memory(&pool, || batches.poll_next_unpin(cx)));
         let batches = batches.inspect_ok(move |batch| {
             let WindowMemory(reservation) = memory.as_ref();
             let released = batch.num_rows().saturating_sub(kept_rows);
@@ -216,8 +222,8 @@ fn too_large(row_bytes: usize, error: DataFusionError) -> DataFusionError {
     match error {
         DataFusionError::ResourcesExhausted(reason) => {
             DataFusionError::ResourcesExhausted(format!(
-                "spectra in OVER take {row_bytes} bytes for each row: project to fewer copies (project_sfs), compute one spectrum \
-                 for each window with GROUP BY, lower datafusion.execution.batch_size, or raise the memory limit. {reason}"
+                "spectra and genotypes in OVER take {row_bytes} bytes for each row: project to fewer copies (project_sfs), compute \
+                 windows with GROUP BY, use smaller frames, lower datafusion.execution.batch_size, or raise the memory limit. {reason}"
             ))
         }
         other => other,

@@ -1638,3 +1638,34 @@ fn fixtures_have_the_entries_that_these_tests_change() {
         assert_eq!(&zip[entry..entry + 4], b"PK\x01\x02", "{name}");
     }
 }
+
+/// Pairs are listed of so many populations and no more; the error says what to do.
+#[tokio::test]
+async fn too_many_populations_for_all_pairs() {
+    for (populations, is_error) in [(1000, false), (1001, true)] {
+        let ctx = plain_session();
+        let file = work_dir().join(format!("{populations}.populations.tsv"));
+        let lines = (0..populations).map(|at| format!("s{:02}\tp{at}\n", at % 30));
+        let text = format!("sample_id\tpopulation\n{}", lines.collect::<String>());
+        fs::write(&file, text).unwrap();
+        create(&ctx, "t", &fixtures().join("sim.vcz.zip"), Some(&file)).await;
+        let sql = "SELECT p['population1'], divergence(p['ac1'], p['ac2']) FROM \
+                   (SELECT unnest(population_pair_counts(call_genotype)) AS p FROM t) GROUP BY 1";
+        let planned = match ctx.sql(sql).await {
+            Ok(frame) => frame.create_physical_plan().await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        assert_eq!(planned.is_err(), is_error, "{planned:?}");
+        if let Err(error) = planned {
+            let error = error.to_string();
+            for part in [
+                "population_pair_counts",
+                "1001 populations",
+                "1000 at most",
+                "name the pairs",
+            ] {
+                assert!(error.contains(part), "{error}");
+            }
+        }
+    }
+}

@@ -1,9 +1,9 @@
-//! The expected values of `catalogue.json`, which lies with the real stores, and its stores as tables.
+//! The expected values of the two files `catalogue.json`, of fixtures and of the real stores, and these stores as tables.
 //!
-//! The tests of the catalogue's statistics ask each store of several sessions; a query must give the same bits in all of them. The
-//! Zarr v3 copy of a store shares its values.
+//! The tests of the catalogue's statistics ask each store of several sessions, one of them with a GPU where there is one; a query must give
+//! the same bits in all of them. The Zarr v3 copy of a store shares its values.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use datafusion::prelude::SessionContext;
 use serde_json::{Map, Value};
@@ -19,6 +19,8 @@ pub const TEST_TOLERANCE: f64 = 1e-10;
 
 /// Partitions and batch sizes of the sessions that every query runs in.
 const SESSIONS: [(usize, usize); 3] = [(1, 8192), (2, 1000), (16, 333)];
+/// Partitions and batch size of the session with a GPU.
+const GPU_SESSION: (usize, usize) = (4, 2000);
 
 /// Every population that a store may have, in the order that the populations file lists them in.
 pub const POPULATIONS: [&str; 8] = ["all", "first", "second", "q1", "q2", "q3", "q4", "few"];
@@ -33,9 +35,33 @@ pub struct Entry {
     pub expected: Value,
 }
 
-/// The stores of the catalogue, by name, or `None`, said loudly, where the real stores are not there.
-pub fn entries() -> Option<Vec<Entry>> {
-    let folder = common::shared_data()?;
+/// The stores of the catalogue: fixtures, and the real stores where they are. Says loudly where they are not.
+pub fn entries() -> Vec<Entry> {
+    let mut entries = entries_of(&common::fixtures());
+    assert_eq!(entries.len(), 6, "fixtures");
+    if let Some(folder) = common::shared_data() {
+        let real = entries_of(&folder);
+        // VCZ_SHARED may have some of them.
+        let least = match std::env::var_os("VCZ_SHARED") {
+            Some(_) => 1,
+            None => 21,
+        };
+        assert!(real.len() >= least, "{} real stores", real.len());
+        entries.extend(real);
+    }
+    entries
+}
+
+/// The least number of `fixtures` and `real` stores that a test must have compared, where the real stores are all there.
+pub fn least(fixtures: usize, real: usize) -> usize {
+    match common::shared_data() {
+        Some(_) if std::env::var_os("VCZ_SHARED").is_none() => fixtures + real,
+        _ => fixtures,
+    }
+}
+
+/// The stores of a folder with a `catalogue.json`.
+fn entries_of(folder: &Path) -> Vec<Entry> {
     let Value::Object(all) = read_json(&folder.join("catalogue.json")) else {
         panic!("catalogue.json: an object")
     };
@@ -54,8 +80,20 @@ pub fn entries() -> Option<Vec<Entry>> {
             }
         }
     }
-    assert!(entries.len() >= 21, "{} stores", entries.len());
-    Some(entries)
+    entries
+}
+
+/// Whether there is a GPU, looked for once; says loudly why not, and fails where VCZ_REQUIRE_GPU is set.
+#[cfg(feature = "gpu")]
+async fn has_gpu() -> bool {
+    static FOUND: tokio::sync::OnceCell<bool> = tokio::sync::OnceCell::const_new();
+    *FOUND.get_or_init(crate::gpu::is_there).await
+}
+
+/// A GPU needs the feature `gpu`.
+#[cfg(not(feature = "gpu"))]
+async fn has_gpu() -> bool {
+    false
 }
 
 /// A store as the table `t` of several sessions.
@@ -74,9 +112,14 @@ impl<'a> Store<'a> {
         let file = populations_file(entry, populations).await;
         let mut sessions = Vec::new();
         for (partitions, batch) in SESSIONS {
-            let ctx = common::session(partitions, batch);
-            common::create(&ctx, "t", &entry.zip, Some(&file)).await;
-            sessions.push((format!("{partitions} partitions, batches of {batch}"), ctx));
+            let name = format!("{partitions} partitions, batches of {batch}");
+            let ctx = session(entry, &file, partitions, batch, "host").await;
+            sessions.push((name, ctx));
+        }
+        if has_gpu().await {
+            let (partitions, batch) = GPU_SESSION;
+            let ctx = session(entry, &file, partitions, batch, "gpu").await;
+            sessions.push(("a GPU".to_string(), ctx));
         }
         Store {
             name: &entry.name,
@@ -138,6 +181,20 @@ impl<'a> Store<'a> {
             }
         })
     }
+}
+
+/// A session with the store, decoded and counted by `backend`.
+async fn session(
+    entry: &Entry,
+    populations: &Path,
+    partitions: usize,
+    batch: usize,
+    backend: &str,
+) -> SessionContext {
+    let ctx = common::session(partitions, batch);
+    common::run(&ctx, &format!("SET vcz.backend = '{backend}'")).await;
+    common::create(&ctx, "t", &entry.zip, Some(populations)).await;
+    ctx
 }
 
 /// Writes the populations file of a store: the samples of each range of indices.

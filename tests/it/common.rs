@@ -30,8 +30,18 @@ pub fn fixtures() -> PathBuf {
     top().join("tests/fixtures")
 }
 
-/// Real stores beside the checkout, which are not part of it. Says loudly when they are not there.
+/// Real stores, which are not part of this repository: in the folder that VCZ_SHARED names, or beside the checkout. Says loudly when they
+/// are not there.
 pub fn shared_data() -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("VCZ_SHARED") {
+        let folder = PathBuf::from(folder);
+        assert!(
+            folder.is_dir(),
+            "VCZ_SHARED: {} is no folder",
+            folder.display()
+        );
+        return Some(folder);
+    }
     let folder = top().join("../shared/data");
     if folder.is_dir() {
         return Some(folder);

@@ -11,7 +11,7 @@ use crate::common;
 use crate::random_store::{Random, prepare, put_field, put_genotypes};
 
 /// Whether there is a GPU to compare with. Says loudly why not.
-async fn is_there() -> bool {
+pub async fn is_there() -> bool {
     let ctx = common::session(1, 8192);
     let store = common::fixtures().join("sim.vcz.zip");
     common::create(&ctx, "t", &store, None).await;

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
 use datafusion::common::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::SessionConfig;
+use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::common::{create, fails, fixtures, renamed_samples, row, run, session};
 use crate::partitions::bits;
@@ -31,7 +33,7 @@ fn sums(of: &str) -> String {
     sums.join(", ")
 }
 
-async fn with_store(ctx: &datafusion::prelude::SessionContext, store: &str) {
+async fn with_store(ctx: &SessionContext, store: &str) {
     let name = store.split('.').next().unwrap();
     let populations = fixtures().join(format!("{name}.populations.tsv"));
     create(ctx, "t", &fixtures().join(store), Some(&populations)).await;
@@ -192,43 +194,112 @@ async fn sliding_frames_are_recomputation() {
     }
 }
 
+/// A session whose queries may take `bytes` of memory together.
+fn bounded(bytes: usize, partitions: usize) -> SessionContext {
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_limit(bytes, 1.0)
+        .build()
+        .unwrap();
+    let config = SessionConfig::new()
+        .with_target_partitions(partitions)
+        .with_batch_size(512);
+    datafusion_vcz::session::context(config, Arc::new(runtime)).unwrap()
+}
+
+/// The genotypes of `sim` as the table `kept` of `ctx`, whose memory is not accounted.
+async fn with_kept(ctx: &SessionContext) {
+    let free = session(1, 512);
+    with_store(&free, "sim.vcz.zip").await;
+    let sql = "CREATE TABLE kept AS SELECT row_number() OVER () AS at, variant_position, call_genotype FROM t";
+    run(&free, sql).await;
+    let kept = free.table_provider("kept").await.unwrap();
+    ctx.register_table("kept", kept).unwrap();
+}
+
 /// States are accounted for: a pool that is too small for those of many groups is an error that says so, or groups spill.
 #[tokio::test(flavor = "multi_thread")]
 async fn states_keep_to_the_memory_pool() {
     let free = session(2, 512);
     with_store(&free, "sim.vcz.zip").await;
-    let runtime = RuntimeEnvBuilder::new()
-        .with_memory_limit(3_000_000, 1.0)
-        .build()
-        .unwrap();
-    let config = SessionConfig::new()
-        .with_target_partitions(2)
-        .with_batch_size(512);
-    let bounded = datafusion_vcz::session::context(config, Arc::new(runtime)).unwrap();
-    with_store(&bounded, "sim.vcz.zip").await;
+    with_kept(&free).await;
     for call in ["sample_counts(call_genotype)", "garud_h(call_genotype)"] {
         // Every site is a group, in no order.
         let sql = format!(
-            "SELECT md5(CAST(variant_position AS VARCHAR)) AS k, {call} AS x FROM t GROUP BY 1 ORDER BY 1"
+            "SELECT md5(CAST(at AS VARCHAR)) AS k, {call} AS x FROM kept WHERE (SELECT count(*) FROM t) > 0 GROUP BY 1 ORDER BY 1"
         );
-        let failed = match bounded.sql(&sql).await.unwrap().collect().await {
-            Ok(found) => {
-                let rows: usize = found.iter().map(|batch| batch.num_rows()).sum();
-                let expected = run(&free, &sql).await;
-                assert_eq!(
-                    rows,
-                    expected.iter().map(|batch| batch.num_rows()).sum::<usize>()
-                );
-                continue;
+        let text = |batches: &[RecordBatch]| pretty_format_batches(batches).unwrap().to_string();
+        let expected = text(&run(&free, &sql).await);
+        // The second cannot hold the states of one batch.
+        for (bytes, must_fail) in [(3_000_000, false), (150_000, true)] {
+            let ctx = bounded(bytes, 2);
+            with_store(&ctx, "sim.vcz.zip").await;
+            with_kept(&ctx).await;
+            match ctx.sql(&sql).await.unwrap().collect().await {
+                Ok(found) => {
+                    assert!(!must_fail, "{call} with {bytes} bytes");
+                    assert!(text(&found) == expected, "{call} with {bytes} bytes");
+                }
+                Err(error) => {
+                    let root = error.find_root();
+                    let exhausted = matches!(root, DataFusionError::ResourcesExhausted(_));
+                    assert!(exhausted, "{call} with {bytes} bytes\n{error}");
+                }
             }
-            Err(error) => error,
-        };
-        assert!(
-            matches!(failed.find_root(), DataFusionError::ResourcesExhausted(_)),
-            "{call}\n{failed}"
-        );
+        }
     }
     // What fits works.
+    let ctx = bounded(3_000_000, 2);
+    with_store(&ctx, "sim.vcz.zip").await;
     let sql = "SELECT sample_counts(call_genotype) AS s, garud_h(call_genotype) AS h FROM t";
-    assert!(bits(&bounded, sql).await.rows == bits(&free, sql).await.rows);
+    assert!(bits(&ctx, sql).await.rows == bits(&free, sql).await.rows);
+}
+
+/// Frames are accounted for: those that are too large for the pool are an error that says so, wherever their rows lie.
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_keep_to_the_memory_pool() {
+    let free = session(1, 512);
+    with_kept(&free).await;
+    let query = |frame: &str| {
+        format!(
+            "SELECT at, garud_h(call_genotype) OVER ({frame}) AS h, haplotype_count(call_genotype) OVER ({frame}) AS n
+             FROM (SELECT * FROM kept WHERE at <= 4000)"
+        )
+    };
+    let kept = "in OVER keeps the genotypes of its frame, now of ";
+    let taken = "spectra and genotypes in OVER take";
+    for (frame, reason) in [
+        ("ROWS 3000 PRECEDING", kept),
+        ("ROWS BETWEEN CURRENT ROW AND 3000 FOLLOWING", taken),
+        ("", taken),
+    ] {
+        let sql = query(frame);
+        let expected = bits(&free, &sql).await;
+        assert_eq!(expected.rows.len(), 4000);
+        for bytes in [200_000, 2_000_000] {
+            let ctx = bounded(bytes, 1);
+            with_kept(&ctx).await;
+            if bytes > 1_000_000 {
+                let found = bits(&ctx, &sql).await;
+                assert!(found.rows == expected.rows, "{frame}");
+                continue;
+            }
+            let failed = ctx.sql(&sql).await.unwrap().collect().await;
+            let error = failed.expect_err(frame);
+            let exhausted = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+            assert!(exhausted, "{frame}\n{error}");
+            assert!(error.to_string().contains(reason), "{frame}\n{error}");
+            let pool = Arc::clone(&ctx.runtime_env().memory_pool);
+            for _ in 0..500 {
+                if pool.reserved() > 0 {
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                }
+            }
+            assert_eq!(pool.reserved(), 0, "{frame}");
+        }
+    }
+    // Rows that leave a frame give their memory back.
+    let ctx = bounded(200_000, 1);
+    with_kept(&ctx).await;
+    let sql = query("ROWS BETWEEN 50 PRECEDING AND 50 FOLLOWING");
+    assert!(bits(&ctx, &sql).await.rows == bits(&free, &sql).await.rows);
 }

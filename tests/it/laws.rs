@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, Int32Array, Int64Array, RecordBatch, StringArray,
+    StructArray,
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
@@ -141,8 +142,8 @@ fn assert_close(found: &[f64], expected: &[f64], about: &str) {
     }
 }
 
-/// Every aggregate over counts: its name, how many counts it takes, what follows them.
-const AGGREGATES: [(&str, usize, &str); 41] = [
+/// Every aggregate over counts and over zygosity: its name, how many populations it takes, what follows them.
+const AGGREGATES: [(&str, usize, &str); 45] = [
     ("sfs", 1, ""),
     ("sfs_folded", 1, ""),
     ("project_sfs", 1, ", 5"),
@@ -184,10 +185,28 @@ const AGGREGATES: [(&str, usize, &str); 41] = [
     ("pbs_n1", 3, ""),
     ("shared_polymorphism", 2, ""),
     ("private_alleles", 2, ""),
+    ("inbreeding", 1, ""),
+    ("fst_weir_cockerham", 2, ""),
+    ("fst_weir_cockerham_haploid", 2, ""),
+    ("fst_weir_cockerham_haploid", 3, ""),
 ];
 
+/// Aggregates of [`AGGREGATES`] that take zygosity in place of counts.
+const OF_ZYGOSITY: [&str; 2] = ["inbreeding", "fst_weir_cockerham"];
+
+/// The zygosity of the population whose counts are `counts`: zygosity_counts for allele_counts, and the column `za` for `a`.
+fn zygosity_of(counts: &str) -> String {
+    if counts.contains("allele_counts(") {
+        return counts.replace("allele_counts(", "zygosity_counts(");
+    }
+    match counts.rsplit_once('.') {
+        Some((table, column)) => format!("{table}.z{column}"),
+        None => format!("z{counts}"),
+    }
+}
+
 /// Aggregates whose value is NULL over no sites.
-const NULL_OF_NOTHING: [&str; 18] = [
+const NULL_OF_NOTHING: [&str; 21] = [
     "tajimas_d",
     "fst_hudson",
     "fay_wu_h_norm",
@@ -206,6 +225,9 @@ const NULL_OF_NOTHING: [&str; 18] = [
     "jost_d",
     "pbs",
     "pbs_n1",
+    "inbreeding",
+    "fst_weir_cockerham",
+    "fst_weir_cockerham_haploid",
 ];
 
 /// The calls of [`AGGREGATES`] on two populations, which take turns where more are taken, after `before`; each call as `form` makes
@@ -217,7 +239,11 @@ fn calls(
 ) -> String {
     let mut columns = Vec::new();
     for (at, (name, counts, more)) in AGGREGATES.into_iter().enumerate() {
-        let arguments: Vec<&str> = (0..counts).map(|at| populations[at % 2]).collect();
+        let argument = |at: usize| match populations[at % 2] {
+            counts if before.is_empty() && OF_ZYGOSITY.contains(&name) => zygosity_of(counts),
+            population => population.to_string(),
+        };
+        let arguments: Vec<String> = (0..counts).map(argument).collect();
         let call = format!("{name}({before}{}{more})", arguments.join(", "));
         if let Some(column) = form(name, call) {
             columns.push(format!("{column} AS c{at}"));
@@ -248,10 +274,11 @@ fn on_frames(before: &str, populations: [&str; 2], row: &str) -> String {
     })
 }
 
-/// All aggregates that need no number of copies.
+/// All aggregates over counts that need no number of copies.
 fn without_copies(first: &str, second: &str) -> String {
     calls("", [first, second], |name, call| {
-        (name.starts_with("project") || !name.contains("sfs")).then_some(call)
+        let spectrum = name.contains("sfs") && !name.starts_with("project");
+        (!spectrum && !OF_ZYGOSITY.contains(&name)).then_some(call)
     })
 }
 
@@ -260,6 +287,61 @@ struct Sites {
     alleles: usize,
     copies: [u64; 2],
     counts: [Vec<Counts>; 2],
+    /// Called copies as complete diploids, paired at random: copies and heterozygous carriers of each allele.
+    zygosity: [Vec<Option<[Vec<i32>; 2]>>; 2],
+}
+
+/// Complete diploids of the called copies of a site, paired at random.
+fn paired(random: &mut Random, site: &[i32]) -> [Vec<i32>; 2] {
+    let mut copies: Vec<usize> = Vec::new();
+    for (allele, &count) in site.iter().enumerate() {
+        copies.extend(std::iter::repeat_n(allele, count as usize));
+    }
+    for at in (1..copies.len()).rev() {
+        copies.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    let [mut ac, mut het] = [vec![0; site.len()], vec![0; site.len()]];
+    for pair in copies.chunks_exact(2) {
+        for &allele in pair {
+            ac[allele] += 1;
+            het[allele] += i32::from(pair[0] != pair[1]);
+        }
+    }
+    [ac, het]
+}
+
+/// A column of zygosity.
+fn zygosity_column(
+    name: &str,
+    alleles: usize,
+    rows: &[Option<[Vec<i32>; 2]>],
+) -> (Field, ArrayRef) {
+    let part = |name: &str, at: usize| {
+        let rows: Vec<Counts> = rows
+            .iter()
+            .map(|row| row.as_ref().map(|row| row[at].clone()))
+            .collect();
+        let (field, array) = counts_column(name, 0, alleles, &rows);
+        (field.with_metadata(Default::default()), array)
+    };
+    let individuals = rows
+        .iter()
+        .map(|row| row.as_ref().map(|row| row[0].iter().sum::<i32>() / 2));
+    let individuals: ArrayRef = Arc::new(individuals.collect::<Int32Array>());
+    let individuals = (
+        Field::new("individuals", DataType::Int32, true),
+        individuals,
+    );
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) =
+        [individuals, part("ac", 0), part("het", 1)]
+            .into_iter()
+            .unzip();
+    let nulls: NullBuffer = rows.iter().map(Option::is_some).collect();
+    let array = StructArray::new(fields.into(), arrays, Some(nulls));
+    (
+        Field::new(name, array.data_type().clone(), true),
+        Arc::new(array),
+    )
 }
 
 impl Sites {
@@ -289,10 +371,17 @@ impl Sites {
                 rows.push(Some(site));
             }
         }
+        let zygosity = [0, 1].map(|at: usize| {
+            let rows: &Vec<Counts> = &counts[at];
+            rows.iter()
+                .map(|row| row.as_ref().map(|site| paired(random, site)))
+                .collect()
+        });
         Self {
             alleles,
             copies,
             counts,
+            zygosity,
         }
     }
 
@@ -302,8 +391,8 @@ impl Sites {
         self.counts[population].iter().map(called)
     }
 
-    /// A table of `contig` (two of them), `position` (with gaps), `site` (0, 1, …), the counts `a` and `b`, and
-    /// `sa` and `sb`, in which the first and the second allele are swapped.
+    /// A table of `contig` (two of them), `position` (with gaps), `site` (0, 1, …), the counts `a` and `b`, their zygosity `za` and
+    /// `zb`, and `sa` and `sb`, in which the first and the second allele are swapped.
     fn register(&self, ctx: &SessionContext, name: &str, partitions: usize) {
         let rows = self.counts[0].len() as i64;
         let contig = (0..rows).map(|row| if row < rows / 3 { "x" } else { "y" });
@@ -321,7 +410,11 @@ impl Sites {
             column("position", false)(Arc::new(position.collect::<Int64Array>())),
             column("site", false)(Arc::new((0..rows).collect::<Int64Array>())),
         ];
-        for (at, names) in [["a", "sa"], ["b", "sb"]].into_iter().enumerate() {
+        for (at, names) in [["a", "sa", "za"], ["b", "sb", "zb"]]
+            .into_iter()
+            .enumerate()
+        {
+            columns.push(zygosity_column(names[2], self.alleles, &self.zygosity[at]));
             let mut swapped = self.counts[at].clone();
             swapped
                 .iter_mut()
@@ -941,7 +1034,10 @@ async fn cohorts_are_sets_of_samples() {
         let two = format!("'{two}'");
         let columns = on_genotypes("call_genotype", &format!("'{one}'"), &two, "");
         let expected = row(&ctx, &format!("SELECT {columns} FROM {store}")).await;
-        assert!(expected.iter().all(|value| !value.is_null()), "{store}");
+        for ((name, ..), value) in AGGREGATES.iter().zip(&expected) {
+            let nothing = store == "tetraploid" && OF_ZYGOSITY.contains(name);
+            assert_eq!(value.is_null(), nothing, "{store}: {name}");
+        }
         let same_counts = |one: &str, two: &str| on_counts(one, two, "");
         let cohorts = [
             list(&samples),
@@ -1109,7 +1205,8 @@ async fn counts_in_parquet_give_the_same() {
             &ctx,
             &format!(
                 "COPY (SELECT variant_contig, variant_position, allele_counts(call_genotype, 'first') AS a, \
-                 allele_counts(call_genotype, 'second') AS b FROM {store}) TO '{}' STORED AS PARQUET",
+                 allele_counts(call_genotype, 'second') AS b, zygosity_counts(call_genotype, 'first') AS za, \
+                 zygosity_counts(call_genotype, 'second') AS zb FROM {store}) TO '{}' STORED AS PARQUET",
                 file.display()
             ),
         )

@@ -265,6 +265,9 @@ fn peak_memory_does_not_grow_with_the_length_of_a_store() {
         "SELECT sum(n) FROM (SELECT unnest(sfs(call_genotype)) AS n FROM \"TABLE\")",
         "SELECT sum(s) FROM (SELECT genome_bin(variant_position, 10000), segregating_sites(call_genotype) AS s, \
          diversity(call_genotype) FROM \"TABLE\" GROUP BY 1)",
+        "SELECT sum(s['hom_ref']) FROM (SELECT unnest(sample_counts(call_genotype)) AS s FROM \"TABLE\")",
+        "SELECT sum(h['sites']) FROM (SELECT garud_h(call_genotype) AS h FROM \"TABLE\" \
+         GROUP BY genome_bin(variant_position, 100000))",
         // Reads the positions while planning, as there is no region index.
         "SELECT count(*) FROM \"TABLE\" WHERE variant_position > 100000",
     ] {

@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, UInt32Type, UInt64Type};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::Accumulator;
 
+use super::frame_memory::FrameMemory;
 use super::haplotype_state::{HaplotypeRow, HaplotypeState};
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic, column};
@@ -189,6 +190,12 @@ pub(crate) struct FrameRows<V> {
     rows: VecDeque<Box<[u64]>>,
     /// Σ of the rows' words.
     words: usize,
+    memory: FrameMemory,
+}
+
+/// Bytes that a row of a frame takes.
+fn row_bytes(words: &[u64]) -> usize {
+    size_of::<Box<[u64]>>() + size_of_val(words)
 }
 
 impl<V: HaplotypeValue> FrameRows<V> {
@@ -198,6 +205,7 @@ impl<V: HaplotypeValue> FrameRows<V> {
             statistic,
             rows: VecDeque::new(),
             words: 0,
+            memory: FrameMemory::new(V::NAME),
         }
     }
 
@@ -215,6 +223,7 @@ impl<V: HaplotypeValue> Accumulator for FrameRows<V> {
         let input = HaplotypesOf::<V>::input(values)?;
         for row in (0..input.len()).filter(|row| !input.is_null(*row)) {
             let words = input.row(row);
+            self.memory.grow(row_bytes(words), self.rows.len() + 1)?;
             self.words += words.len();
             self.rows.push_back(words.into());
         }
@@ -226,7 +235,10 @@ impl<V: HaplotypeValue> Accumulator for FrameRows<V> {
         let input = HaplotypesOf::<V>::input(values)?;
         for row in (0..input.len()).filter(|row| !input.is_null(*row)) {
             match self.rows.pop_front() {
-                Some(first) if *first == *input.row(row) => self.words -= first.len(),
+                Some(first) if *first == *input.row(row) => {
+                    self.words -= first.len();
+                    self.memory.shrink(row_bytes(&first));
+                }
                 _ => return internal_err!("{}: a row leaves its frame out of order", V::NAME),
             }
         }

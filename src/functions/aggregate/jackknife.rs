@@ -51,14 +51,12 @@ fn number(ordered: u64) -> f64 {
 impl BlockKey {
     /// The key of a block; `None` for a block without sites, which is ignored.
     fn try_new(num: f64, den: f64, m: i64) -> Result<Option<Self>> {
-        if !num.is_finite() || !den.is_finite() {
-            return exec_err!(
-                "jackknife: num and den of a block must be finite numbers, found {num} and {den}"
-            );
-        }
         match u64::try_from(m) {
             Err(_) => exec_err!("jackknife: m, the number of sites of a block, is {m}"),
             Ok(0) => Ok(None),
+            Ok(_) if !num.is_finite() || !den.is_finite() => exec_err!(
+                "jackknife: num and den of a block must be finite numbers, found {num} and {den}"
+            ),
             Ok(m) => Ok(Some(Self([ordered(num), ordered(den), m]))),
         }
     }
@@ -365,6 +363,8 @@ mod tests {
             (Some(7.0), None, Some(3)),
             (Some(7.0), Some(2.0), None),
             (Some(7.0), Some(2.0), Some(0)),
+            (Some(f64::NAN), Some(0.0), Some(0)),
+            (Some(1.0), Some(f64::INFINITY), Some(0)),
             (Some(2.0), Some(2.0), Some(1)),
         ]);
         assert_eq!(found.unwrap(), expected);

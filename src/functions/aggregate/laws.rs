@@ -196,12 +196,32 @@ proptest! {
     }
 
     #[test]
-    fn weir_cockerham_of_one_population_twice_is_not_positive(rows in vec(diploids(), 1..20usize)) {
-        // Without differences between the populations, the estimate of a is not positive.
-        let columns = [zygosity(&rows), zygosity(&rows)];
-        let found = zygosity_call("fst_weir_cockerham", 2).value(&columns).unwrap();
+    fn weir_cockerham_of_one_population_twice_is_near_0(rows in vec(diploids(), 1..20usize), copies in 2..5usize) {
+        // Without differences between populations of n individuals each, F = -Σ(Q - h/4)/(n - 1) over ΣQ with 0 ≤ h/4 ≤ Q.
+        let columns = vec![zygosity(&rows); copies];
+        let found = zygosity_call("fst_weir_cockerham", copies).value(&columns).unwrap();
         let ScalarValue::Float64(found) = found else { panic!("{found:?}") };
-        prop_assert!(found.is_none_or(|found| found <= 1e-12), "{:?}", found);
+        let individuals = |row: &Zygosity| row.as_ref().map_or(0, |row| row[0].iter().sum::<i32>() / 2);
+        let least = rows.iter().map(individuals).filter(|&n| n > 1).min().unwrap_or(2);
+        let lower = -1.0 / f64::from(least - 1) - 1e-12;
+        prop_assert!(found.is_none_or(|found| (lower..=1e-12).contains(&found)), "{:?}", found);
+    }
+
+    /// What is linear in the spectrum has over two sets of rows the sum of its values over each.
+    #[test]
+    fn values_of_concatenated_rows_are_sums((first, second, _) in case()) {
+        let both: Vec<Counts> = first.iter().chain(&second).cloned().collect();
+        let number = |name: &str, rows: &[Counts]| match value(name, &[counts(rows)], &[]) {
+            ScalarValue::Float64(Some(value)) => value,
+            ScalarValue::Int64(Some(value)) => value as f64,
+            other => panic!("{name}: {other:?}"),
+        };
+        for name in [
+            "theta_w", "theta_h", "theta_l", "fay_wu_h", "diversity", "singletons", "singletons_folded", "segregating_sites",
+        ] {
+            let sum = number(name, &first) + number(name, &second);
+            assert_close(&[number(name, &both)], &[sum], 1e-12);
+        }
     }
 
     #[test]

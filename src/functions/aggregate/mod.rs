@@ -63,6 +63,7 @@ mod cells_by_group;
 mod checked_counts;
 mod definition;
 mod extend;
+mod frame_memory;
 mod grid;
 mod haplotype_state;
 mod haplotype_windows;
@@ -111,8 +112,9 @@ use crate::scan::GenotypeContext;
 use crate::scan::notices::{NoticeSink, SiteTotals};
 
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
+pub use self::frame_memory::with_frame_memory;
 pub use self::stages::{Stages, is_exact, is_state, stages};
-pub use self::value_size::value_size;
+pub use self::value_size::{planes_size, value_size};
 
 /// Registers the aggregates over counts, one line each.
 macro_rules! aggregates {

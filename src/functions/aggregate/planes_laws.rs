@@ -287,19 +287,42 @@ proptest! {
         }
     }
 
-    /// Statistics of haplotypes depend neither on the order of rows nor on that of individuals.
+    /// Statistics of haplotypes depend neither on the order of rows, nor on that of individuals, nor on how rows are divided into panes
+    /// and in which order these are merged.
     #[test]
-    fn haplotypes_have_no_order((genotypes, _) in genotypes(), turn in any::<prop::sample::Index>()) {
-        let Individuals { samples, ploidy } = genotypes.individuals;
-        let mut other = genotypes.clone();
-        other.rows.reverse();
-        for row in other.rows.iter_mut().flatten() {
-            row.rotate_left(turn.index(samples) * ploidy);
-        }
+    fn haplotypes_have_no_order(
+        (genotypes, samples, rows, panes) in genotypes().prop_flat_map(|(genotypes, _)| {
+            let (samples, rows) = (genotypes.individuals.samples, genotypes.rows.len());
+            let order = |len: usize| Just((0..len).collect::<Vec<_>>()).prop_shuffle();
+            (Just(genotypes), order(samples), order(rows), vec(0..5usize, rows))
+        })
+    ) {
+        let ploidy = genotypes.individuals.ploidy;
+        let shuffled = |row: &Vec<i64>| -> Vec<i64> {
+            let calls = samples.iter().map(|&sample| &row[sample * ploidy..(sample + 1) * ploidy]);
+            calls.flatten().copied().collect()
+        };
+        let of_rows = |chosen: &mut dyn Iterator<Item = usize>| Genotypes {
+            individuals: genotypes.individuals,
+            rows: chosen.map(|row| genotypes.rows[row].as_ref().map(&shuffled)).collect(),
+        };
+        let other = of_rows(&mut rows.iter().copied());
         for name in HAPLOTYPES {
             let call = genotypes.call(name);
             let value = |of: &Genotypes| format!("{:?}", call.value(&[of.column()]).unwrap());
-            prop_assert_eq!(value(&genotypes), value(&other));
+            let wanted = value(&genotypes);
+            prop_assert_eq!(&value(&other), &wanted);
+            // Panes of any rows, the last of them first.
+            let (mut merged, _) = call.accumulators();
+            for pane in (0..5).rev() {
+                let mut chosen = rows.iter().copied().filter(|&row| panes[row] == pane);
+                let (mut one, _) = call.accumulators();
+                one.update_batch(&[of_rows(&mut chosen).column()]).unwrap();
+                let state = one.state().unwrap();
+                let state: Vec<ArrayRef> = state.iter().map(|value| value.to_array().unwrap()).collect();
+                merged.merge_batch(&state).unwrap();
+            }
+            prop_assert_eq!(&format!("{:?}", merged.evaluate().unwrap()), &wanted);
         }
     }
 }

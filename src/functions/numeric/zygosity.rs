@@ -154,6 +154,9 @@ impl Sizes {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn close(found: Option<f64>, expected: f64) {
@@ -229,5 +232,69 @@ mod tests {
         assert_eq!(weir_cockerham([two, none].into_iter()), None);
         assert!(weir_cockerham([two, one].into_iter()).is_some());
         assert_eq!(weir_cockerham_haploid(&[&[1, 0], &[0, 1]]), None);
+    }
+
+    /// One population's genotype counts of up to five alleles: copies, heterozygous carriers.
+    fn population() -> impl Strategy<Value = [Vec<i32>; 2]> {
+        vec([0..5usize, 0..5usize], 2..30).prop_map(|individuals| {
+            let [mut ac, mut het] = [vec![0; 5], vec![0; 5]];
+            for [first, second] in individuals {
+                for allele in [first, second] {
+                    ac[allele] += 1;
+                    het[allele] += i32::from(first != second);
+                }
+            }
+            [ac, het]
+        })
+    }
+
+    proptest! {
+        /// Populations of any sizes, each fixed for one of several alleles, not all for the same.
+        #[test]
+        fn fixed_populations_differ_completely(fixed in vec((0..6usize, 1..200i32), 2..8)) {
+            let rows: Vec<Vec<i32>> = fixed
+                .iter()
+                .map(|&(allele, individuals)| {
+                    let mut ac = vec![0; 6];
+                    ac[allele] = 2 * individuals;
+                    ac
+                })
+                .collect();
+            let none = [0; 6];
+            let diploids = rows.iter().map(|ac| Diploids { ac, het: &none });
+            let total: i32 = fixed.iter().map(|(_, individuals)| individuals).sum();
+            let usable = total as usize > fixed.len();
+            let one_allele = fixed.iter().all(|(allele, _)| *allele == fixed[0].0);
+            let found = weir_cockerham(diploids);
+            prop_assert_eq!(found.is_some(), usable);
+            let slices: Vec<&[i32]> = rows.iter().map(Vec::as_slice).collect();
+            let [a, b] = weir_cockerham_haploid(&slices).unwrap();
+            if one_allele {
+                prop_assert_eq!([a, b], [0.0; 2]);
+                prop_assert!(found.is_none_or(|found| found == [0.0; 3]));
+                return Ok(());
+            }
+            prop_assert!((a / (a + b) - 1.0).abs() < 1e-12, "{} {}", a, b);
+            if let Some([a, b, c]) = found {
+                prop_assert!((a / (a + b + c) - 1.0).abs() < 1e-12, "{} {} {}", a, b, c);
+            }
+        }
+
+        /// The same population r times: F is -(Q - h/4)/((n - 1) Q), from -1/(n - 1) to 0; of copies it is -1/(n - 1).
+        #[test]
+        fn one_population_several_times_does_not_differ([ac, het] in population(), r in 2..6usize) {
+            let one = Diploids { ac: &ac, het: &het };
+            let n = one.individuals() as f64;
+            let [a, b, c] = weir_cockerham(std::iter::repeat_n(one, r)).unwrap();
+            let [copies_a, copies_b] = weir_cockerham_haploid(&vec![&ac[..]; r]).unwrap();
+            if a + b + c <= 0.0 {
+                prop_assert_eq!([a, b, c], [0.0; 3], "one allele");
+                return Ok(());
+            }
+            let f = a / (a + b + c);
+            prop_assert!((-1.0 / (n - 1.0) - 1e-12..=1e-12).contains(&f), "{} of {}", f, n);
+            let f = copies_a / (copies_a + copies_b);
+            prop_assert!((f + 1.0 / (2.0 * n - 1.0)).abs() < 1e-12, "{} of {}", f, n);
+        }
     }
 }

@@ -78,6 +78,9 @@ impl ScalarUDFImpl for SpectrumTheta {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::functions::scalar::testing::{
         call, counts, float_lists, floats, null, show, string, strings,
@@ -194,6 +197,48 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    /// Every name of weights.
+    const NAMES: [&str; 8] = [
+        "pi",
+        "w",
+        "h",
+        "l",
+        "singletons",
+        "singletons_folded",
+        "no_singletons",
+        "no_singletons_folded",
+    ];
+
+    /// Two spectra of as many copies, and weights for them.
+    fn two_spectra() -> impl Strategy<Value = (Vec<[i32; 2]>, Vec<f64>)> {
+        (1..40usize).prop_flat_map(|copies| {
+            let bins = vec([0..1000i32, 0..1000i32], copies + 1);
+            (bins, vec(-4.0..4.0f64, copies - 1))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn estimates_are_linear_in_the_spectrum((bins, weights) in two_spectra()) {
+            let part = |at: usize| bins.iter().map(|bin| bin[at]).collect::<Vec<i32>>();
+            let (one, other) = (part(0), part(1));
+            let sum: Vec<i32> = one.iter().zip(&other).map(|(one, other)| one + other).collect();
+            let list: Vec<Option<f64>> = weights.into_iter().map(Some).collect();
+            let list = float_lists(&[Some(&list[..]); 3]);
+            for weights in NAMES.map(string).into_iter().chain([list]) {
+                let spectra = counts(&[Some(&one[..]), Some(&other[..]), Some(&sum[..])]);
+                let found = call(SpectrumTheta::new(), &[spectra, weights]).unwrap();
+                let found = show(&found);
+                let [one, other, sum] = [0, 1, 2].map(|row| found[row].parse::<f64>().ok());
+                prop_assert_eq!(one.is_some(), sum.is_some(), "{:?}", found);
+                prop_assert_eq!(other.is_some(), sum.is_some(), "{:?}", found);
+                let (Some(one), Some(other), Some(sum)) = (one, other, sum) else { continue };
+                let scale = one.abs().max(other.abs()).max(1e5);
+                prop_assert!((one + other - sum).abs() <= 1e-12 * scale, "{:?}", found);
+            }
         }
     }
 }
