@@ -555,6 +555,15 @@ fn commands_of_the_prompt() {
         text.contains("sfs(ac [, n])") && text.contains("one"),
         "{text}"
     );
+    let text = ok(run(["sql", "-c", "\\h genome_windows"]));
+    for expected in [
+        "genome_windows(table, size [, step [, mask]])",
+        "window_start and window_stop, 1-based and inclusive",
+        "mask: A BED file",
+        "SELECT contig, window_start",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
     let text = ok(run(["sql", "-c", " \\h "]));
     assert!(text.contains("tajimas_d"), "{text}");
     let text = ok(run(["sql", "-c", "\\q", "-c", "SELECT nothing"]));

@@ -29,7 +29,7 @@ pub mod zygosity_arg;
 use std::sync::Arc;
 
 use datafusion::catalog::TableFunctionImpl;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{
@@ -53,7 +53,15 @@ pub fn aggregate_functions() -> Vec<AggregateUDF> {
 
 /// Every table function by name.
 pub fn table_functions() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
-    table::all()
+    let all = table::all().into_iter();
+    all.map(|(name, function, _)| (name, function)).collect()
+}
+
+/// The documentation of the table function of that name; `None` for any other.
+pub fn table_function_documentation(name: &str) -> Option<Documentation> {
+    let mut all = table::all().into_iter();
+    all.find(|(of, ..)| *of == name)
+        .map(|(.., documentation)| documentation)
 }
 
 /// The site arguments of the function of that name, an aggregate or a scalar function that may be called with `call_genotype` and
