@@ -7,7 +7,7 @@
 //! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV.
 //!
 //! A new statistic needs a new file and an entry in its folder's `mod.rs`; CONTRIBUTING.md has the steps.
-//! In another crate, a statistic is an implementation of [`SumStatistic`].
+//! In another crate, a statistic is an implementation of [`SumStatistic`] or [`CellStatistic`].
 
 pub mod aggregate;
 pub mod annotations;
@@ -31,10 +31,11 @@ use std::sync::Arc;
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 
+pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{
-    Stages, bind_samples, is_exact, is_state, numbers_vary, reporting, site_totals, stages,
-    value_size,
+    Stages, aggregate_arguments, bind_samples, is_exact, is_state, numbers_vary, reporting,
+    site_totals, stages, value_size,
 };
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};

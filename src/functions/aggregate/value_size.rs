@@ -4,7 +4,7 @@ use arrow::array::new_empty_array;
 use datafusion::common::Result;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
-use super::site_arguments;
+use super::aggregate_arguments;
 
 /// Bytes of the value of one group of `call`, if it is one of this crate's aggregates whose values may be large (spectra, counts of every
 /// sample); else 0.
@@ -12,7 +12,7 @@ use super::site_arguments;
 /// # Errors
 /// If the call's accumulator does not take its own state.
 pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
-    if site_arguments(call.fun().name()).is_none() {
+    if aggregate_arguments(call.fun()).is_none() {
         return Ok(0);
     }
     // If the accumulator cannot be created, running the plan returns the error.
