@@ -44,6 +44,39 @@ async fn every_query_runs() {
     );
 }
 
+/// The table of settings in the README has all of them, with the defaults that `SHOW ALL` shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readme_names_all_settings_and_their_defaults() {
+    let readme = std::fs::read_to_string(crate::common::top().join("README.md")).unwrap();
+    let section = readme.split_once("\n## Settings\n").unwrap().1;
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `vcz."));
+    let mut named: Vec<String> = rows
+        .map(|row| {
+            let mut quoted = row.split('`');
+            let (name, default) = (quoted.next().unwrap(), quoted.nth(1).unwrap());
+            format!("vcz.{name} = {default}")
+        })
+        .collect();
+    named.sort();
+    let shown = run(&plain_session(), "SHOW ALL").await;
+    let mut settings = vec![];
+    for batch in &shown {
+        for at in 0..batch.num_rows() {
+            let value =
+                |column: usize| ScalarValue::try_from_array(batch.column(column), at).unwrap();
+            if value(0).to_string().starts_with("vcz.") {
+                settings.push(format!("{} = {}", value(0), value(1)));
+            }
+        }
+    }
+    settings.sort();
+    assert!(settings.contains(&"vcz.gpu_memory_limit = 0".to_string()));
+    assert_eq!(named, settings);
+}
+
 /// The quickstart's spectrum is the one that tests/fixtures/expected.json has, so the README can show it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readme_shows_what_the_quickstart_gives() {
