@@ -6,6 +6,7 @@ use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
 
 use crate::functions;
+use crate::session::hint_on;
 
 /// Width of the lists, in characters.
 const WIDTH: usize = 100;
@@ -87,7 +88,16 @@ pub fn function(ctx: &SessionContext, name: &str) -> Result<(), String> {
                 "{wanted} is a table function of DataFusion: SELECT * FROM {wanted}(…). It has no documentation here."
             );
         }
-        None => return Err(format!("there is no function '{name}'; \\h lists all")),
+        None => {
+            let hint = hint_on(&wanted).map_or(String::new(), |hint| format!(". {hint}"));
+            return Err(format!(
+                "there is no function '{name}'; \\h lists all{hint}"
+            ));
+        }
+    }
+    // DataFusion has a pi() of its own.
+    if let Some(hint) = hint_on(&wanted) {
+        println!("\n{hint}");
     }
     Ok(())
 }
