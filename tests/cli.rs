@@ -555,12 +555,39 @@ fn commands_of_the_prompt() {
         text.contains("sfs(ac [, n])") && text.contains("one"),
         "{text}"
     );
+    let text = ok(run(["sql", "-c", "\\h genome_windows"]));
+    for expected in [
+        "genome_windows(table, size [, step [, mask]])",
+        "window_start and window_stop, 1-based and inclusive",
+        "mask: A BED file",
+        "SELECT contig, window_start",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+    let text = ok(run(["sql", "-c", "\\h pi"]));
+    assert!(text.contains("Here 'pi' is diversity"), "{text}");
+    let sim = fixture("sim.vcz.zip");
+    let sim = sim.to_str().unwrap();
+    let message = fails(run(["sql", sim, "-c", "SELECT CHROM FROM sim"]));
+    assert!(
+        message.contains("VCF's CHROM is variant_contig"),
+        "{message}"
+    );
     let text = ok(run(["sql", "-c", " \\h "]));
     assert!(text.contains("tajimas_d"), "{text}");
     let text = ok(run(["sql", "-c", "\\q", "-c", "SELECT nothing"]));
     assert_eq!(text, "");
     for (command, said) in [
         ("\\h nothing", "there is no function 'nothing'"),
+        ("\\h fst", "Here 'fst' is fst_hudson"),
+        (
+            "CREATE EXTERNAL TABLE t STORED AS GFF LOCATION 'a.gff'",
+            "write STORED AS GFF3",
+        ),
+        (
+            "SELECT count(*) FROM 'none.gff3'",
+            "no table and no file 'none.gff3'",
+        ),
         ("\\nonsense", "is not a command"),
     ] {
         let message = fails(run(["sql", "-c", command, "-c", "SELECT 1"]));

@@ -6,6 +6,7 @@ use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
 
 use crate::functions;
+use crate::session::hint_on;
 
 /// Width of the lists, in characters.
 const WIDTH: usize = 100;
@@ -76,17 +77,27 @@ pub fn function(ctx: &SessionContext, name: &str) -> Result<(), String> {
         .and_then(|function| function.documentation())
         .or_else(|| aggregate.and_then(|function| function.documentation()))
         .or_else(|| window.and_then(|function| function.documentation()));
-    match documentation {
+    let of_table = functions::table_function_documentation(&wanted);
+    match documentation.or(of_table.as_ref()) {
         Some(documentation) => println!("{}", documented(&wanted, documentation)),
         None if scalar.is_some() || aggregate.is_some() || window.is_some() => {
             println!("{wanted} has no documentation.");
         }
         None if state.table_functions().contains_key(&wanted) => {
             println!(
-                "{wanted} is a table function: SELECT * FROM {wanted}(…); called without arguments, its error says which it takes."
+                "{wanted} is a table function of DataFusion: SELECT * FROM {wanted}(…). It has no documentation here."
             );
         }
-        None => return Err(format!("there is no function '{name}'; \\h lists all")),
+        None => {
+            let hint = hint_on(&wanted).map_or(String::new(), |hint| format!(". {hint}"));
+            return Err(format!(
+                "there is no function '{name}'; \\h lists all{hint}"
+            ));
+        }
+    }
+    // DataFusion has a pi() of its own.
+    if let Some(hint) = hint_on(&wanted) {
+        println!("\n{hint}");
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) fn document(description: &str, syntax: &str, example: &str) -> Docume
 mod tests {
     use datafusion::logical_expr::Documentation;
 
-    use crate::functions::{aggregate_functions, scalar_functions};
+    use crate::functions::{aggregate_functions, scalar_functions, table};
 
     #[test]
     fn every_function_is_documented_in_the_same_form() {
@@ -59,6 +59,9 @@ mod tests {
         }
         for udaf in aggregate_functions() {
             check(udaf.name(), udaf.documentation());
+        }
+        for (name, _, documentation) in table::all() {
+            check(name, Some(&documentation));
         }
     }
 }

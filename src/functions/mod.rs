@@ -7,7 +7,7 @@
 //! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV.
 //!
 //! A new statistic needs a new file and an entry in its folder's `mod.rs`; CONTRIBUTING.md has the steps.
-//! In another crate, a statistic is an implementation of [`SumStatistic`].
+//! In another crate, a statistic is an implementation of [`SumStatistic`] or [`CellStatistic`].
 
 pub mod aggregate;
 pub mod annotations;
@@ -29,12 +29,13 @@ pub mod zygosity_arg;
 use std::sync::Arc;
 
 use datafusion::catalog::TableFunctionImpl;
-use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 
+pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{
-    Stages, bind_samples, is_exact, is_state, numbers_vary, planes_size, reporting, site_totals,
-    stages, value_size, with_frame_memory,
+    Stages, aggregate_arguments, bind_samples, is_exact, is_state, numbers_vary, planes_size,
+    reporting, site_totals, stages, value_size, with_frame_memory,
 };
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};
@@ -53,7 +54,15 @@ pub fn aggregate_functions() -> Vec<AggregateUDF> {
 
 /// Every table function by name.
 pub fn table_functions() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
-    table::all()
+    let all = table::all().into_iter();
+    all.map(|(name, function, _)| (name, function)).collect()
+}
+
+/// The documentation of the table function of that name; `None` for any other.
+pub fn table_function_documentation(name: &str) -> Option<Documentation> {
+    let mut all = table::all().into_iter();
+    all.find(|(of, ..)| *of == name)
+        .map(|(.., documentation)| documentation)
 }
 
 /// The site arguments of the function of that name, an aggregate or a scalar function that may be called with `call_genotype` and

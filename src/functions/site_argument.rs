@@ -13,7 +13,7 @@ use super::zygosity_arg::is_zygosity_type;
 use crate::scan::is_planes_type;
 
 /// What an argument holds for each site.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SiteArgument {
     /// Called copies of each allele, a list of integers.
     AlleleCounts,
@@ -71,7 +71,7 @@ impl SiteArgument {
 }
 
 /// The site arguments of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SiteArguments {
     /// What each of them is.
     pub of: SiteArgument,

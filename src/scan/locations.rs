@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::path::Path;
 
 use datafusion::catalog::Session;
-use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use futures::{StreamExt, stream};
 use object_store::ListResult;
 
@@ -169,11 +169,15 @@ async fn matching(
         let mut next = Vec::new();
         for folder in &found {
             let listed = list(folder).await.map_err(|error| {
-                DataFusionError::from(error).context(format!(
-                    "'{location}' is a pattern, but '{}' cannot be listed; a list of stores \
-                     needs no listing: LOCATION ('…', '…')",
-                    shown(start)
-                ))
+                // Without the page that an HTTP server sends.
+                let error = error.to_string();
+                let reason = error.split('<').next().unwrap_or_default();
+                plan_datafusion_err!(
+                    "'{location}' is a pattern, but '{}' cannot be listed; a list of stores needs no listing: LOCATION ('…', '…'), or on \
+                     the command line NAME=STORE for each. {}",
+                    shown(start),
+                    reason.trim_end_matches([':', ' '])
+                )
             })?;
             let names = |name: &str| matches(part, name);
             next.extend(children(folder, &listed, names, at == last));

@@ -9,7 +9,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawAggregateExpr};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
 
-use crate::functions::site_arguments;
+use crate::functions::aggregate_arguments;
 use crate::functions::table::call_of;
 
 /// Hexadecimal digits of a subquery's digest that its name has.
@@ -24,7 +24,7 @@ impl ExprPlanner for CohortPlanner {
         &self,
         mut expr: RawAggregateExpr,
     ) -> Result<PlannerResult<RawAggregateExpr>> {
-        if site_arguments(expr.func.name()).is_some() {
+        if aggregate_arguments(&expr.func).is_some() {
             let named = expr.args.into_iter().map(|arg| {
                 let named = arg.transform_up(|expr| match expr {
                     Expr::ScalarSubquery(subquery) => Ok(Transformed::yes(Expr::ScalarSubquery(

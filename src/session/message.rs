@@ -111,6 +111,9 @@ pub fn message(error: &DataFusionError) -> String {
     if let Some(file) = missing_file(&text) {
         return no_file(file);
     }
+    if let Some((_, format)) = text.split_once("Unable to find factory for ") {
+        return no_format(format);
+    }
     let text = with_advice_on_names(&text);
     match hint(&text) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
@@ -185,6 +188,21 @@ fn no_file(file: &str) -> String {
     }
 }
 
+/// The message for `STORED AS` a format that is not known.
+fn no_format(format: &str) -> String {
+    let advice = match format {
+        "GFF" => "; write STORED AS GFF3, or GTF for its version 2",
+        "VCF" | "BCF" => {
+            "; convert the file to VCZ: vcf2zarr convert in.vcf.gz out.vcz (pip install 'bio2zarr[vcf]')"
+        }
+        "ZARR" => "; write STORED AS VCZ",
+        _ => "",
+    };
+    format!(
+        "tables cannot be STORED AS {format}{advice}. The formats are VCZ, GFF3, GTF, BED, PARQUET, CSV, TSV, JSON, AVRO and ARROW"
+    )
+}
+
 /// The message for a function of numbers that was called on a list, which DataFusion reports as an internal error or with all of the types
 /// that the function takes.
 fn of_a_list(text: &str) -> Option<String> {
@@ -251,8 +269,9 @@ fn missing_file(text: &str) -> Option<&str> {
 
 /// Whether a name looks like a local file: it contains a folder, or ends in a known file extension.
 fn looks_like_a_file(name: &str) -> bool {
-    const ENDINGS: [&str; 11] = [
-        "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "zip", "vcf", "bcf",
+    const ENDINGS: [&str; 16] = [
+        "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "bgz", "zip", "vcf",
+        "bcf", "gff3", "gff", "gtf", "bed",
     ];
     let ending = Path::new(name)
         .extension()
@@ -276,7 +295,12 @@ fn refused_function(text: &str) -> Option<&str> {
 }
 
 fn hint(text: &str) -> Option<String> {
-    let wanted = refused_function(text)?.to_ascii_lowercase();
+    hint_on(refused_function(text)?)
+}
+
+/// What a word of the field that is no function of this crate stands for here.
+pub fn hint_on(name: &str) -> Option<String> {
+    let wanted = name.to_ascii_lowercase();
     let (_, ours) = NAMES
         .iter()
         .find(|(names, _)| names.contains(&wanted.as_str()))?;

@@ -78,7 +78,7 @@ use crate::scan::{TableOptions, VczSettings, warm_up};
 pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
-pub use message::{message, message_without_files};
+pub use message::{hint_on, message, message_without_files};
 pub use unknown_column::explain_unknown_column;
 
 /// The name of the file type in `STORED AS`.

@@ -28,7 +28,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::lit;
 
 use super::list_literal::list_of_strings;
-use crate::functions::{SiteArguments, numbers_vary, site_arguments};
+use crate::functions::{SiteArguments, aggregate_arguments, numbers_vary, site_arguments};
 use crate::scan::copies::{COPIES_BESIDE_KEY, copies_of};
 use crate::scan::{FIELD_KEY, GenotypeUdf, is_genotype_type, is_population_type};
 
@@ -72,7 +72,8 @@ impl ExpandShortForms {
     fn rewrite(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         match expr {
             Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
-                let expanded = match self.counts_of(func.name(), &params.args, schema)? {
+                let arguments = aggregate_arguments(&func);
+                let expanded = match self.counts_of(func.name(), arguments, &params.args, schema)? {
                     Some(args) => Some(args),
                     None => with_copies(func.name(), &params.args, schema)?,
                 };
@@ -93,7 +94,8 @@ impl ExpandShortForms {
                 let WindowFunctionDefinition::AggregateUDF(func) = fun else {
                     return Ok(Transformed::no(Expr::WindowFunction(window)));
                 };
-                match self.counts_of(func.name(), &params.args, schema)? {
+                let arguments = aggregate_arguments(func);
+                match self.counts_of(func.name(), arguments, &params.args, schema)? {
                     Some(args) => {
                         params.args = args;
                         Ok(Transformed::yes(Expr::WindowFunction(window)))
@@ -114,10 +116,12 @@ impl ExpandShortForms {
                         .iter()
                         .try_for_each(|arg| refuse_field(call.func.name(), arg, schema))?;
                 }
-                let expanded = match self.counts_of(call.func.name(), &call.args, schema)? {
-                    Some(args) => Some(args),
-                    None => with_copies(call.func.name(), &call.args, schema)?,
-                };
+                let arguments = site_arguments(call.func.name());
+                let expanded =
+                    match self.counts_of(call.func.name(), arguments, &call.args, schema)? {
+                        Some(args) => Some(args),
+                        None => with_copies(call.func.name(), &call.args, schema)?,
+                    };
                 match expanded {
                     Some(args) => {
                         call.args = args;
@@ -130,9 +134,16 @@ impl ExpandShortForms {
         }
     }
 
-    /// The counts, or bit-planes, that the arguments of a short form are expanded to; `None` if `args` are not of a short form.
-    fn counts_of(&self, name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
-        let (Some(arguments), Some(genotypes)) = (site_arguments(name), args.first()) else {
+    /// The counts, or bit-planes, that the arguments of a short form of the function `name` are expanded to; `None` if `args` are not of a
+    /// short form. `arguments` are its site arguments, if it takes any.
+    fn counts_of(
+        &self,
+        name: &str,
+        arguments: Option<SiteArguments>,
+        args: &[Expr],
+        schema: &DFSchema,
+    ) -> Result<Option<Vec<Expr>>> {
+        let (Some(arguments), Some(genotypes)) = (arguments, args.first()) else {
             return Ok(None);
         };
         let SiteArguments { of, populations } = arguments;

@@ -40,6 +40,9 @@ pub async fn explain_unknown_column(
     let mut notes = BTreeSet::new();
     notes.extend(meant.iter().filter_map(|table| population(field, table)));
     notes.extend(meant.iter().filter_map(|table| genotypes(field, table)));
+    if !meant.is_empty() {
+        notes.extend(of_vcf(field));
+    }
     for table in all {
         for member in table.stores().members() {
             let store = member.dataset.store();
@@ -64,6 +67,25 @@ fn population(field: &Column, table: &VczTable) -> Option<String> {
             "'{name}' is a population: write it in single quotes, '{name}'; double quotes are for columns and tables"
         )
     })
+}
+
+/// The column that holds a field of VCF, if this is the field's name.
+fn of_vcf(field: &Column) -> Option<String> {
+    let name = field.name.as_str();
+    let column = match name.to_ascii_uppercase().as_str() {
+        "CHROM" | "CHR" | "CONTIG" => "variant_contig",
+        "POS" | "POSITION" => "variant_position",
+        "ID" => "variant_id",
+        "REF" => "variant_allele[1]",
+        "ALT" => "variant_allele[2] (and [3], …)",
+        "QUAL" => "variant_quality",
+        "FILTER" => "variant_filter, a list; sites that passed are is_pass(variant_filter)",
+        "GT" | "GENOTYPE" | "GENOTYPES" => "call_genotype",
+        "INFO" => "a column variant_NAME for each field",
+        "FORMAT" => "a column call_NAME for each field",
+        _ => return None,
+    };
+    Some(format!("VCF's {name} is {column}"))
 }
 
 /// That `table` has no genotypes, if the column is of genotypes.

@@ -50,6 +50,10 @@ impl UrlTableFactory for VczUrlTableFactory {
                 .cloned()
         });
         let state = state.ok_or_else(|| plan_datafusion_err!("the session was dropped"))?;
+        // A table may have the name of a file that is not there.
+        if annotated.is_some() && !url.contains("://") && !Path::new(url).exists() {
+            return Ok(None);
+        }
         if let Some(format) = annotated {
             return annotations::open(&state, url, format).await.map(Some);
         }

@@ -11,9 +11,11 @@ import threading
 import zipfile
 
 import boto3
+import cheroot.wsgi
 import pytest
 import zarr
 from moto.server import ThreadedMotoServer
+from wsgidav.wsgidav_app import WsgiDAVApp
 
 from server import FIXTURES, REPOSITORY, VCZ, Server, value
 
@@ -221,6 +223,49 @@ def test_http(web, name):
     given = [f"{web}/{name}", "--populations", POPULATIONS]
     assert spectrum(*given, table=table) == EXPECTED["first"]["sfs"]
     assert spectrum(*given, "-o", "http.timeout=20s", "-o", "retry.max_retries=2", table=table) == EXPECTED["first"]["sfs"]
+
+
+@pytest.fixture(scope="module")
+def web_dav(tmp_path_factory):
+    """An HTTP server that lists, by WebDAV (PROPFIND): the folder `genome` of two stores that are one table, as archives and as folders."""
+    folder = tmp_path_factory.mktemp("dav")
+    for name in GENOME:
+        (folder / "genome").mkdir(exist_ok=True)
+        (folder / "genome" / f"{name}.zip").write_bytes((FIXTURES / f"{name}.zip").read_bytes())
+        with zipfile.ZipFile(FIXTURES / f"{name}.zip") as archive:
+            archive.extractall(folder / "unpacked" / name)
+    application = WsgiDAVApp({"provider_mapping": {"/": str(folder)}, "simple_dc": {"user_mapping": {"*": True}}, "verbose": 0})
+    server = cheroot.wsgi.Server(("127.0.0.1", 0), application)
+    server.prepare()
+    threading.Thread(target=server.serve, daemon=True).start()
+    yield f"http://127.0.0.1:{server.bind_addr[1]}"
+    server.stop()
+
+
+GENOME = ["chunks_differ.vcz", "contigs_order.vcz"]
+BY_CONTIG = "SELECT variant_contig, count(*) AS variants, diversity(call_genotype) AS pi FROM {} GROUP BY 1 ORDER BY 1"
+
+
+def by_contig(*arguments, table="genome"):
+    rows = vcz("sql", *arguments, "-q", "--format", "json", "-c", BY_CONTIG.format(table))
+    return json.loads(rows.strip().splitlines()[-1])
+
+
+@pytest.mark.parametrize("location", ["genome/c*r.vcz.zip", "genome", "genome/", "unpacked/c*r.vcz", "unpacked"])
+def test_patterns_and_folders_by_webdav(web_dav, location):
+    local = by_contig("genome=" + str(FIXTURES / "c*r.vcz.zip"))
+    assert len(local) > 3
+    assert by_contig(f"genome={web_dav}/{location}") == local
+    create = f"CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{web_dav}/{location}'"
+    assert by_contig("-c", create, table="t") == local
+
+
+def test_patterns_without_listing_are_errors(web):
+    for location in (f"{web}/*.vcz", f"{web}/s?m.vcz"):
+        message = vcz("sql", f"genome={location}", "-c", "SELECT 1", expect=1)
+        assert "cannot be listed" in message and "a list of stores needs no listing" in message, message
+    message = vcz("sql", f"genome={web}/", "-c", "SELECT 1", expect=1)
+    assert "is not a VCZ store" in message, message
 
 
 @pytest.mark.parametrize("name", STORES)

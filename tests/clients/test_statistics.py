@@ -60,6 +60,24 @@ def test_spectra_of_the_fixture(server, client):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
+def test_spectra_as_rows(server, client):
+    """`spectrum_rows` through the server: the bins of a spectrum, the cells of a joint one."""
+    run = client(server)
+    found = run("""SELECT r['bin'] AS bin, r['sites'] AS sites
+                   FROM (SELECT unnest(spectrum_rows(sfs(call_genotype, 'first'))) AS r FROM sim) ORDER BY 1""")
+    assert [row["bin"] for row in found] == list(range(EXPECTED["first"]["copies"] + 1))
+    assert [row["sites"] for row in found] == EXPECTED["first"]["sfs"]
+    found = run("""SELECT r['i'] AS i, r['j'] AS j, r['sites'] AS sites
+                   FROM (SELECT unnest(spectrum_rows(joint_sfs(call_genotype, 'first', 'second'))) AS r FROM sim) WHERE r['sites'] > 0""")
+    both = EXPECTED["first_second"]
+    assert len(found) == both["joint_sfs_cells"]
+    assert sum(row["sites"] * (31 * row["i"] + 17 * row["j"] + 1) for row in found) == both["joint_sfs_checksum"]
+    by_contig = run("""SELECT variant_contig, r['bin'] AS bin, r['sites'] AS sites
+                       FROM (SELECT variant_contig, unnest(spectrum_rows(project_sfs(call_genotype, 'first', 10))) AS r FROM sim GROUP BY 1)""")
+    assert len(by_contig) == 22 and all(isinstance(row["sites"], float) for row in by_contig)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
 def test_windows_of_the_fixture(server, client):
     windows = EXPECTED["windows"]["w50k"]
     found = client(server)("""

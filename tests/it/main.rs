@@ -15,6 +15,7 @@ mod catalogue_zygosity;
 mod circles;
 mod common;
 mod conventions;
+mod extend;
 mod filter_calls;
 mod golden;
 #[cfg(feature = "gpu")]

@@ -44,6 +44,39 @@ async fn every_query_runs() {
     );
 }
 
+/// The table of settings in the README has all of them, with the defaults that `SHOW ALL` shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readme_names_all_settings_and_their_defaults() {
+    let readme = std::fs::read_to_string(crate::common::top().join("README.md")).unwrap();
+    let section = readme.split_once("\n## Settings\n").unwrap().1;
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `vcz."));
+    let mut named: Vec<String> = rows
+        .map(|row| {
+            let mut quoted = row.split('`');
+            let (name, default) = (quoted.next().unwrap(), quoted.nth(1).unwrap());
+            format!("vcz.{name} = {default}")
+        })
+        .collect();
+    named.sort();
+    let shown = run(&plain_session(), "SHOW ALL").await;
+    let mut settings = vec![];
+    for batch in &shown {
+        for at in 0..batch.num_rows() {
+            let value =
+                |column: usize| ScalarValue::try_from_array(batch.column(column), at).unwrap();
+            if value(0).to_string().starts_with("vcz.") {
+                settings.push(format!("{} = {}", value(0), value(1)));
+            }
+        }
+    }
+    settings.sort();
+    assert!(settings.contains(&"vcz.gpu_memory_limit = 0".to_string()));
+    assert_eq!(named, settings);
+}
+
 /// The quickstart's spectrum is the one that tests/fixtures/expected.json has, so the README can show it.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_readme_shows_what_the_quickstart_gives() {
@@ -230,4 +263,84 @@ async fn stores_at_the_edges() {
     .await;
     let rows = run(&ctx, "SELECT * FROM endless LIMIT 3").await;
     assert_eq!(rows.iter().map(|batch| batch.num_rows()).sum::<usize>(), 3);
+}
+
+/// The recipe of consequences counts each site once for each of its consequences, and those of SnpEff are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_recipe_of_consequences_counts_each_site_once() {
+    let top = crate::common::top();
+    std::env::set_current_dir(&top).unwrap();
+    let expected = std::fs::read_to_string(fixtures().join("consequences.json")).unwrap();
+    let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+    let expected = expected.as_object().unwrap();
+    let recipe = std::fs::read_to_string(top.join("sql/consequences.sql")).unwrap();
+    let recipe = statements(&recipe);
+    let ctx = plain_session();
+    run(&ctx, &recipe[0]).await;
+    let every = recipe
+        .iter()
+        .find(|statement| statement.contains("array_distinct"))
+        .unwrap();
+    for statement in [
+        every.clone(),
+        every.replace("\"variant_CSQ\"", "\"variant_ANN\""),
+    ] {
+        let batches = run(&ctx, &statement).await;
+        let mut found = 0;
+        for batch in &batches {
+            for at in 0..batch.num_rows() {
+                let value =
+                    |column: usize| ScalarValue::try_from_array(batch.column(column), at).unwrap();
+                let name = value(0).to_string();
+                let wanted = &expected[&name];
+                assert_eq!(
+                    value(1),
+                    ScalarValue::Int64(wanted["sites"].as_i64()),
+                    "{name}"
+                );
+                let diversity = f64::try_from(value(2)).unwrap();
+                let difference = diversity - wanted["diversity"].as_f64().unwrap();
+                assert!(difference.abs() < 1e-9, "{name}: {diversity}");
+                let ScalarValue::List(list) = value(3) else {
+                    panic!("not a list")
+                };
+                let spectrum = list.value(0);
+                let spectrum =
+                    arrow::array::AsArray::as_primitive::<arrow::datatypes::Int64Type>(&spectrum);
+                let wanted: Vec<i64> = wanted["sfs_folded"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|bin| bin.as_i64().unwrap())
+                    .collect();
+                assert_eq!(spectrum.values().to_vec(), wanted, "{name}");
+                found += 1;
+            }
+        }
+        assert_eq!(found, expected.len());
+    }
+}
+
+/// N of the scan is what the sexes say, on the autosome and on X.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_recipe_of_sex_chromosomes_agrees_with_the_sexes() {
+    let top = crate::common::top();
+    std::env::set_current_dir(&top).unwrap();
+    let recipe = std::fs::read_to_string(top.join("sql/sex_chromosomes.sql")).unwrap();
+    let recipe = statements(&recipe);
+    let ctx = plain_session();
+    run(&ctx, &recipe[0]).await;
+    run(&ctx, &recipe[1]).await;
+    let batches = run(&ctx, &recipe[2]).await;
+    let shown = arrow::util::pretty::pretty_format_batches(&batches)
+        .unwrap()
+        .to_string();
+    for line in [
+        "| 1              | first      | 26 | 26     |",
+        "| 1              | second     | 22 | 22     |",
+        "| X              | first      | 24 | 24     |",
+        "| X              | second     | 20 | 20     |",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
 }

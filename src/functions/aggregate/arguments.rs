@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr_common::physical_expr::fmt_sql;
 use datafusion::physical_plan::PhysicalExpr;
 
 use super::definition::Definition;
@@ -186,7 +187,10 @@ pub(crate) fn constant_value(expr: &dyn PhysicalExpr) -> Result<Option<ScalarVal
 /// The value of a whole number that must be constant.
 pub(crate) fn constant(function: &str, argument: &str, expr: &dyn PhysicalExpr) -> Result<i64> {
     let Some(value) = constant_value(expr)? else {
-        return exec_err!("{function}: {argument} must be a constant whole number, found {expr}");
+        return exec_err!(
+            "{function}: {argument} must be a constant whole number, found {}",
+            fmt_sql(expr)
+        );
     };
     match value.cast_to(&DataType::Int64) {
         Ok(ScalarValue::Int64(Some(number))) => Ok(number),

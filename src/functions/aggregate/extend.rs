@@ -2,6 +2,11 @@
 //! this crate have: GROUP BY, FILTER, OVER with sliding frames, partial aggregation, and the same bits in any order of the rows.
 //!
 //! [`SumStatistic`] is the trait, [`aggregate_of_sums`] makes the function of it, which `SessionContext::register_udaf` adds to a session.
+//! Statistics that are no functions of sums implement [`CellStatistic`](super::CellStatistic). Both take counts, or `call_genotype` and
+//! populations: planning recognises them by the type that `added` wraps them in.
+//!
+//! Not public are statistics of any number of populations, of zygosity, and of the bit-planes of genotypes. Their inputs are views whose
+//! layout follows the counters of this crate, and changes with them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,10 +15,10 @@ use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{AggregateUDF, Documentation};
 
+use super::added::added;
 use super::definition::{Call, Definition};
 use super::sums::{Block, Site, SiteSums, Sums};
 use super::sums_of::SumsOf;
-use super::udaf::CountsAggregate;
 use crate::functions::numeric::blocks::Counts;
 
 /// What one site adds to a statistic, or the sums over all sites: `TERMS` numbers and `COUNTS` whole numbers.
@@ -64,7 +69,7 @@ pub struct SiteTerms<const TERMS: usize, const COUNTS: usize> {
 /// # async fn main() -> Result<()> {
 /// let ctx = datafusion_vcz::session::context(Default::default(), Default::default())?;
 /// ctx.register_udaf(aggregate_of_sums::<MeanHeterozygosity, 1, 1, 1>());
-/// let query = "SELECT mean_heterozygosity(allele_counts(call_genotype)) AS ours, \
+/// let query = "SELECT mean_heterozygosity(call_genotype) AS ours, \
 ///                     diversity(call_genotype) / count(*) AS same \
 ///              FROM 'tests/fixtures/sim.vcz.zip' WHERE is_biallelic(variant_allele)";
 /// let rows = ctx.sql(query).await?.collect().await?;
@@ -76,8 +81,8 @@ pub struct SiteTerms<const TERMS: usize, const COUNTS: usize> {
 /// # }
 /// ```
 ///
-/// The function takes counts: `mean_heterozygosity(allele_counts(call_genotype, 'YRI'))`. That `call_genotype` and populations may stand in
-/// place of counts is of this crate's own functions.
+/// Like the aggregates of this crate it takes counts, `mean_heterozygosity(allele_counts(call_genotype, 'YRI'))`, or `call_genotype` and a
+/// population for each list of counts, `mean_heterozygosity(call_genotype, 'YRI')`, and works in overlapping windows.
 pub trait SumStatistic<const POPULATIONS: usize, const TERMS: usize, const COUNTS: usize>:
     Send + Sync + 'static
 {
@@ -102,7 +107,7 @@ pub fn aggregate_of_sums<S, const POPULATIONS: usize, const TERMS: usize, const 
 where
     S: SumStatistic<POPULATIONS, TERMS, COUNTS>,
 {
-    AggregateUDF::from(CountsAggregate::<Of<S, POPULATIONS, TERMS, COUNTS>>::new())
+    added::<Of<S, POPULATIONS, TERMS, COUNTS>>()
 }
 
 /// A [`SumStatistic`] as the aggregates of this crate are defined.

@@ -55,9 +55,11 @@ mod theta_w;
 mod zeng_e;
 
 mod accumulator;
+mod added;
 mod arguments;
 mod block_sums;
 mod carriers;
+mod cell_statistic;
 mod cells;
 mod cells_by_group;
 mod checked_counts;
@@ -111,10 +113,17 @@ use super::site_argument::{SiteArgument, SiteArguments};
 use crate::scan::GenotypeContext;
 use crate::scan::notices::{NoticeSink, SiteTotals};
 
+pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use self::frame_memory::with_frame_memory;
 pub use self::stages::{Stages, is_exact, is_state, stages};
 pub use self::value_size::{planes_size, value_size};
+
+/// The site arguments of `func`, an aggregate of this crate or one that another crate made by [`aggregate_of_sums`] or
+/// [`aggregate_of_cells`]; `None` for any other.
+pub fn aggregate_arguments(func: &AggregateUDF) -> Option<SiteArguments> {
+    added::site_arguments(func).or_else(|| site_arguments(func.name()))
+}
 
 /// Registers the aggregates over counts, one line each.
 macro_rules! aggregates {

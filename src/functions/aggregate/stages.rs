@@ -85,14 +85,15 @@ pub fn is_exact(func: &AggregateUDF, fields: &[FieldRef]) -> bool {
 /// Every aggregate of this crate.
 static OURS: LazyLock<Vec<AggregateUDF>> = LazyLock::new(super::all);
 
-/// Whether an aggregate is of this crate and does not still have to be bound to samples.
+/// Whether an aggregate is of this crate, or made by it of another crate's statistic, and does not still have to be bound to samples.
 fn is_ours(func: &AggregateUDF) -> bool {
-    super::is_bound(func).unwrap_or_else(|| OURS.contains(func))
+    let is_made = || super::added::site_arguments(func).is_some() || OURS.contains(func);
+    super::is_bound(func).unwrap_or_else(is_made)
 }
 
 /// Whether a call of this crate's is on counts, its integers are constants, and no population's number of copies is deferred.
 fn ours_splits(call: &AggregateFunction, fields: &[FieldRef]) -> bool {
-    let Some(arguments) = super::site_arguments(call.func.name()) else {
+    let Some(arguments) = super::aggregate_arguments(&call.func) else {
         return true;
     };
     let (least, most) = arguments.populations.into_inner();

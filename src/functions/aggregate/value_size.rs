@@ -5,8 +5,8 @@ use arrow::datatypes::Schema;
 use datafusion::common::Result;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
+use super::aggregate_arguments;
 use super::definition::Copies;
-use super::site_arguments;
 use crate::counts::gathered::plane_words;
 use crate::functions::site_argument::SiteArgument;
 
@@ -16,7 +16,7 @@ use crate::functions::site_argument::SiteArgument;
 /// # Errors
 /// If the call's accumulator does not take its own state.
 pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
-    if site_arguments(call.fun().name()).is_none() {
+    if aggregate_arguments(call.fun()).is_none() {
         return Ok(0);
     }
     // If the accumulator cannot be created, running the plan returns the error.
@@ -40,7 +40,7 @@ pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
 /// # Errors
 /// If an argument has no type in `schema`, that of the call's input.
 pub fn planes_size(call: &AggregateFunctionExpr, schema: &Schema) -> Result<usize> {
-    match site_arguments(call.fun().name()) {
+    match aggregate_arguments(call.fun()) {
         Some(arguments) if matches!(arguments.of, SiteArgument::GenotypePlanes) => {}
         _ => return Ok(0),
     }

@@ -10,7 +10,9 @@ use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::Result;
+use datafusion::logical_expr::Documentation;
 
+use super::document_table;
 use super::metadata::{Metadata, columns};
 use crate::scan::{VczTable, report};
 
@@ -89,5 +91,16 @@ impl Metadata for Arrays {
                 )),
             ],
         )?)
+    }
+
+    fn documentation() -> Documentation {
+        document_table(
+            "The arrays of a VCZ table's stores, how they are stored and what decodes them, a row for each array of each store. Columns: name; \
+             dims, shape and chunks, lists; dtype; codecs, a list; stored_bytes, NULL if the chunks cannot be listed; decoded_bytes; backend, gpu, \
+             host or none; reason, why this backend; store, the location.",
+            "vcz_arrays(table)",
+            "SELECT name, codecs, stored_bytes, backend, reason FROM vcz_arrays('t') ORDER BY stored_bytes DESC",
+        )
+        .build()
     }
 }

@@ -10,7 +10,9 @@ use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::Result;
+use datafusion::logical_expr::Documentation;
 
+use super::document_table;
 use super::metadata::{Metadata, columns};
 use crate::scan::{VczTable, report};
 
@@ -60,5 +62,16 @@ impl Metadata for Contigs {
                 Arc::new(Int64Array::from_iter(variants)),
             ],
         )?)
+    }
+
+    fn documentation() -> Documentation {
+        document_table(
+            "The contigs of a VCZ table, a row for each contig of the header, with or without variants. Columns: contig, the name as in \
+             variant_contig; contig_index, from 0; length, NULL if the store has none; variants, the number of variants, NULL if the store has \
+             no region index and no query has read the positions.",
+            "vcz_contigs(table)",
+            "SELECT contig, length FROM vcz_contigs('t') WHERE variants > 0",
+        )
+        .build()
     }
 }

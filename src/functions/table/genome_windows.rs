@@ -14,6 +14,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
 use super::resolve::{call_text, vcz_table};
+use super::{TableFunction, document_table};
 use crate::functions::load_mask;
 use crate::functions::mask::Mask;
 
@@ -40,6 +41,33 @@ impl Default for GenomeWindows {
         Self {
             schema: Arc::new(Schema::new(fields)),
         }
+    }
+}
+
+impl GenomeWindows {
+    /// The columns.
+    #[cfg(test)]
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The function, as [`all`](super::all) lists it.
+    pub fn entry() -> TableFunction {
+        let documentation = document_table(
+            "The grid of windows over the contigs of a VCZ table, also of windows without variants; join it with statistics grouped by \
+             genome_bin or genome_bins. Windows start at 1, 1 + step, … up to the contig's length; if that is unknown, up to its last variant. \
+             Columns: contig; window_start and window_stop, 1-based and inclusive; accessible_bases, those of the mask, or all.",
+            "genome_windows(table, size [, step [, mask]])",
+            "SELECT contig, window_start, accessible_bases FROM genome_windows('t', 50000, 25000, 'accessible.bed')",
+        )
+        .with_argument("size", "Number of bases of a window, a constant.")
+        .with_argument("step", "Number of bases from the start of a window to that of the next, a constant. If left out, size.")
+        .with_argument(
+            "mask",
+            "A BED file, or the name of a table with the columns of one, of the accessible bases. If left out, all are.",
+        )
+        .build();
+        ("genome_windows", Arc::new(Self::default()), documentation)
     }
 }
 

@@ -12,13 +12,14 @@ use datafusion::common::Result;
 use datafusion::common::cast::as_string_array;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{Documentation, Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::TableFunction;
 use super::resolve::{call_text, only_table_argument, vcz_table};
 use crate::scan::{RegisteredOnly, VczTable};
 
-/// One function: its name, its columns and its rows.
+/// One function: its name, its columns, its rows and its documentation.
 #[async_trait]
 pub trait Metadata: Debug + Send + Sync + 'static {
     /// The function's name in SQL.
@@ -33,6 +34,9 @@ pub trait Metadata: Debug + Send + Sync + 'static {
         table: &VczTable,
         wanted: &(dyn Fn(usize) -> bool + Send + Sync),
     ) -> Result<RecordBatch>;
+
+    /// What `\h` shows.
+    fn documentation() -> Documentation;
 }
 
 /// A metadata function as DataFusion registers it.
@@ -40,9 +44,10 @@ pub trait Metadata: Debug + Send + Sync + 'static {
 pub struct MetadataFunction<M>(std::marker::PhantomData<M>);
 
 impl<M: Metadata> MetadataFunction<M> {
-    /// Name and function, as [`all`](super::all) lists them.
-    pub fn entry() -> (&'static str, Arc<dyn TableFunctionImpl>) {
-        (M::NAME, Arc::new(Self(std::marker::PhantomData)))
+    /// The function, as [`all`](super::all) lists it.
+    pub fn entry() -> TableFunction {
+        let function = Arc::new(Self(std::marker::PhantomData));
+        (M::NAME, function, M::documentation())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Table functions: metadata of stores as tables, and the grid of windows. One file per function; `resolve` finds the table of the
-//! first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and a line in [`all`].
+//! first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and a line in [`all`], which has its
+//! documentation, too: DataFusion keeps none of table functions, so `\h` shows this one.
 
 mod arrays;
 mod contigs;
@@ -12,6 +13,7 @@ mod samples;
 use std::sync::Arc;
 
 use datafusion::catalog::{TableFunctionImpl, TableProvider};
+use datafusion::logical_expr::{Documentation, DocumentationBuilder};
 
 pub use arrays::Arrays;
 pub use contigs::Contigs;
@@ -19,6 +21,19 @@ pub use genome_windows::GenomeWindows;
 pub use metadata::{Metadata, MetadataFunction};
 pub use populations::Populations;
 pub use samples::Samples;
+
+use super::documentation::document;
+
+/// A table function: its name in SQL, what DataFusion calls, and its documentation.
+pub type TableFunction = (&'static str, Arc<dyn TableFunctionImpl>, Documentation);
+
+/// Starts the documentation of a function whose first argument is a VCZ table.
+fn document_table(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
+    document(description, syntax, example).with_argument(
+        "table",
+        "The name of a VCZ table or of a view, as a string; a view stands for the whole VCZ tables that it reads.",
+    )
+}
 
 /// The call of a function of this folder that `table` is, such as `vcz_samples('ag')`; `None` for another table.
 pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
@@ -34,13 +49,40 @@ pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
         .or_else(|| windows().map(|windows| windows.call.as_str()))
 }
 
-/// Every function of this folder by its name in SQL.
-pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+/// Every function of this folder.
+pub fn all() -> Vec<TableFunction> {
     vec![
         MetadataFunction::<Samples>::entry(),
         MetadataFunction::<Contigs>::entry(),
         MetadataFunction::<Populations>::entry(),
         MetadataFunction::<Arrays>::entry(),
-        ("genome_windows", Arc::new(GenomeWindows::default())),
+        GenomeWindows::entry(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_documented() {
+        let check = |documentation: &Documentation, schema: &arrow::datatypes::Schema| {
+            let (_, columns) = documentation.description.split_once("Columns: ").unwrap();
+            for field in schema.fields() {
+                assert!(
+                    columns.contains(field.name()),
+                    "{}: {columns}",
+                    field.name()
+                );
+            }
+        };
+        check(&Samples::documentation(), &Samples::schema());
+        check(&Contigs::documentation(), &Contigs::schema());
+        check(&Populations::documentation(), &Populations::schema());
+        check(&Arrays::documentation(), &Arrays::schema());
+        check(
+            &GenomeWindows::entry().2,
+            &GenomeWindows::default().schema(),
+        );
+    }
 }

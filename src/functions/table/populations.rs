@@ -10,7 +10,9 @@ use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::Result;
+use datafusion::logical_expr::Documentation;
 
+use super::document_table;
 use super::metadata::{Metadata, columns};
 use crate::scan::{VczTable, report};
 
@@ -63,5 +65,15 @@ impl Metadata for Populations {
                 ),
             ],
         )?)
+    }
+
+    fn documentation() -> Documentation {
+        document_table(
+            "The named populations of a VCZ table, a row for each population of the populations file, in its order. Columns: population; \
+             samples, the number of individuals; copies, the number N of copies, samples times ploidy; sample_ids, a list.",
+            "vcz_populations(table)",
+            "SELECT population, samples FROM vcz_populations('t') ORDER BY samples DESC",
+        )
+        .build()
     }
 }

@@ -10,7 +10,9 @@ use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::Result;
+use datafusion::logical_expr::Documentation;
 
+use super::document_table;
 use super::metadata::{Metadata, columns};
 use crate::scan::VczTable;
 
@@ -65,5 +67,16 @@ impl Metadata for Samples {
                 columns::string_maps(attributes)?,
             ],
         )?)
+    }
+
+    fn documentation() -> Documentation {
+        document_table(
+            "The samples of a VCZ table and the populations of each, a row for each sample in the order of the genotypes. A subquery on it is \
+             a population: sfs(call_genotype, (SELECT array_agg(sample_id) FROM vcz_samples('t') WHERE attributes['sex'] = 'F')). Columns: \
+             sample_id; sample_index, from 0; populations, a list of names; attributes, a map with the other columns of the populations file.",
+            "vcz_samples(table)",
+            "SELECT sample_id FROM vcz_samples('t') WHERE array_has(populations, 'YRI')",
+        )
+        .build()
     }
 }
