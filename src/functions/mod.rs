@@ -34,7 +34,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{
     Stages, bind_samples, is_exact, is_state, numbers_vary, reporting, site_totals, stages,
-    value_size,
+    takes_contig, value_size,
 };
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};

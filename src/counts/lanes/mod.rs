@@ -53,6 +53,15 @@ pub(crate) trait Lanes: Copy {
     fn add(self, a: Self::Strip, b: Self::Strip) -> Self::Strip;
     /// The sum over all eight counters.
     fn sum(self, a: Self::Strip) -> u64;
+    /// The sum over all eight counters of each.
+    #[inline(always)]
+    fn sums(self, a: [Self::Strip; 8]) -> [u64; 8] {
+        let mut sums = [0; 8];
+        for (sum, a) in sums.iter_mut().zip(a) {
+            *sum = self.sum(a);
+        }
+        sums
+    }
     /// Plane 0 of up to 512 one-byte codes, and whether any of them has another bit.
     fn low_plane(self, codes: &[u8]) -> (Self::Strip, bool);
     /// Plane 0 of up to 512 one-byte codes into `plane`, and whether any of them has another bit.
@@ -184,6 +193,10 @@ mod tests {
                 out.push(vec![u8::from(l.is_zero(x))]);
             }
             out.push(l.count(a).to_le_bytes().to_vec());
+            let counters = [l.counters(a), l.counters(b), l.zero(), l.splat(1)];
+            let [c, d, e, f] = counters;
+            let sums = l.sums([c, d, e, f, d, c, l.add(c, d), l.add(c, c)]);
+            out.extend(sums.map(|sum| sum.to_le_bytes().to_vec()));
             let word = |at: usize| {
                 let mut word = [0; 8];
                 word.iter_mut()

@@ -1,5 +1,5 @@
-//! Table functions: metadata of stores as tables, and the grid of windows. One file per function; `resolve` finds the table of the
-//! first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and a line in [`all`].
+//! Table functions: metadata of stores as tables, the grid of windows, and `sites`, which compare variants. One file per function;
+//! `resolve` finds the table of the first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and a line in [`all`].
 
 mod arrays;
 mod contigs;
@@ -8,6 +8,7 @@ pub(super) mod metadata;
 mod populations;
 pub mod resolve;
 mod samples;
+mod sites;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub use genome_windows::GenomeWindows;
 pub use metadata::{Metadata, MetadataFunction};
 pub use populations::Populations;
 pub use samples::Samples;
+pub use sites::{Ld, LdPrune};
 
 /// The call of a function of this folder that `table` is, such as `vcz_samples('ag')`; `None` for another table.
 pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
@@ -27,11 +29,13 @@ pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
         table.map(|table| table.call.as_str())
     }
     let windows = || table.downcast_ref::<genome_windows::Windows>();
+    let sites = || table.downcast_ref::<sites::SiteTable>();
     of::<Samples>(table)
         .or_else(|| of::<Contigs>(table))
         .or_else(|| of::<Populations>(table))
         .or_else(|| of::<Arrays>(table))
         .or_else(|| windows().map(|windows| windows.call.as_str()))
+        .or_else(|| sites().map(|sites| sites.call.as_str()))
 }
 
 /// Every function of this folder by its name in SQL.
@@ -42,5 +46,7 @@ pub fn all() -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
         MetadataFunction::<Populations>::entry(),
         MetadataFunction::<Arrays>::entry(),
         ("genome_windows", Arc::new(GenomeWindows::default())),
+        (Ld::NAME, Arc::new(Ld)),
+        (LdPrune::NAME, Arc::new(LdPrune)),
     ]
 }
