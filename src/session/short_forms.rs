@@ -153,7 +153,11 @@ impl ExpandShortForms {
         let mut given = 0;
         let (least, most) = populations.into_inner();
         // Bit-planes of every sample, if no population is named.
-        let least = if of == SiteArgument::GenotypePlanes { 0 } else { least };
+        let least = if of == SiteArgument::GenotypePlanes {
+            0
+        } else {
+            least
+        };
         while given < most && args.len() > 1 + given && is_population(&args[1 + given])? {
             given += 1;
         }

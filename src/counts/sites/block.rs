@@ -115,11 +115,6 @@ impl Block {
         self.copies
     }
 
-    /// Number of sites.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
     /// Whether every copy of every site is called.
     pub(crate) fn is_complete(&self) -> bool {
         self.complete

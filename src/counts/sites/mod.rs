@@ -16,7 +16,7 @@ mod tests;
 mod window;
 
 pub(crate) use bits::SiteBits;
-pub(crate) use block::{BLOCK, Block, Plane};
+pub(crate) use block::{BLOCK, Block};
 pub(crate) use joint::{JointCounts, Ranges, joint_counts};
 pub(crate) use records::{Copies, SiteRecord, SiteRecords};
 pub(crate) use window::{SiteWindow, Threshold, r2_of};

@@ -51,7 +51,10 @@ pub(super) fn edges(name: &str, others: &[Option<ScalarValue>]) -> Result<Vec<f6
     let Some(numbers) = numbers.filter(|_| list.len() == 1 && !list.is_null(0)) else {
         return exec_err!("{name}: edges must be a list of numbers, found NULL");
     };
-    let edges: Vec<f64> = numbers.iter().map(|edge| edge.unwrap_or(f64::NAN)).collect();
+    let edges: Vec<f64> = numbers
+        .iter()
+        .map(|edge| edge.unwrap_or(f64::NAN))
+        .collect();
     let ascend = edges.windows(2).all(|pair| pair[0] < pair[1]);
     if edges.len() < 2 || !ascend {
         return exec_err!(
@@ -61,10 +64,7 @@ pub(super) fn edges(name: &str, others: &[Option<ScalarValue>]) -> Result<Vec<f6
         );
     }
     if edges.len() > MOST_EDGES {
-        return exec_err!(
-            "{name}: at most {MOST_EDGES} edges, found {}",
-            edges.len()
-        );
+        return exec_err!("{name}: at most {MOST_EDGES} edges, found {}", edges.len());
     }
     Ok(edges)
 }
@@ -132,7 +132,9 @@ fn joint(first: &SiteRecord<'_>, second: &SiteRecord<'_>, at: usize, copies: Cop
     match (first.called[at], second.called[at]) {
         (Some(one), Some(two)) => {
             let words = one.iter().zip(two);
-            words.map(|(one, two)| (one & two).count_ones() as usize).sum()
+            words
+                .map(|(one, two)| (one & two).count_ones() as usize)
+                .sum()
         }
         (Some(_), None) => first.n(at, copies.of(at)),
         _ => second.n(at, copies.of(at)),

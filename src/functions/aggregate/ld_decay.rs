@@ -12,7 +12,8 @@ use super::ld_bins::{ARGUMENTS, coerce, count_pairs, edges};
 use super::mean_r2::R2Sum;
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_pair_sums::{
-    AT_ONCE, Complete, EXACT_COPIES, MOMENT_COPIES, OnePopulation, PairSums, Quotients, floats, wide,
+    AT_ONCE, Complete, EXACT_COPIES, MOMENT_COPIES, OnePopulation, PairSums, Quotients, floats,
+    wide,
 };
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
 use super::site_sweep::{in_order, sweep};
@@ -131,8 +132,7 @@ impl SitePairValue for LdDecay {
             let pairs = count_pairs(&all, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]]);
             let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
             let positions: Vec<f64> = varying.iter().map(|site| site.position).collect();
-            let mut tiles =
-                OnePopulation::<DecaySums>::new(&varying, copies.first, bins, level);
+            let mut tiles = OnePopulation::<DecaySums>::new(&varying, copies.first, bins, level);
             sweep(&positions, &self.edges, &mut tiles)?;
             for (bin, pairs) in tiles.sums.iter().zip(pairs.iter().flatten()) {
                 // There are fewer than 2^63 pairs.

@@ -9,9 +9,7 @@ use datafusion::common::ScalarValue;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::harness::{
-    Call, assert_all_ways_agree, assert_ways_of_one_stage_agree, udaf,
-};
+use super::harness::{Call, assert_all_ways_agree, assert_ways_of_one_stage_agree, udaf};
 use super::planes_laws::{Genotypes, genotypes};
 use super::sample_state::Individuals;
 use crate::counts::reference::diploid_alleles;
@@ -21,7 +19,8 @@ use crate::functions::numeric::two_populations::{
 use crate::functions::numeric::two_sites::{TwoSites, falling_4};
 
 /// The functions, with the fewest and the most populations.
-pub(super) const ARITIES: [(&str, usize); 3] = [("ld_decay", 1), ("ld_moments", 1), ("ld_moments", 2)];
+pub(super) const ARITIES: [(&str, usize); 3] =
+    [("ld_decay", 1), ("ld_moments", 1), ("ld_moments", 2)];
 const EDGES: [f64; 4] = [0.0, 1.0, 3.0, 9.5];
 
 /// Counts of the copies called at both of two sites.
@@ -71,7 +70,9 @@ fn r2_of_genotypes(one: &[i64], two: &[i64], ploidy: usize) -> Option<f64> {
     let mean = |at: usize| both.iter().map(|pair| pair[at]).sum::<f64>() / n;
     let means = [mean(0), mean(1)];
     let moment = |i: usize, j: usize| {
-        let terms = both.iter().map(|pair| (pair[i] - means[i]) * (pair[j] - means[j]));
+        let terms = both
+            .iter()
+            .map(|pair| (pair[i] - means[i]) * (pair[j] - means[j]));
         terms.sum::<f64>() / n
     };
     let (xx, yy, xy) = (moment(0, 0), moment(1, 1), moment(0, 1));
@@ -95,7 +96,9 @@ fn pairs<T: Copy>(rows: &[(f64, T)]) -> impl Iterator<Item = (usize, T, T)> {
     (0..rows.len()).flat_map(move |i| {
         (i + 1..rows.len()).filter_map(move |j| {
             let distance = rows[j].0 - rows[i].0;
-            let bin = EDGES.windows(2).position(|edges| edges[0] <= distance && distance < edges[1]);
+            let bin = EDGES
+                .windows(2)
+                .position(|edges| edges[0] <= distance && distance < edges[1]);
             bin.map(|bin| (bin, rows[i].1, rows[j].1))
         })
     })
@@ -289,20 +292,30 @@ fn edges_and_positions_are_checked() {
         ]
     };
     let list = |edges: &[f64]| {
-        let edges: Vec<_> = edges.iter().map(|edge| ScalarValue::Float64(Some(*edge))).collect();
+        let edges: Vec<_> = edges
+            .iter()
+            .map(|edge| ScalarValue::Float64(Some(*edge)))
+            .collect();
         ScalarValue::List(ScalarValue::new_list(&edges, &DataType::Float64, true))
     };
     let columns = |position: f64| -> [ArrayRef; 2] {
-        [genotypes.column(), Arc::new(Float64Array::from(vec![position]))]
+        [
+            genotypes.column(),
+            Arc::new(Float64Array::from(vec![position])),
+        ]
     };
     for (edges, wanted) in [
         (list(&[0.0]), "two numbers or more"),
         (list(&[0.0, 0.0]), "greater than the one before"),
         (list(&[0.0, f64::NAN]), "greater than the one before"),
-        (list(&(0..1001).map(f64::from).collect::<Vec<_>>()), "at most 1000 edges"),
+        (
+            list(&(0..1001).map(f64::from).collect::<Vec<_>>()),
+            "at most 1000 edges",
+        ),
     ] {
         for name in ["ld_decay", "ld_moments"] {
-            let call = Call::in_one_stage(udaf(name), fields(), std::slice::from_ref(&edges)).unwrap();
+            let call =
+                Call::in_one_stage(udaf(name), fields(), std::slice::from_ref(&edges)).unwrap();
             let error = call.value(&columns(1.0)).unwrap_err().to_string();
             assert!(error.contains(wanted) && error.contains(name), "{error}");
         }

@@ -17,7 +17,9 @@ use super::site_pair_sums::{
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
 use super::site_sweep::{Tiles, clip, in_order, load, no_counts, sweep};
 use crate::counts::Level;
-use crate::counts::sites::{Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, joint_counts};
+use crate::counts::sites::{
+    Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, joint_counts,
+};
 use crate::functions::numeric::two_populations::{
     MOMENTS, Moment, OF_ONE, OF_TWO, denominators, numerators,
 };
@@ -275,7 +277,11 @@ impl SitePairValue for LdMoments {
             let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
             sums.extend(self.sums(&varying, copies, level)?);
         }
-        let rows = || (0..number).flat_map(|_| (0..bins).flat_map(|bin| self.moments.iter().map(move |of| (bin, of))));
+        let rows = || {
+            (0..number).flat_map(|_| {
+                (0..bins).flat_map(|bin| self.moments.iter().map(move |of| (bin, of)))
+            })
+        };
         let edges = |from: usize| -> ArrayRef {
             let edges = rows().map(|(bin, _)| self.edges[bin + from]);
             Arc::new(Float64Array::from_iter_values(edges))
@@ -288,8 +294,7 @@ impl SitePairValue for LdMoments {
             Arc::new(StringArray::from_iter_values(names)),
             Arc::new(Float64Array::from(sums)),
         ];
-        let structs =
-            StructArray::try_new_with_length(fields(), columns, None, number * of_group)?;
+        let structs = StructArray::try_new_with_length(fields(), columns, None, number * of_group)?;
         Ok(Arc::new(ListArray::try_new(
             item(),
             OffsetBuffer::from_repeated_length(of_group, number),

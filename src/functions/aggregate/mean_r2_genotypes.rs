@@ -13,7 +13,9 @@ use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
 use super::site_sweep::{Tiles, in_order, load, no_counts, sweep};
 use crate::counts::pairs::Shape;
-use crate::counts::sites::{Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, joint_counts};
+use crate::counts::sites::{
+    Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, joint_counts,
+};
 use crate::counts::{Job, Lanes, Level};
 use crate::functions::numeric::two_dosages::TwoDosages;
 
@@ -65,7 +67,11 @@ impl Tiles for Genotypes<'_> {
             (&one.called, &two.homozygous),
             (&one.called, &two.called),
         ];
-        let wanted = if complete { COMPLETE_PRODUCTS } else { PRODUCTS };
+        let wanted = if complete {
+            COMPLETE_PRODUCTS
+        } else {
+            PRODUCTS
+        };
         for ((one, two), counts) in planes.iter().zip(&mut self.counts).take(wanted) {
             joint_counts(self.level, one, two, ranges, counts);
         }

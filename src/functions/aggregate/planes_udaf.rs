@@ -9,7 +9,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err, internal_err, plan_err};
+use datafusion::common::{
+    Result, ScalarValue, exec_datafusion_err, exec_err, internal_err, plan_err,
+};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{

@@ -137,7 +137,12 @@ impl<V: SitePairValue> SitePairsOf<V> {
     ) -> Result<Option<f64>> {
         let name = V::NAME;
         let planes = [Some(&input.planes), input.second.as_ref()];
-        for ((planes, copies), bits) in planes.iter().flatten().zip(self.copies.each()).zip(bits.iter_mut()) {
+        for ((planes, copies), bits) in planes
+            .iter()
+            .flatten()
+            .zip(self.copies.each())
+            .zip(bits.iter_mut())
+        {
             match self.value.kept() {
                 Kept::SegregatingDiploids(shape) => {
                     let row = planes_row(name, planes.row(row), shape.copies())?;
@@ -194,7 +199,9 @@ impl<V: SitePairValue> SitePairsOf<V> {
         let mut words = vec![VERSION, self.copies.first as u64, second, text.len() as u64];
         words.extend(text.chunks(8).map(|bytes| {
             let mut word = [0; 8];
-            word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            word.iter_mut()
+                .zip(bytes)
+                .for_each(|(to, from)| *to = *from);
             u64::from_le_bytes(word)
         }));
         words

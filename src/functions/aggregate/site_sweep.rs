@@ -121,9 +121,7 @@ pub(super) fn no_counts() -> Box<JointCounts> {
 
 /// Sites in the order in which they are compared: by position, and those at one position by their bits, since a group does not know the
 /// order of its rows.
-pub(super) fn in_order<'a>(
-    records: impl Iterator<Item = SiteRecord<'a>>,
-) -> Vec<SiteRecord<'a>> {
+pub(super) fn in_order<'a>(records: impl Iterator<Item = SiteRecord<'a>>) -> Vec<SiteRecord<'a>> {
     let mut records: Vec<SiteRecord<'a>> = records.collect();
     let key = |record: &SiteRecord<'a>| (record.position, record.words);
     records.sort_unstable_by(|a, b| {

@@ -253,7 +253,10 @@ mod tests {
             for (at, expected) in by_definition(copies).into_iter().enumerate() {
                 let found = found[at] as f64 / below[at];
                 let name = OF_TWO[at].name;
-                assert!((found - expected).abs() < 1e-12, "{case}, {name}: {found} {expected}");
+                assert!(
+                    (found - expected).abs() < 1e-12,
+                    "{case}, {name}: {found} {expected}"
+                );
             }
         }
     }

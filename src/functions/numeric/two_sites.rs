@@ -12,10 +12,7 @@ pub trait Number:
 {
 }
 
-impl<T> Number for T where
-    T: Copy + Add<Output = T> + Sub<Output = T> + Mul<Output = T> + From<i32>
-{
-}
+impl<T> Number for T where T: Copy + Add<Output = T> + Sub<Output = T> + Mul<Output = T> + From<i32> {}
 
 /// Counts of the copies that are called at two sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +57,7 @@ impl<T: Number> TwoSites<T> {
     pub fn dz(self) -> T {
         let Self { n, a, b, .. } = self;
         let q = self.q();
-        self.delta() * ((n - a - a) * (n - b - b) + q + q - n - T::from(2))
-            + T::from(4) * self.u()
+        self.delta() * ((n - a - a) * (n - b - b) + q + q - n - T::from(2)) + T::from(4) * self.u()
     }
 
     /// n (n−1) (n−2) (n−3) π₂.
@@ -160,7 +156,11 @@ mod tests {
                             x: i128::from(x),
                         };
                         let [dd, dz, pi2] = by_definition(&haplotypes);
-                        assert_eq!([sites.dd(), sites.dz(), sites.pi2()], [dd, dz, pi2], "{sites:?}");
+                        assert_eq!(
+                            [sites.dd(), sites.dz(), sites.pi2()],
+                            [dd, dz, pi2],
+                            "{sites:?}"
+                        );
                         assert_eq!(wide.dd(), i128::from(dd));
                         let floats = TwoSites {
                             n: n as f64,

@@ -33,10 +33,7 @@ pub fn scan_site_planes(
         match table.stores.column_index(name) {
             Some(at) => columns.push(at),
             None => {
-                return plan_err!(
-                    "store '{}' has no array {name}",
-                    table.context.store_name()
-                );
+                return plan_err!("store '{}' has no array {name}", table.context.store_name());
             }
         }
     }

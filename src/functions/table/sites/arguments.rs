@@ -64,7 +64,11 @@ impl Arguments {
                 return plan_err!(
                     "{function}: argument {} must be {}, found {value}: write {usage}",
                     at + 1,
-                    if is_number { "a population" } else { "a number" }
+                    if is_number {
+                        "a population"
+                    } else {
+                        "a number"
+                    }
                 );
             }
         }

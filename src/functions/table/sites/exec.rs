@@ -15,8 +15,8 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr,
-    PlanProperties, ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning,
+    PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, stream};
 
@@ -264,7 +264,8 @@ impl Running {
                 Some(&[start, end]) => values.values().get(start as usize..end as usize),
                 _ => None,
             };
-            let Some(planes) = words.and_then(|words| PlanesRow::try_new(words, self.copies)) else {
+            let Some(planes) = words.and_then(|words| PlanesRow::try_new(words, self.copies))
+            else {
                 return internal_err!("{}: bit-planes of other copies", self.name);
             };
             self.scan.add(Site {

@@ -130,7 +130,11 @@ impl PairWindow {
         let tiles = tiles.map(|other| (Arc::clone(other), Arc::clone(&closed)));
         self.tiles.extend(tiles);
         // Rows after those of this partition are never the first of a pair.
-        if closed.all.first().is_some_and(|first| self.own.contains(&first.row)) {
+        if closed
+            .all
+            .first()
+            .is_some_and(|first| self.own.contains(&first.row))
+        {
             self.window.push_back(closed);
         }
     }
@@ -142,7 +146,10 @@ impl PairWindow {
 
     /// Whether no variant from `row` on can be in a pair.
     pub(super) fn is_past(&self, row: u64) -> bool {
-        row >= self.own.end && self.window.is_empty() && self.current.is_empty() && self.tiles.is_empty()
+        row >= self.own.end
+            && self.window.is_empty()
+            && self.current.is_empty()
+            && self.tiles.is_empty()
     }
 
     /// Compares the pairs of the next tile: those with an r² that is high enough.
@@ -220,7 +227,10 @@ impl Job for Defined<'_> {
                 let (n, a) = (f64::from(copies), f64::from(self.first.d[row]));
                 let spread = a * (n - a);
                 let mut all = [0.0; BLOCK];
-                for (r2, (b, x)) in all.iter_mut().zip(self.second.d.iter().zip(&alternates[row])) {
+                for (r2, (b, x)) in all
+                    .iter_mut()
+                    .zip(self.second.d.iter().zip(&alternates[row]))
+                {
                     let (b, x) = (f64::from(*b), f64::from(*x));
                     // As in `r2_of`, for sites that vary.
                     let delta = n * x - a * b;
@@ -252,7 +262,12 @@ impl Job for Defined<'_> {
                     x: alternates[row][other],
                 };
                 let float = |number: u32| f64::from(number);
-                let r2 = r2_of(float(sites.n), float(sites.a), float(sites.b), float(sites.x));
+                let r2 = r2_of(
+                    float(sites.n),
+                    float(sites.a),
+                    float(sites.b),
+                    float(sites.x),
+                );
                 if let Some(r2) = r2.filter(|r2| *r2 >= self.least) {
                     pairs.push(Pair {
                         first: row,
@@ -282,9 +297,8 @@ pub(super) fn r2_of_genotypes(one: &Variant, two: &Variant, individuals: usize) 
         let both = called(one) & called(two);
         let first = word(&one.alternate, at).unwrap_or(0) & both;
         let second = word(&two.alternate, at).unwrap_or(0) & both;
-        let swapped = |word: u64| {
-            (word & 0x5555_5555_5555_5555) << 1 | word >> 1 & 0x5555_5555_5555_5555
-        };
+        let swapped =
+            |word: u64| (word & 0x5555_5555_5555_5555) << 1 | word >> 1 & 0x5555_5555_5555_5555;
         let ones = |word: u64| u64::from(word.count_ones());
         n += ones(both);
         x += ones(first);

@@ -48,7 +48,9 @@ impl TableFunctionImpl for LdPrune {
         let window = arguments.bases(NAME, 0, "the window")?;
         let r2 = arguments.number(NAME, 1, "r2", (0.0, 1.0))?;
         let (Some(window), Some(r2)) = (window, r2) else {
-            return plan_err!("{NAME}: the window, in bases, and the highest r2 are needed: write {USAGE}");
+            return plan_err!(
+                "{NAME}: the window, in bases, and the highest r2 are needed: write {USAGE}"
+            );
         };
         Ok(Arc::new(SiteTable {
             call: call_text(NAME, exprs),

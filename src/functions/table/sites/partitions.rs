@@ -147,7 +147,9 @@ mod tests {
         let contigs = ["a", "b", "c"].map(str::to_string);
         let read = |bases| {
             let all = divide("f", Some(&zones()), &contigs, 400, Reach::Bases(bases), 9).unwrap();
-            all.into_iter().map(|rows| rows.read.end).collect::<Vec<_>>()
+            all.into_iter()
+                .map(|rows| rows.read.end)
+                .collect::<Vec<_>>()
         };
         assert_eq!(read(0)[0], 200);
         assert_eq!(read(500)[0], 230);
@@ -164,7 +166,11 @@ mod tests {
             let found = divide("f", Some(zones), &contigs, 30, Reach::Contigs, 2);
             found.unwrap_err().to_string()
         };
-        let again = [zone(0..10, 0, 1, 5), zone(10..20, 1, 1, 5), zone(20..30, 0, 7, 9)];
+        let again = [
+            zone(0..10, 0, 1, 5),
+            zone(10..20, 1, 1, 5),
+            zone(20..30, 0, 7, 9),
+        ];
         assert!(error(&again).contains("contig 'a' do not follow one another: row 20"));
         let falls = [zone(0..10, 0, 1, 5), zone(10..30, 0, 4, 5)];
         assert!(error(&falls).contains("not in the order of their positions, in rows 10 to 29"));
