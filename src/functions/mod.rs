@@ -35,7 +35,7 @@ pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{
     Stages, aggregate_arguments, bind_samples, is_exact, is_state, numbers_vary, planes_size,
-    reporting, site_totals, stages, value_size, with_frame_memory,
+    reporting, site_totals, stages, takes_contig, value_size, with_frame_memory,
 };
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};

@@ -1,6 +1,7 @@
 //! [`VczTable`]: a VCZ store, or several with the same samples, as a DataFusion table. Planning happens here: filters to zones, zones to
 //! rows, rows to partitions.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -19,12 +20,13 @@ use super::merge::merge as merge_stores;
 use super::options::VczSettings;
 use super::plan::contig_names::{TableContigs, contigs_without_rows};
 use super::plan::ranges::merge;
+use super::plan::site_planes::scan_site_planes;
 use super::plan::source::{PartitionGoal, ScanTable, VczSource};
 use super::plan::zones::Zones;
 use super::schema::ColumnKind;
 use super::stores::Stores;
 use super::table_options::RegionIndexMode;
-use crate::counts::{Populations, PopulationsFile};
+use crate::counts::{Populations, PopulationsFile, SampleSet};
 use crate::error::{self, VczError};
 use crate::store::Store;
 
@@ -149,6 +151,21 @@ impl VczTable {
     /// Samples and populations.
     pub fn context(&self) -> &Arc<GenotypeContext> {
         &self.scan.context
+    }
+
+    /// A scan of contig, position and the bit-planes of `samples` for each variant. Partition i gives exactly the rows `partitions[i]`, in
+    /// their order.
+    ///
+    /// # Errors
+    /// If a store lacks one of these arrays.
+    pub fn scan_site_planes(
+        &self,
+        state: &dyn Session,
+        samples: Arc<SampleSet>,
+        partitions: &[Range<u64>],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let settings = VczSettings::of(state.config_options());
+        scan_site_planes(&self.scan, samples, partitions, settings)
     }
 
     /// The contigs that have variants, or all contigs if positions would have to be read first.

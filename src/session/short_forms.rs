@@ -8,6 +8,7 @@
 //! project_sfs(call_genotype, 'first', 20)       ->  project_sfs(allele_counts(call_genotype, 'first'), 20)
 //! hwe_exact(call_genotype, 'first')             ->  hwe_exact(zygosity_counts(call_genotype, 'first'))
 //! garud_h(call_genotype, 'first')               ->  garud_h(genotype_planes(call_genotype, 'first'))
+//! ld_decay(call_genotype, variant_position, edges)  ->  ld_decay(genotype_planes(call_genotype), variant_position, edges, variant_contig)
 //! sfs(p['ac'])                                  ->  sfs(p['ac'], p['copies'])      (p of population_counts; with GROUP BY)
 //! joint_sfs(p['ac1'], p['ac2'])                 ->  joint_sfs(p['ac1'], p['ac2'], p['copies1'], p['copies2'])   (p of population_pair_counts)
 //! is_complete(p['ac'])                          ->  is_complete(p['ac'], p['copies'])
@@ -18,7 +19,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, ExprSchema, Result, plan_err};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result, plan_err};
 use datafusion::functions::core::getfield::GetFieldFunc;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -28,9 +29,14 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::lit;
 
 use super::list_literal::list_of_strings;
-use crate::functions::{SiteArguments, aggregate_arguments, numbers_vary, site_arguments};
+use crate::functions::{
+    SiteArgument, SiteArguments, aggregate_arguments, numbers_vary, site_arguments, takes_contig,
+};
 use crate::scan::copies::{COPIES_BESIDE_KEY, copies_of};
 use crate::scan::{FIELD_KEY, GenotypeUdf, is_genotype_type, is_population_type};
+
+/// The column of contigs.
+const CONTIG: &str = "variant_contig";
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -159,6 +165,12 @@ impl ExpandShortForms {
         };
         let mut given = 0;
         let (least, most) = populations.into_inner();
+        // Bit-planes of every sample, if no population is named.
+        let least = if of == SiteArgument::GenotypePlanes {
+            0
+        } else {
+            least
+        };
         while given < most && args.len() > 1 + given && is_population(&args[1 + given])? {
             given += 1;
         }
@@ -184,8 +196,28 @@ impl ExpandShortForms {
                 .collect(),
         };
         rewritten.extend(args[1 + given..].iter().cloned());
+        if takes_contig(name) {
+            rewritten.extend(contig_beside(genotypes, schema));
+        }
         Ok(Some(rewritten))
     }
+}
+
+/// The contigs of the variants of `genotypes`, a column; `None` if the query has dropped them.
+fn contig_beside(genotypes: &Expr, schema: &DFSchema) -> Option<Expr> {
+    let of_table = match genotypes {
+        Expr::Column(column) => column.relation.clone(),
+        _ => None,
+    };
+    let contig = Column::new(of_table, CONTIG);
+    let unqualified = || Column::new_unqualified(CONTIG);
+    let known = |column: &Column| {
+        let found = schema.field_from_column(column);
+        found.is_ok_and(|field| field.data_type().is_string())
+    };
+    let found = [contig, unqualified()].into_iter().find(known)?;
+    let (qualifier, _) = schema.qualified_field_from_column(&found).ok()?;
+    Some(Expr::Column(Column::new(qualifier.cloned(), CONTIG)))
 }
 
 /// How many counts a function takes that needs N of each, as whole numbers after them if the counts do not carry it; 0 for any other

@@ -373,3 +373,27 @@ def test_haplotypes_in_windows_of_sites(complete):
         for name, wanted in zip(["h1", "h12", "h123", "h2_h1"], allel.moving_garud_h(h, size=size)):
             close([row["g"][name] for row in found], wanted, atol=1e-15)
         close([row["g"]["diversity"] for row in found], allel.moving_haplotype_diversity(h, size=size), atol=1e-15)
+
+
+def test_linkage_disequilibrium_of_genotypes(complete):
+    """scikit-allel computes r in single precision."""
+    contig = complete.contig[0]
+    rows = np.flatnonzero(complete.contig == contig)[:150]
+    last = complete.position[rows[-1]]
+    rows = rows[complete.position[rows] < last]
+    dosages = (complete.genotypes[rows][:, complete.populations["p1"]] > 0).sum(axis=2).astype("i1")
+    expected = np.full((len(rows), len(rows)), np.nan)
+    upper = np.triu_indices(len(rows), k=1)
+    with np.errstate(all="ignore"):
+        expected[upper] = allel.rogers_huff_r(dosages) ** 2
+    found = complete.rows(f"""
+        SELECT row1, row2, r2_genotypes FROM vcz_ld('{complete.name}', 'p1', {last - complete.position[rows[0]]})
+        WHERE contig = '{contig}' AND position2 < {last} AND r2_genotypes IS NOT NULL""")
+    assert len(found) == np.isfinite(expected).sum() > 1000
+    first = rows[0]
+    wanted = [expected[row["row1"] - first, row["row2"] - first] for row in found]
+    close([row["r2_genotypes"] for row in found], wanted, rtol=1e-5, atol=1e-6)
+    mean = complete.row(f"""
+        SELECT mean_r2_genotypes(call_genotype, 'p1') AS mean FROM {{t}}
+        WHERE variant_contig = '{contig}' AND variant_position < {last}""")
+    close(mean["mean"], np.nanmean(expected), rtol=1e-5)

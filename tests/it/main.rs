@@ -8,6 +8,7 @@ mod binding;
 mod cache;
 mod catalogue;
 mod catalogue_data;
+mod catalogue_ld;
 mod catalogue_pairs;
 mod catalogue_relatedness;
 mod catalogue_samples;

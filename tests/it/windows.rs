@@ -9,12 +9,14 @@ use crate::partitions::{Bits, bits};
 const RULE: &str = "vcz_two_step_windows";
 
 /// Every aggregate of ours, and those of DataFusion that are computed in two steps with them.
-pub const AGGREGATES: [&str; 68] = [
+pub const AGGREGATES: [&str; 70] = [
     "sample_counts(call_genotype)",
     "sample_pairs(call_genotype, 'first')[2]",
     "haplotype_pairs(call_genotype, 'second')[2]",
     "grm(call_genotype, 'first')[2]",
     "pca(call_genotype, 'second', 2)",
+    "mean_r2(call_genotype, 'first')",
+    "mean_r2_genotypes(call_genotype, 'second')",
     "garud_h(call_genotype, 'first')",
     "haplotype_diversity(call_genotype, 'second')",
     "haplotype_count(call_genotype, 'first') FILTER (WHERE is_segregating(a))",

@@ -23,6 +23,30 @@ impl Avx512 {
     }
 }
 
+/// In each quarter, the sum of the two counters of `a`, and of those of `b`.
+///
+/// # Safety
+/// The CPU must have AVX-512 F.
+#[inline(always)]
+unsafe fn pair_sums(a: __m512i, b: __m512i) -> __m512i {
+    // SAFETY: the caller's.
+    unsafe { _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b)) }
+}
+
+/// The sums of neighbouring quarters: two of `a`, then two of `b`.
+///
+/// # Safety
+/// The CPU must have AVX-512 F.
+#[inline(always)]
+unsafe fn quarter_sums(a: __m512i, b: __m512i) -> __m512i {
+    // SAFETY: the caller's.
+    unsafe {
+        let even = _mm512_shuffle_i64x2::<0b10_00_10_00>(a, b);
+        let odd = _mm512_shuffle_i64x2::<0b11_01_11_01>(a, b);
+        _mm512_add_epi64(even, odd)
+    }
+}
+
 /// One register.
 impl Lanes for Avx512 {
     type Strip = __m512i;
@@ -104,6 +128,20 @@ impl Lanes for Avx512 {
     fn sum(self, a: __m512i) -> u64 {
         // SAFETY: `self` proves the instruction sets.
         unsafe { _mm512_reduce_add_epi64(a) as u64 }
+    }
+    #[inline(always)]
+    fn sums(self, a: [__m512i; 8]) -> [u64; 8] {
+        // SAFETY: `self` proves the instruction sets, and `sums` is 64 bytes.
+        unsafe {
+            let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
+            // In each quarter: the sums of two counters of the first, and of the second.
+            let (a01, a23) = (pair_sums(a0, a1), pair_sums(a2, a3));
+            let (a45, a67) = (pair_sums(a4, a5), pair_sums(a6, a7));
+            let all = quarter_sums(quarter_sums(a01, a23), quarter_sums(a45, a67));
+            let mut sums = [0u64; 8];
+            _mm512_storeu_si512(sums.as_mut_ptr().cast(), all);
+            sums
+        }
     }
     #[inline(always)]
     fn low_plane(self, codes: &[u8]) -> (__m512i, bool) {

@@ -36,6 +36,15 @@ pub(crate) trait Lanes: Copy {
     fn add(self, a: Self::Strip, b: Self::Strip) -> Self::Strip;
     /// The sum over all eight counters.
     fn sum(self, a: Self::Strip) -> u64;
+    /// The sum over all eight counters of each.
+    #[inline(always)]
+    fn sums(self, a: [Self::Strip; 8]) -> [u64; 8] {
+        let mut sums = [0; 8];
+        for (sum, a) in sums.iter_mut().zip(a) {
+            *sum = self.sum(a);
+        }
+        sums
+    }
     /// Plane 0 of up to 512 one-byte codes, and whether any of them has another bit.
     fn low_plane(self, codes: &[u8]) -> (Self::Strip, bool);
     /// Plane 0 of up to 512 one-byte codes into `plane`, and whether any of them has another bit.

@@ -31,6 +31,9 @@ pub(super) fn udaf(name: &str) -> AggregateUDF {
 /// A call of an aggregate, planned; and its stages, where it has any.
 pub(super) struct Call(AggregateFunctionExpr, Option<Stages>);
 
+/// A call in one stage, because it has arguments besides the genotypes that are not constant.
+const ONE_STAGE: Option<Stages> = None;
+
 /// The two stages of a call, planned.
 struct Stages {
     state: AggregateFunctionExpr,
@@ -97,6 +100,24 @@ impl Call {
             .alias("x")
             .build()?;
         Ok(Self(call, Stages::new(udaf, &fields, constants, args)?))
+    }
+
+    /// A call of `udaf` on columns of these fields, and then constants of any type, which is not split into stages.
+    pub(super) fn in_one_stage(
+        udaf: AggregateUDF,
+        fields: Vec<Field>,
+        constants: &[ScalarValue],
+    ) -> Result<Self> {
+        let columns = fields.iter().enumerate();
+        let mut args: Vec<Arc<dyn PhysicalExpr>> = columns
+            .map(|(at, field)| Arc::new(Column::new(field.name(), at)) as _)
+            .collect();
+        args.extend(constants.iter().map(|constant| lit(constant.clone())));
+        let call = AggregateExprBuilder::new(Arc::new(udaf), args)
+            .schema(Arc::new(Schema::new(fields)))
+            .alias("x")
+            .build()?;
+        Ok(Self(call, ONE_STAGE))
     }
 
     /// A call on counts whose populations have these many copies, and then constants.
@@ -287,6 +308,15 @@ pub(super) fn assert_all_ways_agree(call: &Call, columns: &[ArrayRef], deal: &De
     groups(call, columns, deal, cut);
     one_in_stages(call, columns, cut);
     groups_in_stages(call, columns, deal, cut);
+}
+
+/// The same for a call in one stage.
+pub(super) fn assert_ways_of_one_stage_agree(call: &Call, columns: &[ArrayRef], deal: &Deal) {
+    assert!(call.1.is_none());
+    let cut = deal.cut.min(columns[0].len());
+    sliding(call, columns, cut);
+    two_phases(call, columns, cut);
+    groups(call, columns, deal, cut);
 }
 
 /// States of parts as values, merged as values.

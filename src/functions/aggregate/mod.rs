@@ -35,6 +35,10 @@ mod jackknife;
 mod joint_of_group;
 mod joint_sfs;
 mod jost_d;
+mod ld_decay;
+mod ld_moments;
+mod mean_r2;
+mod mean_r2_genotypes;
 mod net_divergence;
 mod patterson_d;
 mod pbs;
@@ -74,6 +78,9 @@ mod harness;
 mod histogram;
 #[cfg(test)]
 mod laws;
+mod ld_bins;
+#[cfg(test)]
+mod ld_laws;
 mod many_sites;
 mod many_sums_of;
 mod merge_of;
@@ -90,6 +97,9 @@ mod queries;
 mod sample_state;
 mod saved_cells;
 mod saved_sums;
+mod site_pair_sums;
+mod site_pairs;
+mod site_sweep;
 mod sites;
 mod spectra;
 mod spread;
@@ -187,13 +197,24 @@ macro_rules! aggregates_over_planes {
             vec![$(AggregateUDF::from(PlanesAggregate::<$definition>::new(None)),)+]
         }
 
-        /// The argument of the aggregate over bit-planes of that name: one, of one population.
+        /// The arguments of the aggregate over bit-planes of that name: one for each population.
         fn planes_arguments(name: &str) -> Option<SiteArguments> {
-            let names = [$(<$definition as PlanesDefinition>::NAME,)+];
-            names.contains(&name).then_some(SiteArguments {
-                of: SiteArgument::GenotypePlanes,
-                populations: 1..=1,
-            })
+            $(
+                if name == <$definition as PlanesDefinition>::NAME {
+                    return Some(SiteArguments {
+                        of: SiteArgument::GenotypePlanes,
+                        populations: 1..=<$definition as PlanesDefinition>::POPULATIONS,
+                    });
+                }
+            )+
+            None
+        }
+
+        /// Whether the aggregate of that name compares variants by their positions, and takes the contig after its other arguments.
+        pub fn takes_contig(name: &str) -> bool {
+            false$(
+                || <$definition as PlanesDefinition>::TAKES_CONTIG && name == <$definition as PlanesDefinition>::NAME
+            )+
         }
 
         /// `func` bound to its samples, if it is an aggregate that needs them and is not bound.
@@ -225,6 +246,10 @@ aggregates_over_planes!(
     haplotype_pairs::HaplotypePairsAggregate,
     grm::Grm,
     pca::Pca,
+    mean_r2::MeanR2,
+    mean_r2_genotypes::MeanR2Genotypes,
+    ld_decay::LdDecay,
+    ld_moments::LdMoments,
 );
 
 aggregates!(

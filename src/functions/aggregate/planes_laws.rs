@@ -25,13 +25,13 @@ const ALLELES: usize = 5;
 
 /// Rows of calls, some NULL; each `samples × ploidy` codes.
 #[derive(Clone, Debug)]
-struct Genotypes {
-    individuals: Individuals,
-    rows: Vec<Option<Vec<i64>>>,
+pub(super) struct Genotypes {
+    pub(super) individuals: Individuals,
+    pub(super) rows: Vec<Option<Vec<i64>>>,
 }
 
 impl Genotypes {
-    fn column(&self) -> ArrayRef {
+    pub(super) fn column(&self) -> ArrayRef {
         let Individuals { samples, ploidy } = self.individuals;
         let request = CountRequest {
             alleles: vec![],
@@ -56,13 +56,13 @@ impl Genotypes {
         Arc::new(ListArray::new(word, offsets, values, nulls))
     }
 
-    fn field(&self) -> Field {
+    pub(super) fn field(&self) -> Field {
         let copies = self.individuals.copies().to_string();
         let field = Field::new("planes", genotype_planes_type(), true);
         field.with_metadata(HashMap::from([(COPIES_KEY.to_string(), copies)]))
     }
 
-    fn call(&self, name: &str) -> Call {
+    pub(super) fn call(&self, name: &str) -> Call {
         // The number of components.
         let constants: &[i64] = if name == "pca" { &[1] } else { &[] };
         Call::of(self.bound(name), vec![self.field()], constants).unwrap()
@@ -92,7 +92,7 @@ impl Genotypes {
     }
 }
 
-fn genotypes() -> impl Strategy<Value = (Genotypes, Deal)> {
+pub(super) fn genotypes() -> impl Strategy<Value = (Genotypes, Deal)> {
     let shape = (
         prop_oneof![4 => 1usize..8, 1 => 30usize..80],
         prop::sample::select(vec![1usize, 2, 2, 2, 3, 4]),
@@ -225,7 +225,7 @@ fn assert_counted(value: &ScalarValue, expected: &[([i64; 7], f64, Option<f64>)]
 
 const HAPLOTYPES: [&str; 3] = ["garud_h", "haplotype_diversity", "haplotype_count"];
 /// The functions that these laws are of.
-pub(super) const NAMES: [&str; 8] = [
+pub(super) const NAMES: [&str; 10] = [
     "sample_counts",
     "garud_h",
     "haplotype_diversity",
@@ -234,6 +234,8 @@ pub(super) const NAMES: [&str; 8] = [
     "haplotype_pairs",
     "grm",
     "pca",
+    "mean_r2",
+    "mean_r2_genotypes",
 ];
 /// Those of pairs; `counts::pairs` compares what they count with the definitions.
 const PAIRS: [&str; 4] = ["sample_pairs", "haplotype_pairs", "grm", "pca"];

@@ -9,7 +9,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{Result, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::common::{
+    Result, ScalarValue, exec_datafusion_err, exec_err, internal_err, plan_err,
+};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
@@ -19,10 +21,11 @@ use datafusion::logical_expr::{
 
 use super::accumulator::{StatisticAccumulator, StatisticGroupsAccumulator};
 use super::arguments::constant_value;
-use super::definition::Copies;
+use super::definition::Copies as CopiesOf;
 use super::statistic::Statistic;
 use super::udaf::state_fields;
 use crate::counts::pairs::Shape;
+use crate::counts::sites::Copies;
 use crate::functions::documentation::document;
 use crate::scan::{
     GenotypeContext, found_type, is_genotype_type, is_planes_type, is_population_type,
@@ -32,6 +35,8 @@ use crate::scan::{
 pub(crate) struct Population {
     /// Its copies.
     pub(crate) copies: usize,
+    /// Those of the second population; only where [`PlanesDefinition::POPULATIONS`] is 2 and two are named.
+    pub(crate) second: Option<usize>,
     /// Its samples; only where [`PlanesDefinition::NAMES_SAMPLES`].
     pub(crate) samples: Option<Arc<GenotypeContext>>,
     /// The values of the other arguments; `None` where they are not constant.
@@ -39,17 +44,44 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    /// The individuals and their sample ids, for functions that need them.
+    /// The copies of all populations.
+    pub(crate) fn of_copies(&self) -> Copies {
+        Copies {
+            first: self.copies,
+            second: self.second,
+        }
+    }
+
+    /// The individuals, for functions that need the copies of a call.
     ///
     /// # Errors
-    /// If the store has no id for each of its samples.
-    pub(crate) fn individuals(&self, name: &str) -> Result<(Shape, Vec<String>)> {
+    /// If the samples are not known, or are not those of the copies.
+    pub(crate) fn shape(&self, name: &str) -> Result<Shape> {
         let Some(context) = &self.samples else {
             return internal_err!("{name}: it has no samples");
         };
         let shape = Shape {
             samples: context.n_samples(),
             ploidy: context.ploidy(),
+        };
+        if shape.copies() != self.copies {
+            return internal_err!(
+                "{name}: expected {} copies, found {}",
+                shape.copies(),
+                self.copies
+            );
+        }
+        Ok(shape)
+    }
+
+    /// The individuals and their sample ids, for functions that need them.
+    ///
+    /// # Errors
+    /// If the store has no id for each of its samples.
+    pub(crate) fn individuals(&self, name: &str) -> Result<(Shape, Vec<String>)> {
+        let shape = self.shape(name)?;
+        let Some(context) = &self.samples else {
+            return internal_err!("{name}: it has no samples");
         };
         let ids = context.sample_ids().to_vec();
         if ids.len() != shape.samples {
@@ -58,13 +90,6 @@ impl Population {
                 context.store_name(),
                 ids.len(),
                 shape.samples
-            );
-        }
-        if shape.copies() != self.copies {
-            return internal_err!(
-                "{name}: expected {} copies, found {}",
-                shape.copies(),
-                self.copies
             );
         }
         Ok((shape, ids))
@@ -79,6 +104,10 @@ pub(crate) trait PlanesDefinition: Debug + Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether it needs the samples: their ids, or the copies of a call.
     const NAMES_SAMPLES: bool = false;
+    /// The most populations that may be named: 1 or 2.
+    const POPULATIONS: usize = 1;
+    /// Whether it compares variants by their positions, so that planning hands the contig on as the last argument.
+    const TAKES_CONTIG: bool = false;
     /// The syntax of the arguments after the population.
     const OTHERS: &'static str = "";
 
@@ -115,6 +144,20 @@ pub(crate) fn document_genotypes(
             "A name from the table's populations file, a list of sample ids, or an uncorrelated scalar subquery that gives \
              one; every sample when left out.",
         )
+}
+
+/// The number of copies of a population.
+fn known_copies(name: &str, field: &Field) -> Result<usize> {
+    let copies = match CopiesOf::of(field)? {
+        CopiesOf::Known(copies) => usize::try_from(copies).ok(),
+        _ => None,
+    };
+    copies.ok_or_else(|| {
+        exec_datafusion_err!(
+            "{name}: the population must be constant (a name, a list of sample ids, or a subquery that is run while \
+             planning); this one's number of copies is not known"
+        )
+    })
 }
 
 /// The aggregate that a [`PlanesDefinition`] defines.
@@ -162,25 +205,18 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
                  distinct rows in a subquery"
             );
         }
-        let copies = match args.expr_fields.first() {
-            Some(field) if is_planes_type(field.data_type()) => Copies::of(field)?,
-            _ => {
-                return exec_err!(
-                    "{name}: call_genotype was not converted to bit-planes: this session lacks the planning rules of datafusion-vcz \
-                     (datafusion_vcz::session::register)"
-                );
-            }
-        };
-        let copies = match copies {
-            Copies::Known(copies) => usize::try_from(copies).ok(),
-            _ => None,
-        };
-        let Some(copies) = copies else {
+        let fields = args.expr_fields.iter().take(D::POPULATIONS);
+        let populations: Vec<_> = fields
+            .take_while(|field| is_planes_type(field.data_type()))
+            .collect();
+        let Some((first, others)) = populations.split_first() else {
             return exec_err!(
-                "{name}: the population must be constant (a name, a list of sample ids, or a subquery that is run while \
-                 planning); this one's number of copies is not known"
+                "{name}: call_genotype was not converted to bit-planes: this session lacks the planning rules of datafusion-vcz \
+                 (datafusion_vcz::session::register)"
             );
         };
+        let copies = known_copies(name, first)?;
+        let second = others.first().map(|field| known_copies(name, field));
         if D::NAMES_SAMPLES && self.samples.is_none() {
             return exec_err!(
                 "{name}: the sample ids of these genotypes are unknown, because no table of the query has these samples; write \
@@ -188,10 +224,11 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
                  different samples"
             );
         }
-        let others = args.exprs.iter().skip(1);
+        let others = args.exprs.iter().skip(populations.len());
         let others = others.map(|expr| constant_value(expr.as_ref()));
         D::statistic(&Population {
             copies,
+            second: second.transpose()?,
             samples: self.samples.clone(),
             others: others.collect::<Result<_>>()?,
         })
@@ -225,23 +262,31 @@ impl<D: PlanesDefinition> AggregateUDFImpl for PlanesAggregate<D> {
 
     fn coerce_types(&self, arg_types: &[DataType]) -> Result<Vec<DataType>> {
         let name = D::NAME;
-        let usage = format!("write {name}(call_genotype [, population]{})", D::OTHERS);
-        let (before, others) = match arg_types {
-            [planes, others @ ..] if is_planes_type(planes) => (1, others),
-            [genotypes, population, others @ ..]
-                if is_genotype_type(genotypes) && is_population_type(population) =>
-            {
-                (2, others)
-            }
-            [genotypes, others @ ..] if is_genotype_type(genotypes) => (1, others),
-            [] => return plan_err!("{name} needs arguments: {usage}"),
-            [other, ..] => {
-                return plan_err!(
-                    "{name}: the first argument must be genotypes such as call_genotype, found {}: {usage}",
-                    found_type(other)
-                );
-            }
+        let populations = match D::POPULATIONS {
+            1 => "population",
+            _ => "population1 [, population2]",
         };
+        let usage = format!("write {name}(call_genotype [, {populations}]{})", D::OTHERS);
+        let Some(first) = arg_types.first() else {
+            return plan_err!("{name} needs arguments: {usage}");
+        };
+        let leading = |most: usize, is: &dyn Fn(&DataType) -> bool| {
+            let types = arg_types.iter().take(most);
+            types.take_while(|data_type| is(data_type)).count()
+        };
+        let before = if is_planes_type(first) {
+            leading(D::POPULATIONS, &is_planes_type)
+        } else if is_genotype_type(first) {
+            leading(D::POPULATIONS + 1, &|data_type| {
+                is_genotype_type(data_type) || is_population_type(data_type)
+            })
+        } else {
+            return plan_err!(
+                "{name}: the first argument must be genotypes such as call_genotype, found {}: {usage}",
+                found_type(first)
+            );
+        };
+        let others = &arg_types[before..];
         if let Some(others) = D::coerce_others(others) {
             return Ok(arg_types[..before].iter().cloned().chain(others).collect());
         }

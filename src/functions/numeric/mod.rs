@@ -16,6 +16,9 @@ pub mod populations;
 pub mod site;
 pub mod spectrum;
 pub mod spectrum_variance;
+pub mod two_dosages;
+pub mod two_populations;
+pub mod two_sites;
 pub mod zygosity;
 
 pub use exact::ExactSum;

@@ -1,6 +1,6 @@
-//! Table functions: metadata of stores as tables, and the grid of windows. One file per function; `resolve` finds the table of the
-//! first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and a line in [`all`], which has its
-//! documentation, too: DataFusion keeps none of table functions, so `\h` shows this one.
+//! Table functions: metadata of stores as tables, the grid of windows, and `sites`, which compare variants. One file per function;
+//! `resolve` finds the table of the first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and
+//! a line in [`all`], which has its documentation, too: DataFusion keeps none of table functions, so `\h` shows this one.
 
 mod arrays;
 mod contigs;
@@ -9,6 +9,7 @@ pub(super) mod metadata;
 mod populations;
 pub mod resolve;
 mod samples;
+mod sites;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub use genome_windows::GenomeWindows;
 pub use metadata::{Metadata, MetadataFunction};
 pub use populations::Populations;
 pub use samples::Samples;
+pub use sites::{Ld, LdPrune};
 
 use super::documentation::document;
 
@@ -42,11 +44,13 @@ pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
         table.map(|table| table.call.as_str())
     }
     let windows = || table.downcast_ref::<genome_windows::Windows>();
+    let sites = || table.downcast_ref::<sites::SiteTable>();
     of::<Samples>(table)
         .or_else(|| of::<Contigs>(table))
         .or_else(|| of::<Populations>(table))
         .or_else(|| of::<Arrays>(table))
         .or_else(|| windows().map(|windows| windows.call.as_str()))
+        .or_else(|| sites().map(|sites| sites.call.as_str()))
 }
 
 /// Every function of this folder.
@@ -57,6 +61,8 @@ pub fn all() -> Vec<TableFunction> {
         MetadataFunction::<Populations>::entry(),
         MetadataFunction::<Arrays>::entry(),
         GenomeWindows::entry(),
+        Ld::entry(),
+        LdPrune::entry(),
     ]
 }
 

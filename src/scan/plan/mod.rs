@@ -17,5 +17,6 @@ pub mod population_columns;
 mod properties;
 mod pushdown;
 pub mod ranges;
+pub mod site_planes;
 pub mod source;
 pub mod zones;

@@ -67,6 +67,8 @@ pub struct VczSource {
     /// Rows kept after pruning, ascending and disjoint.
     pub(in crate::scan) kept: Arc<Vec<Range<u64>>>,
     pub(in crate::scan) partitions: Vec<Vec<Range<u64>>>,
+    /// Whether the partitions are those that were asked for, and must not be changed.
+    pub(in crate::scan) fixed: bool,
     pub(in crate::scan) inputs: Vec<Input>,
     pub(in crate::scan) input_schema: SchemaRef,
     pub(in crate::scan) projection: ProjectionExprs,
@@ -113,6 +115,7 @@ impl VczSource {
             filters,
             dynamic: vec![],
             partitions: vec![],
+            fixed: false,
             kept: Arc::new(kept),
             inputs,
             input_schema,
@@ -271,6 +274,9 @@ impl DataSource for VczSource {
         min_size: usize,
         _output_ordering: Option<LexOrdering>,
     ) -> Result<Option<Arc<dyn DataSource>>> {
+        if self.fixed {
+            return Ok(None);
+        }
         let goal = PartitionGoal {
             partitions: target_partitions,
             min_bytes: min_size,

@@ -1,0 +1,195 @@
+//! [`SiteRecords`]: sites that are kept, one after the other, each with its position and the planes that have anything to say.
+
+use crate::counts::gathered::plane_words;
+
+use super::bits::{SiteBits, ones};
+
+/// The copies of one population, or of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// Those of the first population.
+    pub(crate) first: usize,
+    /// Those of the second.
+    pub(crate) second: Option<usize>,
+}
+
+impl Copies {
+    /// Those of each population.
+    pub(crate) fn each(self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.first).chain(self.second)
+    }
+
+    /// Those of population `at`; 0 if there is no such population.
+    pub(crate) fn of(self, at: usize) -> usize {
+        self.each().nth(at).unwrap_or(0)
+    }
+}
+
+/// Words before the planes of a record: the position, and which planes there are.
+const HEADER: usize = 2;
+/// Bits of the second word of a record for the planes of a population.
+const PLANES: usize = 2;
+
+/// A record, viewed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SiteRecord<'a> {
+    /// The position.
+    pub(crate) position: f64,
+    /// For each population, the copies with another allele than the reference; `None` where there are none, or the site does not vary
+    /// in all populations together.
+    pub(crate) alternate: [Option<&'a [u64]>; 2],
+    /// For each population, the called copies; `None` where all are.
+    pub(crate) called: [Option<&'a [u64]>; 2],
+    /// The whole record.
+    pub(crate) words: &'a [u64],
+}
+
+impl SiteRecord<'_> {
+    /// Called copies of population `at`, which has `copies`.
+    pub(crate) fn n(&self, at: usize, copies: usize) -> usize {
+        self.called[at].map_or(copies, ones)
+    }
+
+    /// Whether the site varies, in all populations together.
+    pub(crate) fn varies(&self) -> bool {
+        self.alternate.iter().any(Option::is_some)
+    }
+}
+
+/// The bits of the planes of a record, in their order.
+fn planes_of(head: u64) -> impl Iterator<Item = usize> {
+    (0..2 * PLANES).filter(move |bit| head >> bit & 1 == 1)
+}
+
+/// Words of a record with this second word; `None` if there is no such record.
+fn len_of(head: u64, copies: Copies) -> Option<usize> {
+    let populations = copies.each().count();
+    if head >> (populations * PLANES) != 0 {
+        return None;
+    }
+    planes_of(head).try_fold(HEADER, |sum, bit| {
+        sum.checked_add(plane_words(copies.of(bit / PLANES)))
+    })
+}
+
+/// Appends a record.
+fn push(out: &mut Vec<u64>, position: f64, bits: &[SiteBits]) {
+    let (n, d) = bits
+        .iter()
+        .fold((0, 0), |(n, d), bits| (n + bits.n, d + bits.d));
+    let varies = 0 < d && d < n;
+    out.push(position.to_bits());
+    let head_at = out.len();
+    out.push(0);
+    let mut head = 0;
+    for (at, bits) in bits.iter().enumerate() {
+        if varies && bits.d > 0 {
+            head |= 1 << (at * PLANES);
+            out.extend_from_slice(&bits.alternate);
+        }
+        if !bits.called.is_empty() {
+            head |= 2 << (at * PLANES);
+            out.extend_from_slice(&bits.called);
+        }
+    }
+    if let Some(word) = out.get_mut(head_at) {
+        *word = head;
+    }
+}
+
+/// The first of some records, and the words after it.
+fn first(words: &[u64], copies: Copies) -> Option<(SiteRecord<'_>, &[u64])> {
+    let (&[position, head], _) = words.split_first_chunk::<HEADER>()?;
+    let (record, others) = words.split_at_checked(len_of(head, copies)?)?;
+    let mut planes = record.get(HEADER..)?;
+    let (mut alternate, mut called) = ([None; 2], [None; 2]);
+    for bit in planes_of(head) {
+        let at = bit / PLANES;
+        let (plane, rest) = planes.split_at_checked(plane_words(copies.of(at)))?;
+        planes = rest;
+        match bit % PLANES {
+            0 => alternate[at] = Some(plane),
+            _ => called[at] = Some(plane),
+        }
+    }
+    let view = SiteRecord {
+        position: f64::from_bits(position),
+        alternate,
+        called,
+        words: record,
+    };
+    Some((view, others))
+}
+
+/// Sites in the order in which they were added.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteRecords {
+    words: Vec<u64>,
+    /// Words of records that were removed from the front.
+    removed: usize,
+    rows: usize,
+}
+
+impl SiteRecords {
+    /// Adds a site: its bits in each population.
+    pub(crate) fn push(&mut self, position: f64, bits: &[SiteBits]) {
+        push(&mut self.words, position, bits);
+        self.rows += 1;
+    }
+
+    /// Adds the records of `words`, as [`words`](Self::words) gives them; `false` if they are not of these copies.
+    pub(crate) fn extend(&mut self, words: &[u64], copies: Copies) -> bool {
+        let (mut rest, mut rows) = (words, 0);
+        while !rest.is_empty() {
+            match first(rest, copies) {
+                Some((_, others)) => rest = others,
+                None => return false,
+            }
+            rows += 1;
+        }
+        self.words.extend_from_slice(words);
+        self.rows += rows;
+        true
+    }
+
+    /// Removes the first site; `false` if it is another one.
+    pub(crate) fn remove_first(&mut self, position: f64, bits: &[SiteBits]) -> bool {
+        let mut wanted = vec![];
+        push(&mut wanted, position, bits);
+        if self.rows == 0 || !self.words().starts_with(&wanted) {
+            return false;
+        }
+        self.rows -= 1;
+        self.removed += wanted.len();
+        if self.removed > self.words.len() / 2 {
+            self.words.drain(..self.removed);
+            self.removed = 0;
+        }
+        true
+    }
+
+    /// Number of sites.
+    pub(crate) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// The words of all records.
+    pub(crate) fn words(&self) -> &[u64] {
+        self.words.get(self.removed..).unwrap_or_default()
+    }
+
+    /// The records.
+    pub(crate) fn iter(&self, copies: Copies) -> impl Iterator<Item = SiteRecord<'_>> {
+        let mut rest = self.words();
+        std::iter::from_fn(move || {
+            let (record, others) = first(rest, copies)?;
+            rest = others;
+            Some(record)
+        })
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<u64>()
+    }
+}
