@@ -24,8 +24,6 @@ use object_store::{
 };
 use url::Url;
 
-use crate::gpu;
-
 /// An object store that counts reads.
 #[derive(Debug, Default)]
 struct Counting {
