@@ -6,11 +6,9 @@
 //! * `gpu`: passes chunks to a GPU, which decodes and counts them; without the feature `gpu`, the same names without a GPU.
 //! * `field_filters`: filters of calls, by the fields of a store.
 //! * `absence`: whether absent chunks are read as fill values.
-//! * `archive`: how many chunks of a remote archive are read together.
 //! * `sizes`: statistics of chunk sizes.
 
 pub mod absence;
-mod archive;
 pub mod chunk;
 pub mod field_filters;
 #[cfg_attr(not(feature = "gpu"), path = "no_gpu.rs")]
