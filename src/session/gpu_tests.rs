@@ -5,7 +5,7 @@ mod backends;
 #[path = "../../tests/it/random_store.rs"]
 mod random_store;
 #[path = "../../tests/it/unzip.rs"]
-pub(super) mod unzip;
+mod unzip;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ fn fixtures() -> PathBuf {
 }
 
 /// Installs the simulated device in place of any other, for all tests of this process.
-pub(super) fn install() {
+fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| gpu::install(gpu::software::engine(2, SLAB)));
 }

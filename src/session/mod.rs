@@ -31,8 +31,6 @@ mod extract_calls;
 mod factory;
 mod flat_files;
 #[cfg(all(test, feature = "gpu"))]
-mod gpu_archive_tests;
-#[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
 mod inserts;
 mod interval_join;
