@@ -193,7 +193,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 pairs / seconds / 1e6
             );
         }
-        Ok(())
+        Ok::<(), Box<dyn Error>>(())
     })
 }
 
