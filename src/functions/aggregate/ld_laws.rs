@@ -256,7 +256,7 @@ proptest! {
         let second = other.field().with_name("other");
         let call = by_distance("ld_moments", vec![genotypes.field(), second]);
         let columns = [genotypes.column(), other.column(), at];
-        let both: Vec<(f64, (&[i64], &[i64]))> = (0..distinct.len())
+        let both: Vec<_> = (0..distinct.len())
             .filter_map(|row| {
                 Some((distinct[row], (genotypes.rows[row].as_deref()?, other.rows[row].as_deref()?)))
             })

@@ -181,11 +181,11 @@ impl Tiles for TwoPopulations<'_> {
         bounds: &[Vec<usize>],
     ) -> Result<()> {
         let mut complete = [true; 2];
-        for of in 0..2 {
+        for (of, complete) in complete.iter_mut().enumerate() {
             load(&mut self.second[of], self.records, sites.clone(), of);
             let (first, second) = (&mut self.first[of], &mut self.second[of]);
-            complete[of] = first.is_complete() && second.is_complete();
-            if !complete[of] {
+            *complete = first.is_complete() && second.is_complete();
+            if !*complete {
                 first.fill_called();
                 second.fill_called();
             }
@@ -195,7 +195,7 @@ impl Tiles for TwoPopulations<'_> {
                 (&first.called, &second.alternate),
                 (&first.called, &second.called),
             ];
-            let wanted = if complete[of] { 1 } else { planes.len() };
+            let wanted = if *complete { 1 } else { planes.len() };
             for ((one, two), counts) in planes.iter().zip(&mut self.counts[of]).take(wanted) {
                 joint_counts(self.level, one, two, ranges, counts);
             }
