@@ -48,6 +48,7 @@ pub use batch::{BatchLimits, Done, Outcome, Ticket, Times};
 pub use call_filter::{CallFilter, FieldTest};
 pub use chunk_sizes::ChunkSizes;
 pub use cost::{Load, Prediction};
+pub use cuda::search_python_prefix;
 pub use encoded::Encoded;
 #[cfg(test)]
 pub(crate) use engine::install;

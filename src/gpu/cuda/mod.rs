@@ -25,7 +25,7 @@ use super::queue_state::FreeMemory;
 use crate::gpu::error::GpuError;
 pub use cufile::CuFileStorage;
 use kernels::Kernels;
-pub use libraries::nvcomp_is_named;
+pub use libraries::{nvcomp_is_named, search_python_prefix};
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
 pub use worker::Worker;
