@@ -18,6 +18,7 @@ pub struct Objects {
 }
 
 enum Kind {
+    Null,
     Truth,
     Integer,
     Unsigned,
@@ -43,6 +44,7 @@ impl Objects {
             cast.map_err(|failed| of_query(&failed.into()))
         };
         let (values, kind) = match column.data_type() {
+            DataType::Null => (column.clone(), Kind::Null),
             DataType::Boolean => (column.clone(), Kind::Truth),
             DataType::UInt64 => (column.clone(), Kind::Unsigned),
             other if other.is_integer() => (to(DataType::Int64)?, Kind::Integer),
@@ -87,6 +89,8 @@ impl Objects {
             return Ok(py.None().into_bound(py));
         }
         match &self.kind {
+            // An array of NULLs has no bitmap of them.
+            Kind::Null => Ok(py.None().into_bound(py)),
             Kind::Truth => values.as_boolean().value(row).into_bound_py_any(py),
             Kind::Integer => values
                 .as_primitive::<Int64Type>()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{ExplainFormat, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::TryStreamExt;
 use parking_lot::Mutex;
@@ -170,7 +170,11 @@ impl Query {
         let config = self.shared.ctx().copied_config();
         let explain = datafusion::logical_expr::ExplainOption::default()
             .with_analyze(analyze)
-            .with_format(config.options().explain.format.clone());
+            .with_format(match analyze {
+                // What was measured has no other form.
+                true => ExplainFormat::Indent,
+                false => config.options().explain.format.clone(),
+            });
         let plan = LogicalPlanBuilder::from(plan.clone())
             .explain_option_format(explain)
             .and_then(LogicalPlanBuilder::build)

@@ -51,11 +51,11 @@ pub fn wait<T: Send + 'static>(
             let _inside = runtime.enter();
             SpawnedTask::spawn(work)
         };
-        runtime.block_on(ticking(Some(watched), async {
+        block_on(ticking(Some(watched), async {
             task.join()
                 .await
                 .map_err(|failed| error(format!("an internal error, please report it: {failed}")))
-        }))?
+        }))??
     })
 }
 
@@ -94,6 +94,19 @@ where
             Err(_) => std::future::pending().await,
         }
     })
+}
+
+/// Waits for `future` in this thread, with a timer of its own: that of the process's runtime stands still while queries keep all its threads
+/// busy.
+///
+/// # Errors
+/// If there can be no timer.
+pub fn block_on<F: Future>(future: F) -> PyResult<F::Output> {
+    let timer = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    let timer = timer.map_err(|failed| error(format!("cannot wait: {failed}")))?;
+    Ok(timer.block_on(future))
 }
 
 /// Waits for `work` in this thread, with ticks if the thread is one of Python's, which must not hold the interpreter's lock.

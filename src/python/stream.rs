@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::progress::Watched;
 use super::running::{planned, start};
-use super::runtime::{TICK, runtime, ticking};
+use super::runtime::{TICK, block_on, runtime, ticking};
 use super::shared::Shared;
 use crate::session::message;
 
@@ -104,7 +104,7 @@ impl Reader {
         let State::Running(batches, task) = &mut self.state else {
             return None;
         };
-        let received = runtime.block_on(ticking(with_ticks.then_some(&self.watched), async {
+        let received = block_on(ticking(with_ticks.then_some(&self.watched), async {
             match batches.recv().await {
                 Some(batch) => Some(Ok(batch)),
                 None => match task.await {
@@ -116,7 +116,7 @@ impl Reader {
                 },
             }
         }));
-        match received {
+        match received.flatten() {
             Ok(received) => received.map(Ok),
             Err(raised) => Some(Err(raised)),
         }

@@ -91,6 +91,6 @@ def test_lazy_frames_of_polars(db):
 
 
 def test_pandas_refuses_objects_of_objects(db):
-    result = db.sql("SELECT call_genotype FROM sim CROSS JOIN range(20)")
+    result = db.sql("SELECT call_genotype FROM sim CROSS JOIN range(30)")
     with pytest.raises(vcz.Error, match=r"use to_numpy\('call_genotype'\)"):
         result.to_pandas()

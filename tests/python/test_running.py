@@ -16,7 +16,7 @@ import vcz
 from conftest import FIXTURES, TOP
 
 #: A query that takes minutes.
-LONG = "SELECT sum(a.value * b.value % 7) AS s FROM range(1000000) a CROSS JOIN range(1000000) b"
+LONG = "SELECT sum(length(repeat('a', cast(value % 100 AS INT)))) AS s FROM range(10000000000)"
 
 
 def python(code, **options):

@@ -35,7 +35,7 @@ def of_population(db, population, expected, alleles):
     found = db.sql(
         f"""SELECT count(*) FILTER (WHERE allele_number(allele_counts({x})) > 0) AS sites_with_data,
                    sum(allele_number(allele_counts({x}))) AS allele_number, make_array({sums}) AS allele_count_sums,
-                   cardinality(sfs({x})) - 1 AS copies, diversity({x}) AS diversity, segregating_sites({x}) AS segregating_sites,
+                   CAST(cardinality(sfs({x})) AS BIGINT) - 1 AS copies, diversity({x}) AS diversity, segregating_sites({x}) AS segregating_sites,
                    theta_w({x}) AS theta_w, tajimas_d({x}) AS tajimas_d, sfs({x}) AS sfs, sfs_folded({x}) AS sfs_folded,
                    project_sfs({x}, $m) AS project_sfs, project_sfs_folded({x}, $m) AS project_sfs_folded FROM t""",
         {"m": m},

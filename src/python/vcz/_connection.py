@@ -236,7 +236,7 @@ class Connection:
         copies = numbers[0] if numbers else None
         if folded and len(populations) == 1 and copies is None:
             # The bins do not tell it.
-            whole = f"SELECT cardinality(sfs({', '.join(arguments)})) - 1 AS n FROM {quoted(table)} WHERE false"
+            whole = f"SELECT CAST(cardinality(sfs({', '.join(arguments)})) AS BIGINT) - 1 AS n FROM {quoted(table)} WHERE false"
             copies = self.sql(whole)._query.collect(None).only()
         names = [population for population in populations if isinstance(population, str)]
         names = tuple(names) if len(names) == len(populations) else ()
