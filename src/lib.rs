@@ -47,8 +47,8 @@
 //! ```text
 //!   SELECT diversity(call_genotype, 'first') FROM t GROUP BY genome_bin(variant_position, 10000)
 //!
-//!   vcz sql ─ cli      vcz serve ─ flight      your program
-//!        └──────────────────┼───────────────────────┘
+//!   vcz sql ─ cli      vcz serve ─ flight      import vcz ─ python      your program
+//!        └──────────────────┼─────────────────────────┴───────────────────────┘
 //!                        session      rewrites to diversity(allele_counts(call_genotype, 'first')); plans windows;
 //!                           │         reads masks and subqueries that name samples while planning
 //!                       functions     aggregates and scalar functions of counts, windows, masks
@@ -74,6 +74,7 @@
 //! * [`session`]: everything that is registered on a `SessionContext`, and the planning rules.
 //! * [`flight`]: Arrow Flight SQL over registered tables (feature `flight`).
 //! * [`cli`]: the program `vcz` (feature `cli`).
+//! * `python`: the Python module `vcz` (feature `python`).
 //!
 //! `CONTRIBUTING.md` in the repository shows how to add a statistic, a function of genotypes, or a codec.
 // Statements of a server are planned and run by futures within futures, deeper than the default of 128 types.
@@ -101,6 +102,8 @@ pub mod flight;
 pub mod functions;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+#[cfg(feature = "python")]
+mod python;
 pub mod scan;
 pub mod session;
 pub mod store;

@@ -24,6 +24,8 @@ use datafusion_cli::object_storage::instrumented::{
     InstrumentedObjectStoreMode, InstrumentedObjectStoreRegistry,
 };
 use datafusion_cli::pool_type::PoolType;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::context::CliSession;
 use super::registry::Registry;
@@ -153,6 +155,17 @@ impl Environment {
     /// The session as the CLI crate runs statements in it.
     pub fn cli(&self) -> CliSession {
         CliSession::new(&self.ctx)
+    }
+
+    /// Options with which the CLI crate prints nothing.
+    pub fn silent(&self) -> PrintOptions {
+        PrintOptions {
+            format: PrintFormat::Automatic,
+            quiet: true,
+            maxrows: MaxRows::Limited(0),
+            color: false,
+            instrumented_registry: Arc::clone(&self.stores),
+        }
     }
 }
 

@@ -1,12 +1,14 @@
 //! The command line: `vcz sql` is the DataFusion CLI with this crate registered, `vcz inspect` shows the contents of a store, `vcz serve`
 //! starts the Arrow Flight SQL server. The top layer: it reads arguments, builds a session, and prints.
 //!
+//! The Python module uses its sessions (`environment`), stores (`stores`) and statements (`statements`).
+//!
 //! Results go to standard output, messages and the progress bar to standard error. The exit code is 0 only if everything succeeded.
 
-mod cells;
+pub(crate) mod cells;
 mod complete;
 mod context;
-mod environment;
+pub(crate) mod environment;
 mod fit;
 mod help;
 mod inspect;
@@ -17,17 +19,19 @@ mod registry;
 #[cfg(feature = "flight")]
 mod serve;
 mod signals;
-mod sizes;
+pub(crate) mod sizes;
 mod sql;
-mod statements;
-mod stores;
+pub(crate) mod statements;
+pub(crate) mod stores;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Runtime;
 
-#[cfg(unix)]
-pub use signals::end_process;
+#[cfg(all(unix, feature = "gpu"))]
+use signals::end_process;
 
 /// SQL for population genetics over VCZ (VCF Zarr) stores.
 #[derive(Debug, Parser)]
@@ -48,29 +52,59 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
 }
 
+/// What is logged of sessions.
+pub(crate) const LOG: &str = "error,datafusion_vcz=warn";
 /// Stack of a thread, in bytes: plans are trees, which are visited and dropped by recursion.
 const STACK: usize = 32 << 20;
 
 /// Runs `vcz` with the arguments of this process. The runtime is built here and not in `main.rs`, so that asynchronous code is compiled
 /// in the library only.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    ExitCode::from(run(std::env::args_os()))
+}
+
+/// Runs `vcz` with these arguments, of which the first is the program's name, and returns the exit code. While a thread is inside of CUDA
+/// it ends the process instead, without exit handlers: those of CUDA do not expect that.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let code = match Cli::try_parse_from(arguments) {
+        Ok(cli) => u8::from(!run_command(cli)),
+        Err(error) => {
+            // The reader may have closed it.
+            let _ = error.print();
+            u8::try_from(error.exit_code()).unwrap_or(1)
+        }
+    };
+    // Python does not know of this buffer.
+    let _ = std::io::Write::flush(&mut std::io::stdout());
+    leave_cuda(code);
+    code
+}
+
+/// Whether the GPU may still be starting in the background, be working on a query that was dropped, or not answer.
+#[cfg(all(unix, feature = "gpu"))]
+fn leave_cuda(code: u8) {
+    if crate::gpu::is_starting() || crate::gpu::is_at_work() {
+        end_process(i32::from(code));
+    }
+}
+
+#[cfg(not(all(unix, feature = "gpu")))]
+fn leave_cuda(_code: u8) {}
+
+/// Runs a command. Returns whether everything succeeded.
+fn run_command(cli: Cli) -> bool {
     match &cli.command {
-        Command::Sql(_) => start_log("error,datafusion_vcz=warn", false),
+        Command::Sql(_) => start_log(LOG, false),
         // `inspect` prints the store's warnings as part of its output.
         Command::Inspect(_) => start_log("error", false),
         #[cfg(feature = "flight")]
         Command::Serve(_) => start_log("error,datafusion_vcz=info", true),
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .thread_stack_size(STACK)
-        .enable_all()
-        .build();
-    let runtime = match runtime {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("Error: cannot start threads: {error}");
-            return ExitCode::FAILURE;
+        Err(message) => {
+            eprintln!("Error: {message}");
+            return false;
         }
     };
     let result = runtime.block_on(async {
@@ -82,24 +116,40 @@ pub fn main() -> ExitCode {
         }
     });
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => true,
         Err(message) => {
             eprintln!("Error: {message}");
-            ExitCode::FAILURE
+            false
         }
     }
 }
 
-/// Sends log messages to standard error, filtered by `RUST_LOG` or else by `default`; with time stamps if `when`.
-fn start_log(default: &str, when: bool) {
+/// A runtime whose threads have large stacks.
+///
+/// # Errors
+/// A message, if threads cannot be started.
+pub(crate) fn runtime() -> Result<Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))
+}
+
+/// Sends log messages to standard error, filtered by `RUST_LOG` or else by `default`; with time stamps if `when`. Does nothing if there is
+/// a log already.
+pub(crate) fn start_log(default: &str, when: bool) {
     let filter = env_logger::Env::default().default_filter_or(default);
     let precision = when.then_some(env_logger::TimestampPrecision::Millis);
-    env_logger::Builder::from_env(filter)
+    let started = env_logger::Builder::from_env(filter)
         // At lower levels it logs the text of statements, including credentials.
         .filter_module("sqlparser", log::LevelFilter::Info)
         .format_timestamp(precision)
         .format_target(false)
-        .init();
+        .try_init();
+    if started.is_err() {
+        log::debug!("the log was started before");
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::config::Dialect;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::dialect::{Dialect as SqlDialect, dialect_from_str};
@@ -26,16 +27,7 @@ use crate::session::explain_unknown_column;
 /// # Errors
 /// An error of parsing, planning, running or printing. That standard output was closed is not an error.
 pub async fn run(environment: &Environment, options: &PrintOptions, sql: &str) -> Result<()> {
-    let dialect = dialect(&environment.ctx.copied_config().options().sql_parser.dialect)?;
-    let mut statements = vec![];
-    for text in split(sql, dialect.as_ref()) {
-        let parsed = DFParserBuilder::new(text)
-            .with_dialect(dialect.as_ref())
-            .build()?
-            .parse_statements()?;
-        statements.extend(parsed.into_iter().map(|statement| (text, statement)));
-    }
-    for (text, statement) in statements {
+    for (text, statement) in parse(environment, sql)? {
         let reader_is_there = run_one(environment, options, text, statement).await;
         for notice in environment.notices.take() {
             eprintln!("Note: {notice}");
@@ -45,6 +37,57 @@ pub async fn run(environment: &Environment, options: &PrintOptions, sql: &str) -
         }
     }
     Ok(())
+}
+
+/// The statements of `sql`, each with its text.
+///
+/// # Errors
+/// If one of them cannot be parsed.
+pub fn parse<'a>(environment: &Environment, sql: &'a str) -> Result<Vec<(&'a str, Statement)>> {
+    let dialect = dialect(&environment.ctx.copied_config().options().sql_parser.dialect)?;
+    let mut statements = vec![];
+    for text in split(sql, dialect.as_ref()) {
+        let parsed = DFParserBuilder::new(text)
+            .with_dialect(dialect.as_ref())
+            .build()?
+            .parse_statements()?;
+        statements.extend(parsed.into_iter().map(|statement| (text, statement)));
+    }
+    Ok(statements)
+}
+
+/// The plan of a statement.
+///
+/// # Errors
+/// If it cannot be planned; an error about a column names those that may be meant.
+pub async fn plan(ctx: &SessionContext, statement: Statement) -> Result<LogicalPlan> {
+    let state = ctx.state();
+    match state.statement_to_plan(statement).await {
+        Ok(plan) => Ok(plan),
+        Err(error) => Err(explain_unknown_column(&state, error).await),
+    }
+}
+
+/// Runs a COPY or CREATE EXTERNAL TABLE of this text, with new object stores if it needs some. Returns false for any other statement.
+///
+/// # Errors
+/// An error of the statement; a local file that a failed COPY has created is removed.
+pub async fn run_of_files(
+    environment: &Environment,
+    options: &PrintOptions,
+    text: &str,
+    plan: &LogicalPlan,
+) -> Result<bool> {
+    let target = match plan {
+        LogicalPlan::Copy(copy) => Some(NewFile::at(&copy.output_url)),
+        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => None,
+        _ => return Ok(false),
+    };
+    let done = exec_from_commands(&environment.cli(), vec![text.to_string()], options).await;
+    if let (Err(_), Some(target)) = (&done, target) {
+        target.remove();
+    }
+    done.map(|()| true)
 }
 
 /// The parser's dialect of that name.
@@ -68,26 +111,9 @@ async fn run_one(
     let ctx = &environment.ctx;
     let shown_whole = matches!(&statement, Statement::Statement(inner)
         if matches!(inner.as_ref(), SqlStatement::ShowVariable { .. }));
-    let state = ctx.state();
-    let plan = match state.statement_to_plan(statement).await {
-        Ok(plan) => plan,
-        Err(error) => return Err(explain_unknown_column(&state, error).await),
-    };
-    match &plan {
-        LogicalPlan::Copy(copy) => {
-            let target = NewFile::at(&copy.output_url);
-            let copied =
-                exec_from_commands(&environment.cli(), vec![text.to_string()], options).await;
-            if copied.is_err() {
-                target.remove();
-            }
-            return copied.map(|()| true);
-        }
-        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => {
-            exec_from_commands(&environment.cli(), vec![text.to_string()], options).await?;
-            return Ok(true);
-        }
-        _ => {}
+    let plan = plan(ctx, statement).await?;
+    if run_of_files(environment, options, text, &plan).await? {
+        return Ok(true);
     }
     let mut options = options.clone();
     if shown_whole
@@ -108,18 +134,18 @@ async fn run_one(
 }
 
 /// The local file, or folder of files, that a COPY will create.
-struct NewFile(Option<PathBuf>);
+pub struct NewFile(Option<PathBuf>);
 
 impl NewFile {
     /// The target of a COPY; none if it exists already or is not local.
-    fn at(target: &str) -> Self {
+    pub fn at(target: &str) -> Self {
         let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
         let is_new = !target.contains("://") || target.starts_with("file://");
         Self((is_new && !path.exists()).then(|| path.to_path_buf()))
     }
 
     /// Removes what a failed COPY has written.
-    fn remove(self) {
+    pub fn remove(self) {
         if let Some(path) = self.0 {
             // Errors are ignored, because the error of the statement is reported.
             let _ = match path.is_dir() {

@@ -5,11 +5,9 @@ use std::path::Path;
 
 use datafusion::common::TableReference;
 use datafusion_cli::exec::exec_from_commands;
-use datafusion_cli::print_format::PrintFormat;
-use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
-use crate::scan::{RemoteOptions, VczTable, is_pattern, shown_location};
+use crate::scan::{RemoteOptions, VczTable, is_pattern, is_query, shown_location};
 use crate::session::message;
 
 /// Suffixes that are left out of a table's name, the longest first.
@@ -249,9 +247,11 @@ pub async fn register(
     let populations = populations.map(|(_, file)| file.as_str());
     let stores = table.locations.iter();
     let stores = stores.filter(|location| !is_pattern(location));
-    let places = stores
-        .map(|store| ("store", store.as_str()))
-        .chain(populations.map(|file| ("populations file", file)));
+    let places = stores.map(|store| ("store", store.as_str())).chain(
+        populations
+            .filter(|value| !is_query(value))
+            .map(|file| ("populations file", file)),
+    );
     for (what, place) in places {
         if !is_url(place) && !Path::new(place).exists() {
             return Err(format!("there is no {what} '{place}'"));
@@ -279,14 +279,7 @@ pub async fn register(
         return created.collect().await.map(drop).map_err(failed);
     }
     // Use the CLI's CREATE EXTERNAL TABLE, which creates object stores for URLs.
-    let silent = PrintOptions {
-        format: PrintFormat::Automatic,
-        quiet: true,
-        maxrows: MaxRows::Limited(0),
-        color: false,
-        instrumented_registry: environment.stores.clone(),
-    };
-    exec_from_commands(&environment.cli(), vec![sql], &silent)
+    exec_from_commands(&environment.cli(), vec![sql], &environment.silent())
         .await
         .map_err(failed)
 }
@@ -310,7 +303,8 @@ pub fn quoted(identifier: &str) -> String {
     format!("\"{}\"", identifier.replace('"', "\"\""))
 }
 
-fn literal(text: &str) -> String {
+/// A SQL string.
+pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

@@ -4,27 +4,19 @@
 //! (the arguments of a table function), they become literals in the syntax tree instead, and the statement is planned again. Values are
 //! never inserted into the text.
 
-use std::ops::ControlFlow;
-use std::sync::Arc;
-
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::decode::FlightRecordBatchStream;
-use datafusion::common::{ParamValues, Result, ScalarValue, plan_datafusion_err, plan_err};
+use datafusion::common::{ParamValues, Result, ScalarValue, plan_err};
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::Statement as Parsed;
-use datafusion::sql::sqlparser::ast::{Array, Expr, Value, visit_expressions_mut};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 use tonic::Status;
 
 use super::{complexity, logical, stop};
+use crate::session::{numbered, substitute};
 
-/// The maximum number of parameters of a statement.
-const MAX_PARAMETERS: usize = 1000;
 /// The maximum number of rows of values, because the statement is planned for each.
 const MAX_ROWS: usize = 1000;
 /// The maximum number of bytes of the values, which are kept with the statement.
@@ -167,136 +159,15 @@ impl Prepared {
                     .replace_params_with_values(&ParamValues::from(values))?,
                 None => {
                     let mut parsed = complexity::parse(state, &self.sql)?;
-                    substitute(&mut parsed, &values)?;
+                    substitute(&mut parsed, &|name| {
+                        let number = name.parse::<usize>().ok()?;
+                        values.get(number.checked_sub(1)?).cloned()
+                    })?;
                     logical::of_statement(state, parsed, most).await?
                 }
             });
         }
         Ok(plans)
-    }
-}
-
-/// `sql` with every `?` numbered as `$1`, `$2`, …, and the number of its parameters.
-fn numbered(sql: &str) -> Result<(String, usize)> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql)
-        .tokenize_with_location()
-        .map_err(|error| plan_datafusion_err!("{error}"))?;
-    let (mut marks, mut largest) = (Vec::new(), 0);
-    for token in &tokens {
-        let Token::Placeholder(name) = &token.token else {
-            continue;
-        };
-        match name.strip_prefix('$').map(str::parse::<usize>) {
-            _ if name == "?" => marks.push(token.span.start),
-            Some(Ok(number)) if (1..=MAX_PARAMETERS).contains(&number) => {
-                largest = largest.max(number)
-            }
-            _ => return plan_err!("a parameter is written ? or $1, $2, …, found {name}"),
-        }
-    }
-    if marks.is_empty() {
-        return Ok((sql.to_string(), largest));
-    }
-    if largest > 0 {
-        return plan_err!("a statement has parameters written ? or written $1, not both");
-    }
-    if marks.len() > MAX_PARAMETERS {
-        return plan_err!(
-            "a statement has at most {MAX_PARAMETERS} parameters, found {}",
-            marks.len()
-        );
-    }
-    let (mut text, mut number, mut line, mut column) =
-        (String::with_capacity(sql.len() + 16), 0, 1, 1);
-    for c in sql.chars() {
-        let is_mark = marks
-            .get(number)
-            .is_some_and(|mark| mark.line == line && mark.column == column);
-        if is_mark && c == '?' {
-            number += 1;
-            text.push_str(&format!("${number}"));
-        } else {
-            text.push(c);
-        }
-        if c == '\n' {
-            (line, column) = (line + 1, 1);
-        } else {
-            column += 1;
-        }
-    }
-    if number != marks.len() {
-        return plan_err!("cannot number the ? of this statement; write its parameters $1, $2, …");
-    }
-    Ok((text, number))
-}
-
-/// Replaces the placeholders of a parsed statement with literals.
-fn substitute(parsed: &mut Parsed, values: &[ScalarValue]) -> Result<()> {
-    let statement = match parsed {
-        Parsed::Statement(statement) => statement,
-        Parsed::Explain(explain) => return substitute(&mut explain.statement, values),
-        _ => return plan_err!("only queries take parameters"),
-    };
-    let replaced = visit_expressions_mut(statement, |expr| {
-        let Expr::Value(value) = expr else {
-            return ControlFlow::Continue(());
-        };
-        let Value::Placeholder(name) = &value.value else {
-            return ControlFlow::Continue(());
-        };
-        let number = name
-            .strip_prefix('$')
-            .and_then(|digits| digits.parse::<usize>().ok());
-        let bound = number.and_then(|number| values.get(number.checked_sub(1)?));
-        let literal = match bound {
-            Some(bound) => literal(bound),
-            None => plan_err!("no value is bound to the parameter {name}"),
-        };
-        match literal {
-            Ok(literal) => {
-                *expr = literal;
-                ControlFlow::Continue(())
-            }
-            Err(error) => ControlFlow::Break(error),
-        }
-    });
-    match replaced {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-/// A value as a literal of the syntax tree.
-fn literal(value: &ScalarValue) -> Result<Expr> {
-    if value.is_null() {
-        return Ok(Expr::value(Value::Null));
-    }
-    if let Some(Some(text)) = value.try_as_str() {
-        return Ok(Expr::value(Value::SingleQuotedString(text.to_string())));
-    }
-    if let ScalarValue::Boolean(Some(truth)) = value {
-        return Ok(Expr::value(Value::Boolean(*truth)));
-    }
-    let data_type = value.data_type();
-    if data_type.is_integer() || data_type.is_floating() {
-        return Ok(Expr::value(Value::Number(value.to_string(), false)));
-    }
-    let list: Option<Arc<dyn arrow::array::Array>> = match value {
-        ScalarValue::List(list) => Some(list.value(0)),
-        ScalarValue::LargeList(list) => Some(list.value(0)),
-        ScalarValue::FixedSizeList(list) => Some(list.value(0)),
-        _ => None,
-    };
-    match list {
-        Some(items) => {
-            let elem = (0..items.len())
-                .map(|at| literal(&ScalarValue::try_from_array(&items, at)?))
-                .collect::<Result<Vec<_>>>()?;
-            Ok(Expr::Array(Array { elem, named: false }))
-        }
-        None => plan_err!(
-            "a parameter here must be a string, number, truth value or list, found {data_type}"
-        ),
     }
 }
 
@@ -318,41 +189,12 @@ pub async fn rows_to_bind(mut values: FlightRecordBatchStream) -> Result<Vec<Rec
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::{ArrayRef, Int64Array, StringArray};
     use datafusion::prelude::SessionContext;
 
     use super::*;
-
-    #[test]
-    fn question_marks_are_numbered() {
-        let cases = [
-            ("SELECT 1", "SELECT 1", 0),
-            ("SELECT ? + ?", "SELECT $1 + $2", 2),
-            (
-                "SELECT '?', \"?\", ? -- ?\n, ?",
-                "SELECT '?', \"?\", $1 -- ?\n, $2",
-                2,
-            ),
-            ("SELECT 'it''s é?',\n\t?", "SELECT 'it''s é?',\n\t$1", 1),
-            ("SELECT $2, $1, $2", "SELECT $2, $1, $2", 2),
-        ];
-        for (sql, expected, count) in cases {
-            assert_eq!(
-                numbered(sql).unwrap(),
-                (expected.to_string(), count),
-                "{sql}"
-            );
-        }
-        for bad in [
-            "SELECT ? + $1",
-            "SELECT $0",
-            "SELECT $name",
-            "SELECT $99999999",
-            "SELECT 'open",
-        ] {
-            assert!(numbered(bad).is_err(), "{bad}");
-        }
-    }
 
     fn row(columns: Vec<ArrayRef>) -> RecordBatch {
         let columns = columns.into_iter().enumerate();

@@ -4,7 +4,7 @@
 //! * `scalar`: on counts, sites, positions and masks.
 //! * `aggregate`: spectra and sums over sites.
 //! * `table`: metadata and windows. `annotations`: rows of GFF3, GTF and BED files.
-//! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV.
+//! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV. `spectrum_file`: spectra as files.
 //!
 //! A new statistic needs a new file and an entry in its folder's `mod.rs`; CONTRIBUTING.md has the steps.
 //! In another crate, a statistic is an implementation of [`SumStatistic`] or [`CellStatistic`].
@@ -22,6 +22,7 @@ mod mask_source;
 pub mod numeric;
 pub mod scalar;
 pub mod site_argument;
+pub mod spectrum_file;
 pub mod table;
 mod text_lines;
 pub mod zygosity_arg;

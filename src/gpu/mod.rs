@@ -50,6 +50,7 @@ pub use batch::{BatchLimits, Done, Outcome, Ticket, Times};
 pub use call_filter::{FieldTest, PlannedCallFilter};
 pub use chunk_sizes::ChunkSizes;
 pub use cost::{Load, Prediction};
+pub use cuda::search_python_prefix;
 pub use encoded::Encoded;
 #[cfg(test)]
 pub(crate) use engine::install;

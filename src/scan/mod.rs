@@ -73,6 +73,7 @@ pub use remote::location::shown as shown_location;
 pub use remote::options::RemoteOptions;
 pub use remote::service::Service;
 pub use schema::{ColumnKind, ColumnSpec, FIELD_KEY};
+pub use side_query::is_query;
 pub use stores::{Member, Piece, StoreColumn, Stores};
 pub use table::VczTable;
 pub use table_options::{DeniedChunks, RegionIndexMode, TableOptions};

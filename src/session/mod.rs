@@ -6,6 +6,7 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
+//! * `spectrum_formats`: files of spectra, by COPY; `spectrum_options`: the populations' names in them; `placeholders`: parameters of statements.
 //! * `cohorts`: names of subqueries that give populations.
 //! * `unknown_column`: errors about columns that do not exist, with what may be meant.
 //! * `short_forms`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
@@ -41,6 +42,7 @@ mod list_literal;
 mod memory_rule;
 mod message;
 mod notices;
+mod placeholders;
 mod planner;
 mod populations;
 mod populations_rule;
@@ -48,6 +50,8 @@ mod runs;
 mod runs_rule;
 mod runs_table;
 mod short_forms;
+mod spectrum_formats;
+mod spectrum_options;
 mod store_columns;
 mod tab_separated;
 mod table_calls;
@@ -71,12 +75,14 @@ use datafusion::prelude::SessionConfig;
 
 use crate::functions;
 use crate::functions::annotations::AnnotationFormat;
+use crate::functions::spectrum_file::SpectrumFormat;
 use crate::scan::{TableOptions, VczSettings, warm_up};
 
 pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use message::{hint_on, message, message_without_files};
+pub use placeholders::{numbered, substitute};
 pub use unknown_column::explain_unknown_column;
 
 /// The name of the file type in `STORED AS`.
@@ -111,6 +117,14 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     {
         formats.push(Arc::new(tab_separated::TsvFormatFactory));
     }
+    for format in SpectrumFormat::ALL {
+        if formats
+            .iter()
+            .all(|known| known.get_ext() != format.extension())
+        {
+            formats.push(Arc::new(spectrum_formats::SpectrumFormatFactory(format)));
+        }
+    }
     let relations = builder.relation_planners().get_or_insert_default();
     relations.insert(0, Arc::new(table_sample::RefuseTableSample));
     let planners = builder.expr_planners().get_or_insert_default();
@@ -132,6 +146,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_analyzer_rule(Arc::new(short_forms::ExpandShortForms))
         .with_analyzer_rule(Arc::new(bind::BindCalls))
         .with_analyzer_rule(Arc::new(flat_files::FlatFiles))
+        .with_analyzer_rule(Arc::new(spectrum_options::DescribeSpectra))
         .with_analyzer_rule(Arc::new(notices::ReportLeftOut))
         .with_optimizer_rule(Arc::new(extract_calls::ExtractCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
@@ -190,5 +205,6 @@ fn finish(ctx: &SessionContext) {
     }
     warm_up(&VczSettings::of(ctx.copied_config().options()));
     ctx.register_table_options_extension(TableOptions::default());
+    ctx.register_table_options_extension(spectrum_formats::SpectrumOptions::default());
     url_table::enable(ctx);
 }

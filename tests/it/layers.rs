@@ -1,10 +1,10 @@
-//! Layers import downwards only: `error < allocations < store < codec < counts < gpu < scan < functions < session < flight < cli`.
+//! Layers import downwards only: `error < allocations < store < codec < counts < gpu < scan < functions < session < flight < cli < python`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
     "error",
     "allocations",
     "store",
@@ -16,6 +16,7 @@ const LAYERS: [&str; 11] = [
     "session",
     "flight",
     "cli",
+    "python",
 ];
 
 /// Rust source with comments, documentation and the contents of string and character literals replaced by spaces, so
@@ -327,6 +328,7 @@ fn the_checker_catches_violations() {
         "not a layer",
     );
     refused("flight/mod.rs", "use crate::cli::main;", 1, "cli");
+    refused("cli/sql.rs", "use crate::python::wait;", 1, "python");
     assert_eq!(
         violations("elsewhere/mod.rs", "use crate::scan::Table;").len(),
         1,

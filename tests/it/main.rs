@@ -45,6 +45,7 @@ mod random_store;
 mod remote;
 mod runs;
 mod server;
+mod spectrum_files;
 mod sqllogic;
 mod store_writer;
 mod unlisted;

@@ -5,6 +5,7 @@ mod add_counts;
 mod allele_frequencies;
 mod allele_number;
 mod alleles;
+mod bar;
 mod bin_lists;
 mod derived_count;
 mod diploids;
@@ -56,6 +57,7 @@ pub use accessible_bases::{AccessibleBases, bound as bound_accessible_bases};
 pub use add_counts::AddCounts;
 pub use allele_frequencies::AlleleFrequencies;
 pub use allele_number::AlleleNumber;
+pub use bar::Bar;
 pub use derived_count::DerivedCount;
 pub use expected_heterozygosity::ExpectedHeterozygosity;
 pub use genome_bin::GenomeBin;
@@ -96,6 +98,7 @@ pub fn all() -> Vec<ScalarUDF> {
         ScalarUDF::new_from_impl(AddCounts::new()),
         ScalarUDF::new_from_impl(AlleleFrequencies::new()),
         ScalarUDF::new_from_impl(AlleleNumber::new()),
+        ScalarUDF::new_from_impl(Bar::new()),
         ScalarUDF::new_from_impl(DerivedCount::new()),
         ScalarUDF::new_from_impl(ExpectedHeterozygosity::new()),
         ScalarUDF::new_from_impl(GenomeBin::new()),

@@ -2,6 +2,7 @@
 
 use crate::gpu::error::GpuError;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use libloading::Library;
 
@@ -146,14 +147,21 @@ fn open(path: &Path) -> Result<Library, libloading::Error> {
     unsafe { Library::new(path) }
 }
 
-/// `folder/name` in the packages of the active Python and Conda environments.
+/// The environment of the Python that runs this process, if one does: a notebook's kernel may not have activated it.
+static PYTHON_PREFIX: OnceLock<PathBuf> = OnceLock::new();
+
+/// Looks for libraries in this Python environment, too. Only the first call has an effect.
+pub fn search_python_prefix(prefix: PathBuf) {
+    PYTHON_PREFIX.get_or_init(|| prefix);
+}
+
+/// `folder/name` in the packages of this process's Python environment, and of the active Python and Conda environments.
 fn in_environments(folder: &str, name: &str) -> impl Iterator<Item = PathBuf> {
     let mut found = Vec::new();
-    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        let Some(root) = std::env::var_os(variable) else {
-            continue;
-        };
-        let Ok(entries) = std::fs::read_dir(Path::new(&root).join("lib")) else {
+    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(std::env::var_os);
+    let active = active.into_iter().flatten().map(PathBuf::from);
+    for root in PYTHON_PREFIX.get().cloned().into_iter().chain(active) {
+        let Ok(entries) = std::fs::read_dir(root.join("lib")) else {
             continue;
         };
         for entry in entries.flatten() {

@@ -20,7 +20,7 @@ mod zstd;
 pub use cufile::CuFileStorage;
 pub use device::{CudaDevice, device_count};
 pub use device_memory::{DeviceMemory, decode_scratch};
-pub use libraries::nvcomp_is_named;
+pub use libraries::{nvcomp_is_named, search_python_prefix};
 pub use memory::Pinned;
 pub use nvcomp::Nvcomp;
 pub use worker::Worker;

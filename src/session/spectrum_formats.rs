@@ -1,0 +1,273 @@
+//! `COPY (SELECT joint_sfs(…) …) TO 'joint.fs'`: spectra as files of dadi and moments (FS), fastsimcoal2 (OBS), ANGSD (SFS) and numpy
+//! (NPY). A file holds one spectrum, so the query has one row of one column. These files are written, not read.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::common::{DataFusionError, GetExt, Result, Statistics, exec_err, plan_err};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::datasource::physical_plan::{
+    CsvSource, FileScanConfig, FileSinkConfig, FileSource,
+};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::physical_expr::LexRequirement;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use futures::StreamExt;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+
+use crate::functions::spectrum_file::{FileOptions, KEYS, PREFIX, Spectrum, SpectrumFormat};
+
+/// Creates the formats of spectra.
+#[derive(Debug)]
+pub struct SpectrumFormatFactory(pub SpectrumFormat);
+
+impl GetExt for SpectrumFormatFactory {
+    fn get_ext(&self) -> String {
+        self.0.extension().to_string()
+    }
+}
+
+impl FileFormatFactory for SpectrumFormatFactory {
+    fn create(
+        &self,
+        _state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(SpectrumFile {
+            format: self.0,
+            options: FileOptions::from_map(format_options)?,
+        }))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(SpectrumFile {
+            format: self.0,
+            options: FileOptions::default(),
+        })
+    }
+}
+
+/// A format of spectra with the options of a file.
+#[derive(Debug)]
+struct SpectrumFile {
+    format: SpectrumFormat,
+    options: FileOptions,
+}
+
+impl SpectrumFile {
+    fn not_read<T>(&self) -> Result<T> {
+        plan_err!(
+            "{} files of spectra are written, by COPY, and not read",
+            self.format.name()
+        )
+    }
+}
+
+#[async_trait]
+impl FileFormat for SpectrumFile {
+    fn get_ext(&self) -> String {
+        self.format.extension().to_string()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        match compression.is_compressed() {
+            false => Ok(self.get_ext()),
+            true => plan_err!("{} files are not compressed", self.format.name()),
+        }
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        None
+    }
+
+    async fn infer_schema(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        _objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        self.not_read()
+    }
+
+    async fn infer_stats(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        _table_schema: SchemaRef,
+        _object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        self.not_read()
+    }
+
+    async fn create_physical_plan(
+        &self,
+        _state: &dyn Session,
+        _conf: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.not_read()
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        _state: &dyn Session,
+        conf: FileSinkConfig,
+        order_requirements: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let name = self.format.name();
+        if conf.insert_op != InsertOp::Append || !conf.table_partition_cols.is_empty() {
+            return plan_err!(
+                "a {name} file holds one spectrum: it is not appended to, and has no partitions"
+            );
+        }
+        let schema = input.schema();
+        match schema.fields().iter().as_slice() {
+            [only] if Spectrum::is_spectrum(only.data_type()) => {}
+            [only] => {
+                return plan_err!(
+                    "a {name} file holds one spectrum, a list of numbers or a list of such lists; the column '{}' is {}",
+                    only.name(),
+                    only.data_type()
+                );
+            }
+            columns => {
+                return plan_err!(
+                    "a {name} file holds one spectrum: the query must have one column, found {}",
+                    columns.len()
+                );
+            }
+        }
+        let sink = Arc::new(SpectrumSink {
+            format: self.format,
+            options: self.options.clone(),
+            conf,
+        });
+        Ok(Arc::new(DataSinkExec::new(input, sink, order_requirements)))
+    }
+
+    /// Never asked for, because [`infer_schema`](Self::infer_schema) fails before.
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        Arc::new(CsvSource::new(table_schema))
+    }
+}
+
+/// Writes the spectrum of the only row.
+struct SpectrumSink {
+    format: SpectrumFormat,
+    options: FileOptions,
+    conf: FileSinkConfig,
+}
+
+impl fmt::Debug for SpectrumSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpectrumSink")
+            .field("format", &self.format)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for SpectrumSink {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, file) = (self.format.name(), &self.conf.original_url);
+        match kind {
+            DisplayFormatType::TreeRender => writeln!(f, "format: {name}\nfile={file}"),
+            _ => write!(f, "SpectrumSink(format={name}, file={file})"),
+        }
+    }
+}
+
+#[async_trait]
+impl DataSink for SpectrumSink {
+    fn schema(&self) -> &SchemaRef {
+        self.conf.output_schema()
+    }
+
+    async fn write_all(
+        &self,
+        mut data: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        let file = &self.conf.original_url;
+        let failed = |error: DataFusionError| error.context(format!("'{file}'"));
+        let mut found = None;
+        while let Some(batch) = data.next().await {
+            let batch = batch?;
+            match (batch.num_rows(), &found) {
+                (0, _) => {}
+                (1, None) => {
+                    found = Some(Spectrum::of_row(batch.column(0), 0).map_err(failed)?);
+                }
+                _ => {
+                    return exec_err!(
+                        "'{file}': a {} file holds one spectrum, and the query has several rows; select one of them, or write each to \
+                         a file of its own",
+                        self.format.name()
+                    );
+                }
+            }
+        }
+        let Some(spectrum) = found else {
+            return exec_err!("'{file}': the query has no row, so there is no spectrum to write");
+        };
+        let Some(target) = self.conf.table_paths.first() else {
+            return exec_err!("'{file}' is not a location of a file");
+        };
+        let path = target.prefix();
+        let name = path.filename().unwrap_or_default();
+        let bytes = self.format.bytes(spectrum, &self.options, name);
+        let bytes = bytes.map_err(failed)?;
+        let objects = context
+            .runtime_env()
+            .object_store(&self.conf.object_store_url)?;
+        objects.put(path, PutPayload::from(bytes)).await?;
+        Ok(1)
+    }
+}
+
+/// The options of these files, so that a session accepts them in COPY.
+#[derive(Debug, Clone, Default)]
+pub struct SpectrumOptions {
+    set: FileOptions,
+}
+
+impl ExtensionOptions for SpectrumOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        self.set.set(key, value)
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let entries = KEYS.iter().map(|(name, description)| ConfigEntry {
+            key: format!("{PREFIX}.{name}"),
+            value: None,
+            description,
+        });
+        entries.collect()
+    }
+}
+
+impl ConfigExtension for SpectrumOptions {
+    const PREFIX: &'static str = PREFIX;
+}
