@@ -311,8 +311,8 @@ fn no_circles_between_files() {
 const OF_LISTS: [(&str, &str); 5] = [
     ("functions/aggregate/stages.rs", "all"),
     ("functions/aggregate/stages.rs", "is_bound"),
-    ("functions/aggregate/stages.rs", "site_arguments"),
-    ("functions/aggregate/value_size.rs", "site_arguments"),
+    ("functions/aggregate/stages.rs", "aggregate_arguments"),
+    ("functions/aggregate/value_size.rs", "aggregate_arguments"),
     ("session/closed.rs", "with_vcz"),
 ];
 

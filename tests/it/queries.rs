@@ -61,7 +61,9 @@ async fn the_readme_names_all_settings_and_their_defaults() {
         })
         .collect();
     named.sort();
-    let shown = run(&plain_session(), "SHOW ALL").await;
+    let ctx = plain_session();
+    run(&ctx, "SET datafusion.catalog.information_schema = true").await;
+    let shown = run(&ctx, "SHOW ALL").await;
     let mut settings = vec![];
     for batch in &shown {
         for at in 0..batch.num_rows() {

@@ -286,12 +286,12 @@ impl SitePairValue for LdMoments {
             let edges = rows().map(|(bin, _)| self.edges[bin + from]);
             Arc::new(Float64Array::from_iter_values(edges))
         };
-        let names = rows().map(|(_, moment)| moment.name);
+        let names: Vec<&str> = rows().map(|(_, moment)| moment.name).collect();
         let columns: Vec<ArrayRef> = vec![
             edges(0),
             edges(1),
             Arc::new(Int64Array::from(counts)),
-            Arc::new(StringArray::from_iter_values(names)),
+            Arc::new(StringArray::from(names)),
             Arc::new(Float64Array::from(sums)),
         ];
         let structs = StructArray::try_new_with_length(fields(), columns, None, number * of_group)?;

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility};
 
 use super::testing::{
-    Value, call_udf, counts, diploids, fixed_counts, ints, lists, null, strings, views,
+    Value, call_udf, counts, diploids, fixed_counts, floats, ints, lists, null, strings, views,
 };
 use super::{all, bound_accessible_bases, bound_is_accessible};
 use crate::functions::mask::Mask;
@@ -127,6 +127,12 @@ fn arguments(name: &str) -> Vec<Value> {
         }
         "spectrum_theta" => vec![first_counts(), some_weights()],
         "spectrum_test" => vec![first_counts(), some_weights(), strings(&[Some("w"); ROWS])],
+        "bar" => vec![
+            floats(&[Some(1.0), Some(2.5), None, Some(-1.0), Some(9.0), Some(0.5)]),
+            floats(&[Some(0.0); ROWS]),
+            floats(&[Some(8.0), Some(4.0), Some(1.0), Some(1.0), Some(3.0), None]),
+            floats(&[Some(5.0); ROWS]),
+        ],
         _ => vec![first_counts()],
     }
 }

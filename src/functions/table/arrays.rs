@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::logical_expr::Documentation;
 
-use super::document_table;
+use super::entry::document_table;
 use super::metadata::{Metadata, columns};
 use crate::scan::{VczTable, report};
 

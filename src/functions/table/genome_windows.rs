@@ -13,8 +13,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 
+use super::entry::{TableFunction, document_table};
 use super::resolve::{call_text, vcz_table};
-use super::{TableFunction, document_table};
 use crate::functions::load_mask;
 use crate::functions::mask::Mask;
 

@@ -15,7 +15,7 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{Documentation, Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::TableFunction;
+use super::entry::TableFunction;
 use super::resolve::{call_text, only_table_argument, vcz_table};
 use crate::scan::{RegisteredOnly, VczTable};
 

@@ -4,6 +4,7 @@
 
 mod arrays;
 mod contigs;
+mod entry;
 mod genome_windows;
 pub(super) mod metadata;
 mod populations;
@@ -11,31 +12,16 @@ pub mod resolve;
 mod samples;
 mod sites;
 
-use std::sync::Arc;
-
-use datafusion::catalog::{TableFunctionImpl, TableProvider};
-use datafusion::logical_expr::{Documentation, DocumentationBuilder};
+use datafusion::catalog::TableProvider;
 
 pub use arrays::Arrays;
 pub use contigs::Contigs;
+pub use entry::TableFunction;
 pub use genome_windows::GenomeWindows;
 pub use metadata::{Metadata, MetadataFunction};
 pub use populations::Populations;
 pub use samples::Samples;
 pub use sites::{Ld, LdPrune};
-
-use super::documentation::document;
-
-/// A table function: its name in SQL, what DataFusion calls, and its documentation.
-pub type TableFunction = (&'static str, Arc<dyn TableFunctionImpl>, Documentation);
-
-/// Starts the documentation of a function whose first argument is a VCZ table.
-fn document_table(description: &str, syntax: &str, example: &str) -> DocumentationBuilder {
-    document(description, syntax, example).with_argument(
-        "table",
-        "The name of a VCZ table or of a view, as a string; a view stands for the whole VCZ tables that it reads.",
-    )
-}
 
 /// The call of a function of this folder that `table` is, such as `vcz_samples('ag')`; `None` for another table.
 pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
@@ -68,6 +54,8 @@ pub fn all() -> Vec<TableFunction> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::logical_expr::Documentation;
+
     use super::*;
 
     #[test]

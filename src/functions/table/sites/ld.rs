@@ -15,9 +15,9 @@ use super::site_scan::{Place, Reach, Site, SiteFunction, SiteScan};
 use crate::counts::pairs::Shape;
 use crate::counts::sites::SiteBits;
 use crate::functions::numeric::two_sites::{TwoSites, d_prime};
+use crate::functions::table::entry::{TableFunction, document_table};
 use crate::functions::table::metadata::columns;
 use crate::functions::table::resolve::call_text;
-use crate::functions::table::{TableFunction, document_table};
 
 const NAME: &str = "vcz_ld";
 const USAGE: &str = "vcz_ld('table' [, population [, max_bases [, min_r2]]])";
