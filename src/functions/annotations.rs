@@ -4,7 +4,7 @@
 //! BED tables are 0-based and half-open, like the files: `variant_position > start AND variant_position <= "end"`.
 //!
 //! The readers of noodles (noodles-gff, noodles-gtf, noodles-bed) are well kept, but would add 14 crates to this one's, among them rayon and the
-//! indexes CSI and tabix, do not limit the length of a line, and do not name the line in errors. So lines are read here, by [`TextLines`], as
+//! indexes CSI and tabix, do not limit the length of a line, and do not name the line in errors. So lines are read here, by `TextLines`, as
 //! those of masks are.
 
 use std::borrow::Cow;

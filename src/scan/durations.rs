@@ -12,7 +12,7 @@ reason_error! {
 /// A time with an optional unit (`ms`, `s`, `m`, `h`, `d`; seconds without), at least 1 ms and at most 10 years.
 ///
 /// # Errors
-/// [`DurationError`], which shows the valid form.
+/// `DurationError`, which shows the valid form.
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower

@@ -100,7 +100,7 @@ pub struct VczSettings {
     pub gpu_memory_limit: u64,
     /// Whether uncompressed chunks in local files are read directly into the memory of GPUs.
     pub gpu_direct_storage: DirectStorage,
-    /// The number of batches that a GPU runs at the same time, at most [`MAX_GPU_WORKERS`]; 0 for the default, which is the maximum.
+    /// The number of batches that a GPU runs at the same time, at most `MAX_GPU_WORKERS`; 0 for the default, which is the maximum.
     pub gpu_workers: usize,
     /// Receives notices. Not an SQL setting: set by the code that runs statements.
     pub notices: NoticeSink,

@@ -112,8 +112,10 @@ async fn gamb_x_at_50_ms() {
         for _ in 0..ATTEMPTS {
             let (times, requests, spectrum) = measured(&server, store).await;
             println!("{store}: opening, spectrum, windows: {times:.2?}");
-            for requests in &requests[1..] {
-                each_chunk_once(store, requests);
+            each_chunk_once(store, &requests[1]);
+            if !store.ends_with(".zip") {
+                // Of an archive, runs of chunks of two arrays may have the same bytes between their chunks.
+                each_chunk_once(store, &requests[2]);
             }
             let requests = requests.map(|requests| requests.len());
             println!("{store}: requests: {requests:?}");
