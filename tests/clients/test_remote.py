@@ -261,7 +261,8 @@ def test_patterns_and_folders_by_webdav(web_dav, location):
 
 
 def test_patterns_without_listing_are_errors(web):
-    for location in (f"{web}/*.vcz", f"{web}/s?m.vcz"):
+    # In the URL of an HTTP server, ? begins a query, and so is no pattern.
+    for location in (f"{web}/*.vcz", f"{web}/s[a-i]m.vcz"):
         message = vcz("sql", f"genome={location}", "-c", "SELECT 1", expect=1)
         assert "cannot be listed" in message and "a list of stores needs no listing" in message, message
     message = vcz("sql", f"genome={web}/", "-c", "SELECT 1", expect=1)
