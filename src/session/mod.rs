@@ -18,6 +18,7 @@
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
+//! * `repartition_rule`: one input for repartitioning where memory is bounded.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users.
 //! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
@@ -46,6 +47,7 @@ mod placeholders;
 mod planner;
 mod populations;
 mod populations_rule;
+mod repartition_rule;
 mod runs;
 mod runs_rule;
 mod runs_table;

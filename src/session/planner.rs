@@ -20,6 +20,7 @@ use futures::StreamExt;
 
 use super::inserts::check_inserts;
 use super::join_contigs::note_joins;
+use super::repartition_rule;
 use crate::functions::mask::Mask;
 use crate::functions::{bind_mask, load_mask, needs_mask};
 use crate::scan::{GenotypeUdf, VczSettings, VczTable};
@@ -50,6 +51,10 @@ impl QueryPlanner for VczQueryPlanner {
         let notices = VczSettings::of(session.config_options()).notices;
         let told = note_joins(plan, &notices)?;
         let plan = told.as_ref().unwrap_or(plan);
+        let bounded = repartition_rule::with_rule(session);
+        let session = bounded
+            .as_ref()
+            .map_or(session, |state| state as &dyn Session);
         match &self.inner {
             Some(inner) => inner.create_physical_plan(plan, session).await,
             None => {

@@ -4,9 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::common::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::common::{create, entries, fixtures, row, run, shared_data, work_dir};
@@ -410,4 +412,37 @@ fn spectra_stay_within_the_memory_limit() {
         }
         assert!(peak < 320_000, "{peak} kB resident: {sql}\n{printed}");
     }
+}
+
+/// Where memory is bounded, also by SET, repartitioning has one input: with several, DataFusion 55 can wait for ever once it spills.
+#[tokio::test]
+async fn repartitioning_has_one_input_where_memory_is_bounded() {
+    let sql = "SELECT variant_position % 100 AS k, count(*) FROM t GROUP BY 1";
+    let plan = async |ctx: &SessionContext| {
+        let plan = ctx.sql(sql).await.unwrap().create_physical_plan();
+        displayable(plan.await.unwrap().as_ref())
+            .indent(true)
+            .to_string()
+    };
+    let inputs = |plan: &str| {
+        let at = plan.find("RepartitionExec: partitioning=Hash").unwrap();
+        plan[at..]
+            .lines()
+            .next()
+            .unwrap()
+            .contains("input_partitions=1")
+    };
+    let store = fixtures().join("sim.vcz.zip");
+    let free = session(4, 100);
+    create(&free, "t", &store, None).await;
+    let found = plan(&free).await;
+    assert!(!inputs(&found), "{found}");
+    let (first, session_id) = (run(&free, sql).await, free.session_id());
+    run(&free, "SET datafusion.runtime.memory_limit = '1G'").await;
+    let found = plan(&free).await;
+    assert!(inputs(&found), "{found}");
+    assert!(found.contains("CoalescePartitionsExec"), "{found}");
+    assert_eq!(free.session_id(), session_id);
+    let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
+    assert_eq!(rows(&run(&free, sql).await), rows(&first));
 }
