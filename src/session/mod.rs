@@ -20,7 +20,7 @@
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
-//! * `message`: error messages for users.
+//! * `message`: error messages for users; `field_words`: words of other tools that they explain.
 //! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
 //! * `planner`: subqueries as populations and masks, read while planning; `join_contigs`: joins of tables without a contig in common.
 
@@ -31,6 +31,7 @@ mod closed;
 mod cohorts;
 mod extract_calls;
 mod factory;
+mod field_words;
 mod flat_files;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_archive_tests;
@@ -86,7 +87,8 @@ use crate::scan::{TableOptions, VczSettings, warm_up};
 pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
-pub use message::{hint_on, message, message_without_files};
+pub use field_words::hint_on;
+pub use message::{message, message_without_files};
 pub use placeholders::{numbered, substitute};
 pub use unknown_column::explain_unknown_column;
 
