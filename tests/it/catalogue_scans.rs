@@ -1,6 +1,11 @@
 //! Scans for extended haplotypes: nSL and iHS of the real stores against `catalogue.json`, and these, XP-nSL and XP-EHH of fixtures against
 //! `scans.json`, which numpy computed (`tests/fixtures/scans.py`).
 
+use std::sync::Arc;
+
+use datafusion::common::DataFusionError;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::SessionConfig;
 use serde_json::{Map, Value};
 
 use crate::catalogue_data::{self, POPULATIONS, Store, TOLERANCE, assert_agrees};
@@ -122,5 +127,34 @@ async fn fixtures() {
                 &format!("{name}: {call}"),
             );
         }
+    }
+}
+
+/// The rows of a contig that do not fit in memory are an error that names the function.
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_is_reserved() {
+    let folder = common::fixtures();
+    let session = |bytes: usize| {
+        let runtime = RuntimeEnvBuilder::new().with_memory_limit(bytes, 1.0);
+        let config = SessionConfig::new().with_target_partitions(1);
+        datafusion_vcz::session::context(config, Arc::new(runtime.build().unwrap())).unwrap()
+    };
+    for (bytes, fits) in [(100 << 20, true), (1_000_000, false)] {
+        let ctx = session(bytes);
+        common::create(&ctx, "t", &folder.join("sim.vcz.zip"), None).await;
+        for function in ["vcz_nsl", "vcz_ihs"] {
+            let sql = format!("SELECT count(*) FROM {function}('t', 0)");
+            let found = ctx.sql(&sql).await.unwrap().collect().await;
+            match found {
+                Ok(_) => assert!(fits, "{function}"),
+                Err(error) => {
+                    assert!(!fits, "{error}");
+                    let root = error.find_root();
+                    let is_memory = matches!(root, DataFusionError::ResourcesExhausted(_));
+                    assert!(is_memory && error.to_string().contains(function), "{error}");
+                }
+            }
+        }
+        assert_eq!(ctx.runtime_env().memory_pool.reserved(), 0);
     }
 }

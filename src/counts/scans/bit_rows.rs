@@ -1,7 +1,7 @@
 //! [`BitRows`]: rows of bits, in blocks, so that they grow without being copied.
 
 /// Words of a block, unless a row is longer.
-const BLOCK_WORDS: usize = 1 << 15;
+const BLOCK_WORDS: usize = 1 << 13;
 
 /// Rows of `width` words each.
 #[derive(Clone, Debug)]
