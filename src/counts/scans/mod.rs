@@ -24,5 +24,4 @@ mod tests;
 
 pub(crate) use contig_scan::{ContigScan, Job, Scores};
 pub(crate) use kept::kept;
-pub(crate) use part::ScannedRow;
 pub(crate) use sweep::{Groups, Measure};

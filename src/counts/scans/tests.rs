@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::bit_rows::BitRows;
+use super::part::ScannedRow;
 use super::*;
 use crate::counts::gathered::{GatheredPlanes, PlanesRow};
 
@@ -21,6 +22,17 @@ fn words(row: &[i64]) -> Vec<u64> {
     let mut words = vec![];
     planes.push_row(0, &mut words);
     words
+}
+
+/// Does all jobs.
+fn score_all(scores: &Scores, step: usize) {
+    loop {
+        let jobs = scores.jobs(step);
+        if jobs.is_empty() {
+            return;
+        }
+        jobs.into_iter().for_each(|job| job());
+    }
 }
 
 /// The scan's rows, scored in `parts` parts, `step` rows at a time.
@@ -43,13 +55,7 @@ fn scanned(
         }
     }
     let mut scores = contig.in_parts(parts);
-    loop {
-        let jobs = scores.jobs(step);
-        if jobs.is_empty() {
-            break;
-        }
-        jobs.into_iter().for_each(|job| job());
-    }
+    score_all(&scores, step);
     let mut found = vec![];
     while !scores.is_empty() {
         found.extend(scores.next_rows(step));
@@ -342,11 +348,7 @@ fn memory_is_counted_and_given_back() {
         assert_eq!(jobs.len(), 3);
         jobs.into_iter().for_each(|job| job());
         assert!(scores.heap_bytes() >= gathered + 10_000 * 16 + 3 * 1000 * 24);
-        while let jobs = scores.jobs(5000)
-            && !jobs.is_empty()
-        {
-            jobs.into_iter().for_each(|job| job());
-        }
+        score_all(&scores, 5000);
         assert!(scores.heap_bytes() <= gathered + 10_000 * 16 + 1000);
         assert_eq!(scores.next_rows(usize::MAX).len(), 10_000);
         assert!(scores.is_empty());
