@@ -397,3 +397,39 @@ def test_linkage_disequilibrium_of_genotypes(complete):
         SELECT mean_r2_genotypes(call_genotype, 'p1') AS mean FROM {{t}}
         WHERE variant_contig = '{contig}' AND variant_position < {last}""")
     close(mean["mean"], np.nanmean(expected), rtol=1e-5)
+
+
+def scanned(store, contig, names):
+    """The rows of a contig that scans take, and the haplotypes of each population at them."""
+    rows = np.flatnonzero(store.contig == contig)
+    samples = np.sort(np.concatenate([store.populations[name] for name in names]))
+    codes = store.genotypes[rows][:, samples].reshape(len(rows), -1)
+    frequency = (codes == 1).mean(axis=1)
+    rows = rows[((codes == 0) | (codes == 1)).all(axis=1) & (np.minimum(frequency, 1 - frequency) >= 0.05)]
+    copies = [store.genotypes[rows][:, store.populations[name]].reshape(len(rows), -1) for name in names]
+    return rows, [np.ascontiguousarray(h) for h in copies]
+
+
+@pytest.mark.parametrize("names", [["p1"], ["p1", "p3"]])
+def test_scans_for_extended_haplotypes(complete, names):
+    """NULL for NaN and infinities."""
+    arguments = ", ".join(f"'{name}'" for name in names)
+    functions = ["vcz_nsl", "vcz_ihs"] if len(names) == 1 else ["vcz_xpnsl", "vcz_xpehh"]
+    found = {f: complete.rows(f"SELECT * FROM {f}('{complete.name}', {arguments}) ORDER BY row") for f in functions}
+    wanted = {f: [] for f in functions}
+    scanned_rows = []
+    for contig in dict.fromkeys(complete.contig):
+        rows, h = scanned(complete, contig, names)
+        position = complete.position[rows]
+        scanned_rows += rows.tolist()
+        with np.errstate(all="ignore"):
+            if len(names) == 1:
+                wanted["vcz_nsl"].append(allel.nsl(*h))
+                wanted["vcz_ihs"].append(allel.ihs(*h, position, include_edges=False))
+            else:
+                wanted["vcz_xpnsl"].append(allel.xpnsl(*h))
+                wanted["vcz_xpehh"].append(allel.xpehh(*h, position, include_edges=False))
+    for function in functions:
+        known = np.concatenate(wanted[function])
+        assert [row["row"] for row in found[function]] == scanned_rows
+        close([row["score"] for row in found[function]], np.where(np.isfinite(known), known, np.nan), rtol=1e-9, atol=1e-12)
