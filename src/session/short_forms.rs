@@ -196,28 +196,32 @@ impl ExpandShortForms {
                 .collect(),
         };
         rewritten.extend(args[1 + given..].iter().cloned());
-        if takes_contig(name) {
-            rewritten.extend(contig_beside(genotypes, schema));
+        // The contig may be given, after position and edges.
+        if takes_contig(name) && args.len() < 1 + given + 3 {
+            let Some(contig) = contig_beside(genotypes, schema) else {
+                return plan_err!(
+                    "{name}: it compares variants of one contig, and the column {CONTIG} of these genotypes is not in the query around the \
+                     call: select it there, too, or give the contig as the last argument, after edges"
+                );
+            };
+            rewritten.push(contig);
         }
         Ok(Some(rewritten))
     }
 }
 
-/// The contigs of the variants of `genotypes`, a column; `None` if the query has dropped them.
+/// The contigs of the variants of `genotypes`, in the table that its columns are of; `None` if the query has dropped or renamed them.
 fn contig_beside(genotypes: &Expr, schema: &DFSchema) -> Option<Expr> {
-    let of_table = match genotypes {
-        Expr::Column(column) => column.relation.clone(),
-        _ => None,
-    };
+    let columns = genotypes.column_refs();
+    let of_table = columns
+        .into_iter()
+        .find_map(|column| column.relation.clone());
     let contig = Column::new(of_table, CONTIG);
-    let unqualified = || Column::new_unqualified(CONTIG);
-    let known = |column: &Column| {
-        let found = schema.field_from_column(column);
-        found.is_ok_and(|field| field.data_type().is_string())
-    };
-    let found = [contig, unqualified()].into_iter().find(known)?;
-    let (qualifier, _) = schema.qualified_field_from_column(&found).ok()?;
-    Some(Expr::Column(Column::new(qualifier.cloned(), CONTIG)))
+    let (qualifier, field) = schema.qualified_field_from_column(&contig).ok()?;
+    field
+        .data_type()
+        .is_string()
+        .then(|| Expr::Column(Column::new(qualifier.cloned(), CONTIG)))
 }
 
 /// How many counts a function takes that needs N of each, as whole numbers after them if the counts do not carry it; 0 for any other

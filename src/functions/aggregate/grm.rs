@@ -75,8 +75,8 @@ impl PairValue for Relationships {
         }
         let pairs = || (0..number).flat_map(|_| lower_triangle(samples));
         let columns: Vec<ArrayRef> = vec![
-            names(&self.ids, pairs().map(|(i, _)| i)),
-            names(&self.ids, pairs().map(|(_, j)| j)),
+            names(NAME, &self.ids, || pairs().map(|(i, _)| i))?,
+            names(NAME, &self.ids, || pairs().map(|(_, j)| j))?,
             Arc::new(Float64Array::from(gcta)),
             Arc::new(Float64Array::from(vanraden)),
             Arc::new(Int64Array::from(sites)),

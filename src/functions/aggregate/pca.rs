@@ -134,9 +134,9 @@ impl PairValue for Components {
                 components.extend(found.vectors.iter().map(of_sample));
             }
         }
-        let places = (0..number).flat_map(|_| 0..samples);
+        let places = || (0..number).flat_map(|_| 0..samples);
         let of_samples: Vec<ArrayRef> = vec![
-            names(&self.ids, places),
+            names(NAME, &self.ids, places)?,
             lists(components, self.count, number * samples)?,
         ];
         let of_samples = StructArray::try_new(sample_fields(), of_samples, None)?;

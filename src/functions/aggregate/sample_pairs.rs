@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringBuilder, StructArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringArray, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::Result;
+use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
@@ -54,13 +54,24 @@ fn item() -> Field {
     Field::new_list_field(DataType::Struct(fields()), false)
 }
 
-/// The ids at these places.
-pub(super) fn names(ids: &[String], places: impl Iterator<Item = usize>) -> ArrayRef {
-    let mut names = StringBuilder::new();
-    for place in places {
-        names.append_value(ids.get(place).map_or("", String::as_str));
+/// The ids at `places`, for `function`.
+///
+/// # Errors
+/// If they have more bytes than a column of text holds.
+pub(super) fn names<I: Iterator<Item = usize>>(
+    function: &str,
+    ids: &[String],
+    places: impl Fn() -> I,
+) -> Result<ArrayRef> {
+    let id = |place: usize| ids.get(place).map_or("", String::as_str);
+    let bytes = places().fold(0usize, |sum, place| sum.saturating_add(id(place).len()));
+    if i32::try_from(bytes).is_err() {
+        return exec_err!(
+            "{function}: the sample ids of all pairs have {bytes} bytes, more than the {} of one result; use fewer samples, or shorter ids",
+            i32::MAX
+        );
     }
-    Arc::new(names.finish())
+    Ok(Arc::new(StringArray::from_iter_values(places().map(id))))
 }
 
 /// Pairs i < j.
@@ -96,8 +107,8 @@ impl PairValue for PairsOfSamples {
         }
         let pairs_of_groups = || (0..number).flat_map(|_| each_pair(self.ids.len()));
         let mut columns = vec![
-            names(&self.ids, pairs_of_groups().map(|(i, _)| i)),
-            names(&self.ids, pairs_of_groups().map(|(_, j)| j)),
+            names(NAME, &self.ids, || pairs_of_groups().map(|(i, _)| i))?,
+            names(NAME, &self.ids, || pairs_of_groups().map(|(_, j)| j))?,
         ];
         columns.extend(counts.map(|counts| Arc::new(Int64Array::from(counts)) as ArrayRef));
         columns.push(Arc::new(Float64Array::from(distances)));

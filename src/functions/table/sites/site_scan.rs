@@ -1,5 +1,6 @@
 //! What a function does with the variants of one partition: the trait [`SiteScan`].
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ pub(super) trait SiteScan: Send {
 #[derive(Debug, Default)]
 pub(super) struct Place {
     contig: Option<Box<str>>,
-    before: Vec<Box<str>>,
+    before: HashSet<Box<str>>,
     position: i64,
 }
 
@@ -110,7 +111,7 @@ impl Place {
         let starts = self.contig.as_deref() != Some(contig);
         if starts {
             self.before.extend(self.contig.take());
-            if self.before.iter().any(|known| **known == *contig) {
+            if self.before.contains(contig) {
                 return exec_err!(
                     "{function}: the variants of contig '{contig}' do not follow one another: row {row} is on it again; sort the variants \
                      by contig and position before they are converted (bcftools sort)"
