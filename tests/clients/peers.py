@@ -80,6 +80,7 @@ class Peer:
     genotypes: np.ndarray  # (variants, samples, 2)
     contig: np.ndarray  # names
     position: np.ndarray
+    alleles: np.ndarray  # (variants, K), the reference first; no allele is ''
     biallelic: np.ndarray  # whether exactly two alleles, neither `*` nor symbolic
     populations: dict  # name -> indices of samples
     connection: object = None
@@ -122,7 +123,7 @@ def peer(name, location, genotypes, contig, position, alleles, samples, folder):
     # Queries order by contig and position, which is then the store's order.
     assert list(zip(contig, position)) == sorted(set(zip(contig, position)))
     biallelic = np.array([np.sum(listed != "") == 2 and listed[1][0] not in "*<" for listed in alleles])
-    return Peer(name, location, path, genotypes, contig, position, biallelic, members)
+    return Peer(name, location, path, genotypes, contig, position, alleles, biallelic, members)
 
 
 def written(name, genotypes, alleles, position, folder):
