@@ -159,9 +159,14 @@ def stores(ts, folder):
     """All stores, by name."""
     genotypes, alleles = genotypes_of(ts)
     position = np.array([int(site.position) + 1 for site in ts.sites()])
+    missing = lose_calls(genotypes)
+    # Few enough rows to compare all pairs of them.
+    part = slice(None, None, 50)
     made = [
         written("simulated", genotypes, alleles, position, folder),
-        written("simulated_missing", lose_calls(genotypes), alleles, position, folder),
+        written("simulated_missing", missing, alleles, position, folder),
+        written("part", genotypes[part], alleles[part], position[part], folder),
+        written("part_missing", missing[part], alleles[part], position[part], folder),
         fixture("sim", folder),
         fixture("missing", folder),
     ]
