@@ -1,6 +1,6 @@
-"""Stores whose statistics are compared with those of scikit-allel and tskit, and their genotypes as these packages take them.
+"""Stores whose statistics are compared with those of other packages and programs, and their genotypes as these take them.
 
-The stores are two fixtures, and a simulation of four populations with admixture, with and without missing calls. The other packages
+The stores are two fixtures, a simulation of four populations with admixture, with and without missing calls, and a part of it. The others
 have the fixtures' genotypes from zarr-python, and those of the simulation before they are written.
 """
 

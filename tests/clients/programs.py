@@ -17,7 +17,7 @@ def program(name):
 
 
 def run(name, *arguments, folder):
-    """Runs a program in a folder, on one thread if it has several; its results are files there."""
+    """Runs a program in a folder, where its results are files; what it prints."""
     environment = dict(os.environ)
     # Libraries of unpacked packages.
     if folders := os.environ.get("CLIENTS_LIBRARIES"):
@@ -25,6 +25,7 @@ def run(name, *arguments, folder):
     command = [program(name), *map(str, arguments)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def table(path):

@@ -397,3 +397,77 @@ def test_linkage_disequilibrium_of_genotypes(complete):
         SELECT mean_r2_genotypes(call_genotype, 'p1') AS mean FROM {{t}}
         WHERE variant_contig = '{contig}' AND variant_position < {last}""")
     close(mean["mean"], np.nanmean(expected), rtol=1e-5)
+
+
+def called_at_all(store, population, contig, rows):
+    """The rows of a contig where all copies of a population are called, and their haplotypes of pooled alleles."""
+    rows = rows[store.contig[rows] == contig]
+    copies = store.genotypes[rows][:, store.populations[population]].reshape(len(rows), -1)
+    complete = (copies >= 0).all(axis=1)
+    return rows[complete], (copies[complete] > 0).astype("i1")
+
+
+def test_linkage_disequilibrium_of_haplotypes(peer_stores):
+    """Rogers and Huff's r of haplotypes, in single precision."""
+    store = peer_stores["part"]
+    rows, h = called_at_all(store, "p3", "1", np.arange(len(store.position)))
+    expected = np.full((len(rows), len(rows)), np.nan)
+    upper = np.triu_indices(len(rows), k=1)
+    with np.errstate(all="ignore"):
+        expected[upper] = allel.rogers_huff_r(h) ** 2
+    found = store.rows(f"SELECT row1, row2, r2 FROM vcz_ld('{store.name}', 'p3', {store.position.max()})")
+    assert len(found) == np.isfinite(expected).sum() > 1_000
+    close([row["r2"] for row in found], [expected[row["row1"], row["row2"]] for row in found], rtol=1e-5, atol=1e-6)
+    mean = store.row("SELECT mean_r2(call_genotype, 'p3') AS mean FROM {t}")["mean"]
+    close(mean, np.nanmean(expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.2, 0.7])
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_pruning(peer_stores, population, threshold):
+    """One window of all sites."""
+    store = peer_stores["part"]
+    rows, h = called_at_all(store, population, "1", np.arange(len(store.position)))
+    varies = (h.sum(axis=1) > 0) & (h.sum(axis=1) < h.shape[1])
+    rows, h = rows[varies], h[varies]
+    kept = rows[allel.locate_unlinked(h, size=len(h), step=len(h), threshold=threshold)]
+    found = store.rows(f"SELECT row FROM vcz_ld_prune('{store.name}', '{population}', {store.position.max()}, {threshold})")
+    assert sorted(row["row"] for row in found) == kept.tolist()
+    assert 1 < len(kept) < len(rows)
+
+
+# Table functions of haplotypes along a contig, and scikit-allel's numbers of the haplotypes of each population.
+ALONG = {
+    "vcz_nsl": lambda position, h: allel.nsl(h, use_threads=False),
+    "vcz_ihs": lambda position, h: allel.ihs(h, position, include_edges=False, use_threads=False),
+    "vcz_xpnsl": lambda position, h, other: allel.xpnsl(h, other, use_threads=False),
+    "vcz_xpehh": lambda position, h, other: allel.xpehh(h, other, position, include_edges=False, use_threads=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:(invalid value|divide by zero) encountered:RuntimeWarning")
+@pytest.mark.parametrize("name", ["simulated", "simulated_missing", "sim"])
+@pytest.mark.parametrize("function", ALONG)
+def test_statistics_along_a_contig(peer_stores, function, name):
+    """Of rows whose copies all have allele 0 or 1, and whose rarer allele has a frequency of at least 0.05."""
+    store = peer_stores[name]
+    populations = ["p1", "p3"] if function.startswith("vcz_xp") else ["p1"]
+    arguments = ", ".join(f"'{argument}'" for argument in [store.name, *populations])
+    try:
+        found = store.rows(f"SELECT contig, row, score FROM {function}({arguments}) ORDER BY row")
+    except Exception as error:
+        if f"no table function '{function}'" not in str(error):
+            raise
+        pytest.skip(f"NOT RUN: there is no {function}")
+    members = [store.populations[population] for population in populations]
+    copies = [store.genotypes[:, indices].reshape(len(store.position), -1) for indices in members]
+    both = np.hstack(copies)
+    once = both.sum(axis=1)
+    scanned = ((both == 0) | (both == 1)).all(axis=1) & (np.minimum(once, both.shape[1] - once) >= 0.05 * both.shape[1])
+    assert [row["row"] for row in found] == np.flatnonzero(scanned).tolist()
+    for contig in dict.fromkeys(store.contig):
+        rows = np.flatnonzero(scanned & (store.contig == contig))
+        wanted = ALONG[function](store.position[rows], *(codes[rows].astype("i1") for codes in copies))
+        # scikit-allel has infinity where one of two integrals is 0.
+        wanted = np.where(np.isfinite(wanted), wanted, np.nan)
+        close([row["score"] for row in found if row["contig"] == contig], wanted, rtol=1e-9, atol=1e-12)
