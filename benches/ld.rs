@@ -1,7 +1,7 @@
 //! Pairs of variants a second, by SQL: pruning, r² sums and moments by distance, and pairs above an r², with 1 thread.
 //! `cargo bench --bench ld --profile dev --config 'profile.dev.package.datafusion-vcz.opt-level=3' -- [variants]`.
 //!
-//! The store has 1,470 diploids and by default 100,000 independent variants 100 bases apart, whose alternate alleles have frequencies like 1/x, in chunks of
+//! The stores have 1,470 diploids, all genotypes or 99 % of them, and by default 100,000 independent variants 100 bases apart, whose alternate alleles have frequencies like 1/x, in chunks of
 //! 1,000 uncompressed variants. Times are of whole queries, the smallest of three: reading and gathering genotypes is part of them. Every
 //! pair within the distance counts as compared, also where the allele frequencies alone decide it.
 
@@ -52,7 +52,8 @@ fn array(
     Ok(())
 }
 
-fn write_store(store: &Path, variants: usize) -> Result<(), Box<dyn Error>> {
+/// Writes the store; of `missing` samples of each variant the genotype is missing.
+fn write_store(store: &Path, variants: usize, missing: usize) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(store)?;
     fs::write(
         store.join(".zgroup"),
@@ -113,6 +114,10 @@ fn write_store(store: &Path, variants: usize) -> Result<(), Box<dyn Error>> {
             for _ in 0..carriers {
                 row[noise.below(COPIES)] = 1;
             }
+            for _ in 0..missing {
+                let copy = noise.below(SAMPLES) * 2;
+                row[copy..copy + 2].fill(u8::MAX);
+            }
         }
         fs::write(store.join(format!("call_genotype/{chunk}.0.0")), codes)?;
         fs::write(store.join(format!("variant_position/{chunk}")), positions)?;
@@ -142,19 +147,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         .find_map(|argument| argument.parse().ok())
         .unwrap_or(100_000usize);
     let folder = tempfile::tempdir()?;
-    let store = folder.path().join("ld.vcz");
-    write_store(&store, variants)?;
+    let complete = folder.path().join("ld.vcz");
+    write_store(&complete, variants, 0)?;
+    let with_missing = folder.path().join("missing.vcz");
+    write_store(&with_missing, variants, SAMPLES / 100)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let config = SessionConfig::new().with_target_partitions(1);
         let ctx = datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default()))?;
-        let sql = format!(
-            "CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{}'",
-            store.display()
-        );
-        ctx.sql(&sql).await?.collect().await?;
+        for (name, store) in [("t", &complete), ("missing", &with_missing)] {
+            let sql = format!(
+                "CREATE EXTERNAL TABLE {name} STORED AS VCZ LOCATION '{}'",
+                store.display()
+            );
+            ctx.sql(&sql).await?.collect().await?;
+        }
         ctx.sql("SET vcz.backend = 'host'").await?.collect().await?;
         let scan = seconds(&ctx, "SELECT haplotype_count(call_genotype) FROM t LIMIT 1").await?;
         println!(
@@ -169,6 +178,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 format!("SELECT count(*) FROM vcz_ld_prune('t', {window}, 0.2)"),
             ),
             (
+                "vcz_ld_prune, r2 0.2, 1 % missing",
+                format!("SELECT count(*) FROM vcz_ld_prune('missing', {window}, 0.2)"),
+            ),
+            (
                 "vcz_ld, min_r2 0.2",
                 format!("SELECT count(*) FROM vcz_ld('t', {window}, 0.2)"),
             ),
@@ -176,6 +189,13 @@ fn main() -> Result<(), Box<dyn Error>> {
                 "ld_decay, 10 bins",
                 format!(
                     "SELECT ld_decay(call_genotype, variant_position, {}) FROM t",
+                    edges(window)
+                ),
+            ),
+            (
+                "ld_decay, 10 bins, 1 % missing",
+                format!(
+                    "SELECT ld_decay(call_genotype, variant_position, {}) FROM missing",
                     edges(window)
                 ),
             ),

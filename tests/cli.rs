@@ -433,6 +433,12 @@ fn what_is_left_out_is_said() {
         "{contig}"
     );
     assert!(contig.contains("has no contig 'none'"), "{contig}");
+    let sql = "SELECT count(*) FROM missing GROUP BY genome_bins(variant_position, 1000, 500)";
+    let lists = notes(sql);
+    assert!(
+        lists.contains("makes a group of each list of windows"),
+        "{lists}"
+    );
 }
 
 #[test]

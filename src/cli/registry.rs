@@ -45,7 +45,6 @@ impl ObjectStoreRegistry for Registry {
 }
 
 /// The object store of a URL in Azure, configured by environment variables.
-#[cfg(feature = "azure")]
 fn azure(url: &Url) -> Arc<dyn ObjectStore> {
     let builder = object_store::azure::MicrosoftAzureBuilder::from_env().with_url(url.as_str());
     match builder.build() {
@@ -55,14 +54,6 @@ fn azure(url: &Url) -> Arc<dyn ObjectStore> {
             shown_location(url.as_str())
         ))),
     }
-}
-
-#[cfg(not(feature = "azure"))]
-fn azure(url: &Url) -> Arc<dyn ObjectStore> {
-    Arc::new(Unreachable(format!(
-        "'{}' is in Azure, and this program was built without it: build it with 'cargo install --locked --path . --features azure'",
-        shown_location(url.as_str())
-    )))
 }
 
 /// An object store whose every method fails with this reason.

@@ -1,5 +1,5 @@
 //! Counts alleles and genotypes: sample sets, count requests, the reference implementation and the fast one on the host. `pairs`: counts
-//! over pairs of haplotypes and of individuals. `sites`: over pairs of sites.
+//! over pairs of haplotypes and of individuals. `sites`: over pairs of sites. `scans`: how far haplotypes are identical along a contig.
 
 mod by_copy;
 mod bytes;
@@ -24,6 +24,7 @@ pub mod reference;
 mod request;
 mod rows;
 mod sample_set;
+pub(crate) mod scans;
 pub(crate) mod sites;
 mod tally;
 

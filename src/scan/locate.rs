@@ -42,16 +42,11 @@ pub async fn locate(state: &dyn Session, location: &str) -> Result<Location> {
         return local(state, &url, location);
     }
     let location = shown(location);
-    #[cfg(not(feature = "azure"))]
-    if remote::service::Service::of(url.scheme()) == Some(remote::service::Service::Azure) {
-        let reason = remote::service::WITHOUT_AZURE;
-        return plan_err!("'{location}' is in Azure, and {reason}");
-    }
     let base = ObjectStoreUrl::parse(base_of(&url))?;
     let Ok(objects) = state.runtime_env().object_store(&base) else {
         return plan_err!(
             "no object store is registered for '{}', so '{location}' cannot be read; register one with \
-             RuntimeEnv::register_object_store (vcz sql does so for s3, gs and http), or say in the options of the table how it is reached",
+             RuntimeEnv::register_object_store (vcz sql does so for s3, gs, az and http), or say in the options of the table how it is reached",
             shown(base.as_str())
         );
     };

@@ -8,8 +8,9 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{DFSchema, Result, Statistics};
+use datafusion::common::{DFSchema, Result, Statistics, not_impl_err};
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::utils::{collect_columns, conjunction};
 use datafusion::physical_plan::ExecutionPlan;
@@ -319,6 +320,42 @@ impl TableProvider for VczTable {
     fn statistics(&self) -> Option<Statistics> {
         None
     }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        _input: Arc<dyn ExecutionPlan>,
+        _insert_op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        read_only("INSERT")
+    }
+
+    async fn delete_from(
+        &self,
+        _state: &dyn Session,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        read_only("DELETE")
+    }
+
+    async fn update(
+        &self,
+        _state: &dyn Session,
+        _assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        read_only("UPDATE")
+    }
+
+    async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        read_only("TRUNCATE")
+    }
+}
+
+fn read_only(statement: &str) -> Result<Arc<dyn ExecutionPlan>> {
+    not_impl_err!(
+        "{statement} is not possible: tables of VCZ stores are read-only. CREATE TABLE x AS SELECT … makes a table that can be changed"
+    )
 }
 
 /// An error of a line of a populations file, which may be of several tables, with the store that it was read for.

@@ -33,7 +33,7 @@ fn fixtures() -> PathBuf {
 }
 
 /// Installs the simulated device in place of any other, for all tests of this process.
-fn install() {
+pub(super) fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| gpu::install(gpu::software::engine(2, SLAB)));
 }

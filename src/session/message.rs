@@ -5,92 +5,9 @@ use std::path::Path;
 
 use datafusion::common::DataFusionError;
 
+use super::field_words::{hint_on, hint_on_table};
 use crate::counts::near_names;
 use crate::error::VczError;
-
-/// Function names of other tools, and what to use here.
-const NAMES: [(&[&str], &str); 20] = [
-    (
-        &["fst", "fst_wc", "weir_cockerham_fst", "hudson_fst"],
-        "fst_hudson, fst_weir_cockerham or fst_nei",
-    ),
-    (
-        &["dxy", "d_xy", "mean_pairwise_difference_between"],
-        "divergence(…), a sum over sites: divide it by the accessible bases",
-    ),
-    (
-        &["da", "d_a"],
-        "net_divergence(…), a sum over sites: divide it by the accessible bases",
-    ),
-    (
-        &["pi", "nucleotide_diversity", "theta_pi"],
-        "diversity(…), a sum over sites: divide it by the accessible bases",
-    ),
-    (
-        &["theta", "watterson", "watterson_theta", "thetaw"],
-        "theta_w, theta_h or theta_l",
-    ),
-    (&["tajima_d", "tajimasd", "tajimad"], "tajimas_d"),
-    (
-        &["maf", "minor_allele_frequency"],
-        "1.0 * minor_count(ac) / allele_number(ac)",
-    ),
-    (
-        &["af", "freq", "allele_frequency", "frequencies"],
-        "allele_frequencies(ac)",
-    ),
-    (
-        &["ac", "allele_count", "count_alleles"],
-        "allele_counts(call_genotype [, population])",
-    ),
-    (&["an"], "allele_number(ac)"),
-    (
-        &["dac", "derived_allele_count", "alt_count"],
-        "derived_count(ac)",
-    ),
-    (
-        &["het", "heterozygosity"],
-        "observed_heterozygosity or expected_heterozygosity, and of individuals sample_counts",
-    ),
-    (
-        &["hwe", "hardy", "hardy_weinberg"],
-        "hwe_exact or hwe_exact_midp",
-    ),
-    (&["segsites", "seg_sites", "s"], "segregating_sites"),
-    (
-        &["jsfs", "sfs2d", "sfs_joint", "two_d_sfs"],
-        "joint_sfs or project_joint_sfs",
-    ),
-    (
-        &["d_stat", "dstat", "abba_baba", "d_statistic"],
-        "patterson_d",
-    ),
-    (
-        &["h1", "h2", "h12", "h123", "garud", "garuds_h"],
-        "garud_h, whose fields are h1, h12, h123 and h2_h1",
-    ),
-    (
-        &["windows", "windowed", "window_bins"],
-        "genome_bin, genome_bins, or the table function genome_windows",
-    ),
-    (
-        &["missing", "missingness", "f_missing"],
-        "1 - 1.0 * allele_number(ac) / N, with N the copies of all samples, and of individuals sample_counts",
-    ),
-    (
-        &[
-            "ld",
-            "r2",
-            "ld_r2",
-            "r_squared",
-            "rogers_huff_r",
-            "zns",
-            "linkage",
-        ],
-        "not computed, since no function is of pairs of sites; garud_h, haplotype_diversity and haplotype_count are of the \
-         haplotypes of a window",
-    ),
-];
 
 /// Text that DataFusion puts before and after a function's error about its argument types.
 const COERCION: (&str, &str) = (
@@ -114,8 +31,11 @@ pub fn message(error: &DataFusionError) -> String {
     if let Some((_, format)) = text.split_once("Unable to find factory for ") {
         return no_format(format);
     }
+    if let Some((_, ending)) = text.split_once("There is no registered file format with ext ") {
+        return no_ending(ending);
+    }
     let text = with_advice_on_names(&text);
-    match hint(&text) {
+    match hint(&text).or_else(|| hint_on_table(missing_table(&text)?)) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
         None if guesses_far(&text) => without_guess(&text).to_string(),
         None => of_a_list(&text).unwrap_or(text),
@@ -203,6 +123,19 @@ fn no_format(format: &str) -> String {
     )
 }
 
+/// The message for COPY to a file whose ending names no format that is written.
+fn no_ending(ending: &str) -> String {
+    let advice = match ending.to_ascii_lowercase().as_str() {
+        "vcf" | "bcf" => " (VCF is not written: vcf2zarr and vcztools convert stores)",
+        "zarr" | "vcz" => " (stores are not written)",
+        _ => "",
+    };
+    format!(
+        "there is no format to write a file with the ending '.{ending}'{advice}; the formats are .parquet, .csv, .tsv, .json and .arrow, \
+         and of spectra .fs, .obs, .sfs and .npy. STORED AS names the format of a file with another ending"
+    )
+}
+
 /// The message for a function of numbers that was called on a list, which DataFusion reports as an internal error or with all of the types
 /// that the function takes.
 fn of_a_list(text: &str) -> Option<String> {
@@ -236,7 +169,9 @@ fn with_advice_on_names(text: &str) -> String {
 fn peeled(error: &DataFusionError) -> &DataFusionError {
     match error {
         DataFusionError::Context(rule, inner)
-            if !rule.contains(char::is_whitespace) || rule.starts_with("Optimizer rule '") =>
+            if !rule.contains(char::is_whitespace)
+                || rule.starts_with("Optimizer rule '")
+                || rule.contains(" operation on table '") =>
         {
             peeled(inner)
         }
@@ -258,13 +193,17 @@ fn without_candidates(text: &str) -> String {
     }
 }
 
-/// The table that `text` says is not found, if its name looks like a file.
-fn missing_file(text: &str) -> Option<&str> {
+/// The table that `text` says is not found.
+fn missing_table(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("table '")?;
     let (table, _) = rest.split_once("' not found")?;
     // After the catalog and the schema.
-    let name = table.splitn(3, '.').nth(2)?;
-    looks_like_a_file(name).then_some(name)
+    table.splitn(3, '.').nth(2)
+}
+
+/// The same, if its name looks like a file.
+fn missing_file(text: &str) -> Option<&str> {
+    missing_table(text).filter(|name| looks_like_a_file(name))
 }
 
 /// Whether a name looks like a local file: it contains a folder, or ends in a known file extension.
@@ -296,15 +235,6 @@ fn refused_function(text: &str) -> Option<&str> {
 
 fn hint(text: &str) -> Option<String> {
     hint_on(refused_function(text)?)
-}
-
-/// What a word of the field that is no function of this crate stands for here.
-pub fn hint_on(name: &str) -> Option<String> {
-    let wanted = name.to_ascii_lowercase();
-    let (_, ours) = NAMES
-        .iter()
-        .find(|(names, _)| names.contains(&wanted.as_str()))?;
-    Some(format!("Here '{wanted}' is {ours}."))
 }
 
 /// `text` without DataFusion's guess at a function of a similar name, or its candidates.
@@ -339,7 +269,8 @@ mod tests {
             ("SELECT PI([1, 2])", "diversity(…)"),
             ("SELECT maf([1, 2])", "1.0 * minor_count(ac)"),
             ("SELECT theta([1, 2])", "theta_w"),
-            ("SELECT ld([1, 2])", "garud_h"),
+            ("SELECT ld([1, 2])", "vcz_ld"),
+            ("SELECT king([1, 2])", "kinship_king"),
         ] {
             let text = of(sql).await;
             assert!(text.contains(ours), "{text}");
@@ -377,6 +308,22 @@ mod tests {
         std::fs::write(&vcf, "").unwrap();
         let vcf = no_file(vcf.to_str().unwrap());
         assert!(vcf.contains("vcf2zarr convert"), "{vcf}");
+    }
+
+    #[tokio::test]
+    async fn tables_and_formats_of_the_field() {
+        let text = of("SELECT * FROM Samples").await;
+        assert!(
+            text.contains("Here 'samples' is the table function vcz_samples('t')"),
+            "{text}"
+        );
+        let text = of("COPY (SELECT 1) TO 'x.vcf'").await;
+        assert!(
+            text.starts_with(
+                "there is no format to write a file with the ending '.vcf' (VCF is not written"
+            ),
+            "{text}"
+        );
     }
 
     #[tokio::test]

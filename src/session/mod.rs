@@ -7,7 +7,7 @@
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
 //! * `spectrum_formats`: files of spectra, by COPY; `spectrum_options`: the populations' names in them; `placeholders`: parameters of statements.
-//! * `cohorts`: names of subqueries that give populations.
+//! * `cohorts`: names of subqueries that give populations; `keep_cohorts`: DataFusion's elimination of common subexpressions kept from them.
 //! * `unknown_column`: errors about columns that do not exist, with what may be meant.
 //! * `short_forms`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
@@ -20,7 +20,7 @@
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
-//! * `message`: error messages for users.
+//! * `message`: error messages for users; `field_words`: words of other tools that they explain.
 //! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
 //! * `planner`: subqueries as populations and masks, read while planning; `join_contigs`: joins of tables without a contig in common.
 
@@ -31,12 +31,16 @@ mod closed;
 mod cohorts;
 mod extract_calls;
 mod factory;
+mod field_words;
 mod flat_files;
+#[cfg(all(test, feature = "gpu"))]
+mod gpu_archive_tests;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
 mod inserts;
 mod interval_join;
 mod join_contigs;
+mod keep_cohorts;
 mod leaf_pushdown;
 mod left_out;
 mod list_literal;
@@ -83,7 +87,8 @@ use crate::scan::{TableOptions, VczSettings, warm_up};
 pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
-pub use message::{hint_on, message, message_without_files};
+pub use field_words::hint_on;
+pub use message::{message, message_without_files};
 pub use placeholders::{numbered, substitute};
 pub use unknown_column::explain_unknown_column;
 
@@ -142,6 +147,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .insert(0, Arc::new(table_calls::NameTableCalls));
     let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
     leaf_pushdown::LeafPushdown::replace_in(&mut optimizer.rules);
+    keep_cohorts::KeepCohorts::replace_in(&mut optimizer.rules);
     let inner = builder.query_planner().take();
     builder
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))

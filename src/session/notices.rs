@@ -1,5 +1,6 @@
 //! Makes aggregates report the sites that they leave out to the session's notices, if it collects them, and in EXPLAIN ANALYZE count them
-//! for [`left_out`](super::left_out). Not in OVER, where a site would be counted in each frame.
+//! for [`left_out`](super::left_out). Not in OVER, where a site would be counted in each frame. Groups that are lists of windows are
+//! reported, too.
 
 use std::sync::Arc;
 
@@ -24,8 +25,11 @@ impl AnalyzerRule for ReportLeftOut {
             return Ok(plan);
         }
         let rewritten = plan.transform_up_with_subqueries(|node| {
-            if !matches!(node, LogicalPlan::Aggregate(_)) {
+            let LogicalPlan::Aggregate(aggregate) = &node else {
                 return Ok(Transformed::no(node));
+            };
+            if aggregate.group_expr.iter().any(is_list_of_windows) {
+                notices.add(LIST_OF_WINDOWS.to_string());
             }
             node.map_expressions(|expr| {
                 expr.transform_up(|expr| match expr {
@@ -48,4 +52,12 @@ impl AnalyzerRule for ReportLeftOut {
     fn name(&self) -> &str {
         "vcz_report_left_out"
     }
+}
+
+const LIST_OF_WINDOWS: &str = "GROUP BY genome_bins(…) makes a group of each list of windows, not of each window: write SELECT …, \
+     unnest(genome_bins(…)) AS window_start FROM … in a subquery, and group by window_start";
+
+/// Whether a group is the list of the windows that a position is in.
+fn is_list_of_windows(group: &Expr) -> bool {
+    matches!(group, Expr::ScalarFunction(call) if call.name() == "genome_bins")
 }

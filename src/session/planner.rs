@@ -233,7 +233,7 @@ fn replace(
     Ok(Transformed::yes(Expr::ScalarFunction(call)))
 }
 
-/// Runs an uncorrelated scalar subquery. Without rows it gives NULL, which the function then rejects. A second row is an error as soon
+/// Runs an uncorrelated scalar subquery, which must find samples. A second row is an error as soon
 /// as it arrives, so that a long result is not collected.
 async fn run(subquery: &Subquery, session: &dyn Session) -> Result<ScalarValue> {
     let plan = session.create_physical_plan(&subquery.subquery).await?;
@@ -251,6 +251,12 @@ async fn run(subquery: &Subquery, session: &dyn Session) -> Result<ScalarValue> 
             value = ScalarValue::try_from_array(batch.column(0), 0)?;
             found = true;
         }
+    }
+    if value.is_null() {
+        return plan_err!(
+            "the subquery that gives the population found no samples: its value is NULL{}",
+            if found { "" } else { ", since it has no row" }
+        );
     }
     Ok(value)
 }

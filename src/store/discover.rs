@@ -2,7 +2,8 @@
 //!
 //! Called once by `Store::open`. Consolidated metadata is used if there is any; otherwise the top level is listed (never a
 //! chunk folder), and where that is not possible, likely names are tried. Invariant: an array whose metadata is not
-//! supported is reported with the reason, and the other arrays can be read.
+//! supported is reported with the reason, and the other arrays can be read. A document that ends early is an error: it was cut
+//! off on its way or on the disk, and leaving its array out would change what `SELECT *` gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::future::{Either, ready, select};
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMeta, shown};
@@ -327,6 +329,10 @@ impl Documents<'_> {
             });
         };
         let is_incomplete = attributes.is_none();
+        self.check_ends(&array_key, &array)?;
+        if let Some((attributes, _)) = &attributes {
+            self.check_ends(&attributes_key, attributes)?;
+        }
         let read = || {
             let array = parse(&array, ".zarray")?;
             let attributes = attributes
@@ -349,6 +355,7 @@ impl Documents<'_> {
                 ..ArrayDocuments::default()
             });
         };
+        self.check_ends(&key, &document)?;
         let read = match parse(&document, "zarr.json") {
             Ok(document) => node_v3(name, &document),
             Err(reason) => Some(Err(reason)),
@@ -371,6 +378,20 @@ impl Documents<'_> {
                 key,
                 format!("it is {}; expected an object", shown(Some(&other))),
             )),
+        }
+    }
+
+    /// That the document `key` is not cut off.
+    fn check_ends(&self, key: &str, document: &[u8]) -> Result<()> {
+        match serde_json::from_slice::<IgnoredAny>(document) {
+            Err(error) if error.is_eof() => {
+                let reason = format!(
+                    "it ends early, after {} bytes, so it is damaged or was not read whole",
+                    document.len()
+                );
+                Err(self.metadata_error(key, reason))
+            }
+            _ => Ok(()),
         }
     }
 

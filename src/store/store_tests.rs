@@ -122,7 +122,7 @@ fn store_v2() -> Files {
         ("call_genotype/0.0", b"0123456789abcdef".to_vec()),
         ("call_genotype/2.0", b"xyz".to_vec()),
         ("variant_id/.zarray", document(strange)),
-        ("variant_quality/.zarray", b"{".to_vec()),
+        ("variant_quality/.zarray", b"{]".to_vec()),
         ("subgroup/.zgroup", document(json!({"zarr_format": 2}))),
         (".git/.zarray", document(zarray())),
     ]
@@ -257,6 +257,29 @@ fn v2_in_memory_and_in_a_directory() {
             None
         );
         assert_eq!(block_on(store.stored_bytes(array)).unwrap(), Some(19));
+    }
+}
+
+/// Metadata that ends early would otherwise be a column less.
+#[test]
+fn metadata_that_is_cut_off() {
+    for (files, key) in [
+        (store_v2(), "call_genotype/.zarray"),
+        (store_v2(), "call_genotype/.zattrs"),
+        (store_v2(), "variant_id/.zarray"),
+        (store_v3(), "call_genotype/zarr.json"),
+        (store_v3(), "variant_id/zarr.json"),
+    ] {
+        let at = files.iter().position(|(name, _)| *name == key).unwrap();
+        for length in 0..files[at].1.len() {
+            let mut files = files.clone();
+            files[at].1.truncate(length);
+            for opened in [open(&files), open_local(directory(&files).path())] {
+                let error = opened.unwrap_err().to_string();
+                assert!(error.contains(key), "{error}");
+                assert!(error.contains("it ends early"), "{error}");
+            }
+        }
     }
 }
 

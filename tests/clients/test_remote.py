@@ -154,9 +154,9 @@ def test_messages_of_s3(s3):
     message = vcz("inspect", "s3://box/nothing.vcz", *as_arguments(s3), expect=1)
     assert "is not a VCZ store" in message
     message = vcz("inspect", "az://box/x.vcz", expect=1)
-    assert "--features azure" in message
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in message
     message = vcz("sql", "-c", "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'az://box/x.parquet'", expect=1)
-    assert "--features azure" in message
+    assert "AZURE_STORAGE_ACCOUNT_NAME" in message
     # Options of tables of other kinds are still checked.
     csv = "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 's3://box/x.parquet' OPTIONS ({})"
     for key in ["aws.request_payer", "http.timeout"]:

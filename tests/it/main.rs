@@ -12,6 +12,7 @@ mod catalogue_ld;
 mod catalogue_pairs;
 mod catalogue_relatedness;
 mod catalogue_samples;
+mod catalogue_scans;
 mod catalogue_zygosity;
 mod circles;
 mod common;

@@ -220,6 +220,11 @@ async fn many_stores_give_the_bits_of_one() {
             "SELECT variant_contig, variant_position, allele_counts(call_genotype) FROM t
              ORDER BY variant_position DESC, variant_contig LIMIT 7",
         ),
+        (
+            "scans of contigs",
+            "SELECT n.*, x.score FROM vcz_nsl('t', ['s01', 's02', 's03'], 0.1) AS n
+             LEFT JOIN vcz_xpnsl('t', ['s01', 's02'], ['s02', 's05'], 0) AS x ON n.row = x.row ORDER BY n.row",
+        ),
         ("a limit", "SELECT variant_contig, variant_position, call_genotype FROM t LIMIT 71"),
         ("metadata", "SELECT * FROM vcz_samples('t')"),
         ("contigs", "SELECT * FROM vcz_contigs('t')"),

@@ -10,8 +10,9 @@ use futures::{StreamExt, poll, stream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -29,6 +30,72 @@ pub enum Fault {
     Unavailable,
     /// Another store is there.
     Replaced,
+    /// The connection is reset after half of the bytes.
+    Reset,
+    /// The body ends after half of the bytes that were announced, without an error.
+    Short,
+    /// Half of the bytes are announced and sent.
+    Shorter,
+    /// More bytes than there are are announced and sent.
+    Longer,
+}
+
+impl Fault {
+    pub const ALL: [Self; 8] = [
+        Self::Absent,
+        Self::Denied,
+        Self::Unavailable,
+        Self::Replaced,
+        Self::Reset,
+        Self::Short,
+        Self::Shorter,
+        Self::Longer,
+    ];
+
+    /// Whether the answer is that of the object, with another body.
+    pub fn is_of_body(self) -> bool {
+        matches!(
+            self,
+            Self::Reset | Self::Short | Self::Shorter | Self::Longer
+        )
+    }
+
+    /// An answer with this fault in its body.
+    async fn in_body(self, result: GetResult) -> Result<GetResult> {
+        let (mut meta, mut range) = (result.meta.clone(), result.range.clone());
+        let attributes = result.attributes.clone();
+        let is_end = range.end == meta.size;
+        let bytes = result.bytes().await?;
+        let half = bytes.slice(..bytes.len() / 2);
+        let (sent, end) = match self {
+            Self::Reset | Self::Short => (half, range.end),
+            Self::Shorter => {
+                let end = range.start + half.len() as u64;
+                (half, end)
+            }
+            _ => {
+                let longer = [&bytes[..], &[0x5a; 16]].concat();
+                (longer.into(), range.end + 16)
+            }
+        };
+        range.end = end;
+        if is_end {
+            meta.size = end;
+        }
+        let reset = (self == Self::Reset).then(|| {
+            Err(Error::Generic {
+                store: "server",
+                source: "connection reset".into(),
+            })
+        });
+        let payload = stream::iter([Ok(sent)].into_iter().chain(reset)).boxed();
+        Ok(GetResult {
+            payload: GetResultPayload::Stream(payload),
+            meta,
+            range,
+            attributes,
+        })
+    }
 }
 
 /// Which requests fail: those from a number on, or that number alone.
@@ -112,13 +179,23 @@ impl Server {
         }
     }
 
+    /// An answer, or 403 for what is absent where the server denies that.
+    fn denied(&self, result: Result<GetResult>) -> Result<GetResult> {
+        match result {
+            Err(Error::NotFound { path, source }) if self.denies => {
+                Err(Error::PermissionDenied { path, source })
+            }
+            result => result,
+        }
+    }
+
     pub fn plan(&self, plan: Option<Plan>) {
         self.asked.lock().clear();
         *self.plan.lock() = plan;
     }
 
-    /// The objects that a request sees, or its failure.
-    fn answer(&self, path: &str) -> Result<&InMemory> {
+    /// The objects that a request sees, and the fault of its body; or its failure.
+    fn answer(&self, path: &str) -> Result<(&InMemory, Option<Fault>)> {
         let mut asked = self.asked.lock();
         asked.push(path.to_string());
         let number = asked.len() - 1;
@@ -130,8 +207,9 @@ impl Server {
             false => plan.first <= number,
         };
         match planned.filter(hit).map(|plan| plan.fault) {
-            None => Ok(&self.objects),
-            Some(Fault::Replaced) => Ok(&self.other),
+            None => Ok((&self.objects, None)),
+            Some(Fault::Replaced) => Ok((&self.other, None)),
+            Some(fault) if fault.is_of_body() => Ok((&self.objects, Some(fault))),
             Some(Fault::Absent) => Err(Error::NotFound {
                 path,
                 source: source(),
@@ -140,7 +218,7 @@ impl Server {
                 path,
                 source: source(),
             }),
-            Some(Fault::Unavailable) => Err(Error::Generic {
+            Some(_) => Err(Error::Generic {
                 store: "server",
                 source: source(),
             }),
@@ -167,12 +245,11 @@ impl ObjectStore for Server {
     }
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         self.wait().await;
-        let objects = self.answer(path.as_ref())?;
-        match objects.get_opts(path, options).await {
-            Err(Error::NotFound { path, source }) if self.denies => {
-                Err(Error::PermissionDenied { path, source })
-            }
-            result => result,
+        let (objects, fault) = self.answer(path.as_ref())?;
+        let is_head = options.head;
+        match (objects.get_opts(path, options).await, fault) {
+            (Ok(result), Some(fault)) if !is_head => fault.in_body(result).await,
+            (result, _) => self.denied(result),
         }
     }
     fn delete_stream(
@@ -183,7 +260,7 @@ impl ObjectStore for Server {
     }
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         match self.answer("list") {
-            Ok(objects) => objects.list(prefix),
+            Ok((objects, _)) => objects.list(prefix),
             Err(error) => stream::once(async { Err(error) }).boxed(),
         }
     }
@@ -200,7 +277,12 @@ impl ObjectStore for Server {
                 common_prefixes: vec![],
                 objects: vec![],
             }),
-            objects => objects?.list_with_delimiter(prefix).await,
+            // Reset.
+            Ok((_, Some(_))) => Err(Error::Generic {
+                store: "server",
+                source: "as planned".into(),
+            }),
+            objects => objects?.0.list_with_delimiter(prefix).await,
         }
     }
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::prelude::SessionContext;
+use futures::StreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 
+use crate::archive::archive;
 use crate::common::{create, fixtures, session, unpack, work_dir};
 use crate::server::{Fault, Files, Plan, Server, consolidate, files, in_memory};
 
@@ -29,7 +31,7 @@ fn with_absent(name: &str) -> Files {
 }
 
 /// A store with the same metadata and other genotypes, positions and qualities.
-async fn other_store(files: &Files) -> InMemory {
+async fn other_store(files: &Files, kind: Kind) -> InMemory {
     // Other objects first, so that entity tags differ.
     let objects = InMemory::new();
     for n in 0..1000 {
@@ -38,6 +40,7 @@ async fn other_store(files: &Files) -> InMemory {
     }
     let is_metadata =
         |key: &str| key.contains("/.z") || key.starts_with(".z") || key.ends_with("zarr.json");
+    let mut others = Files::new();
     for (key, data) in files {
         let array = key.split('/').next().unwrap();
         let chunks = files.iter().filter(|(other, _)| {
@@ -48,10 +51,30 @@ async fn other_store(files: &Files) -> InMemory {
             Some(first) if !is_metadata(key) => first,
             _ => data,
         };
-        let path = Path::from(format!("data/my.vcz/{key}"));
-        objects.put(&path, data.clone().into()).await.unwrap();
+        others.push((key.clone(), data.clone()));
+    }
+    let others = match kind {
+        Kind::Archive => archived(&others).await,
+        Kind::Folder | Kind::Cached { .. } => in_memory(&others).await,
+    };
+    let mut listed = others.list(None);
+    while let Some(object) = listed.next().await {
+        let path = object.unwrap().location;
+        let bytes = others.get(&path).await.unwrap().bytes().await.unwrap();
+        objects.put(&path, bytes.into()).await.unwrap();
     }
     objects
+}
+
+/// How a store is kept on the server, and read.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Folder,
+    Archive,
+    /// A folder that is read with a cache, which is emptied before every query or not.
+    Cached {
+        is_cold: bool,
+    },
 }
 
 /// A session with a store on a server as `t`.
@@ -59,12 +82,32 @@ struct Bench {
     ctx: SessionContext,
     server: Arc<Server>,
     location: String,
+    kind: Kind,
+    cache: tempfile::TempDir,
+}
+
+/// An archive with these files, stored in it at `data/my.vcz.zip`. With what is added it is longer than what is read with its directory.
+async fn archived(files: &Files) -> InMemory {
+    let mut files = files.clone();
+    files.push(("padding".to_string(), vec![7; 3 << 20]));
+    let objects = InMemory::new();
+    let path = Path::from("data/my.vcz.zip");
+    objects.put(&path, archive(&files).into()).await.unwrap();
+    objects
 }
 
 impl Bench {
     async fn new(host: &str, files: &Files, denies: bool) -> Self {
-        let mut server = Server::new(in_memory(files).await);
-        (server.other, server.denies) = (other_store(files).await, denies);
+        Self::of(host, files, denies, Kind::Folder).await
+    }
+
+    async fn of(host: &str, files: &Files, denies: bool, kind: Kind) -> Self {
+        let objects = match kind {
+            Kind::Archive => archived(files).await,
+            Kind::Folder | Kind::Cached { .. } => in_memory(files).await,
+        };
+        let mut server = Server::new(objects);
+        (server.other, server.denies) = (other_store(files, kind).await, denies);
         let server = Arc::new(server);
         let ctx = session(3, 40);
         let url = Url::parse(&format!("fake://{host}")).unwrap();
@@ -72,11 +115,36 @@ impl Bench {
         Self {
             ctx,
             server,
-            location: format!("fake://{host}/data/my.vcz"),
+            location: match kind {
+                Kind::Archive => format!("fake://{host}/data/my.vcz.zip"),
+                Kind::Folder | Kind::Cached { .. } => format!("fake://{host}/data/my.vcz"),
+            },
+            kind,
+            cache: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Removes what is cached.
+    fn forget(&self) {
+        for group in std::fs::read_dir(self.cache.path()).unwrap() {
+            for file in std::fs::read_dir(group.unwrap().path()).unwrap() {
+                std::fs::remove_file(file.unwrap().path()).unwrap();
+            }
         }
     }
 
     async fn open(&self, table: &str, options: &str) -> datafusion::common::Result<()> {
+        let with_cache = format!(
+            "OPTIONS ('vcz.cache_dir' '{}')",
+            self.cache.path().display()
+        );
+        let options = match self.kind {
+            Kind::Cached { .. } => with_cache.as_str(),
+            Kind::Folder | Kind::Archive => options,
+        };
+        if self.kind == (Kind::Cached { is_cold: true }) {
+            self.forget();
+        }
         let sql = format!(
             "CREATE OR REPLACE EXTERNAL TABLE {table} STORED AS VCZ LOCATION '{}' {options}",
             self.location
@@ -85,6 +153,9 @@ impl Bench {
     }
 
     async fn answer(&self, sql: &str) -> datafusion::common::Result<String> {
+        if self.kind == (Kind::Cached { is_cold: true }) {
+            self.forget();
+        }
         let batches = self.ctx.sql(sql).await?.collect().await?;
         Ok(pretty_format_batches(&batches)?.to_string())
     }
@@ -102,7 +173,11 @@ impl Bench {
                 is_alone,
             }));
             match self.answer(sql).await {
-                Ok(answer) => assert_eq!(answer, right, "{sql}: {fault:?} from request {first} on"),
+                Ok(answer) => assert_eq!(
+                    answer, right,
+                    "{}: {sql}: {fault:?} at request {first}, alone: {is_alone}",
+                    self.location
+                ),
                 Err(error) => errors.push(error.to_string()),
             }
         }
@@ -119,65 +194,86 @@ const QUERIES: [&str; 4] = [
     "SELECT variant_position, variant_quality, allele_counts(call_genotype) AS k FROM t ORDER BY 1, 2 LIMIT 130",
 ];
 
-/// The same store without and with consolidated metadata, and in Zarr v3.
-fn layouts() -> [(&'static str, Files); 3] {
+/// The same store without and with consolidated metadata, in Zarr v3, as an archive, and with a cache.
+fn layouts() -> [(&'static str, Files, Kind); 6] {
+    let v2 = || with_absent("sim.vcz.zip");
     [
-        ("v2", with_absent("sim.vcz.zip")),
-        ("consolidated", consolidate(with_absent("sim.vcz.zip"))),
-        ("v3", with_absent("sim.v3.vcz.zip")),
+        ("v2", v2(), Kind::Folder),
+        ("consolidated", consolidate(v2()), Kind::Folder),
+        ("v3", with_absent("sim.v3.vcz.zip"), Kind::Folder),
+        ("archive", v2(), Kind::Archive),
+        ("cold", consolidate(v2()), Kind::Cached { is_cold: true }),
+        ("warm", consolidate(v2()), Kind::Cached { is_cold: false }),
     ]
+}
+
+/// Whether an answer of another store in place of this one can be told in all queries. Folders are checked where a chunk is absent, which
+/// comes after present ones were read, or not at all where rows are enough.
+fn tells_replaced(kind: Kind, sql: &str) -> bool {
+    kind == Kind::Archive || !sql.contains("LIMIT")
+}
+
+/// A part of the message that names the cause, which at least one error of the query must have.
+fn cause(kind: Kind, sql: &str, fault: Fault) -> Option<&'static str> {
+    Some(match (kind, fault) {
+        (Kind::Archive, Fault::Replaced) => "its ETag has changed",
+        (Kind::Archive, Fault::Absent | Fault::Denied) => "as planned",
+        (_, Fault::Absent) if sql.contains("call_genotype") => "'call_genotype/",
+        (_, Fault::Absent) => "is absent, too",
+        (_, Fault::Denied) => "'vcz.denied_chunks' to 'absent'",
+        (_, Fault::Unavailable) => "as planned",
+        // A region index notices other contigs before.
+        (_, Fault::Replaced) if sql.contains("WHERE") => return None,
+        (_, Fault::Replaced) => "written again or replaced",
+        // The body of an answer that is in the cache is not sent.
+        (Kind::Cached { is_cold: false }, _) => return None,
+        (_, Fault::Reset) => "connection reset",
+        (_, Fault::Short) => "bytes and sent ",
+        // Decoders say what is wrong. More bytes than there are may be of no importance.
+        (_, Fault::Shorter | Fault::Longer) => return None,
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn faults_at_every_request_of_a_query() {
-    for (name, files) in layouts() {
-        let bench = Bench::new(name, &files, false).await;
+    for (name, files, kind) in layouts() {
+        let bench = Bench::of(name, &files, false, kind).await;
         bench.open("t", "").await.unwrap();
         for sql in QUERIES {
-            for fault in [
-                Fault::Absent,
-                Fault::Denied,
-                Fault::Unavailable,
-                Fault::Replaced,
-            ] {
-                // It stops before it comes to an absent chunk, and present ones are not checked.
-                if fault == Fault::Replaced && sql.contains("LIMIT") {
+            for fault in Fault::ALL {
+                if fault == Fault::Replaced && !tells_replaced(kind, sql) {
                     continue;
                 }
-                let errors = bench.with_faults(sql, fault, false).await;
-                assert!(errors.len() > 1, "{name}: {sql}: {fault:?}: {errors:?}");
+                let mut errors = bench.with_faults(sql, fault, false).await;
+                // One chunk alone that is absent or another cannot be told in folders.
+                let is_told = !matches!(fault, Fault::Absent | Fault::Replaced);
+                if is_told || kind == Kind::Archive {
+                    errors.extend(bench.with_faults(sql, fault, true).await);
+                }
+                if fault != Fault::Longer && kind != (Kind::Cached { is_cold: false }) {
+                    assert!(errors.len() > 1, "{name}: {sql}: {fault:?}: {errors:?}");
+                }
                 for error in &errors {
-                    let place = error.contains("fake://") && error.contains("data/my.vcz");
-                    assert!(place, "{name}: {error}");
+                    for part in ["fake://", "data/my.vcz", "array '", "chunk "] {
+                        assert!(
+                            error.contains(part),
+                            "{name}: {sql}: {fault:?}: no {part}: {error}"
+                        );
+                    }
                 }
-                let expected = match fault {
-                    Fault::Absent => "'call_genotype/",
-                    Fault::Denied => "'vcz.denied_chunks' to 'absent'",
-                    Fault::Unavailable => "as planned",
-                    Fault::Replaced => "written again or replaced",
-                };
-                let expected = match sql.contains("call_genotype") || fault != Fault::Absent {
-                    true => expected,
-                    false => "is absent, too",
-                };
-                // A region index notices other contigs before.
-                if fault == Fault::Replaced && sql.contains("WHERE") {
-                    continue;
+                if let Some(cause) = cause(kind, sql, fault) {
+                    let named = errors.iter().any(|error| error.contains(cause));
+                    assert!(named, "{name}: {sql}: {fault:?}: {errors:?}");
                 }
-                let named = errors.iter().any(|error| error.contains(expected));
-                assert!(named, "{name}: {sql}: {fault:?}: {errors:?}");
-            }
-            for fault in [Fault::Denied, Fault::Unavailable] {
-                bench.with_faults(sql, fault, true).await;
             }
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stops_to_answer_while_a_store_is_opened() {
-    for (name, files) in layouts() {
-        let bench = Bench::new(&format!("opening-{name}"), &files, false).await;
+async fn faults_at_every_request_while_a_store_is_opened() {
+    for (name, files, kind) in layouts() {
+        let bench = Bench::of(&format!("opening-{name}"), &files, false, kind).await;
         bench.open("t", "").await.unwrap();
         let requests = bench.server.asked.lock().len();
         let mut right = vec![];
@@ -185,26 +281,42 @@ async fn a_server_that_stops_to_answer_while_a_store_is_opened() {
             right.push(bench.answer(sql).await.unwrap());
         }
         let schema = bench.ctx.table("t").await.unwrap().schema().clone();
-        for first in 0..requests + 2 {
-            let fault = Fault::Absent;
-            bench.server.plan(Some(Plan {
-                fault,
-                first,
-                is_alone: false,
-            }));
-            let opened = bench.open("t", "").await;
-            bench.server.plan(None);
-            if opened.is_err() {
-                assert!(first < requests, "{name}: request {first}");
-                continue;
-            }
-            let found = bench.ctx.table("t").await.unwrap().schema().clone();
-            assert_eq!(found, schema, "{name}: absent from request {first} on");
-            for (sql, right) in QUERIES.iter().zip(&right) {
-                let answer = bench.answer(sql).await.unwrap();
-                assert_eq!(&answer, right, "{name}: absent from request {first} on");
+        let mut opened = 0;
+        for fault in Fault::ALL {
+            for (first, is_alone) in
+                (0..requests + 2).flat_map(|first| [(first, false), (first, true)])
+            {
+                // A lone answer of another store, or that something is absent, cannot be told, nor can a store that was replaced before
+                // it is opened.
+                if fault == Fault::Replaced || (fault == Fault::Absent && is_alone) {
+                    continue;
+                }
+                let told = format!("{name}: {fault:?} at request {first}, alone: {is_alone}");
+                bench.server.plan(Some(Plan {
+                    fault,
+                    first,
+                    is_alone,
+                }));
+                let result = bench.open("t", "").await;
+                let asked = bench.server.asked.lock().clone();
+                bench.server.plan(None);
+                if let Err(error) = result {
+                    let error = error.to_string();
+                    assert!(first < requests, "{told}: {error}");
+                    assert!(error.contains("data/my.vcz"), "{told}: {error}");
+                    continue;
+                }
+                opened += 1;
+                let found = bench.ctx.table("t").await.unwrap().schema().clone();
+                assert_eq!(found, schema, "{told}: {asked:#?}");
+                for (sql, right) in QUERIES.iter().zip(&right) {
+                    let answer = bench.answer(sql).await;
+                    let answer = answer.unwrap_or_else(|error| panic!("{told}: {error}"));
+                    assert_eq!(&answer, right, "{told}: {asked:#?}");
+                }
             }
         }
+        println!("{name}: {requests} requests; opened with faults {opened} times");
     }
 }
 

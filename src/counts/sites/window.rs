@@ -32,6 +32,39 @@ fn may_exceed(threshold: f64, n: f64, a: f64, b: f64) -> bool {
     (delta * delta) / (a * (n - a) * (b * (n - b))) > threshold
 }
 
+/// Relative rounding errors of the bounds below are far smaller.
+const SLACK: f64 = 1e-9;
+
+/// Whether r² of two sites of `copies` copies may be above `threshold`, from the called copies `n` and those with another allele than the
+/// reference, `d`, of each: of the copies called at one site, as many as are not called at the other may not count.
+///
+/// r² is at most the ratio of the two odds d / (n − d), or their product, or the inverse of one of these, whichever is highest below 1
+/// (VanLiere and Rosenberg 2008). Here the odds lie in intervals. NaN, of a site that does not vary, compares as possible.
+#[inline(always)]
+fn may_exceed_with_missing(threshold: f64, copies: f64, one: [f64; 2], two: [f64; 2]) -> bool {
+    let odds = |[n, d]: [f64; 2], uncalled: f64| {
+        let reference = n - d;
+        let low = (d - uncalled).max(0.0) / reference;
+        let high = d / (reference - uncalled).max(0.0);
+        (low, high)
+    };
+    let (low_1, high_1) = odds(one, copies - two[0]);
+    let (low_2, high_2) = odds(two, copies - one[0]);
+    let ratio = match (low_1 > high_2, low_2 > high_1) {
+        (true, _) => high_2 / low_1,
+        (_, true) => high_1 / low_2,
+        _ => 1.0,
+    };
+    let (low, high) = (low_1 * low_2, high_1 * high_2);
+    let product = match (low > 1.0, high < 1.0) {
+        (true, _) => low.recip(),
+        (_, true) => high,
+        _ => 1.0,
+    };
+    let is_below = ratio.max(product) * (1.0 + SLACK) < threshold;
+    !is_below
+}
+
 /// Some sites of a contig.
 #[derive(Debug)]
 pub(crate) struct SiteWindow {
@@ -43,6 +76,8 @@ pub(crate) struct SiteWindow {
     alternate: Vec<Strip>,
     /// Number of those of each site.
     d: Vec<f64>,
+    /// Number of called copies of each site.
+    n: Vec<f64>,
     /// Called copies of each site; `None` where all are.
     called: Vec<Option<Box<[Strip]>>>,
     /// Sites whose copies are not all called, those removed included.
@@ -71,6 +106,7 @@ impl SiteWindow {
             removed: 0,
             alternate: vec![],
             d: vec![],
+            n: vec![],
             called: vec![],
             incomplete: 0,
             everyone: strips_of(&all_ones(copies), strips),
@@ -88,6 +124,7 @@ impl SiteWindow {
         let strips = strips_of(&site.alternate, self.strips);
         self.alternate.extend_from_slice(&strips);
         self.d.push(site.d as f64);
+        self.n.push(site.n as f64);
         let called = (!site.called.is_empty()).then(|| strips_of(&site.called, self.strips));
         self.incomplete += usize::from(called.is_some());
         self.called.push(called);
@@ -99,6 +136,7 @@ impl SiteWindow {
         if self.removed > self.len() {
             self.alternate.drain(..self.removed * self.strips);
             self.d.drain(..self.removed);
+            self.n.drain(..self.removed);
             let removed = self.called.drain(..self.removed);
             self.incomplete -= removed.filter(Option::is_some).count();
             self.removed = 0;
@@ -114,6 +152,7 @@ impl SiteWindow {
             alternate: &alternate,
             called: called.as_deref(),
             d: site.d as f64,
+            n: site.n as f64,
             threshold: threshold.0,
         })
     }
@@ -127,7 +166,7 @@ impl SiteWindow {
 
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let site = size_of::<f64>() + size_of::<Option<Box<[Strip]>>>();
+        let site = 2 * size_of::<f64>() + size_of::<Option<Box<[Strip]>>>();
         let strips = self.alternate.capacity() + (self.incomplete + 1) * self.strips;
         strips * size_of::<Strip>() + self.d.capacity() * site
     }
@@ -138,19 +177,12 @@ struct Exceeds<'a> {
     alternate: &'a [Strip],
     called: Option<&'a [Strip]>,
     d: f64,
+    n: f64,
     threshold: f64,
 }
 
-/// Counts the bits that two sites have in common.
-#[inline(always)]
-fn joint<L: Lanes>(lanes: L, first: &[Strip], second: &[Strip]) -> f64 {
-    let mut sum = lanes.zero();
-    for (first, second) in first.iter().zip(second) {
-        let both = lanes.and(lanes.load(&first.0, STRIP), lanes.load(&second.0, STRIP));
-        sum = lanes.add(sum, lanes.counters(both));
-    }
-    lanes.sum(sum) as f64
-}
+/// Sites that are compared together where copies are not called: four counts of each.
+const TOGETHER: usize = GROUP / 4;
 
 impl Job for Exceeds<'_> {
     type Output = bool;
@@ -224,23 +256,62 @@ impl Exceeds<'_> {
         false
     }
 
+    /// The same where copies are not called.
     #[inline(always)]
     fn among_any<L: Lanes>(&self, lanes: L, sites: std::ops::Range<usize>) -> bool {
         let window = self.window;
-        for at in sites.rev() {
-            let (alternate, called) = (window.site(at), window.called[at].as_deref());
-            let mine = self.called.unwrap_or(&window.everyone);
-            let other = called.unwrap_or(&window.everyone);
-            let n = joint(lanes, mine, other);
-            let a = joint(lanes, self.alternate, other);
-            let b = joint(lanes, mine, alternate);
-            if !may_exceed(self.threshold, n, a, b) {
-                continue;
+        let (copies, one) = (window.copies as f64, [self.n, self.d]);
+        let mut may = [false; BLOCK];
+        let called = window.n.get(sites.clone()).unwrap_or_default();
+        let counts = window.d.get(sites.clone()).unwrap_or_default();
+        for (may, (n, d)) in may.iter_mut().zip(called.iter().zip(counts)) {
+            *may = may_exceed_with_missing(self.threshold, copies, one, [*n, *d]);
+        }
+        let mut candidates = [0usize; BLOCK + TOGETHER];
+        let mut number = 0;
+        for (at, may) in sites.clone().zip(may) {
+            candidates[number] = at;
+            number += usize::from(may);
+        }
+        let mine = (self.alternate, self.called.unwrap_or(&window.everyone));
+        let mut from = 0;
+        while from < number {
+            candidates[number..].fill(sites.start);
+            let mut seconds: [(&[Strip], &[Strip]); TOGETHER] = [(&[], &[]); TOGETHER];
+            for (second, at) in seconds.iter_mut().zip(&candidates[from..]) {
+                let called = window.called.get(*at).and_then(Option::as_deref);
+                *second = (window.site(*at), called.unwrap_or(&window.everyone));
             }
-            let x = joint(lanes, self.alternate, alternate);
-            if r2_of(n, a, b, x).is_some_and(|r2| r2 > self.threshold) {
-                return true;
+            let mut sums = [lanes.zero(); GROUP];
+            for (at, (alternate, called)) in mine.0.iter().zip(mine.1).enumerate() {
+                let alternate = lanes.load(&alternate.0, STRIP);
+                let called = lanes.load(&called.0, STRIP);
+                for (sums, second) in sums.as_chunks_mut::<4>().0.iter_mut().zip(seconds) {
+                    let (Some(other), Some(other_called)) = (second.0.get(at), second.1.get(at))
+                    else {
+                        continue;
+                    };
+                    let other = lanes.load(&other.0, STRIP);
+                    let other_called = lanes.load(&other_called.0, STRIP);
+                    let common = [
+                        lanes.and(called, other_called),
+                        lanes.and(alternate, other_called),
+                        lanes.and(called, other),
+                        lanes.and(alternate, other),
+                    ];
+                    for (sum, common) in sums.iter_mut().zip(common) {
+                        *sum = lanes.add(*sum, lanes.counters(common));
+                    }
+                }
             }
+            let sums = lanes.sums(sums).map(|sum| sum as f64);
+            let counted = (number - from).min(TOGETHER);
+            for [n, a, b, x] in sums.as_chunks::<4>().0.iter().take(counted) {
+                if r2_of(*n, *a, *b, *x).is_some_and(|r2| r2 > self.threshold) {
+                    return true;
+                }
+            }
+            from += TOGETHER;
         }
         false
     }

@@ -749,7 +749,7 @@ fn the_register_is_complete() {
         .iter()
         .map(|udaf| udaf.name().to_string())
         .collect();
-    assert_eq!(names.len(), 55);
+    assert_eq!(names.len(), 56);
     for name in &names {
         assert!(
             udaf(name)

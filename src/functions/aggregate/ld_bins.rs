@@ -1,4 +1,4 @@
-//! The bins of `ld_decay` and `ld_moments`: their arguments, and how many pairs of sites each has.
+//! The bins of `ld_decay`, `ld_moments` and `ld_moments_genotypes`: their arguments, and how many pairs of sites each has.
 //!
 //! Sites that do not vary are in pairs, too, though they add nothing to sums over them. A pair counts if enough copies are called at both
 //! sites. Where enough are called at each that this cannot fail, pairs are counted by their positions alone.
@@ -7,7 +7,6 @@ use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, ScalarValue, exec_err};
 
-use super::site_pair_sums::MOMENT_COPIES;
 use super::site_sweep::Bounds;
 use crate::counts::sites::{Copies, SiteRecord};
 
@@ -77,12 +76,14 @@ pub(super) fn count_pairs(
     least: &[[usize; 2]],
 ) -> Vec<Vec<u64>> {
     let bins = edges.len().saturating_sub(1);
-    // At two of these sites, at least four copies are called.
+    // At two of these sites, enough copies are called for every statistic.
+    let most = [0, 1].map(|at| least.iter().map(|of| of[at]).max().unwrap_or(0));
     let is_good = |site: &SiteRecord<'_>| {
         copies
             .each()
+            .zip(most)
             .enumerate()
-            .all(|(at, copies)| 2 * site.n(at, copies) >= copies + MOMENT_COPIES as usize)
+            .all(|(at, (copies, most))| 2 * site.n(at, copies) >= copies + most)
     };
     let good: Vec<bool> = sites.iter().map(is_good).collect();
     let of_good: Vec<f64> = sites

@@ -19,8 +19,12 @@ use crate::functions::numeric::two_populations::{
 use crate::functions::numeric::two_sites::{TwoSites, falling_4};
 
 /// The functions, with the fewest and the most populations.
-pub(super) const ARITIES: [(&str, usize); 3] =
-    [("ld_decay", 1), ("ld_moments", 1), ("ld_moments", 2)];
+pub(super) const ARITIES: [(&str, usize); 4] = [
+    ("ld_decay", 1),
+    ("ld_moments", 1),
+    ("ld_moments", 2),
+    ("ld_moments_genotypes", 1),
+];
 const EDGES: [f64; 4] = [0.0, 1.0, 3.0, 9.5];
 
 /// Counts of the copies called at both of two sites.
@@ -56,16 +60,40 @@ fn r2_and_d_prime(sites: TwoSites<i128>) -> Option<[f64; 2]> {
     Some([d * d / (p * (1.0 - p) * q * (1.0 - q)), d / most])
 }
 
-/// r² of the dosages of individuals that are complete diploids at both sites.
-fn r2_of_genotypes(one: &[i64], two: &[i64], ploidy: usize) -> Option<f64> {
+/// The dosages of individuals that are complete diploids at both sites.
+fn dosages(one: &[i64], two: &[i64], ploidy: usize) -> Vec<[f64; 2]> {
     let dosage = |call: &[i64]| {
         let alleles = diploid_alleles(call.iter().copied())?;
         Some(alleles.iter().filter(|allele| **allele > 0).count() as f64)
     };
     let calls = one.chunks(ploidy).zip(two.chunks(ploidy));
-    let both: Vec<[f64; 2]> = calls
+    calls
         .filter_map(|(one, two)| Some([dosage(one)?, dosage(two)?]))
-        .collect();
+        .collect()
+}
+
+/// Averages over four distinct individuals: DD, Dz and π₂ of unphased genotypes.
+fn moments_of_genotypes(both: &[[f64; 2]]) -> [f64; 3] {
+    let n = both.len();
+    let (mut sums, mut number) = ([0.0; 3], 0.0);
+    for at in 0..n.pow(4) {
+        let four = [at % n, at / n % n, at / n / n % n, at / n / n / n];
+        let differ = (0..4).all(|i| (0..i).all(|j| four[i] != four[j]));
+        if differ {
+            let [u, v, s, t] = four.map(|of| both[of]);
+            let d = u[0] * u[1] - u[0] * v[1];
+            sums[0] += d * (s[0] * s[1] - s[0] * t[1]) / 4.0;
+            sums[1] += d * (1.0 - s[0]) * (1.0 - t[1]) / 2.0;
+            sums[2] += u[0] * (2.0 - v[0]) * s[1] * (2.0 - t[1]) / 16.0;
+            number += 1.0;
+        }
+    }
+    sums.map(|sum| sum / number)
+}
+
+/// r² of the dosages of individuals that are complete diploids at both sites.
+fn r2_of_genotypes(one: &[i64], two: &[i64], ploidy: usize) -> Option<f64> {
+    let both = dosages(one, two, ploidy);
     let n = both.len() as f64;
     let mean = |at: usize| both.iter().map(|pair| pair[at]).sum::<f64>() / n;
     let means = [mean(0), mean(1)];
@@ -272,6 +300,32 @@ proptest! {
             });
             (enough.len() as i64, terms.sum())
         });
+        assert_ways_of_one_stage_agree(&call, &columns, &deal);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn moments_of_genotypes_are_their_definition((genotypes, deal) in genotypes(), steps in vec(0u8..4, 30)) {
+        let positions = positions(&steps[..genotypes.rows.len()]);
+        let at: ArrayRef = Arc::new(Float64Array::from(positions.clone()));
+        let fields = vec![genotypes.field(), Field::new("position", DataType::Float64, true)];
+        let call = Call::in_one_stage(genotypes.bound("ld_moments_genotypes"), fields, &[edges()]).unwrap();
+        let columns = [genotypes.column(), Arc::clone(&at)];
+        let placed = placed(&genotypes, &positions);
+        let Individuals { ploidy, .. } = genotypes.individuals;
+        let most = 9;
+        let tables: Vec<(usize, Vec<[f64; 2]>)> = pairs(&placed).map(|(bin, one, two)| (bin, dosages(one, two, ploidy))).collect();
+        if tables.iter().all(|(_, both)| both.len() <= most) {
+            check_moments(&call.value(&columns).unwrap(), &OF_ONE, |bin, at| {
+                let of_bin = tables.iter().filter(|(other, _)| *other == bin);
+                let enough: Vec<_> = of_bin.filter(|(_, both)| both.len() >= 4).collect();
+                let terms = enough.iter().map(|(_, both)| moments_of_genotypes(both)[at]);
+                (enough.len() as i64, terms.sum())
+            });
+        }
         assert_ways_of_one_stage_agree(&call, &columns, &deal);
     }
 }

@@ -52,6 +52,45 @@ fn item() -> FieldRef {
     Arc::new(Field::new_list_field(DataType::Struct(fields()), false))
 }
 
+/// The type of the result: a row for each bin and statistic.
+pub(super) fn rows_type() -> DataType {
+    DataType::List(item())
+}
+
+/// The rows of groups: for each group, each bin and each of these statistics, the number of pairs and the sum.
+pub(super) fn long_rows(
+    edges: &[f64],
+    names: &[&str],
+    groups: usize,
+    counts: Vec<i64>,
+    sums: Vec<f64>,
+) -> Result<ArrayRef> {
+    let bins = edges.len().saturating_sub(1);
+    let of_group = bins * names.len();
+    let rows = || {
+        (0..groups).flat_map(|_| (0..bins).flat_map(|bin| names.iter().map(move |of| (bin, of))))
+    };
+    let bounds = |from: usize| -> ArrayRef {
+        let bounds = rows().map(|(bin, _)| edges[bin + from]);
+        Arc::new(Float64Array::from_iter_values(bounds))
+    };
+    let statistics: Vec<&str> = rows().map(|(_, name)| *name).collect();
+    let columns: Vec<ArrayRef> = vec![
+        bounds(0),
+        bounds(1),
+        Arc::new(Int64Array::from(counts)),
+        Arc::new(StringArray::from(statistics)),
+        Arc::new(Float64Array::from(sums)),
+    ];
+    let structs = StructArray::try_new_with_length(fields(), columns, None, groups * of_group)?;
+    Ok(Arc::new(ListArray::try_new(
+        item(),
+        OffsetBuffer::from_repeated_length(of_group, groups),
+        Arc::new(structs),
+        None,
+    )?))
+}
+
 /// The sums of one bin for one population: DD, Dz and π₂.
 #[derive(Clone, Debug, Default)]
 struct MomentSums([Quotients; OF_ONE.len()]);
@@ -264,7 +303,6 @@ impl SitePairValue for LdMoments {
         level: Level,
     ) -> Result<ArrayRef> {
         let (number, bins) = (groups.len(), self.edges.len() - 1);
-        let of_group = bins * self.moments.len();
         let least: Vec<[usize; 2]> = self.moments.iter().map(|moment| moment.least).collect();
         let (mut counts, mut sums) = (vec![], vec![]);
         for group in groups {
@@ -277,30 +315,8 @@ impl SitePairValue for LdMoments {
             let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
             sums.extend(self.sums(&varying, copies, level)?);
         }
-        let rows = || {
-            (0..number).flat_map(|_| {
-                (0..bins).flat_map(|bin| self.moments.iter().map(move |of| (bin, of)))
-            })
-        };
-        let edges = |from: usize| -> ArrayRef {
-            let edges = rows().map(|(bin, _)| self.edges[bin + from]);
-            Arc::new(Float64Array::from_iter_values(edges))
-        };
-        let names: Vec<&str> = rows().map(|(_, moment)| moment.name).collect();
-        let columns: Vec<ArrayRef> = vec![
-            edges(0),
-            edges(1),
-            Arc::new(Int64Array::from(counts)),
-            Arc::new(StringArray::from(names)),
-            Arc::new(Float64Array::from(sums)),
-        ];
-        let structs = StructArray::try_new_with_length(fields(), columns, None, number * of_group)?;
-        Ok(Arc::new(ListArray::try_new(
-            item(),
-            OffsetBuffer::from_repeated_length(of_group, number),
-            Arc::new(structs),
-            None,
-        )?))
+        let names: Vec<&str> = self.moments.iter().map(|moment| moment.name).collect();
+        long_rows(&self.edges, &names, number, counts, sums)
     }
 
     fn size(&self) -> usize {
@@ -316,7 +332,7 @@ impl PlanesDefinition for LdMoments {
     const OTHERS: &'static str = ARGUMENTS;
 
     fn return_type() -> DataType {
-        DataType::List(item())
+        rows_type()
     }
 
     fn coerce_others(types: &[DataType]) -> Option<Vec<DataType>> {
@@ -342,7 +358,7 @@ impl PlanesDefinition for LdMoments {
              at both variants, the same number as by the published polynomials; pairs counts those with enough copies for it, variants that \
              do not vary included. moments takes only biallelic variants that vary among all samples: WHERE is_biallelic(variant_allele) \
              AND is_segregating(allele_counts(call_genotype)). The order of two variants at one position, which matters for statistics \
-             such as Dz_0_0_1 alone, is that of their genotypes. The phase is not checked. Every group must be of one contig. In sliding \
+             such as Dz_0_0_1 alone, is that of their genotypes. The phase is not checked: of unphased genotypes use ld_moments_genotypes. Every group must be of one contig. In sliding \
              frames every value is computed anew.",
             "ld_moments(call_genotype [, population [, population2]], position, edges)",
             "SELECT unnest(ld_moments(call_genotype, 'YRI', 'CEU', variant_position, [0, 10000, 50000])) FROM chr22;",
@@ -351,6 +367,7 @@ impl PlanesDefinition for LdMoments {
         .with_argument("position", "The position of the variant, variant_position or a number on another scale.")
         .with_argument("edges", "The bounds of the bins, a constant list of 2 to 1,000 ascending numbers.")
         .with_related_udf("ld_decay")
+        .with_related_udf("ld_moments_genotypes")
         .build()
     }
 }

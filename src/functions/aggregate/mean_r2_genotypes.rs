@@ -1,6 +1,5 @@
 //! `mean_r2_genotypes(call_genotype [, population])`: the mean r² of unphased genotypes over all pairs of sites.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array};
@@ -10,13 +9,12 @@ use datafusion::logical_expr::Documentation;
 
 use super::mean_r2::{ALL_PAIRS, R2Sum, check_sites};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
+use super::site_genotype_sums::{DosageSums, GenotypePairs};
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::{Tiles, in_order, load, no_counts, sweep};
+use super::site_sweep::{in_order, sweep};
+use crate::counts::Level;
 use crate::counts::pairs::Shape;
-use crate::counts::sites::{
-    Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, joint_counts,
-};
-use crate::counts::{Job, Lanes, Level};
+use crate::counts::sites::{Copies, SiteRecords};
 use crate::functions::numeric::two_dosages::TwoDosages;
 
 /// `mean_r2_genotypes`.
@@ -27,109 +25,14 @@ pub(crate) struct MeanR2Genotypes {
 
 const NAME: &str = "mean_r2_genotypes";
 
-/// Products of planes of two sites: of alternates, which copies of one individual both have or each has in the other's place; those
-/// of alternates, and of homozygotes, with called copies; of called copies. Only the first two are needed where every individual is
-/// a complete diploid.
-const PRODUCTS: usize = 7;
-const COMPLETE_PRODUCTS: usize = 2;
-
-/// The pairs of a population's sites.
-struct Genotypes<'a> {
-    records: &'a [SiteRecord<'a>],
-    level: Level,
-    first: Block,
-    second: Block,
-    counts: [Box<JointCounts>; PRODUCTS],
-    sum: R2Sum,
-}
-
-impl Tiles for Genotypes<'_> {
-    fn first(&mut self, sites: Range<usize>) {
-        load(&mut self.first, self.records, sites, 0);
-        self.first.add_genotypes();
-    }
-
-    fn second(&mut self, sites: Range<usize>, ranges: &Ranges, _: &[Vec<usize>]) -> Result<()> {
-        load(&mut self.second, self.records, sites, 0);
-        self.second.add_genotypes();
-        let complete = self.first.is_complete() && self.second.is_complete();
-        if !complete {
-            self.first.fill_called();
-            self.second.fill_called();
-        }
-        let (one, two) = (&self.first, &self.second);
-        let planes = [
-            (&one.alternate, &two.alternate),
-            (&one.alternate, &two.swapped),
-            (&one.alternate, &two.called),
-            (&one.called, &two.alternate),
-            (&one.homozygous, &two.called),
-            (&one.called, &two.homozygous),
-            (&one.called, &two.called),
-        ];
-        let wanted = if complete {
-            COMPLETE_PRODUCTS
-        } else {
-            PRODUCTS
-        };
-        for ((one, two), counts) in planes.iter().zip(&mut self.counts).take(wanted) {
-            joint_counts(self.level, one, two, ranges, counts);
-        }
-        self.level.run(Terms {
-            first: &self.first,
-            second: &self.second,
-            complete,
-            ranges,
-            counts: &self.counts,
-            sum: &mut self.sum,
-        });
-        Ok(())
-    }
-}
-
-/// Adds the terms of the pairs of a tile.
-struct Terms<'a> {
-    first: &'a Block,
-    second: &'a Block,
-    complete: bool,
-    ranges: &'a Ranges,
-    counts: &'a [Box<JointCounts>; PRODUCTS],
-    sum: &'a mut R2Sum,
-}
-
-impl Job for Terms<'_> {
-    type Output = ();
+impl DosageSums for R2Sum {
+    const HIGHER: bool = false;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _lanes: L) {
-        for (row, range) in self.ranges.iter().enumerate() {
-            for other in usize::from(range.start)..usize::from(range.end) {
-                let count = |product: usize| f64::from(self.counts[product][row][other]);
-                let (one, two) = (self.first, self.second);
-                let xy = count(0) + count(1);
-                let dosages = match self.complete {
-                    true => TwoDosages {
-                        individuals: f64::from(one.n[row]) / 2.0,
-                        x: f64::from(one.d[row]),
-                        y: f64::from(two.d[other]),
-                        xx: f64::from(one.d[row]) + 2.0 * f64::from(one.homozygotes[row]),
-                        yy: f64::from(two.d[other]) + 2.0 * f64::from(two.homozygotes[other]),
-                        xy,
-                    },
-                    false => TwoDosages {
-                        individuals: count(6) / 2.0,
-                        x: count(2),
-                        y: count(3),
-                        xx: count(2) + count(4),
-                        yy: count(3) + count(5),
-                        xy,
-                    },
-                };
-                if let Some(r2) = dosages.r2() {
-                    self.sum.defined += 1;
-                    self.sum.sum.add(r2);
-                }
-            }
+    fn add(&mut self, dosages: TwoDosages) {
+        if let Some(r2) = dosages.r2() {
+            self.defined += 1;
+            self.sum.add(r2);
         }
     }
 }
@@ -154,16 +57,9 @@ impl SitePairValue for MeanR2Genotypes {
         let mut values = Vec::with_capacity(groups.len());
         for group in groups {
             let sites = in_order(group.iter(copies));
-            let mut tiles = Genotypes {
-                records: &sites,
-                level,
-                first: Block::new(copies.first),
-                second: Block::new(copies.first),
-                counts: std::array::from_fn(|_| no_counts()),
-                sum: R2Sum::default(),
-            };
+            let mut tiles = GenotypePairs::<R2Sum>::new(&sites, copies.first, 1, level);
             sweep(&vec![0.0; sites.len()], &ALL_PAIRS, &mut tiles)?;
-            values.push(tiles.sum.mean());
+            values.push(tiles.sums.first().and_then(|sum| sum.mean()));
         }
         Ok(Arc::new(Float64Array::from(values)))
     }
@@ -193,6 +89,7 @@ impl PlanesDefinition for MeanR2Genotypes {
             "SELECT genome_bin(variant_position, 100000) AS w, mean_r2_genotypes(call_genotype, 'YRI') FROM chr22 GROUP BY 1;",
         )
         .with_related_udf("mean_r2")
+        .with_related_udf("ld_moments_genotypes")
         .build()
     }
 }

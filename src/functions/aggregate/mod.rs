@@ -37,6 +37,7 @@ mod joint_sfs;
 mod jost_d;
 mod ld_decay;
 mod ld_moments;
+mod ld_moments_genotypes;
 mod mean_r2;
 mod mean_r2_genotypes;
 mod net_divergence;
@@ -97,6 +98,7 @@ mod queries;
 mod sample_state;
 mod saved_cells;
 mod saved_sums;
+mod site_genotype_sums;
 mod site_pair_sums;
 mod site_pairs;
 mod site_sweep;
@@ -250,6 +252,7 @@ aggregates_over_planes!(
     mean_r2_genotypes::MeanR2Genotypes,
     ld_decay::LdDecay,
     ld_moments::LdMoments,
+    ld_moments_genotypes::LdMomentsGenotypes,
 );
 
 aggregates!(

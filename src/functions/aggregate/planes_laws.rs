@@ -69,7 +69,7 @@ impl Genotypes {
     }
 
     /// The aggregate of that name, bound to the samples if it needs them.
-    fn bound(&self, name: &str) -> AggregateUDF {
+    pub(super) fn bound(&self, name: &str) -> AggregateUDF {
         let Individuals { samples, ploidy } = self.individuals;
         let ids = (0..samples).map(|sample| format!("s{sample}")).collect();
         let context = GenotypeContext::new(

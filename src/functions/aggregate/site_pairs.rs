@@ -30,6 +30,8 @@ pub(crate) enum Kept {
     All,
     /// Sites that vary, by copy.
     Segregating,
+    /// All sites, of complete diploids alone.
+    Diploids(Shape),
     /// Sites that vary among complete diploids, and these diploids alone.
     SegregatingDiploids(Shape),
 }
@@ -115,7 +117,7 @@ impl<V: SitePairValue> SitePairsOf<V> {
     /// For populations of these copies.
     pub(crate) fn new(copies: Copies, value: V) -> Self {
         let copies = match value.kept() {
-            Kept::SegregatingDiploids(shape) => Copies {
+            Kept::Diploids(shape) | Kept::SegregatingDiploids(shape) => Copies {
                 first: shape.samples.saturating_mul(2),
                 second: None,
             },
@@ -144,14 +146,18 @@ impl<V: SitePairValue> SitePairsOf<V> {
             .zip(bits.iter_mut())
         {
             match self.value.kept() {
-                Kept::SegregatingDiploids(shape) => {
+                Kept::Diploids(shape) | Kept::SegregatingDiploids(shape) => {
                     let row = planes_row(name, planes.row(row), shape.copies())?;
                     bits.of_diploids(row, shape);
                 }
                 _ => bits.of_copies(planes_row(name, planes.row(row), copies)?, copies),
             }
         }
-        if !matches!(self.value.kept(), Kept::All) && !bits.iter().any(SiteBits::is_segregating) {
+        let only_segregating = matches!(
+            self.value.kept(),
+            Kept::Segregating | Kept::SegregatingDiploids(_)
+        );
+        if only_segregating && !bits.iter().any(SiteBits::is_segregating) {
             return Ok(None);
         }
         let Some(positions) = input.positions else {

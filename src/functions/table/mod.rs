@@ -21,7 +21,7 @@ pub use genome_windows::GenomeWindows;
 pub use metadata::{Metadata, MetadataFunction};
 pub use populations::Populations;
 pub use samples::Samples;
-pub use sites::{Ld, LdPrune};
+pub use sites::{Ihs, Ld, LdPrune, Nsl, XpEhh, XpNsl};
 
 /// The call of a function of this folder that `table` is, such as `vcz_samples('ag')`; `None` for another table.
 pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
@@ -49,6 +49,10 @@ pub fn all() -> Vec<TableFunction> {
         GenomeWindows::entry(),
         Ld::entry(),
         LdPrune::entry(),
+        Nsl::entry(),
+        Ihs::entry(),
+        XpNsl::entry(),
+        XpEhh::entry(),
     ]
 }
 

@@ -171,9 +171,12 @@ pub fn is_genotype_type(data_type: &DataType) -> bool {
 pub fn found_type(data_type: &DataType) -> String {
     let is_union = matches!(data_type, DataType::List(copies)
         if matches!(copies.data_type(), DataType::FixedSizeList(code, _) if code.data_type().is_integer()));
-    match is_union {
-        true => "genotypes of a UNION of stores with different numbers of samples (count them in each branch of the UNION)".to_string(),
-        false => data_type.to_string(),
+    let is_genotypes = matches!(data_type, DataType::FixedSizeList(calls, _)
+        if matches!(calls.data_type(), DataType::FixedSizeList(code, _) if code.data_type().is_integer()));
+    match (is_union, is_genotypes) {
+        (true, _) => "genotypes of a UNION of stores with different numbers of samples (count them in each branch of the UNION)".to_string(),
+        (false, true) => "a list of calls, such as call_genotype".to_string(),
+        (false, false) => data_type.to_string(),
     }
 }
 

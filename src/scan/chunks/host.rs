@@ -8,6 +8,7 @@ use datafusion::physical_plan::metrics::Count;
 use futures::future::{BoxFuture, FutureExt};
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::archive;
 use super::chunk::{Chunk, Part, chunk_index};
 use super::prefetch::{Arrivals, Arriving, ChunkReader};
 use crate::error::VczError;
@@ -20,11 +21,6 @@ const CONCURRENT_CHUNKS: usize = 8;
 const GROUP_BYTES: usize = 1 << 20;
 /// The maximum number of variant chunks in one read.
 const GROUP_CHUNKS: usize = 64;
-
-/// A read of several variant chunks of a remote archive has at most this many encoded bytes, or one variant chunk.
-const ARCHIVE_GROUP_BYTES: usize = 2 << 20;
-/// The maximum number of variant chunks in such a read.
-const ARCHIVE_GROUP_CHUNKS: u64 = 4096;
 
 /// Reads the requested parts of an array's variant chunks.
 pub struct HostReader {
@@ -56,11 +52,7 @@ impl HostReader {
             _ if may_stop => 1,
             None if store.is_local() => (GROUP_BYTES / decoded.max(1)).clamp(1, GROUP_CHUNKS),
             None => 1,
-            Some(mean) => {
-                let bytes = mean.saturating_mul(parts.len() as u64).max(1);
-                let chunks = ARCHIVE_GROUP_BYTES as u64 / bytes;
-                chunks.clamp(1, ARCHIVE_GROUP_CHUNKS) as usize
-            }
+            Some(mean) => archive::group(mean.saturating_mul(parts.len() as u64)),
         };
         Self {
             dataset: Arc::clone(dataset),
@@ -74,26 +66,17 @@ impl HostReader {
     /// Reads these variant chunks of a remote store, or only the first few if they have many bytes.
     async fn read_remote(&self, chunks: &[u64]) -> Result<Arrivals, VczError> {
         let store = self.dataset.store();
+        let kept = archive::first_few(store, &self.array, self.parts.iter(), chunks);
+        let chunks = &chunks[..kept];
         let mut wanted = Vec::with_capacity(chunks.len() * self.parts.len());
-        let (mut kept, mut bytes) = (0, 0u64);
         for chunk in chunks {
-            let own = self.parts.iter().map(|part| chunk_index(*chunk, part));
-            let own: Vec<Vec<u64>> = own.collect();
-            let lens = own
-                .iter()
-                .filter_map(|index| store.len_in_archive(&self.array, index));
-            bytes = lens.fold(bytes, u64::saturating_add);
-            if kept > 0 && bytes > ARCHIVE_GROUP_BYTES as u64 {
-                break;
-            }
-            wanted.extend(own);
-            kept += 1;
+            wanted.extend(self.parts.iter().map(|part| chunk_index(*chunk, part)));
         }
         let read = store.chunks(&self.array, &wanted).await?;
         self.requests
             .add(usize::try_from(read.requests).unwrap_or(usize::MAX));
         let mut encoded = read.chunks.into_iter();
-        let arrivals = chunks.iter().take(kept).map(|chunk| {
+        let arrivals = chunks.iter().map(|chunk| {
             let parts = self
                 .parts
                 .iter()

@@ -7,9 +7,11 @@
 //! * `field_filters`: filters of calls, by the fields of a store.
 //! * `absence`: whether absent chunks are read as fill values.
 //! * `load`, `host_reason`: what a backend is chosen from, and why it is the host.
+//! * `archive`: how many chunks of a remote archive are read together.
 //! * `sizes`: statistics of chunk sizes.
 
 pub mod absence;
+mod archive;
 pub mod chunk;
 pub mod field_filters;
 #[cfg_attr(not(feature = "gpu"), path = "no_gpu.rs")]

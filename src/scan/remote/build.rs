@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, resolve_bucket_region};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::{ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
@@ -155,10 +156,7 @@ fn gcs(url: &Url, options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(builder.with_retry(retry(options)?).build()?))
 }
 
-#[cfg(feature = "azure")]
 fn azure(url: &Url, options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> {
-    use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
-
     let mut builder = MicrosoftAzureBuilder::from_env().with_url(url.as_str());
     for (name, value) in options.with_prefix("azure") {
         builder = builder.with_config(name.parse()?, value);
@@ -170,11 +168,6 @@ fn azure(url: &Url, options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> {
     let allows_http = builder.get_config_value(&AzureConfigKey::Client(ClientConfigKey::AllowHttp));
     check_endpoint(endpoint.as_deref(), allows_http.as_deref(), "azure")?;
     Ok(Arc::new(builder.with_retry(retry(options)?).build()?))
-}
-
-#[cfg(not(feature = "azure"))]
-fn azure(_url: &Url, _options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> {
-    plan_err!("it is in Azure, and {}", super::service::WITHOUT_AZURE)
 }
 
 fn http(url: &Url, options: &RemoteOptions) -> Result<Arc<dyn ObjectStore>> {
@@ -340,13 +333,6 @@ mod tests {
                 "{error}"
             );
         }
-        #[cfg(not(feature = "azure"))]
-        assert!(
-            built("az://box/x", &[])
-                .await
-                .unwrap_err()
-                .contains("--features azure")
-        );
     }
 
     #[tokio::test]

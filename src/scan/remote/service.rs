@@ -92,6 +92,7 @@ pub fn check_name(prefix: &str, name: &str) -> Result<()> {
 fn check_client_name(prefix: &str, name: &str) -> Result<()> {
     use object_store::ClientConfigKey;
     use object_store::aws::AmazonS3ConfigKey;
+    use object_store::azure::AzureConfigKey;
     use object_store::gcp::GoogleConfigKey;
 
     let name = canonical(prefix, name);
@@ -109,7 +110,12 @@ fn check_client_name(prefix: &str, name: &str) -> Result<()> {
             "'gcp.service_account_path', 'gcp.service_account_key', 'gcp.application_credentials_path', 'gcp.skip_signature', \
              'gcp.base_url', 'gcp.allow_http' and the others that object_store's GoogleConfigKey lists",
         ),
-        "azure" => return check_azure_name(name),
+        "azure" => (
+            name.parse()
+                .is_ok_and(|key: AzureConfigKey| key != AzureConfigKey::ContainerName),
+            "'azure.account_name', 'azure.account_key', 'azure.sas_token', 'azure.skip_signature', 'azure.endpoint', 'azure.allow_http' \
+             and the others that object_store's AzureConfigKey lists",
+        ),
         _ => (
             name.parse::<ClientConfigKey>().is_ok(),
             "'http.timeout', 'http.connect_timeout', 'http.proxy_url', 'http.allow_invalid_certificates' and the others that \
@@ -122,35 +128,12 @@ fn check_client_name(prefix: &str, name: &str) -> Result<()> {
     }
 }
 
-#[cfg(all(feature = "cloud", feature = "azure"))]
-fn check_azure_name(name: &str) -> Result<()> {
-    use object_store::azure::AzureConfigKey;
-
-    match name.parse::<AzureConfigKey>() {
-        Ok(key) if key != AzureConfigKey::ContainerName => Ok(()),
-        _ => config_err!(
-            "unknown option 'azure.{name}'; the options are 'azure.account_name', 'azure.account_key', 'azure.sas_token', \
-             'azure.skip_signature', 'azure.endpoint', 'azure.allow_http' and the others that object_store's AzureConfigKey lists"
-        ),
-    }
-}
-
-#[cfg(all(feature = "cloud", not(feature = "azure")))]
-fn check_azure_name(name: &str) -> Result<()> {
-    config_err!("the option 'azure.{name}' needs Azure, and {WITHOUT_AZURE}")
-}
-
 #[cfg(not(feature = "cloud"))]
 fn check_client_name(prefix: &str, name: &str) -> Result<()> {
     config_err!(
         "the option '{prefix}.{name}' needs the feature 'cloud' of datafusion-vcz, which this program was built without"
     )
 }
-
-/// Why locations in Azure cannot be read.
-#[cfg(not(feature = "azure"))]
-pub const WITHOUT_AZURE: &str = "this program was built without it: build it with 'cargo install --locked --path . --features azure', or give the location as \
-     https://ACCOUNT.blob.core.windows.net/CONTAINER/… where it can be read without credentials";
 
 #[cfg(test)]
 mod tests {
@@ -214,6 +197,7 @@ mod tests {
             ("aws", "reigon", "'aws.region'"),
             ("aws", "bucket", "'aws.region'"),
             ("gcp", "region", "'gcp.skip_signature'"),
+            ("azure", "container_name", "'azure.account_name'"),
             ("http", "headers", "'http.timeout'"),
             ("retry", "often", "'retry.max_retries'"),
         ] {
@@ -223,12 +207,5 @@ mod tests {
                 "{error}"
             );
         }
-        #[cfg(not(feature = "azure"))]
-        assert!(
-            check_name("azure", "account_name")
-                .unwrap_err()
-                .to_string()
-                .contains("--features azure")
-        );
     }
 }

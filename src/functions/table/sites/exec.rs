@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, UInt64Type};
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, exec_err, internal_err};
+use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
@@ -21,9 +22,9 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, stream};
 
 use super::partitions::Rows;
-use super::site_scan::{Site, SiteFunction, SiteScan};
+use super::site_scan::{Panel, Site, SiteFunction, SiteScan};
 use crate::counts::gathered::PlanesRow;
-use crate::counts::pairs::Shape;
+use crate::counts::scans::Job;
 
 /// The plan of a call.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ pub(super) struct SiteExec {
     /// Contig, position and bit-planes of the rows of each partition.
     input: Arc<dyn ExecutionPlan>,
     rows: Vec<Rows>,
-    shape: Shape,
+    panel: Panel,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -45,7 +46,7 @@ impl SiteExec {
         function: Arc<dyn SiteFunction>,
         input: Arc<dyn ExecutionPlan>,
         rows: Vec<Rows>,
-        shape: Shape,
+        panel: Panel,
     ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(function.schema()),
@@ -58,7 +59,7 @@ impl SiteExec {
             function,
             input,
             rows,
-            shape,
+            panel,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
@@ -106,7 +107,7 @@ impl ExecutionPlan for SiteExec {
             function,
             input,
             rows,
-            self.shape,
+            self.panel.clone(),
         )))
     }
 
@@ -139,14 +140,18 @@ impl ExecutionPlan for SiteExec {
                 self.rows.len()
             );
         };
+        // What the other partitions leave of the session's parallelism.
+        let threads = context.session_config().target_partitions() / self.rows.len();
         let consumer = MemoryConsumer::new(format!("{}[{partition}]", self.call));
         let running = Running {
             name: self.function.name(),
             input: Some(self.input.execute(partition, Arc::clone(&context))?),
-            scan: self.function.start(rows.own.clone(), self.shape),
+            scan: self
+                .function
+                .start(rows.own.clone(), &self.panel, threads.max(1)),
             batch: None,
             next_row: rows.read.start,
-            copies: self.shape.copies(),
+            copies: self.panel.shape.copies(),
             batch_rows: context.session_config().batch_size(),
             reservation: consumer.register(context.memory_pool()),
             metrics: BaselineMetrics::new(&self.metrics, partition),
@@ -202,10 +207,11 @@ impl Running {
                 }
                 self.add()?;
             }
+            self.reservation.try_resize(self.scan.bytes())?;
+            self.run_jobs().await?;
             if self.scan.is_pending() {
                 continue;
             }
-            self.reservation.try_resize(self.scan.bytes())?;
             if self.scan.is_done() && self.input.take().is_some() {
                 self.batch = None;
                 self.scan.end()?;
@@ -238,6 +244,29 @@ impl Running {
                     self.scan.end()?;
                 }
             }
+        }
+    }
+
+    /// Has tasks do the scan's jobs. Those of a query that is cancelled are not begun.
+    async fn run_jobs(&mut self) -> Result<()> {
+        loop {
+            let jobs = self.scan.jobs();
+            if jobs.is_empty() {
+                return Ok(());
+            }
+            let spawn = |job: Job| {
+                let time = self.metrics.elapsed_compute().clone();
+                SpawnedTask::spawn(async move {
+                    let _timer = time.timer();
+                    job();
+                })
+            };
+            let tasks: Vec<_> = jobs.into_iter().map(spawn).collect();
+            for task in tasks {
+                let done = task.join().await;
+                done.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+            }
+            self.reservation.try_resize(self.scan.bytes())?;
         }
     }
 

@@ -11,7 +11,7 @@ use datafusion::common::Result;
 use super::arguments::Arguments;
 use super::ld_pairs::{PairWindow, r2_of_genotypes};
 use super::provider::SiteTable;
-use super::site_scan::{Place, Reach, Site, SiteFunction, SiteScan};
+use super::site_scan::{Panel, Place, Reach, Site, SiteFunction, SiteScan};
 use crate::counts::pairs::Shape;
 use crate::counts::sites::SiteBits;
 use crate::functions::numeric::two_sites::{TwoSites, d_prime};
@@ -64,13 +64,13 @@ struct Pairs {
 impl TableFunctionImpl for Ld {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let exprs = args.exprs();
-        let mut arguments = Arguments::try_new(NAME, USAGE, exprs, 0, 2)?;
+        let arguments = Arguments::try_new(NAME, USAGE, exprs, 0, 2)?;
         let max_bases = arguments.bases(NAME, 0, "max_bases")?.unwrap_or(MAX_BASES);
         let min_r2 = arguments.number(NAME, 1, "min_r2", (0.0, 1.0))?;
         Ok(Arc::new(SiteTable {
             call: call_text(NAME, exprs),
             table: arguments.table,
-            population: arguments.populations.remove(0),
+            populations: arguments.populations,
             function: Arc::new(Pairs { max_bases, min_r2 }),
         }))
     }
@@ -100,7 +100,8 @@ impl SiteFunction for Pairs {
         Reach::Bases(self.max_bases)
     }
 
-    fn start(&self, own: Range<u64>, shape: Shape) -> Box<dyn SiteScan> {
+    fn start(&self, own: Range<u64>, panel: &Panel, _threads: usize) -> Box<dyn SiteScan> {
+        let shape = panel.shape;
         Box::new(Disequilibrium {
             pairs: *self,
             shape,

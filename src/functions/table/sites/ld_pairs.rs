@@ -314,6 +314,7 @@ pub(super) fn r2_of_genotypes(one: &Variant, two: &Variant, individuals: usize) 
         xx: (x + xx) as f64,
         yy: (y + yy) as f64,
         xy: xy as f64,
+        higher: [0.0; 3],
     };
     dosages.r2()
 }

@@ -11,9 +11,8 @@ use datafusion::common::{Result, plan_err};
 
 use super::arguments::Arguments;
 use super::provider::SiteTable;
-use super::site_scan::{Place, Reach, Site, SiteFunction, SiteScan};
+use super::site_scan::{Panel, Place, Reach, Site, SiteFunction, SiteScan};
 use crate::counts::Level;
-use crate::counts::pairs::Shape;
 use crate::counts::sites::{SiteBits, SiteWindow, Threshold};
 use crate::functions::table::entry::{TableFunction, document_table};
 use crate::functions::table::metadata::columns;
@@ -61,7 +60,7 @@ impl LdPrune {
 impl TableFunctionImpl for LdPrune {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let exprs = args.exprs();
-        let mut arguments = Arguments::try_new(NAME, USAGE, exprs, 0, 2)?;
+        let arguments = Arguments::try_new(NAME, USAGE, exprs, 0, 2)?;
         let window = arguments.bases(NAME, 0, "the window")?;
         let r2 = arguments.number(NAME, 1, "r2", (0.0, 1.0))?;
         let (Some(window), Some(r2)) = (window, r2) else {
@@ -72,7 +71,7 @@ impl TableFunctionImpl for LdPrune {
         Ok(Arc::new(SiteTable {
             call: call_text(NAME, exprs),
             table: arguments.table,
-            population: arguments.populations.remove(0),
+            populations: arguments.populations,
             function: Arc::new(Prune {
                 window,
                 threshold: Threshold(r2),
@@ -98,12 +97,13 @@ impl SiteFunction for Prune {
         Reach::Contigs
     }
 
-    fn start(&self, _own: Range<u64>, shape: Shape) -> Box<dyn SiteScan> {
+    fn start(&self, _own: Range<u64>, panel: &Panel, _threads: usize) -> Box<dyn SiteScan> {
+        let copies = panel.shape.copies();
         Box::new(Pruning {
             prune: *self,
-            copies: shape.copies(),
+            copies,
             place: Place::default(),
-            window: SiteWindow::new(shape.copies(), Level::detect()),
+            window: SiteWindow::new(copies, Level::detect()),
             positions: VecDeque::new(),
             bits: SiteBits::default(),
             kept: Kept::default(),

@@ -12,7 +12,8 @@ use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::exec::SiteExec;
 use super::partitions::{Rows, divide};
-use super::site_scan::SiteFunction;
+use super::site_scan::{Panel, SiteFunction};
+use crate::counts::SampleSet;
 use crate::counts::pairs::Shape;
 use crate::functions::table::resolve::vcz_table;
 use crate::scan::PopulationArg;
@@ -24,8 +25,35 @@ pub(in crate::functions::table) struct SiteTable {
     pub(in crate::functions::table) call: String,
     /// The table's name.
     pub(super) table: String,
-    pub(super) population: PopulationArg,
+    /// One population, or several.
+    pub(super) populations: Vec<PopulationArg>,
     pub(super) function: Arc<dyn SiteFunction>,
+}
+
+/// The samples of all populations, and the copies of each population among theirs.
+fn panel(populations: &[Arc<SampleSet>], ploidy: usize) -> (Arc<SampleSet>, Panel) {
+    let (samples, populations) = match populations {
+        [only] => (Arc::clone(only), vec![]),
+        several => {
+            let all = SampleSet::new(several.iter().flat_map(|set| set.iter()).collect());
+            let copies = |set: &Arc<SampleSet>| -> Arc<[u32]> {
+                let places = (0..).zip(all.iter());
+                let places = places.filter(|(_, sample)| set.contains(*sample));
+                // There are fewer than 2³² copies: samples are numbered by 32 bits, and arrays of more are refused.
+                let copies = places.flat_map(|(place, _): (usize, u32)| {
+                    (place * ploidy..(place + 1) * ploidy).map(|copy| copy as u32)
+                });
+                copies.collect()
+            };
+            let populations = several.iter().map(copies).collect();
+            (Arc::new(all), populations)
+        }
+    };
+    let shape = Shape {
+        samples: samples.len(),
+        ploidy,
+    };
+    (samples, Panel { shape, populations })
 }
 
 #[async_trait]
@@ -48,14 +76,11 @@ impl TableProvider for SiteTable {
         let name = self.function.name();
         let of_call = |error: DataFusionError| error.context(format!("{name}('{}')", self.table));
         let table = vcz_table(state, &self.table).await.map_err(of_call)?;
-        let samples = table
-            .context()
-            .resolve(&self.population)
-            .map_err(|error| of_call(error.into()))?;
-        let shape = Shape {
-            samples: samples.len(),
-            ploidy: table.context().ploidy(),
-        };
+        let resolve = |population| table.context().resolve(population);
+        let populations: std::result::Result<Vec<_>, _> =
+            self.populations.iter().map(resolve).collect();
+        let populations = populations.map_err(|error| of_call(error.into()))?;
+        let (samples, panel) = panel(&populations, table.context().ploidy());
         let stores = table.stores();
         let zones = stores.zones().await?;
         let rows = divide(
@@ -71,7 +96,7 @@ impl TableProvider for SiteTable {
             .scan_site_planes(state, samples, &read)
             .map_err(of_call)?;
         let function = Arc::clone(&self.function);
-        let exec = SiteExec::new(self.call.clone(), function, input, rows, shape);
+        let exec = SiteExec::new(self.call.clone(), function, input, rows, panel);
         let exec: Arc<dyn ExecutionPlan> = Arc::new(exec);
         let Some(projection) = projection else {
             return Ok(exec);

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -9,6 +10,7 @@ use datafusion::common::{Result, exec_err};
 
 use crate::counts::gathered::PlanesRow;
 use crate::counts::pairs::Shape;
+use crate::counts::scans::Job;
 
 /// A variant.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +21,17 @@ pub(super) struct Site<'a> {
     pub(super) position: i64,
     /// Its row in the table.
     pub(super) row: u64,
-    /// The genotypes of the population.
+    /// The genotypes of the individuals.
     pub(super) planes: PlanesRow<'a>,
+}
+
+/// The individuals of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Panel {
+    /// Those of all its populations, each once, whose genotypes the planes are.
+    pub(super) shape: Shape,
+    /// The copies of each population among them, where there are several populations.
+    pub(super) populations: Vec<Arc<[u32]>>,
 }
 
 /// Which rows the partitions of a function have.
@@ -43,8 +54,8 @@ pub(super) trait SiteFunction: Debug + Send + Sync + 'static {
     /// Which rows its partitions have.
     fn reach(&self) -> Reach;
 
-    /// Starts a partition with rows of its own, for individuals of this shape.
-    fn start(&self, own: Range<u64>, shape: Shape) -> Box<dyn SiteScan>;
+    /// Starts a partition with rows of its own, for these individuals, that may use so many threads.
+    fn start(&self, own: Range<u64>, panel: &Panel, threads: usize) -> Box<dyn SiteScan>;
 }
 
 /// The variants of one partition, one after the other.
@@ -57,6 +68,12 @@ pub(super) trait SiteScan: Send {
 
     /// Whether there is anything for [`next_batch`](Self::next_batch) to do before more variants are added.
     fn is_pending(&self) -> bool;
+
+    /// Work that tasks may do at the same time, each for some milliseconds. It is asked for, and done, again until there is none, before
+    /// [`next_batch`](Self::next_batch).
+    fn jobs(&mut self) -> Vec<Job> {
+        vec![]
+    }
 
     /// The next rows, `rows` of them or, at the end of the partition, what is left; `None` if more variants are needed.
     fn next_batch(&mut self, rows: usize) -> Result<Option<RecordBatch>>;

@@ -14,6 +14,7 @@ use super::device::Gpus;
 use crate::error::VczError;
 use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, GpuError, Work, WorkOutput};
 use crate::scan::chunks::absence::Absences;
+use crate::scan::chunks::archive;
 use crate::scan::chunks::chunk::first_index;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::{Arrivals, Arriving, ChunkReader, Prefetch, Window, chunks_of};
@@ -30,6 +31,8 @@ const WINDOW_CHUNKS: usize = 4096;
 /// threads takes longer than reading one chunk.
 const GROUP_CHUNKS: usize = 16;
 const GROUP_BYTES: usize = 4 << 20;
+/// The maximum encoded bytes, in KiB, of chunks from archives that the host decodes in place of a GPU and that are not requested again.
+const KEPT_KIB: usize = 8 << 10;
 
 /// A request for one chunk of a variant chunk.
 #[derive(Debug, Clone)]
@@ -62,6 +65,10 @@ pub struct GpuReader {
     pub leaves_files: bool,
     /// Whether a read has several variant chunks: for local stores, unless few chunks may be needed.
     in_groups: bool,
+    /// The variant chunks in a read of a remote archive, whose neighbouring chunks are read by one request; `None` elsewhere.
+    pub in_archive: Option<usize>,
+    /// Permits of a KiB for encoded chunks that wait for the host.
+    pub kept: Arc<Semaphore>,
     /// One permit per read: `vcz.prefetch`, or fewer for a local store. More chunks may be in flight: those that a GPU works on.
     pub reading: Semaphore,
     pub metrics: ScanMetrics,
@@ -104,6 +111,17 @@ pub fn open(
         is_whole: !matches!(request.purpose, ChunkPurpose::Genotypes { .. }),
         leaves_files: device.reads_files && fields.is_empty() && parts.iter().all(is_plain),
         in_groups: store.is_local() && context.ahead.few.is_none(),
+        in_archive: store.mean_chunk_in_archive(array).map(|mean| {
+            let of_fields = fields.iter().filter_map(|column| {
+                store.mean_chunk_in_archive(&request.dataset.columns()[*column].array)
+            });
+            let mean = of_fields.fold(mean, u64::saturating_add);
+            match context.ahead.few {
+                Some(_) => 1,
+                None => archive::group(mean.saturating_mul(parts.len() as u64)),
+            }
+        }),
+        kept: Arc::new(Semaphore::new(KEPT_KIB)),
         reading: Semaphore::new(reads.max(1)),
         metrics: context.metrics.clone(),
         parts,
@@ -276,6 +294,9 @@ fn take(memory: &ScanMemory, bytes: usize, mut most: usize) -> (usize, Option<Ta
 
 impl ChunkReader for GpuReader {
     fn group(&self) -> usize {
+        if let Some(group) = self.in_archive {
+            return group;
+        }
         if !self.in_groups {
             return 1;
         }
@@ -283,9 +304,17 @@ impl ChunkReader for GpuReader {
         (GROUP_BYTES / bytes).clamp(1, GROUP_CHUNKS)
     }
 
-    fn read(self: Arc<Self>, chunks: Vec<u64>) -> BoxFuture<'static, Result<Arrivals, VczError>> {
+    fn read(
+        self: Arc<Self>,
+        mut chunks: Vec<u64>,
+    ) -> BoxFuture<'static, Result<Arrivals, VczError>> {
         // Batches wait for these chunks from now on, not from when the task first runs.
         let active = self.engine.queue().register_producer();
+        if self.in_archive.is_some() {
+            let parts = self.parts.iter().map(|part| &part.trailing);
+            let few = archive::first_few(self.dataset.store(), &self.array, parts, &chunks);
+            chunks.truncate(few);
+        }
         async move {
             let mut submitted = self.submit_group(&chunks).await?.into_iter();
             drop(active);

@@ -4,15 +4,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
+use bytes::Bytes;
 use futures::future::{try_join, try_join_all};
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::reader::{GpuReader, PartRequest};
 use crate::error::VczError;
 use crate::gpu::{Encoded, GpuError, Outcome, Ticket, ToRead};
 use crate::scan::chunks::chunk::{Chunk, Part, Unfiltered, chunk_index};
 use crate::scan::chunks::field_filters::index_of_field;
-use crate::store::{ChunkPlace, LocalFile, OpenChunk};
+use crate::store::{ArrayMeta, ChunkPlace, LocalFile, OpenChunk};
 
 /// The maximum number of concurrent reads of chunks that are staged together.
 const CONCURRENT_PARTS: usize = 8;
@@ -50,6 +52,15 @@ pub struct Submitted {
     absent: Vec<usize>,
     counts: Option<Submission>,
     elements: Option<Submission>,
+    /// The encoded bytes, if the device rejected the chunk and reading it again would be a request.
+    kept: Option<Kept>,
+}
+
+/// Encoded bytes of a chunk and of those of the fields, for the host.
+struct Kept {
+    chunk: Option<Bytes>,
+    fields: Vec<Option<Bytes>>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Submitted {
@@ -79,6 +90,8 @@ impl GpuReader {
         let parts = chunks.len() * self.parts.len();
         let some = match self.dataset.store().is_local() {
             true => (STAGED_BYTES / self.chunk_bytes()).clamp(1, STAGED_CHUNKS),
+            // All together, so that neighbours take one request.
+            false if self.in_archive.is_some() => parts.max(1),
             false => 1,
         };
         let ranges = (0..parts)
@@ -127,8 +140,16 @@ impl GpuReader {
                     .unzip()
             }
         };
-        let to_open = parts.clone().zip(places);
-        let opened = several(to_open, |(part, place)| self.open_part(index(part), place)).await?;
+        let opened = match self.in_archive {
+            Some(_) => {
+                self.open_together(parts.clone().map(index).collect())
+                    .await?
+            }
+            None => {
+                let to_open = parts.clone().zip(places);
+                several(to_open, |(part, place)| self.open_part(index(part), place)).await?
+            }
+        };
         drop(reading);
         let mut submitted = Vec::with_capacity(parts.len());
         // The work to stage, and the chunk that each item belongs to.
@@ -175,6 +196,9 @@ impl GpuReader {
         let encoded: Vec<_> = staged.iter().map(|(_, _, encoded)| *encoded).collect();
         let tickets = queue.submit_all(&encoded).await;
         for ((at, is_count, _), ticket) in staged.iter().zip(tickets) {
+            if ticket.is_err() && self.in_archive.is_some() {
+                submitted[*at].kept = self.keep(&opened[*at]);
+            }
             *submitted[*at].submission(*is_count) = Some(ticket);
         }
         Ok(submitted)
@@ -204,7 +228,73 @@ impl GpuReader {
             absent: chunk.into_iter().chain(of_fields).collect(),
             counts: None,
             elements: None,
+            kept: None,
         }
+    }
+
+    /// Reads chunks of a remote archive, and those of the fields, for staging: one request for those that are near each other.
+    async fn open_together(&self, indices: Vec<Vec<u64>>) -> Result<Vec<OpenedPart>, VczError> {
+        let fields = self.fields.iter().map(|column| {
+            let field = &self.dataset.columns()[*column].array;
+            let indices: Vec<_> = indices.iter().map(|at| index_of_field(field, at)).collect();
+            async move { self.read_together(field, &indices).await }
+        });
+        let fields = try_join_all(fields.collect::<Vec<_>>());
+        let (chunks, fields) = try_join(self.read_together(&self.array, &indices), fields).await?;
+        let mut fields: Vec<_> = fields.into_iter().map(Vec::into_iter).collect();
+        let opened = chunks.into_iter().map(|chunk| OpenedPart {
+            chunk: chunk.map_or(Opened::Absent, Opened::Open),
+            // Each has as many chunks as were asked for.
+            fields: fields
+                .iter_mut()
+                .map(|field| field.next().flatten())
+                .collect(),
+        });
+        Ok(opened.collect())
+    }
+
+    async fn read_together(
+        &self,
+        array: &ArrayMeta,
+        indices: &[Vec<u64>],
+    ) -> Result<Vec<Option<OpenChunk>>, VczError> {
+        let read = self.dataset.store().chunks(array, indices).await?;
+        let requests = usize::try_from(read.requests).unwrap_or(usize::MAX);
+        self.metrics.requests.add(requests);
+        let chunks = read.chunks.into_iter();
+        Ok(chunks.map(|chunk| chunk.map(OpenChunk::Bytes)).collect())
+    }
+
+    /// The bytes of a chunk that the device has rejected; `None` if many wait already.
+    fn keep(&self, opened: &OpenedPart) -> Option<Kept> {
+        let bytes_of = |chunk: &OpenChunk| match chunk {
+            OpenChunk::Bytes(bytes) => Some(bytes.clone()),
+            OpenChunk::File(..) => None,
+        };
+        let chunk = match &opened.chunk {
+            Opened::Absent => None,
+            Opened::Open(chunk) => Some(bytes_of(chunk)?),
+            Opened::File(_) => return None,
+        };
+        let mut fields = Vec::with_capacity(opened.fields.len());
+        for field in &opened.fields {
+            fields.push(match field {
+                Some(field) => Some(bytes_of(field)?),
+                None => None,
+            });
+        }
+        let len: usize = chunk
+            .iter()
+            .chain(fields.iter().flatten())
+            .map(Bytes::len)
+            .sum();
+        let kib = u32::try_from(len.div_ceil(1 << 10)).ok()?;
+        let room = Arc::clone(&self.kept).try_acquire_many_owned(kib).ok()?;
+        Some(Kept {
+            chunk,
+            fields,
+            _room: room,
+        })
     }
 
     /// Opens one chunk for staging, unless the device reads it from its file, and those of the fields.
@@ -242,7 +332,7 @@ impl GpuReader {
     ) -> Result<Vec<Part>, VczError> {
         // All results first, so that chunks that are read again for the host do not accumulate in memory.
         let mut parts = Vec::with_capacity(submitted.len());
-        for (submitted, request) in submitted.into_iter().zip(&self.parts) {
+        for (mut submitted, request) in submitted.into_iter().zip(&self.parts) {
             for column in &submitted.absent {
                 let mut index = chunk_index(chunk, &request.trailing);
                 if *column != self.column {
@@ -251,14 +341,16 @@ impl GpuReader {
                 self.absences.check_first(*column, index).await?;
             }
             self.metrics.chunks_absent.add(submitted.absent.len());
-            parts.push(self.outcome(chunk, submitted, request).await);
+            let kept = submitted.kept.take();
+            parts.push((self.outcome(chunk, submitted, request).await, kept));
         }
         let mut arrived = Vec::with_capacity(parts.len());
-        for (outcome, request) in parts.into_iter().zip(&self.parts) {
+        for ((outcome, kept), request) in parts.into_iter().zip(&self.parts) {
             let trailing = request.trailing.clone();
-            let chunk = match outcome {
-                Some(chunk) => chunk,
-                None => self.read_for_host(chunk_index(chunk, &trailing)).await?,
+            let chunk = match (outcome, kept) {
+                (Some(chunk), _) => chunk,
+                (None, Some(kept)) => self.for_host(kept.chunk, kept.fields),
+                (None, None) => self.read_for_host(chunk_index(chunk, &trailing)).await?,
             };
             arrived.push(Part { trailing, chunk });
         }
@@ -273,18 +365,20 @@ impl GpuReader {
             .requests
             .add(if store.is_local() { 0 } else { requests });
         let chunk = store.chunk(&self.array, &index).await?;
-        if self.fields.is_empty() {
-            return Ok(Chunk::stored(chunk));
-        }
         let mut fields = Vec::with_capacity(self.fields.len());
         for column in &self.fields {
             let field = &self.dataset.columns()[*column].array;
             fields.push(store.chunk(field, &index_of_field(field, &index)).await?);
         }
-        Ok(Chunk::Unfiltered(Unfiltered {
-            genotypes: chunk,
-            fields,
-        }))
+        Ok(self.for_host(chunk, fields))
+    }
+
+    /// A chunk that the host decodes, with those of the fields.
+    fn for_host(&self, genotypes: Option<Bytes>, fields: Vec<Option<Bytes>>) -> Chunk {
+        match self.fields.is_empty() {
+            true => Chunk::stored(genotypes),
+            false => Chunk::Unfiltered(Unfiltered { genotypes, fields }),
+        }
     }
 
     /// The result of a chunk; `None` if the host must decode it.
