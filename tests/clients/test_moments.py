@@ -16,13 +16,41 @@ TWO = ["p1", "p3"]
 TYPES = [(1, 1), (1, 0), (0, 1), (0, 0)]
 
 
-def sums(store, populations, where="{t}", position="variant_position"):
+def sums(store, populations, where="{t}", position="variant_position", function="ld_moments"):
     """(start of a bin, statistic) -> (sum, pairs)."""
     names = ", ".join(f"'{population}'" for population in populations)
-    found = store.rows(f"""
-        SELECT m['bin_start'] AS start, m['statistic'] AS statistic, m['sum'] AS sum, m['pairs'] AS pairs
-        FROM (SELECT unnest(ld_moments(call_genotype, {names}, {position}, {EDGES})) AS m FROM {where})""")
+    try:
+        found = store.rows(f"""
+            SELECT m['bin_start'] AS start, m['statistic'] AS statistic, m['sum'] AS sum, m['pairs'] AS pairs
+            FROM (SELECT unnest({function}(call_genotype, {names}, {position}, {EDGES})) AS m FROM {where})""")
+    except Exception as error:
+        if f"Invalid function '{function}'" not in str(error):
+            raise
+        pytest.skip(f"NOT RUN: there is no {function}")
     return {(row["start"], row["statistic"]): (row["sum"], row["pairs"]) for row in found}
+
+
+def sums_of_moments(store, populations, folder, genotypes):
+    """moments' sums by (start of a bin, statistic), of biallelic sites that vary in the populations; and these sites here."""
+    parsing = pytest.importorskip("moments.LD.Parsing", reason="NOT RUN: there is no moments")
+    copies = store.genotypes[:, np.concatenate([store.populations[population] for population in populations])]
+    derived = copies.sum(axis=(1, 2))
+    rows = np.flatnonzero(store.biallelic & (derived > 0) & (derived < copies[0].size))
+    write_vcf(store, folder / "in.vcf", rows)
+    members = [(f"s{i}", population) for population in populations for i in store.populations[population]]
+    (folder / "populations").write_text("sample\tpop\n" + "".join(f"{sample}\t{name}\n" for sample, name in members))
+    found = parsing.compute_ld_statistics(
+        str(folder / "in.vcf"), use_h5=False, bp_bins=EDGES, pop_file=str(folder / "populations"), pops=populations,
+        use_genotypes=genotypes, report=False,
+    )
+    counts = ", ".join(f"allele_counts(call_genotype, '{population}')" for population in populations)
+    where = f"add_counts({counts})" if len(populations) > 1 else counts
+    values = {
+        (start, name): value
+        for (start, _), values in zip(found["bins"], found["sums"])
+        for name, value in zip(found["stats"][0], values)
+    }
+    return values, f"{{biallelic}} WHERE is_segregating({where})"
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
@@ -32,32 +60,25 @@ def test_against_moments(peer_stores, populations, tmp_path):
 
     But for two statistics it takes one order twice: its pi2(i, j; i, i) is computed as pi2(i, i; i, j).
     """
-    parsing = pytest.importorskip("moments.LD.Parsing", reason="NOT RUN: there is no moments")
     store = peer_stores["part"]
-    copies = store.genotypes[:, np.concatenate([store.populations[population] for population in populations])]
-    derived = copies.sum(axis=(1, 2))
-    rows = np.flatnonzero(store.biallelic & (derived > 0) & (derived < copies[0].size))
-    write_vcf(store, tmp_path / "in.vcf", rows)
-    members = [(f"s{i}", population) for population in populations for i in store.populations[population]]
-    (tmp_path / "populations").write_text("sample\tpop\n" + "".join(f"{sample}\t{name}\n" for sample, name in members))
-    wanted = parsing.compute_ld_statistics(
-        str(tmp_path / "in.vcf"), use_h5=False, bp_bins=EDGES, pop_file=str(tmp_path / "populations"), pops=populations,
-        use_genotypes=False, report=False,
-    )
-    counts = ", ".join(f"allele_counts(call_genotype, '{population}')" for population in populations)
-    where = f"add_counts({counts})" if len(populations) > 1 else counts
-    where = f"{{biallelic}} WHERE is_segregating({where})"
-    found = sums(store, populations, where)
-    mirrored = sums(store, populations, where, "-variant_position")
-    assert found.keys() == mirrored.keys()
-    compared = set()
-    for (start, stop), values in zip(wanted["bins"], wanted["sums"]):
-        for name, value in zip(wanted["stats"][0], values):
-            compared.add((start, name))
-            orders = [found[start, name][0], mirrored[start, name][0]]
-            orders = orders[:1] if name == "pi2_0_0_0_1" else orders[1:] if name == "pi2_0_1_1_1" else orders
-            assert sum(orders) / len(orders) == pytest.approx(value, rel=1e-11, abs=1e-11), (start, name)
-    assert compared == found.keys()
+    wanted, where = sums_of_moments(store, populations, tmp_path, genotypes=False)
+    found, mirrored = sums(store, populations, where), sums(store, populations, where, "-variant_position")
+    assert found.keys() == mirrored.keys() == wanted.keys()
+    for (start, name), value in wanted.items():
+        orders = [found[start, name][0], mirrored[start, name][0]]
+        orders = orders[:1] if name == "pi2_0_0_0_1" else orders[1:] if name == "pi2_0_1_1_1" else orders
+        assert sum(orders) / len(orders) == pytest.approx(value, rel=1e-11, abs=1e-11), (start, name)
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")
+@pytest.mark.parametrize("population", TWO)
+def test_genotypes_against_moments(peer_stores, population, tmp_path):
+    store = peer_stores["part"]
+    wanted, where = sums_of_moments(store, [population], tmp_path, genotypes=True)
+    found = sums(store, [population], where, function="ld_moments_genotypes")
+    assert found.keys() == wanted.keys()
+    for key, value in wanted.items():
+        assert found[key][0] == pytest.approx(value, rel=1e-10, abs=1e-11), key
 
 
 # Factors: how many copies one takes, and what it is of their alleles, [first site, second site].
@@ -142,3 +163,41 @@ def test_against_averages(peer_stores, name, populations):
     assert len(found) == (len(EDGES) - 1) * (15 if len(populations) == 2 else 3)
     for key, (value, pairs) in wanted.items():
         assert found[key] == (pytest.approx(float(value), rel=1e-12, abs=1e-12), pairs), key
+
+
+def of_genotypes(x, y):
+    """The statistics of one pair of sites from the dosages of individuals: averages over four distinct ones."""
+    counts = np.bincount(3 * x + y, minlength=9)
+    u, v, s, t = np.indices((9,) * 4)
+    ways = counts[u] * (counts[v] - (v == u)) * (counts[s] - (s == u) * 1 - (s == v))
+    ways *= counts[t] - (t == u) * 1 - (t == v) - (t == s)
+    (x_u, x_v, x_s, _), (y_u, y_v, y_s, y_t) = ([kind // 3 for kind in (u, v, s, t)], [kind % 3 for kind in (u, v, s, t)])
+    d = x_u * y_u - x_u * y_v
+    sums = {
+        "DD_0_0": (d * (x_s * y_s - x_s * y_t), 4),
+        "Dz_0_0_0": (d * (1 - x_s) * (1 - y_t), 2),
+        "pi2_0_0_0_0": (x_u * (2 - x_v) * y_s * (2 - y_t), 16),
+    }
+    below = math.perm(len(x), 4)
+    return {name: Fraction(int((ways * term).sum()), scale * below) for name, (term, scale) in sums.items()}
+
+
+@pytest.mark.parametrize("name", ["part", "part_missing"])
+def test_genotypes_against_averages(peer_stores, name):
+    """Of any sites; individuals that are complete diploids at both."""
+    store = peer_stores[name]
+    last = 50
+    dosages, position = store.genotypes[:last, store.populations["p3"]], store.position
+    complete, dosages = (dosages >= 0).all(axis=2), (dosages > 0).sum(axis=2)
+    wanted = {}
+    for row, other in itertools.combinations(range(last), 2):
+        both = complete[row] & complete[other]
+        if both.sum() >= 4:
+            start = max(edge for edge in EDGES if edge <= position[other] - position[row])
+            for statistic, value in of_genotypes(dosages[row, both], dosages[other, both]).items():
+                total, pairs = wanted.get((start, statistic), (0, 0))
+                wanted[start, statistic] = (total + value, pairs + 1)
+    found = sums(store, ["p3"], f"{{t}} WHERE variant_position <= {position[last - 1]}", function="ld_moments_genotypes")
+    assert found.keys() == wanted.keys()
+    for key, (value, pairs) in wanted.items():
+        assert found[key] == (pytest.approx(float(value), rel=1e-11, abs=1e-11), pairs), key
