@@ -14,7 +14,7 @@ HALF_CALLS = ("--vcf-half-call", "missing")
 FEW = "--bad-freqs"
 
 
-@pytest.fixture(params=["simulated", "simulated_missing", "sim", "missing"])
+@pytest.fixture(params=["part", "part_missing", "sim", "missing"])
 def store(peer_stores, request):
     return peer_stores[request.param]
 
