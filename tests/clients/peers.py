@@ -1,6 +1,6 @@
-"""Stores whose statistics are compared with those of scikit-allel and tskit, and their genotypes as these packages take them.
+"""Stores whose statistics are compared with those of other packages and programs, and their genotypes as these take them.
 
-The stores are two fixtures, and a simulation of four populations with admixture, with and without missing calls. The other packages
+The stores are two fixtures, a simulation of four populations with admixture, with and without missing calls, and a part of it. The others
 have the fixtures' genotypes from zarr-python, and those of the simulation before they are written.
 """
 
@@ -80,6 +80,7 @@ class Peer:
     genotypes: np.ndarray  # (variants, samples, 2)
     contig: np.ndarray  # names
     position: np.ndarray
+    alleles: np.ndarray  # (variants, K), the reference first; no allele is ''
     biallelic: np.ndarray  # whether exactly two alleles, neither `*` nor symbolic
     populations: dict  # name -> indices of samples
     connection: object = None
@@ -122,7 +123,7 @@ def peer(name, location, genotypes, contig, position, alleles, samples, folder):
     # Queries order by contig and position, which is then the store's order.
     assert list(zip(contig, position)) == sorted(set(zip(contig, position)))
     biallelic = np.array([np.sum(listed != "") == 2 and listed[1][0] not in "*<" for listed in alleles])
-    return Peer(name, location, path, genotypes, contig, position, biallelic, members)
+    return Peer(name, location, path, genotypes, contig, position, alleles, biallelic, members)
 
 
 def written(name, genotypes, alleles, position, folder):
@@ -158,9 +159,14 @@ def stores(ts, folder):
     """All stores, by name."""
     genotypes, alleles = genotypes_of(ts)
     position = np.array([int(site.position) + 1 for site in ts.sites()])
+    missing = lose_calls(genotypes)
+    # Few enough rows to compare all pairs of them.
+    part = slice(None, None, 50)
     made = [
         written("simulated", genotypes, alleles, position, folder),
-        written("simulated_missing", lose_calls(genotypes), alleles, position, folder),
+        written("simulated_missing", missing, alleles, position, folder),
+        written("part", genotypes[part], alleles[part], position[part], folder),
+        written("part_missing", missing[part], alleles[part], position[part], folder),
         fixture("sim", folder),
         fixture("missing", folder),
     ]

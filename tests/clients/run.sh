@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The tests of `vcz serve` with real clients against the real server, and of its statistics against those of scikit-allel and tskit:
-# tests/clients/run.sh [pytest's arguments].
+# The tests of `vcz serve` with real clients against the real server, and of its statistics against those of scikit-allel, tskit,
+# moments, plink2 and vcftools: tests/clients/run.sh [pytest's arguments].
 # VCZ is the program to test (the one that `cargo test` has built, otherwise); clients are installed from PyPI into a folder
-# beside the build outputs. Fails if they cannot be installed.
+# beside the build outputs. Fails if they cannot be installed; moments, plink2 and vcftools may be absent.
 set -euo pipefail
 cd "$(dirname "$0")"
 target="${CARGO_TARGET_DIR:-$(cd ../.. && pwd)/target}"
@@ -17,6 +17,44 @@ if ! cmp -s requirements.txt "$venv/installed.txt"; then
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r requirements.txt
   cp requirements.txt "$venv/installed.txt"
+fi
+# There are wheels of moments for few versions of Python.
+moments=(moments-popgen==1.6.1 h5py==3.16.0)
+if [ "$(cat "$venv/moments.txt" 2>/dev/null)" != "${moments[*]}" ]; then
+  if "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r requirements.txt "${moments[@]}"; then
+    echo "${moments[*]}" >"$venv/moments.txt"
+  else
+    echo "NOT RUN: moments cannot be installed, so moments of linkage disequilibrium are not compared with its" >&2
+  fi
+fi
+# plink2 and vcftools: those of this machine, otherwise Debian's packages and what they need, unpacked beside the build outputs.
+programs="$target/clients-programs"
+unpack() {
+  local packages
+  if ! packages="$(apt-get install --simulate --no-install-recommends "$@" 2>/dev/null)"; then
+    if [ "$(id -u)" = 0 ]; then timeout 120 apt-get update -qq; fi
+    packages="$(apt-get install --simulate --no-install-recommends "$@")" || return
+  fi
+  rm -rf "$programs"
+  mkdir -p "$programs"
+  # shellcheck disable=SC2046
+  (cd "$programs" && timeout 300 apt-get download -qq -o APT::Sandbox::User=root $(sed -n 's/^Inst \([^ ]*\).*/\1/p' <<<"$packages")) || return
+  for package in "$programs"/*.deb; do
+    dpkg-deb -x "$package" "$programs" || return
+    rm "$package"
+  done
+}
+absent=()
+for program in plink2 vcftools; do
+  if ! command -v "$program" >/dev/null && [ ! -x "$programs/usr/bin/$program" ]; then absent+=("$program"); fi
+done
+if [ ${#absent[@]} -gt 0 ] && ! { command -v apt-get >/dev/null && unpack plink2 vcftools; }; then
+  echo "NOT RUN: there is no ${absent[*]}, and no package to unpack, so relatedness and linkage are not compared with theirs" >&2
+fi
+if [ -d "$programs" ]; then
+  export PATH="$PATH:$programs/usr/bin"
+  CLIENTS_LIBRARIES="$(find "$programs" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :)"
+  export CLIENTS_LIBRARIES
 fi
 # Azurite, the emulator of Azure's object store, is a Node package.
 azurite="azurite@3.35.0"

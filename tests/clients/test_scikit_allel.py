@@ -399,6 +399,43 @@ def test_linkage_disequilibrium_of_genotypes(complete):
     close(mean["mean"], np.nanmean(expected), rtol=1e-5)
 
 
+def called_at_all(store, population, contig, rows):
+    """The rows of a contig where all copies of a population are called, and their haplotypes of pooled alleles."""
+    rows = rows[store.contig[rows] == contig]
+    copies = store.genotypes[rows][:, store.populations[population]].reshape(len(rows), -1)
+    complete = (copies >= 0).all(axis=1)
+    return rows[complete], (copies[complete] > 0).astype("i1")
+
+
+def test_linkage_disequilibrium_of_haplotypes(peer_stores):
+    """Rogers and Huff's r of haplotypes, in single precision."""
+    store = peer_stores["part"]
+    rows, h = called_at_all(store, "p3", "1", np.arange(len(store.position)))
+    expected = np.full((len(rows), len(rows)), np.nan)
+    upper = np.triu_indices(len(rows), k=1)
+    with np.errstate(all="ignore"):
+        expected[upper] = allel.rogers_huff_r(h) ** 2
+    found = store.rows(f"SELECT row1, row2, r2 FROM vcz_ld('{store.name}', 'p3', {store.position.max()})")
+    assert len(found) == np.isfinite(expected).sum() > 1_000
+    close([row["r2"] for row in found], [expected[row["row1"], row["row2"]] for row in found], rtol=1e-5, atol=1e-6)
+    mean = store.row("SELECT mean_r2(call_genotype, 'p3') AS mean FROM {t}")["mean"]
+    close(mean, np.nanmean(expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.2, 0.7])
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_pruning(peer_stores, population, threshold):
+    """One window of all sites."""
+    store = peer_stores["part"]
+    rows, h = called_at_all(store, population, "1", np.arange(len(store.position)))
+    varies = (h.sum(axis=1) > 0) & (h.sum(axis=1) < h.shape[1])
+    rows, h = rows[varies], h[varies]
+    kept = rows[allel.locate_unlinked(h, size=len(h), step=len(h), threshold=threshold)]
+    found = store.rows(f"SELECT row FROM vcz_ld_prune('{store.name}', '{population}', {store.position.max()}, {threshold})")
+    assert sorted(row["row"] for row in found) == kept.tolist()
+    assert 1 < len(kept) < len(rows)
+
+
 def scanned(store, contig, names):
     """The rows of a contig that scans take, and the haplotypes of each population at them."""
     rows = np.flatnonzero(store.contig == contig)
@@ -410,17 +447,19 @@ def scanned(store, contig, names):
     return rows, [np.ascontiguousarray(h) for h in copies]
 
 
+@pytest.mark.parametrize("name", ["simulated", "simulated_missing", "sim"])
 @pytest.mark.parametrize("names", [["p1"], ["p1", "p3"]])
-def test_scans_for_extended_haplotypes(complete, names):
-    """NULL for NaN and infinities."""
+def test_scans_for_extended_haplotypes(peer_stores, name, names):
+    """NULL for NaN and infinities. Rows with missing calls are not scanned."""
+    store = peer_stores[name]
     arguments = ", ".join(f"'{name}'" for name in names)
     functions = ["vcz_nsl", "vcz_ihs"] if len(names) == 1 else ["vcz_xpnsl", "vcz_xpehh"]
-    found = {f: complete.rows(f"SELECT * FROM {f}('{complete.name}', {arguments}) ORDER BY row") for f in functions}
+    found = {f: store.rows(f"SELECT * FROM {f}('{store.name}', {arguments}) ORDER BY row") for f in functions}
     wanted = {f: [] for f in functions}
     scanned_rows = []
-    for contig in dict.fromkeys(complete.contig):
-        rows, h = scanned(complete, contig, names)
-        position = complete.position[rows]
+    for contig in dict.fromkeys(store.contig):
+        rows, h = scanned(store, contig, names)
+        position = store.position[rows]
         scanned_rows += rows.tolist()
         with np.errstate(all="ignore"):
             if len(names) == 1:

@@ -124,3 +124,105 @@ def test_f_statistics(store, biallelic):
         # Terms of both signs: rounding is relative to the sum of their sizes.
         close(sums[name], expected, atol=1e-12)
         close(sums[f"mean_{name}"], expected / sums["n"], atol=1e-14)
+
+
+class Linkage:
+    """tskit's numbers of pairs of biallelic sites of the store `part`, as matrices; rows and columns are the store's rows."""
+
+    EDGES = [0, 10_000, 50_000, LENGTH]
+
+    def __init__(self, store, ts):
+        self.ts = ts
+        self.nodes = sets(ts)
+        self.rows = np.flatnonzero(store.biallelic)
+        positions = store.position[self.rows]
+        self.sites = np.searchsorted(ts.sites_position.astype(int) + 1, positions).astype(np.int32)
+        assert np.array_equal(ts.sites_position[self.sites].astype(int) + 1, positions)
+        self.distance = positions - positions[:, None]
+
+    def matrix(self, stat, *populations, **options):
+        (found,) = self.ts.ld_matrix([self.nodes[i] for i in populations], sites=[self.sites], stat=stat, **options)
+        return found
+
+    def bins(self):
+        """The start of each bin, and which pairs are in it."""
+        later = np.triu(np.ones(self.distance.shape, dtype=bool), k=1)
+        for start, stop in zip(self.EDGES, self.EDGES[1:]):
+            yield start, later & (start <= self.distance) & (self.distance < stop)
+
+
+@pytest.fixture
+def linkage(peer_stores, tree_sequence):
+    return Linkage(peer_stores["part"], tree_sequence)
+
+
+@pytest.mark.parametrize("population", range(4))
+def test_linkage_disequilibrium(peer_stores, linkage, population):
+    store, name = peer_stores["part"], POPULATIONS[population]
+    r2, d, d_prime = (linkage.matrix(stat, population) for stat in ["r2", "D", "D_prime"])
+    pairs = np.argwhere(np.triu(np.isfinite(r2), k=1))
+    found = {
+        (row["row1"], row["row2"]): row
+        for row in store.rows(f"SELECT row1, row2, r2, d, d_prime FROM vcz_ld('{store.name}', '{name}', {LENGTH})")
+    }
+    inside = set(linkage.rows.tolist())
+    assert len(pairs) == sum({one, other} <= inside for one, other in found) > 500
+    for column, wanted in [("r2", r2), ("d", d), ("d_prime", d_prime)]:
+        close([found[tuple(pair)][column] for pair in linkage.rows[pairs]], wanted[tuple(pairs.T)], atol=1e-13)
+    close(store.row(f"SELECT mean_r2(call_genotype, '{name}') AS mean FROM {{biallelic}}")["mean"], r2[tuple(pairs.T)].mean())
+    bins = store.rows(f"""
+        SELECT unnest(unnest(ld_decay(call_genotype, '{name}', variant_position, {linkage.EDGES}))) FROM {{biallelic}}""")
+    bins = [{name.rsplit(".", 1)[-1]: value for name, value in row.items()} for row in bins]
+    dd, pi2 = (linkage.matrix(stat, population) for stat in ["D2_unbiased", "pi2_unbiased"])
+    assert len(bins) == len(linkage.EDGES) - 1
+    for row, (start, chosen) in zip(bins, linkage.bins()):
+        defined = chosen & np.isfinite(r2)
+        assert (row["bin_start"], row["pairs"], row["defined"]) == (start, chosen.sum(), defined.sum())
+        close(row["mean_r2"], r2[defined].mean())
+        close(row["mean_d_prime"], d_prime[defined].mean(), atol=1e-13)
+        close(row["sum_dd"], dd[chosen].sum(), atol=1e-12)
+        close(row["sum_pi2"], pi2[chosen].sum(), atol=1e-12)
+
+
+@pytest.mark.parametrize("population", range(4))
+def test_moments_of_linkage_disequilibrium(peer_stores, linkage, population):
+    store, other = peer_stores["part"], (population + 1) % 4
+    found = store.rows(f"""
+        SELECT m['bin_start'] AS start, m['statistic'] AS statistic, m['sum'] AS sum
+        FROM (SELECT unnest(ld_moments(call_genotype, '{POPULATIONS[population]}', '{POPULATIONS[other]}', variant_position,
+                                       {linkage.EDGES})) AS m
+              FROM {{biallelic}})""")
+    found = {(row["start"], row["statistic"]): row["sum"] for row in found}
+    wanted = {
+        "DD_0_0": linkage.matrix("D2_unbiased", population),
+        "DD_0_1": linkage.matrix("D2_unbiased", population, other, indexes=[(0, 1)]),
+        "DD_1_1": linkage.matrix("D2_unbiased", other),
+        "Dz_0_0_0": linkage.matrix("Dz_unbiased", population),
+        "Dz_1_1_1": linkage.matrix("Dz_unbiased", other),
+        "pi2_0_0_0_0": linkage.matrix("pi2_unbiased", population),
+        "pi2_1_1_1_1": linkage.matrix("pi2_unbiased", other),
+    }
+    for statistic, values in wanted.items():
+        for start, chosen in linkage.bins():
+            close(found[start, statistic], values[chosen].sum(), atol=1e-12)
+
+
+def test_pairs_of_haplotypes_and_individuals(store, tree_sequence):
+    """Divergence of two nodes is the number of sites at which they differ."""
+    nodes = np.concatenate(sets(tree_sequence))
+    pairs = [(i, j) for i in range(len(nodes)) for j in range(i + 1, len(nodes))]
+    wanted = tree_sequence.divergence([[node] for node in nodes], pairs, span_normalise=False)
+    found = store.rows("""
+        SELECT p['copy1'] AS copy1, p['copy2'] AS copy2, p['sites'] AS sites, p['differences'] AS differences
+        FROM (SELECT unnest(haplotype_pairs(call_genotype)) AS p FROM {t})""")
+    assert [(row["copy1"], row["copy2"]) for row in found] == pairs
+    assert {row["sites"] for row in found} == {tree_sequence.num_sites}
+    assert np.array_equal([row["differences"] for row in found], wanted)
+    individuals = nodes.reshape(-1, 2)
+    pairs = [(i, j) for i in range(len(individuals)) for j in range(i + 1, len(individuals))]
+    wanted = tree_sequence.divergence(individuals, pairs, span_normalise=False)
+    found = store.rows("""
+        SELECT p['distance'] AS distance, p['distance_sites'] AS sites
+        FROM (SELECT unnest(sample_pairs(call_genotype)) AS p FROM {t})""")
+    assert np.array_equal([row["distance"] for row in found], wanted)
+    assert {row["sites"] for row in found} == {tree_sequence.num_sites}
