@@ -265,7 +265,7 @@ class Page:
                 continue
             line = self.text[: fence.start()].count("\n") + 1
             try:
-                text = self.run(language, info, code)
+                text = self.run(language, info, code).rstrip()
             except Exception as error:
                 wrong.append(f"{self.path.name}:{line}: {type(error).__name__}: {error}")
                 continue

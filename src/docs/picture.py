@@ -35,7 +35,7 @@ def draw(path):
     vcz.plot.joint_sfs(db.sql(joint).to_numpy()[0], ax=ax, names=("first", "second"))
     ax.set_title("joint spectrum", fontsize=10)
     axes = right.subplots(2, 1, sharex=True)
-    vcz.plot.scan(db.sql(scan), y=["pi_sum", "fst"], axes=axes)
+    vcz.plot.scan(db.sql(scan), y=["pi", "fst"], axes=axes)
     axes[0].set_title("windows", fontsize=10)
     figure.savefig(path, dpi=110)
     plt.close(figure)
