@@ -432,8 +432,8 @@ def main():
         return
     elsewhere(pages)
     shutil.copy(HERE / "mkdocs.yml", out / "mkdocs.yml")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(out / "mkdocs.yml"), "--site-dir", str(out / "site")]
-    if subprocess.run(command).returncode:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(out / "mkdocs.yml"), "--site-dir", str(out / "site")]
+    if subprocess.run(command, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}).returncode:
         sys.exit("mkdocs failed")
     done(f"the site: {out / 'site' / 'index.html'}")
 

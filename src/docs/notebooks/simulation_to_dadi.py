@@ -39,7 +39,8 @@ print(ts.num_sites, "sites")
 names = [f"s{i:02}" for i in range(ts.num_individuals)]
 with open("sim.vcf", "w") as file:
     # Positions are from 1 in a VCF.
-    ts.write_vcf(file, individual_names=names, contig_id="1", position_transform=lambda x: 1 + np.asarray(x, dtype=int))
+    ts.write_vcf(file, individual_names=names, contig_id="1",
+                 position_transform=lambda x: 1 + np.asarray(x, dtype=int))
 pysam.tabix_compress("sim.vcf", "sim.vcf.gz", force=True)
 pysam.tabix_index("sim.vcf.gz", preset="vcf", force=True);
 
@@ -60,14 +61,16 @@ db = vcz.connect("sim.vcz", populations={"first": names[:16], "second": names[16
 # %%
 # %%vcz
 SELECT diversity(call_genotype, 'first') / 4e6 AS pi_first, diversity(call_genotype, 'second') / 4e6 AS pi_second,
-       divergence(call_genotype, 'first', 'second') / 4e6 AS dxy, fst_hudson(call_genotype, 'first', 'second') AS fst
+       divergence(call_genotype, 'first', 'second') / 4e6 AS dxy,
+       fst_hudson(call_genotype, 'first', 'second') AS fst
 FROM sim
 
 # %% [markdown]
 # π of a population of 10,000 diploids is expected to be 4 × 10,000 × 1.5 × 10⁻⁸ = 0.0006.
 
 # %%
-joint = db.joint_sfs("sim", "first", "second", project=(16, 16), where="is_biallelic(variant_allele) AND is_snp(variant_allele)")
+joint = db.joint_sfs("sim", "first", "second", project=(16, 16),
+                     where="is_biallelic(variant_allele) AND is_snp(variant_allele)")
 vcz.plot.joint_sfs(joint);
 
 # %% [markdown]
@@ -98,12 +101,13 @@ def split(parameters, sizes, points):
 
 model = dadi.Numerics.make_extrap_func(split)
 points = [20, 30, 40]
-best, likelihood = dadi.Inference.opt([1.5, 0.7, 0.1], data, model, points, lower_bound=[0.1, 0.1, 0.01], upper_bound=[10, 10, 2],
-                                      maxeval=100)
+best, likelihood = dadi.Inference.opt([1.5, 0.7, 0.1], data, model, points, maxeval=100,
+                                      lower_bound=[0.1, 0.1, 0.01], upper_bound=[10, 10, 2])
 expected = model(best, data.sample_sizes, points)
 theta = dadi.Inference.optimal_sfs_scaling(expected, data)
 size = theta / (4 * MUTATION_RATE * LENGTH)
-print(f"N of the ancestor {size:,.0f}, first {best[0] * size:,.0f}, second {best[1] * size:,.0f}, split {best[2] * 2 * size:,.0f} generations ago")
+print(f"N of the ancestor {size:,.0f}, first {best[0] * size:,.0f}, second {best[1] * size:,.0f}")
+print(f"split {best[2] * 2 * size:,.0f} generations ago")
 
 # %%
 assert abs(size / 10_000 - 1) < 0.15 and abs(best[2] * 2 * size / 4_000 - 1) < 0.3
