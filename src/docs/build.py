@@ -6,7 +6,7 @@
 2. the function reference, `pages/reference/*.md`, from the functions' own documentation (`\\h NAME` of `vcz sql`). The example of each function is run,
    and its result shown; one that cannot be run is an error;
 3. the pages: code whose fence is marked `run` is executed, in order, with one session for each page, and what it gives must be what the page shows
-   in the `text` that follows (with `--update` the page is changed instead); `picture="NAME.svg"` makes the picture that the page shows below the code;
+   in the `text` that follows (with `--update` the page is changed instead); `picture="NAME.svg"` (or `.png`) makes the picture that the page shows below the code;
 4. the notebook, `notebooks/*.py`, executed by Jupyter;
 5. the site, by `mkdocs build --strict`: FOLDER/site.
 
@@ -274,7 +274,7 @@ class Page:
                 import matplotlib.pyplot as plt
 
                 figure = plt.gcf()
-                figure.savefig(folder / info["picture"], metadata={"Date": None})
+                figure.savefig(folder / info["picture"], dpi=150, metadata={"Date": None} if info["picture"].endswith(".svg") else None)
                 plt.close("all")
                 self.pictures += 1
                 alt = info.get("alt")
@@ -310,7 +310,7 @@ def matplotlib_defaults():
                                 "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 100})
 
 
-#: Pages that are elsewhere in the repository, where their readers look for them.
+#: Pages that are elsewhere in the repository, where their readers look for them. What is in their places in `pages` is for readers of the repository.
 ELSEWHERE = {
     "guide/server.md": "src/flight/README.md",
     "guide/object-stores.md": "src/scan/remote/README.md",

@@ -40,7 +40,8 @@ for program in $programs pixy; do
 done
 
 start=$SECONDS
-export NUMBA_CACHE_DIR="$target/docs-sgkit/numba" PYTHONDONTWRITEBYTECODE=1
+# sgkit compiles its functions when they are first used: they are kept.
+export NUMBA_CACHE_DIR="$target/docs-sgkit/numba" SGKIT_DISABLE_NUMBA_CACHE=0 PYTHONDONTWRITEBYTECODE=1
 "$python" src/docs/build.py --vcz "$VCZ" --out "$out" ${UPDATE:+--update}
 DOCS_EXAMPLE="$out/example" DOCS_SGKIT_PYTHON="$target/docs-sgkit/bin/python" \
   "$python" -m pytest -p no:cacheprovider -q -rs --durations=3 tests/docs "$@"
