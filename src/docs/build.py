@@ -4,7 +4,7 @@
 
 1. the data of the function reference and of the pages for users of other programs: `tests/docs/example.py`;
 2. the function reference, `pages/reference/*.md`, from the functions' own documentation (`\\h NAME` of `vcz sql`). The example of each function is run,
-   and its result shown; one that cannot be run is an error;
+   and its result shown; one that cannot be run is an error; and the reference of the Python module, from its docstrings;
 3. the pages: code whose fence is marked `run` is executed, in order, with one session for each page, and what it gives must be what the page shows
    in the `text` that follows (with `--update` the page is changed instead); `picture="NAME.svg"` (or `.png`) makes the picture that the page shows below the code;
 4. the notebook, `notebooks/*.py`, executed by Jupyter;
@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import hashlib
 import importlib.util
+import inspect
 import io
 import os
 import pathlib
@@ -196,6 +197,46 @@ def reference(vcz, pages, example):
     return len(found)
 
 
+def python_reference(pages):
+    """Writes the reference of the Python module, from its docstrings; returns the number of functions and methods."""
+    import vcz
+
+    def markdown(text):
+        text = re.sub(r":(?:meth|class|func):`([^`]+)`", r"`\1`", text).replace("``", "`")
+        text = re.sub(r"^:param (\w+): ", r"- `\1`: ", text, flags=re.M)
+        # Continued lines of an argument are indented already.
+        return text
+
+    def entry(title, member):
+        documentation = inspect.getdoc(member)
+        if not documentation:
+            raise Wrong(f"{title} has no documentation")
+        if isinstance(member, property):
+            signature = title
+        else:
+            known = inspect.signature(member)
+            arguments = [argument.replace(annotation=argument.empty) for name, argument in known.parameters.items() if name != "self"]
+            signature = title + str(known.replace(parameters=arguments, return_annotation=known.empty))
+        return f"### {title}\n\n```python\n{signature}\n```\n\n{markdown(documentation)}\n"
+
+    count = 0
+    parts = ["# Python reference\n\nThe module `vcz`, with its own documentation; [Python](../guide/python.md) shows how it is used.\n"]
+    for title, of, prefix, names in [
+        ("Module", vcz, "vcz.", ["connect", "save_spectrum"]),
+        ("Connection", vcz.Connection, "Connection.", None),
+        ("Result", vcz.Result, "Result.", None),
+        ("Plots", vcz.plot, "vcz.plot.", ["sfs", "joint_sfs", "scan"]),
+    ]:
+        parts.append(f"## {title}\n")
+        if inspect.isclass(of):
+            parts.append(markdown(inspect.getdoc(of)) + "\n")
+        for name in names or [name for name in vars(of) if not name.startswith("_")]:
+            parts.append(entry(prefix + name, getattr(of, name)))
+            count += 1
+    (pages / "reference" / "python.md").write_text("\n".join(parts))
+    return count
+
+
 FENCE = re.compile(r"^```(\w+)([^\n`]*)\n(.*?)^```[ ]*\n", re.S | re.M)
 
 
@@ -359,6 +400,8 @@ def notebooks(pages, out):
         for name, content in resources["outputs"].items():
             (target / f"{path.stem}_{name}").write_bytes(content)
             text = text.replace(f"]({name})", f"]({path.stem}_{name})")
+        # Below the title.
+        text = text.replace("\n\n", f"\n\n[The notebook as a file]({path.stem}.ipynb)\n\n", 1)
         (target / f"{path.stem}.md").write_text(re.sub(r"!\[(png|svg)\]", "![picture]", text))
         jupytext.write(notebook, target / f"{path.stem}.ipynb")
         count += 1
@@ -423,10 +466,10 @@ def main():
     example = example_data(out)
     done("the data of the examples")
     try:
-        number = reference(vcz, pages, example)
+        number, methods = reference(vcz, pages, example), python_reference(pages)
     except Wrong as error:
         sys.exit(str(error))
-    done(f"the reference of {number} functions")
+    done(f"the reference of {number} functions, and {methods} of Python")
     done(f"{notebooks(pages, out)} notebooks")
     if arguments.no_site:
         return

@@ -31,9 +31,13 @@ python="$target/docs-venv/bin/python"
 
 # Programs that the pages are compared with. Nothing is installed for a user who is not root.
 programs="bcftools vcftools plink2"
-# shellcheck disable=SC2086
-if ! command -v $programs >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-  { apt-get install --yes --quiet $programs || { apt-get update && apt-get install --yes --quiet $programs; }; } >"$target/docs-apt.log" 2>&1 || true
+missing=()
+for program in $programs; do
+  command -v "$program" >/dev/null || missing+=("$program")
+done
+if [ "${#missing[@]}" -gt 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+  install() { apt-get install --yes --quiet "${missing[@]}"; }
+  { install || { apt-get update && install; }; } >"$target/docs-apt.log" 2>&1 || true
 fi
 for program in $programs pixy; do
   command -v "$program" >/dev/null || echo "NOT RUN: $program is not installed, so the documentation is not compared with it" >&2
