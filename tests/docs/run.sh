@@ -40,7 +40,7 @@ if [ "${#missing[@]}" -gt 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/
   { install || { apt-get update && install; }; } >"$target/docs-apt.log" 2>&1 || true
 fi
 for program in $programs pixy; do
-  command -v "$program" >/dev/null || echo "NOT RUN: $program is not installed, so the documentation is not compared with it" >&2
+  command -v "$program" >/dev/null || echo "NOT RUN: $program is not installed, so its page is not compared with it (that of pixy only with the values kept in tests/docs/pixy.json)" >&2
 done
 
 start=$SECONDS
