@@ -3,38 +3,9 @@
 //!
 //! There are two entry points: [`session::register`] adds everything to an existing `SessionContext`, [`session::context`] makes one.
 //!
-//! ```
-//! use datafusion::common::Result;
-//! use datafusion::prelude::SessionContext;
+#![doc = include_str!("docs/pages/guide/rust.md")]
 //!
-//! # #[tokio::main]
-//! # async fn main() -> Result<()> {
-//! let ctx = SessionContext::new();
-//! datafusion_vcz::session::register(&ctx)?;
-//! ctx.sql(
-//!     "CREATE EXTERNAL TABLE sim STORED AS VCZ LOCATION 'tests/fixtures/sim.vcz.zip' \
-//!      OPTIONS ('vcz.populations' 'tests/fixtures/sim.populations.tsv')",
-//! )
-//! .await?
-//! .collect()
-//! .await?;
-//! let spectrum = ctx.sql("SELECT sfs(call_genotype, 'first') FROM sim").await?.collect().await?;
-//! assert_eq!(spectrum[0].num_rows(), 1);
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # As a dependency
-//!
-//! ```toml
-//! datafusion-vcz = { path = "../datafusion-vcz", default-features = false }
-//! datafusion = "55.2"
-//! ```
-//!
-//! Default features are the command line, the server, the GPU and object stores; a library needs none of them. DataFusion must be of the same version.
-//! Identifiers without quotes keep their case in sessions of [`session::context`]; other sessions make them lower case, so that `"call_DP"`
-//! needs quotes there, unless `datafusion.sql_parser.enable_ident_normalization` is `false`. [`functions::SumStatistic`] is how another crate
-//! adds a statistic.
+//! [`functions::SumStatistic`] and [`functions::CellStatistic`] are how another crate adds a statistic.
 //!
 //! # Architecture
 //!

@@ -44,15 +44,12 @@ async fn every_query_runs() {
     );
 }
 
-/// The table of settings in the README has all of them, with the defaults that `SHOW ALL` shows.
+/// The table of settings in the guide has all of them, with the defaults that `SHOW ALL` shows.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_readme_names_all_settings_and_their_defaults() {
-    let readme = std::fs::read_to_string(crate::common::top().join("README.md")).unwrap();
-    let section = readme.split_once("\n## Settings\n").unwrap().1;
-    let section = section.split("\n## ").next().unwrap();
-    let rows = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `vcz."));
+async fn the_guide_names_all_settings_and_their_defaults() {
+    let page = crate::common::top().join("src/docs/pages/guide/settings.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `vcz."));
     let mut named: Vec<String> = rows
         .map(|row| {
             let mut quoted = row.split('`');

@@ -293,8 +293,8 @@ impl NumbersDefinition for JackknifeAggregate {
              or one of them has all of sum(den). A mean has den = m = its number of sites.",
             "jackknife(num, den, m)",
             "SELECT jackknife(num, den, m)['z'] FROM (SELECT exact_sum(s['num']) AS num, exact_sum(s['den']) AS den, \
-             count(s) AS m FROM (SELECT genome_bin(variant_position, 5000000) AS block, \
-             site_patterson_d(a, b, c, d) AS s FROM sites) GROUP BY block)",
+             count(s) AS m FROM (SELECT variant_contig, genome_bin(variant_position, 5000000) AS block, \
+             site_patterson_d(a, b, c, d) AS s FROM sites) GROUP BY variant_contig, block)",
         )
         .with_argument("num", "The sum of the numerator over the sites of a block; cast to Float64.")
         .with_argument("den", "The sum of the denominator.")
