@@ -11,7 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use crate::common::{create, entries, fixtures, row, run, shared_data, work_dir};
+use crate::common::{create, entries, fixtures, row, run, session, shared_data, work_dir};
 
 /// A session whose queries may take `bytes` of memory together.
 fn bounded(bytes: usize) -> SessionContext {
