@@ -419,8 +419,8 @@ fn spectra_stay_within_the_memory_limit() {
 async fn repartitioning_has_one_input_where_memory_is_bounded() {
     let sql = "SELECT variant_position % 100 AS k, count(*) FROM t GROUP BY 1";
     let plan = async |ctx: &SessionContext| {
-        let plan = ctx.sql(sql).await.unwrap().create_physical_plan();
-        displayable(plan.await.unwrap().as_ref())
+        let frame = ctx.sql(sql).await.unwrap();
+        displayable(frame.create_physical_plan().await.unwrap().as_ref())
             .indent(true)
             .to_string()
     };
