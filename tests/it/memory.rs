@@ -11,7 +11,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use crate::common::{create, entries, fixtures, row, run, shared_data, work_dir};
+use crate::common::{create, entries, fixtures, row, run, session, shared_data, work_dir};
 
 /// A session whose queries may take `bytes` of memory together.
 fn bounded(bytes: usize) -> SessionContext {
@@ -419,8 +419,8 @@ fn spectra_stay_within_the_memory_limit() {
 async fn repartitioning_has_one_input_where_memory_is_bounded() {
     let sql = "SELECT variant_position % 100 AS k, count(*) FROM t GROUP BY 1";
     let plan = async |ctx: &SessionContext| {
-        let plan = ctx.sql(sql).await.unwrap().create_physical_plan();
-        displayable(plan.await.unwrap().as_ref())
+        let frame = ctx.sql(sql).await.unwrap();
+        displayable(frame.create_physical_plan().await.unwrap().as_ref())
             .indent(true)
             .to_string()
     };
