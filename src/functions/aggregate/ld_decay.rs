@@ -199,11 +199,12 @@ impl PlanesDefinition for LdDecay {
              2019); their quotient is σ_D². Alleles are pooled to the reference and the others; every copy of the population is a \
              haplotype, in stored order: the phase is not checked. Every group must be of one contig. Positions may be any numbers, \
              such as those of a genetic map. In sliding frames every value is computed anew.",
-            "ld_decay(call_genotype [, population], position, edges)",
+            "ld_decay(call_genotype [, population], position, edges [, contig])",
             "SELECT unnest(ld_decay(call_genotype, 'YRI', variant_position, [1, 1000, 10000, 100000])) FROM chr22;",
         )
         .with_argument("position", "The position of the variant, variant_position or a number on another scale.")
         .with_argument("edges", "The bounds of the bins, a constant list of 2 to 1,000 ascending numbers.")
+        .with_argument("contig", "The contig of the variant; the column variant_contig beside call_genotype when left out.")
         .with_related_udf("ld_moments")
         .with_related_udf("mean_r2")
         .build()

@@ -360,12 +360,13 @@ impl PlanesDefinition for LdMoments {
              AND is_segregating(allele_counts(call_genotype)). The order of two variants at one position, which matters for statistics \
              such as Dz_0_0_1 alone, is that of their genotypes. The phase is not checked: of unphased genotypes use ld_moments_genotypes. Every group must be of one contig. In sliding \
              frames every value is computed anew.",
-            "ld_moments(call_genotype [, population [, population2]], position, edges)",
+            "ld_moments(call_genotype [, population [, population2]], position, edges [, contig])",
             "SELECT unnest(ld_moments(call_genotype, 'YRI', 'CEU', variant_position, [0, 10000, 50000])) FROM chr22;",
         )
         .with_argument("population2", "A second population; statistics of one when left out.")
         .with_argument("position", "The position of the variant, variant_position or a number on another scale.")
         .with_argument("edges", "The bounds of the bins, a constant list of 2 to 1,000 ascending numbers.")
+        .with_argument("contig", "The contig of the variant; the column variant_contig beside call_genotype when left out.")
         .with_related_udf("ld_decay")
         .with_related_udf("ld_moments_genotypes")
         .build()

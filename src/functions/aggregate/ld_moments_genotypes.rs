@@ -126,11 +126,12 @@ impl PlanesDefinition for LdMomentsGenotypes {
              pairs counts those with four or more, variants that do not vary included. It needs no phase. moments takes only biallelic \
              variants that vary among all samples: WHERE is_biallelic(variant_allele) AND is_segregating(allele_counts(call_genotype)). \
              Every group must be of one contig. In sliding frames every value is computed anew.",
-            "ld_moments_genotypes(call_genotype [, population], position, edges)",
+            "ld_moments_genotypes(call_genotype [, population], position, edges [, contig])",
             "SELECT unnest(ld_moments_genotypes(call_genotype, 'YRI', variant_position, [0, 10000, 50000])) FROM chr22;",
         )
         .with_argument("position", "The position of the variant, variant_position or a number on another scale.")
         .with_argument("edges", "The bounds of the bins, a constant list of 2 to 1,000 ascending numbers.")
+        .with_argument("contig", "The contig of the variant; the column variant_contig beside call_genotype when left out.")
         .with_related_udf("ld_moments")
         .build()
     }

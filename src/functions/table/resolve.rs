@@ -86,17 +86,68 @@ pub fn only_table_argument(function: &str, exprs: &[Expr]) -> Result<String> {
 /// # Errors
 /// A planning error if nothing is found or it is not a VCZ table; the error of opening a path.
 pub async fn vcz_table(state: &dyn Session, name: &str) -> Result<Arc<VczTable>> {
+    as_vcz(table(state, name).await?, name).await
+}
+
+/// The same for functions of variants, for which a view must have every row of the tables that it reads.
+///
+/// # Errors
+/// Those of [`vcz_table`], and a planning error for a view that selects or joins rows.
+pub async fn whole_vcz_table(state: &dyn Session, name: &str) -> Result<Arc<VczTable>> {
+    let table = table(state, name).await?;
+    if let Some(plan) = table.get_logical_plan()
+        && let Some(node) = selects_rows(&plan)?
+    {
+        return plan_err!(
+            "'{name}' is a view with other rows than the tables that it reads ({node}), and a table function would compare all of these: \
+             call it with the table, and select from its result, for example WHERE (contig, position) are in the view"
+        );
+    }
+    as_vcz(table, name).await
+}
+
+/// The part of a plan that makes its rows others than those of the tables that it reads, as EXPLAIN shows it.
+fn selects_rows(plan: &LogicalPlan) -> Result<Option<String>> {
+    let mut found = None;
+    plan.apply(|node| {
+        let keeps_rows = match node {
+            LogicalPlan::TableScan(scan) => {
+                let view = source_as_provider(&scan.source).ok();
+                let view = view.and_then(|table| Some(table.get_logical_plan()?.into_owned()));
+                if let Some(view) = view {
+                    found = selects_rows(&view)?;
+                }
+                scan.filters.is_empty() && scan.fetch.is_none()
+            }
+            LogicalPlan::Projection(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Union(_) => true,
+            _ => false,
+        };
+        if !keeps_rows {
+            found = Some(node.display().to_string());
+        }
+        Ok(match found {
+            Some(_) => TreeNodeRecursion::Stop,
+            None => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
+async fn table(state: &dyn Session, name: &str) -> Result<Arc<dyn TableProvider>> {
     let catalogs = state.catalog_list();
     let keep_case = !state.config_options().sql_parser.enable_ident_normalization;
     let bare = TableReference::bare(name);
     let parsed = TableReference::parse_str_normalized(name, keep_case);
     for reference in [&bare, &parsed] {
         if let Some(table) = registered(state, &*catalogs, reference).await? {
-            return as_vcz(table, name).await;
+            return Ok(table);
         }
     }
     match find(state, &*catalogs, &bare, false).await? {
-        Some(table) => as_vcz(table, name).await,
+        Some(table) => Ok(table),
         None => plan_err!(
             "no table '{name}', and no store that this session can open there; \
              register it with CREATE EXTERNAL TABLE … STORED AS VCZ LOCATION …"

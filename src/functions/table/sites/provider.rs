@@ -15,7 +15,7 @@ use super::partitions::{Rows, divide};
 use super::site_scan::{Panel, SiteFunction};
 use crate::counts::SampleSet;
 use crate::counts::pairs::Shape;
-use crate::functions::table::resolve::vcz_table;
+use crate::functions::table::resolve::whole_vcz_table;
 use crate::scan::PopulationArg;
 
 /// A call. It keeps the arguments only; the table is opened when the query is planned.
@@ -75,7 +75,7 @@ impl TableProvider for SiteTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let name = self.function.name();
         let of_call = |error: DataFusionError| error.context(format!("{name}('{}')", self.table));
-        let table = vcz_table(state, &self.table).await.map_err(of_call)?;
+        let table = whole_vcz_table(state, &self.table).await.map_err(of_call)?;
         let resolve = |population| table.context().resolve(population);
         let populations: std::result::Result<Vec<_>, _> =
             self.populations.iter().map(resolve).collect();
