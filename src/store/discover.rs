@@ -2,8 +2,8 @@
 //!
 //! Called once by `Store::open`. Consolidated metadata is used if there is any; otherwise the top level is listed (never a
 //! chunk folder), and where that is not possible, likely names are tried. Invariant: an array whose metadata is not
-//! supported is reported with the reason, and the other arrays can be read. A document that ends early is an error: it was cut
-//! off on its way or on the disk, and leaving its array out would change what `SELECT *` gives.
+//! supported is reported with the reason, and the other arrays can be read. A document that is not JSON is an error: it was
+//! damaged on its way or on the disk, and leaving its array out would change what `SELECT *` gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -329,9 +329,9 @@ impl Documents<'_> {
             });
         };
         let is_incomplete = attributes.is_none();
-        self.check_ends(&array_key, &array)?;
+        self.check_is_json(&array_key, &array)?;
         if let Some((attributes, _)) = &attributes {
-            self.check_ends(&attributes_key, attributes)?;
+            self.check_is_json(&attributes_key, attributes)?;
         }
         let read = || {
             let array = parse(&array, ".zarray")?;
@@ -355,7 +355,7 @@ impl Documents<'_> {
                 ..ArrayDocuments::default()
             });
         };
-        self.check_ends(&key, &document)?;
+        self.check_is_json(&key, &document)?;
         let read = match parse(&document, "zarr.json") {
             Ok(document) => node_v3(name, &document),
             Err(reason) => Some(Err(reason)),
@@ -381,12 +381,13 @@ impl Documents<'_> {
         }
     }
 
-    /// That the document `key` is not cut off.
-    fn check_ends(&self, key: &str, document: &[u8]) -> Result<()> {
+    /// That the document `key` of an array is JSON, but for NaN and Infinity, which Python's json writes.
+    fn check_is_json(&self, key: &str, document: &[u8]) -> Result<()> {
+        let has = |word: &[u8]| document.windows(word.len()).any(|part| part == word);
         match serde_json::from_slice::<IgnoredAny>(document) {
-            Err(error) if error.is_eof() => {
+            Err(error) if error.is_eof() || !(has(b"NaN") || has(b"Infinity")) => {
                 let reason = format!(
-                    "it ends early, after {} bytes, so it is damaged or was not read whole",
+                    "its {} bytes are not JSON, so it is damaged or was not read as it is: {error}",
                     document.len()
                 );
                 Err(self.metadata_error(key, reason))

@@ -122,7 +122,7 @@ fn store_v2() -> Files {
         ("call_genotype/0.0", b"0123456789abcdef".to_vec()),
         ("call_genotype/2.0", b"xyz".to_vec()),
         ("variant_id/.zarray", document(strange)),
-        ("variant_quality/.zarray", b"{]".to_vec()),
+        ("variant_quality/.zarray", b"{\"fill_value\": NaN}".to_vec()),
         ("subgroup/.zgroup", document(json!({"zarr_format": 2}))),
         (".git/.zarray", document(zarray())),
     ]
@@ -260,9 +260,9 @@ fn v2_in_memory_and_in_a_directory() {
     }
 }
 
-/// Metadata that ends early would otherwise be a column less.
+/// Damaged metadata would otherwise be a column less.
 #[test]
-fn metadata_that_is_cut_off() {
+fn metadata_that_is_damaged() {
     for (files, key) in [
         (store_v2(), "call_genotype/.zarray"),
         (store_v2(), "call_genotype/.zattrs"),
@@ -277,9 +277,13 @@ fn metadata_that_is_cut_off() {
             for opened in [open(&files), open_local(directory(&files).path())] {
                 let error = opened.unwrap_err().to_string();
                 assert!(error.contains(key), "{error}");
-                assert!(error.contains("it ends early"), "{error}");
+                assert!(error.contains("are not JSON"), "{error}");
             }
         }
+        let mut files = files.clone();
+        files[at].1.extend(b"ZZ");
+        let error = open(&files).unwrap_err().to_string();
+        assert!(error.contains("trailing characters"), "{error}");
     }
 }
 

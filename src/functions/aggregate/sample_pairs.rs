@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringArray, StructArray};
+use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StringBuilder, StructArray};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::{Result, exec_err};
@@ -71,7 +71,9 @@ pub(super) fn names<I: Iterator<Item = usize>>(
             i32::MAX
         );
     }
-    Ok(Arc::new(StringArray::from_iter_values(places().map(id))))
+    let mut names = StringBuilder::new();
+    places().for_each(|place| names.append_value(id(place)));
+    Ok(Arc::new(names.finish()))
 }
 
 /// Pairs i < j.
