@@ -7,7 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::catalog::{CatalogProviderList, Session, TableProvider};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{Expr, LogicalPlan};
