@@ -128,7 +128,13 @@ impl Bench {
     fn forget(&self) {
         for group in std::fs::read_dir(self.cache.path()).unwrap() {
             for file in std::fs::read_dir(group.unwrap().path()).unwrap() {
-                std::fs::remove_file(file.unwrap().path()).unwrap();
+                // A temporary file may have got its name meanwhile.
+                match std::fs::remove_file(file.unwrap().path()) {
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        panic!("{error}")
+                    }
+                    _ => {}
+                }
             }
         }
     }
