@@ -2,9 +2,6 @@
 
 #[path = "../../tests/it/archive.rs"]
 mod archive;
-#[allow(dead_code, reason = "other tests unpack, too")]
-#[path = "../../tests/it/unzip.rs"]
-mod unzip;
 
 use std::fmt;
 use std::path::Path as FilePath;
@@ -23,6 +20,8 @@ use object_store::{
     ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use url::Url;
+
+use super::gpu_tests::unzip;
 
 /// An object store that counts reads.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ mod backends;
 #[path = "../../tests/it/random_store.rs"]
 mod random_store;
 #[path = "../../tests/it/unzip.rs"]
-mod unzip;
+pub(super) mod unzip;
 
 use std::fs;
 use std::path::{Path, PathBuf};

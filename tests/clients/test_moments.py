@@ -192,7 +192,7 @@ def test_genotypes_against_averages(peer_stores, name):
     wanted = {}
     for row, other in itertools.combinations(range(last), 2):
         both = complete[row] & complete[other]
-        if both.sum() >= 4:
+        if both.sum() >= 4 and position[other] - position[row] < EDGES[-1]:
             start = max(edge for edge in EDGES if edge <= position[other] - position[row])
             for statistic, value in of_genotypes(dosages[row, both], dosages[other, both]).items():
                 total, pairs = wanted.get((start, statistic), (0, 0))

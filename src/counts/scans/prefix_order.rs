@@ -43,7 +43,7 @@ impl PrefixOrder {
         let mut copies: Vec<u32> = copies.collect();
         let mut starts = vec![0; copies.len()];
         // Copies that agree so far: those of allele 0 come before those of allele 1, and further rows order them among themselves.
-        let mut alike: Vec<Range<usize>> = vec![0..copies.len()];
+        let mut alike: Vec<Range<usize>> = std::iter::once(0..copies.len()).collect();
         let (mut divided, mut ones) = (vec![], vec![]);
         for at in (0..rows).rev() {
             if alike.is_empty() {
