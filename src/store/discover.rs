@@ -316,7 +316,7 @@ impl Documents<'_> {
     }
 
     async fn array_v2(&self, name: &str, guessed: bool) -> Result<ArrayDocuments> {
-        let (array_key, attributes_key) = (format!("{name}/.zarray"), format!("{name}/.zattrs"));
+        let [array_key, attributes_key] = [".zarray", ".zattrs"].map(|key| format!("{name}/{key}"));
         let (array, attributes) = futures::join!(
             self.bytes_of_array(&array_key, guessed),
             self.bytes_of_array(&attributes_key, guessed),
@@ -386,10 +386,7 @@ impl Documents<'_> {
         let has = |word: &[u8]| document.windows(word.len()).any(|part| part == word);
         match serde_json::from_slice::<IgnoredAny>(document) {
             Err(error) if error.is_eof() || !(has(b"NaN") || has(b"Infinity")) => {
-                let reason = format!(
-                    "its {} bytes are not JSON, so it is damaged or was not read as it is: {error}",
-                    document.len()
-                );
+                let reason = format!("it is damaged, since its bytes are not JSON: {error}");
                 Err(self.metadata_error(key, reason))
             }
             _ => Ok(()),
