@@ -27,6 +27,17 @@ pub enum VczError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// A chunk, document or file could not be written.
+    #[error("store '{store}': cannot write '{key}': {source}")]
+    Write {
+        /// The location as the user gave it.
+        store: String,
+        /// The key inside the store, or the file name.
+        key: String,
+        /// What the file system or object store said.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The store's metadata is malformed, contradictory, or uses something that is not supported.
     #[error("store '{store}': {what}: {reason}")]
     Metadata {

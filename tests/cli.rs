@@ -420,8 +420,20 @@ fn what_is_left_out_is_said() {
         joint.contains("joint_sfs of 2 and 2 copies left out"),
         "{joint}"
     );
+    for (sql, said) in [
+        (
+            "SELECT project_sfs(call_genotype, 40) FROM missing",
+            "Note: project_sfs to 40 copies left out 17 of 571 sites: fewer copies are called there; a projection to fewer",
+        ),
+        (
+            "SELECT project_joint_sfs_folded(call_genotype, ['s00', 's01'], ['s02'], 4, 2) FROM missing",
+            "project_joint_sfs_folded to 4 and 2 copies left out",
+        ),
+    ] {
+        assert!(notes(sql).contains(said), "{sql}: {}", notes(sql));
+    }
     for complete in [
-        "SELECT project_sfs(call_genotype, 10) FROM missing",
+        "SELECT project_sfs(call_genotype, 10) FROM missing WHERE allele_number(allele_counts(call_genotype)) > 0",
         "SELECT sfs(ac) FROM (SELECT allele_counts(call_genotype) AS ac FROM missing) WHERE is_complete(ac)",
         "SELECT diversity(call_genotype) FROM missing",
     ] {
@@ -570,6 +582,9 @@ fn commands_of_the_prompt() {
     ] {
         assert!(text.contains(expected), "{text}");
     }
+    let text = ok(run(["sql", "-c", "\\h abs"]));
+    assert!(text.contains("> SELECT abs(-5);"), "{text}");
+    assert!(!text.contains("```"), "{text}");
     let text = ok(run(["sql", "-c", "\\h pi"]));
     assert!(text.contains("Here 'pi' is diversity"), "{text}");
     let sim = fixture("sim.vcz.zip");
@@ -1141,6 +1156,8 @@ fn inspect_for_people() {
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
+    // Bytes are whole numbers.
+    assert!(!text.contains(".0 B "), "{text}");
     let text = ok(run([
         "inspect",
         fixture("bad/unknown_codec_v2.vcz.zip").to_str().unwrap(),

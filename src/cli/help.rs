@@ -102,20 +102,39 @@ pub fn function(ctx: &SessionContext, name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Text without the lines that begin and end blocks of code in Markdown, which DataFusion's documentation has.
+fn plain(text: &str) -> String {
+    let is_fence = |line: &&str| line.trim_start().starts_with("```");
+    let lines = text.trim().lines().filter(|line| !is_fence(line));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
 fn documented(name: &str, documentation: &Documentation) -> String {
     let mut text = format!(
         "{name}: {}\n\n  {}\n",
-        documentation.description.trim(),
+        plain(&documentation.description),
         documentation.syntax_example.trim()
     );
     for (argument, what) in documentation.arguments.iter().flatten() {
-        text.push_str(&format!("\n  {argument}: {}", what.trim()));
+        text.push_str(&format!("\n  {argument}: {}", plain(what)));
     }
     if let Some(example) = &documentation.sql_example {
-        text.push_str(&format!("\n\n{}", example.trim()));
+        text.push_str(&format!("\n\n{}", plain(example)));
     }
     for related in documentation.related_udfs.iter().flatten() {
         text.push_str(&format!("\nSee also {related}."));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain;
+
+    #[test]
+    fn fences_are_not_shown() {
+        let text = "\n```sql\n> SELECT abs(-5);\n+---+\n```\nThen\n  ```\n  x\n  ```";
+        assert_eq!(plain(text), "> SELECT abs(-5);\n+---+\nThen\n  x");
+        assert_eq!(plain("one `word`"), "one `word`");
+    }
 }

@@ -266,7 +266,8 @@ fn populations(report: &StoreReport) -> Result<Option<String>, ArrowError> {
 
 fn arrays(arrays: &[ArrayReport]) -> Result<Option<String>, ArrowError> {
     let size = |bytes: Option<u64>| match bytes.map(usize::try_from) {
-        Some(Ok(bytes)) => human_readable_size(bytes),
+        // Bytes are whole.
+        Some(Ok(bytes)) => human_readable_size(bytes).replace(".0 B", " B"),
         _ => "unknown".to_string(),
     };
     let by = |lengths: &Option<Vec<u64>>| match lengths {

@@ -2,7 +2,10 @@
 //!
 //! `parse` builds it once per array; `decode` and `sharding` run it backwards.
 
+use std::sync::Arc;
+
 use super::CodecError;
+use super::ForeignChain;
 use super::bytes_codec::BytesCodec;
 use super::endian;
 use super::fill::Fill;
@@ -19,6 +22,8 @@ pub enum Serializer {
     VlenUtf8,
     /// A grid of smaller chunks.
     Sharding(Box<Sharding>),
+    /// All codecs of a chain with one that is left to the host, and so no others.
+    Foreign(Arc<ForeignChain>),
 }
 
 /// A parsed and checked codec chain, with what is needed to decode chunks: their shape, element type and fill value.
@@ -141,6 +146,7 @@ impl CodecChain {
                     sharding.inner().summary()
                 ));
             }
+            Serializer::Foreign(foreign) => return foreign.summary().to_owned(),
         }
         parts.extend(self.compressors.iter().map(BytesCodec::summary));
         if self.compressors.is_empty() && !self.is_sharded() {

@@ -69,7 +69,10 @@ impl StringChunk {
     }
 
     /// Appends one string.
-    pub(super) fn push(&mut self, text: &str) -> Result<(), CodecError> {
+    ///
+    /// # Errors
+    /// If the strings have more than 4 GiB.
+    pub fn push(&mut self, text: &str) -> Result<(), CodecError> {
         self.data.extend_from_slice(text.as_bytes());
         self.end_string()
     }

@@ -118,6 +118,9 @@ impl CodecChain {
         if self.is_sharded() {
             return Ok(());
         }
+        if let Serializer::Foreign(foreign) = &self.serializer {
+            return foreign.check_plausible(encoded.len());
+        }
         let Ok(len) = self.fixed_len() else {
             return Ok(());
         };
@@ -176,6 +179,7 @@ impl CodecChain {
                 let shard = self.decompress(encoded, scratch)?;
                 sharding.fixed_into(&shard, dst, scratch)
             }
+            Serializer::Foreign(foreign) => foreign.decode_into(encoded, dst, scratch),
             Serializer::VlenUtf8 => Err("vlen-utf8: elements have no fixed size".into()),
         }
     }
@@ -190,6 +194,7 @@ impl CodecChain {
         let strings = match &self.serializer {
             Serializer::VlenUtf8 => vlen_utf8::decode(&bytes, self.elements)?,
             Serializer::Sharding(sharding) => sharding.strings(&bytes, scratch)?,
+            Serializer::Foreign(foreign) => foreign.strings(&bytes, scratch)?,
             Serializer::Bytes(_) => return Err("bytes: elements have no fixed size".into()),
         };
         if self.transpose.is_identity() {

@@ -6,6 +6,8 @@ use super::testing as c_blosc;
 mod blosc;
 #[path = "../../tests/fuzz/checks/corpus.rs"]
 pub(crate) mod corpus;
+#[path = "../../tests/fuzz/checks/foreign.rs"]
+mod foreign;
 #[path = "../../tests/fuzz/checks/shard.rs"]
 mod shard;
 #[path = "../../tests/fuzz/checks/vlen_utf8.rs"]
@@ -20,6 +22,11 @@ use corpus::replay;
 #[test]
 fn blosc_corpus() {
     replay("blosc", blosc::check);
+}
+
+#[test]
+fn foreign_corpus() {
+    replay("foreign", foreign::check);
 }
 
 #[test]

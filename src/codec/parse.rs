@@ -11,10 +11,44 @@ use super::endian;
 use super::fill::Fill;
 use super::shard_index::IndexLayout;
 use super::transpose::Transpose;
-use crate::store::{ArrayMeta, CodecSpec, ElementType, FillValue, MAX_CHUNK_BYTES};
+use super::{ForeignChain, foreign};
+use crate::store::{ArrayMeta, CodecSpec, ElementType, FillValue, MAX_CHUNK_BYTES, ZarrFormat};
 
 /// Levels of shards within shards that are supported.
 const MAX_DEPTH: usize = 4;
+
+/// What a chain encodes, other than the values.
+#[derive(Clone, Copy)]
+pub(super) struct Layout<'a> {
+    pub(super) element: ElementType,
+    pub(super) fill: &'a FillValue,
+    pub(super) shape: &'a [usize],
+    /// Of the metadata that have the codecs.
+    pub(super) format: ZarrFormat,
+    /// Shards around this chain.
+    pub(super) depth: usize,
+}
+
+impl Layout<'_> {
+    /// The elements of a chunk, which is not larger than is supported.
+    pub(super) fn elements(&self) -> Result<usize, CodecError> {
+        let (shape, element) = (self.shape, self.element);
+        // Text of variable length takes at least four bytes.
+        let size = element.size().unwrap_or(4);
+        let elements = shape.iter().try_fold(1usize, |n, len| n.checked_mul(*len));
+        elements
+            .filter(|n| {
+                n.checked_mul(size)
+                    .is_some_and(|len| len as u64 <= MAX_CHUNK_BYTES)
+            })
+            .ok_or_else(|| {
+                format!(
+                    "a chunk of shape {shape:?} of {element} is larger than {MAX_CHUNK_BYTES} bytes"
+                )
+                .into()
+            })
+    }
+}
 
 impl CodecChain {
     /// Parses the codecs of an array. The error names the codec that is not supported, and what is.
@@ -25,30 +59,32 @@ impl CodecChain {
             .map(|len| usize::try_from(*len))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|_| format!("chunks of shape {:?} are too large", array.chunks))?;
-        Self::parse(array.element, &array.fill_value, &shape, &array.codecs, 0)
+        let layout = Layout {
+            element: array.element,
+            fill: &array.fill_value,
+            shape: &shape,
+            format: array.format,
+            depth: 0,
+        };
+        Self::parse(&layout, &array.codecs)
     }
 
-    fn parse(
-        element: ElementType,
-        fill_value: &FillValue,
-        shape: &[usize],
+    /// Parses a list of codecs. One that the fast path does not know makes the chain one of `foreign`.
+    pub(super) fn parse(
+        layout: &Layout<'_>,
         codecs: &[CodecSpec],
-        depth: usize,
     ) -> Result<CodecChain, CodecError> {
-        // Text of variable length takes at least four bytes.
-        let size = element.size().unwrap_or(4);
-        let elements = shape.iter().try_fold(1usize, |n, len| n.checked_mul(*len));
-        let elements = elements
-            .filter(|n| {
-                n.checked_mul(size)
-                    .is_some_and(|len| len as u64 <= MAX_CHUNK_BYTES)
-            })
-            .ok_or_else(|| {
-                format!(
-                    "a chunk of shape {shape:?} of {element} is larger than {MAX_CHUNK_BYTES} bytes"
-                )
-            })?;
+        Self::parse_known(layout, codecs).or_else(|error| {
+            match codecs.iter().any(|codec| foreign::is_foreign(&codec.name)) {
+                true => ForeignChain::parse(layout, codecs),
+                false => Err(error),
+            }
+        })
+    }
 
+    fn parse_known(layout: &Layout<'_>, codecs: &[CodecSpec]) -> Result<CodecChain, CodecError> {
+        let Layout { element, shape, .. } = *layout;
+        let elements = layout.elements()?;
         let mut transpose = Transpose::identity(shape.len());
         let mut serializer = None;
         let mut compressors = Vec::new();
@@ -73,8 +109,11 @@ impl CodecChain {
                 "vlen-utf8" if element == ElementType::String => Some(Serializer::VlenUtf8),
                 "sharding_indexed" => {
                     let shape = transpose.encoded_shape(shape);
-                    let sharding =
-                        Sharding::parse(configuration, element, fill_value, &shape, depth)?;
+                    let layout = Layout {
+                        shape: &shape,
+                        ..*layout
+                    };
+                    let sharding = Sharding::parse(configuration, &layout)?;
                     Some(Serializer::Sharding(Box::new(sharding)))
                 }
                 _ => {
@@ -86,12 +125,9 @@ impl CodecChain {
             };
         }
         let Some(serializer) = serializer else {
-            return Err(
-                "no codec turns elements into bytes: 'bytes', 'vlen-utf8' or 'sharding_indexed'"
-                    .into(),
-            );
+            return Err(no_serializer());
         };
-        let fill = Fill::new(&element, fill_value)?;
+        let fill = Fill::new(&element, layout.fill)?;
         Ok(CodecChain {
             element,
             shape: shape.to_vec(),
@@ -107,12 +143,10 @@ impl CodecChain {
 impl Sharding {
     fn parse(
         configuration: &Map<String, Value>,
-        element: ElementType,
-        fill: &FillValue,
-        shape: &[usize],
-        depth: usize,
+        layout: &Layout<'_>,
     ) -> Result<Sharding, CodecError> {
-        if depth >= MAX_DEPTH {
+        let shape = layout.shape;
+        if layout.depth >= MAX_DEPTH {
             return Err(
                 format!("sharding_indexed: shards are nested more than {MAX_DEPTH} deep").into(),
             );
@@ -152,7 +186,12 @@ impl Sharding {
             .iter()
             .map(codec_spec)
             .collect::<Result<Vec<_>, _>>()?;
-        let inner = CodecChain::parse(element, fill, &inner_shape, &codecs, depth + 1)
+        let inner = Layout {
+            shape: &inner_shape,
+            depth: layout.depth + 1,
+            ..*layout
+        };
+        let inner = CodecChain::parse(&inner, &codecs)
             .map_err(|e| format!("sharding_indexed: inner codecs: {e}"))?;
         Ok(Sharding {
             index: IndexLayout::parse(configuration, n_inner)?,
@@ -165,13 +204,20 @@ impl Sharding {
     }
 }
 
-fn unsupported(name: &str, place: &str) -> CodecError {
+/// The error of a codec that nothing here decodes.
+pub(super) fn unsupported(name: &str, place: &str) -> CodecError {
     format!(
         "the codec '{name}' is not supported {place}; supported are: transpose; bytes, vlen-utf8 (strings), \
-         sharding_indexed; {}",
-        bytes_codec::SUPPORTED
+         sharding_indexed; {}; on the host {}",
+        bytes_codec::SUPPORTED,
+        foreign::SUPPORTED
     )
     .into()
+}
+
+/// The error of a list of codecs without one from arrays to bytes.
+pub(super) fn no_serializer() -> CodecError {
+    "no codec turns elements into bytes: 'bytes', 'vlen-utf8' or 'sharding_indexed'".into()
 }
 
 fn codec_spec(codec: &Value) -> Result<CodecSpec, CodecError> {

@@ -4,6 +4,7 @@
 //! * `scalar`: on counts, sites, positions and masks.
 //! * `aggregate`: spectra and sums over sites.
 //! * `table`: metadata and windows. `annotations`: rows of GFF3, GTF and BED files.
+//! * `interrupt`: how aggregates that compute for long are stopped.
 //! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV. `spectrum_file`: spectra as files.
 //!
 //! A new statistic needs a new file and an entry in its folder's `mod.rs`; CONTRIBUTING.md has the steps.
@@ -15,6 +16,7 @@ mod bed;
 pub mod counts_arg;
 mod documentation;
 pub mod genotype;
+pub mod interrupt;
 pub mod join_bins;
 pub mod json_text;
 pub mod mask;
@@ -35,8 +37,8 @@ use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{
-    Stages, aggregate_arguments, bind_samples, is_exact, is_state, numbers_vary, planes_size,
-    reporting, site_totals, stages, takes_contig, value_size, with_frame_memory,
+    Stages, aggregate_arguments, bind_samples, compares_pairs, is_exact, is_state, numbers_vary,
+    planes_size, reporting, site_totals, stages, takes_contig, value_size, with_frame_memory,
 };
 pub use mask_source::{bind_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};

@@ -309,8 +309,11 @@ pub fn extents(
     last.into_iter().filter_map(named).collect()
 }
 
-/// Reads a whole small array into dense rows.
-async fn read_whole(
+/// Reads a whole small array into dense rows; `None` if the store has no such array.
+///
+/// # Errors
+/// If it cannot be read or decoded, or is too large.
+pub async fn read_whole(
     store: &Store,
     name: &str,
 ) -> Result<Option<(Arc<ArrayMeta>, Vec<(usize, Dense)>)>> {

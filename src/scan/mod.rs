@@ -15,10 +15,12 @@
 //! * [`Dataset`] is an opened store. [`Stores`] are those of a table, one or several, with the map of the table's rows and columns to
 //!   theirs; `merge` and `unify` make one table of several. [`GenotypeContext`] has the samples and populations of a genotype column.
 //! * `locate`, `locations`, `open`: from locations to tables; `made_arrays`: arrays that stores of other programs lack.
+//! * `write`: rows written as a VCZ store; `codes`: VCZ's missing and fill values.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
 mod calls;
 mod chunks;
+mod codes;
 mod dataset;
 mod durations;
 mod error;
@@ -42,6 +44,7 @@ mod table;
 mod table_options;
 mod unify;
 mod value_error;
+pub mod write;
 
 pub use calls::bound::BoundCall;
 pub use calls::call_value::CallValue;
@@ -60,7 +63,7 @@ pub use calls::select_calls::{SelectCalls, is_format_field};
 pub use calls::without_metadata::without_metadata;
 pub use dataset::Dataset;
 pub use durations::parse_duration;
-pub use locate::{Location, RegisteredOnly, locate};
+pub use locate::{Location, RegisteredOnly, locate, locate_by};
 pub use locations::is_pattern;
 pub use open::{open_stores, open_table, read_file};
 pub use options::{Backend, VczSettings, parse_bytes};

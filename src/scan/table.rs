@@ -354,7 +354,8 @@ impl TableProvider for VczTable {
 
 fn read_only(statement: &str) -> Result<Arc<dyn ExecutionPlan>> {
     not_impl_err!(
-        "{statement} is not possible: tables of VCZ stores are read-only. CREATE TABLE x AS SELECT … makes a table that can be changed"
+        "{statement} is not possible: tables of VCZ stores are read-only. COPY (SELECT …) TO 'x.vcz' writes a new store, and CREATE TABLE x AS SELECT … \
+         makes a table that can be changed"
     )
 }
 

@@ -9,6 +9,7 @@ use datafusion::common::{Result, config_err};
 
 use super::options::parse_bytes;
 use super::remote::options::RemoteOptions;
+use super::write::WriteOptions;
 use crate::counts::UnknownSamples;
 
 /// What to do with a store's `region_index`.
@@ -230,6 +231,10 @@ impl ExtensionOptions for TableOptions {
                         self.arrays.len()
                     );
                 }
+            }
+            // COPY … STORED AS VCZ reads these itself; a session that knows these options of tables accepts them, too.
+            _ if key.starts_with("vcz.") && WriteOptions::has(name) => {
+                WriteOptions::default().set(name, value)?;
             }
             _ => {
                 let known = TABLE_OPTIONS

@@ -11,60 +11,30 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
-use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::scan::GenotypeUdf;
 
 /// Name of DataFusion's rule.
-const NAME: &str = "common_sub_expression_eliminate";
+pub const NAME: &str = "common_sub_expression_eliminate";
 /// First part of the names of variables that stand for subqueries.
 const VARIABLE: &str = "vcz cohort";
 
-type Rule = Arc<dyn OptimizerRule + Send + Sync>;
-
-/// The rule.
-#[derive(Debug)]
-pub struct KeepCohorts {
-    inner: Rule,
-}
-
-impl KeepCohorts {
-    /// `rules` with DataFusion's rule kept from these subqueries.
-    pub fn replace_in(rules: &mut [Rule]) {
-        for rule in rules.iter_mut() {
-            if rule.name() == NAME {
-                *rule = Arc::new(Self {
-                    inner: Arc::clone(rule),
-                });
-            }
-        }
+/// Rewrites a plan by `rule`, which sees variables in the places of these subqueries.
+pub fn rewrite(
+    rule: &dyn OptimizerRule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    if !has_cohorts(&plan)? {
+        return rule.rewrite(plan, config);
     }
-}
-
-impl OptimizerRule for KeepCohorts {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.inner.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        if !has_cohorts(&plan)? {
-            return self.inner.rewrite(plan, config);
-        }
-        let mut cohorts = vec![];
-        let hidden = hide(plan.clone(), &mut cohorts)?;
-        let rewritten = self.inner.rewrite(hidden, config)?;
-        match rewritten.transformed {
-            true => show(rewritten.data, &cohorts).map(Transformed::yes),
-            false => Ok(Transformed::no(plan)),
-        }
+    let mut cohorts = vec![];
+    let hidden = hide(plan.clone(), &mut cohorts)?;
+    let rewritten = rule.rewrite(hidden, config)?;
+    match rewritten.transformed {
+        true => show(rewritten.data, &cohorts).map(Transformed::yes),
+        false => Ok(Transformed::no(plan)),
     }
 }
 

@@ -12,94 +12,62 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchemaRef, DataFusionError, Result};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
-use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::optimizer::optimizer::{OptimizerConfig, OptimizerRule};
 
 /// Name of DataFusion's rule.
-const NAME: &str = "push_down_leaf_projections";
+pub const NAME: &str = "push_down_leaf_projections";
 
-type Rule = Arc<dyn OptimizerRule + Send + Sync>;
-
-/// The rule.
-#[derive(Debug)]
-pub struct LeafPushdown {
-    inner: Rule,
-}
-
-impl LeafPushdown {
-    /// `rules` with DataFusion's rule kept from crossing UNION.
-    pub fn replace_in(rules: &mut [Rule]) {
-        for rule in rules.iter_mut() {
-            if rule.name() == NAME {
-                *rule = Arc::new(Self {
-                    inner: Arc::clone(rule),
-                });
+/// Rewrites a plan by `rule`, which sees each UNION as a leaf.
+pub fn rewrite(
+    rule: &dyn OptimizerRule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    if !matches!(plan, LogicalPlan::Projection(_)) {
+        return rule.rewrite(plan, config);
+    }
+    if !plan.exists(|node| Ok(matches!(node, LogicalPlan::Union(_))))? {
+        return pushed(rule, plan, config);
+    }
+    let hidden = plan.transform_down(|node| {
+        Ok(match node {
+            LogicalPlan::Union(_) => {
+                let node = Arc::new(HiddenUnion { union: node });
+                let node = LogicalPlan::Extension(Extension { node });
+                Transformed::new(node, true, TreeNodeRecursion::Jump)
             }
-        }
-    }
-}
-
-impl LeafPushdown {
-    fn pushed(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        match self.inner.rewrite(plan.clone(), config) {
-            Err(DataFusionError::SchemaError(error, _)) => {
-                log::debug!("{NAME} leaves a projection where it is: {error}");
-                Ok(Transformed::no(plan))
-            }
-            rewritten => rewritten,
-        }
-    }
-}
-
-impl OptimizerRule for LeafPushdown {
-    fn name(&self) -> &str {
-        NAME
-    }
-
-    fn apply_order(&self) -> Option<ApplyOrder> {
-        self.inner.apply_order()
-    }
-
-    fn rewrite(
-        &self,
-        plan: LogicalPlan,
-        config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
-        if !matches!(plan, LogicalPlan::Projection(_)) {
-            return self.inner.rewrite(plan, config);
-        }
-        if !plan.exists(|node| Ok(matches!(node, LogicalPlan::Union(_))))? {
-            return self.pushed(plan, config);
-        }
-        let hidden = plan.transform_down(|node| {
-            Ok(match node {
-                LogicalPlan::Union(_) => {
-                    let node = Arc::new(HiddenUnion { union: node });
-                    let node = LogicalPlan::Extension(Extension { node });
-                    Transformed::new(node, true, TreeNodeRecursion::Jump)
-                }
-                other => Transformed::no(other),
-            })
-        })?;
-        let rewritten = self.pushed(hidden.data, config)?;
-        let changed = rewritten.transformed;
-        let shown = rewritten.data.transform_down(|node| {
-            Ok(match &node {
-                LogicalPlan::Extension(extension) => {
-                    match extension.node.as_any().downcast_ref::<HiddenUnion>() {
-                        Some(hidden) => {
-                            Transformed::new(hidden.union.clone(), true, TreeNodeRecursion::Jump)
-                        }
-                        None => Transformed::no(node),
+            other => Transformed::no(other),
+        })
+    })?;
+    let rewritten = pushed(rule, hidden.data, config)?;
+    let changed = rewritten.transformed;
+    let shown = rewritten.data.transform_down(|node| {
+        Ok(match &node {
+            LogicalPlan::Extension(extension) => {
+                match extension.node.as_any().downcast_ref::<HiddenUnion>() {
+                    Some(hidden) => {
+                        Transformed::new(hidden.union.clone(), true, TreeNodeRecursion::Jump)
                     }
+                    None => Transformed::no(node),
                 }
-                _ => Transformed::no(node),
-            })
-        })?;
-        Ok(Transformed::new_transformed(shown.data, changed))
+            }
+            _ => Transformed::no(node),
+        })
+    })?;
+    Ok(Transformed::new_transformed(shown.data, changed))
+}
+
+fn pushed(
+    rule: &dyn OptimizerRule,
+    plan: LogicalPlan,
+    config: &dyn OptimizerConfig,
+) -> Result<Transformed<LogicalPlan>> {
+    match rule.rewrite(plan.clone(), config) {
+        Err(DataFusionError::SchemaError(error, _)) => {
+            log::debug!("{NAME} leaves a projection where it is: {error}");
+            Ok(Transformed::no(plan))
+        }
+        rewritten => rewritten,
     }
 }
 

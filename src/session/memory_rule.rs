@@ -111,7 +111,8 @@ fn number_varies(call: &AggregateFunctionExpr) -> bool {
             .any(|number| !collect_columns(number).is_empty())
 }
 
-fn aggregate_of(call: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {
+/// The aggregate that a window function is, if it is one.
+pub(super) fn aggregate_of(call: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {
     let call = call.as_any();
     let plain = call.downcast_ref::<PlainAggregateWindowExpr>();
     let sliding = call.downcast_ref::<SlidingAggregateWindowExpr>();

@@ -127,11 +127,11 @@ fn no_format(format: &str) -> String {
 fn no_ending(ending: &str) -> String {
     let advice = match ending.to_ascii_lowercase().as_str() {
         "vcf" | "bcf" => " (VCF is not written: vcf2zarr and vcztools convert stores)",
-        "zarr" | "vcz" => " (stores are not written)",
+        "zarr" => " (name the store x.vcz, or write STORED AS VCZ)",
         _ => "",
     };
     format!(
-        "there is no format to write a file with the ending '.{ending}'{advice}; the formats are .parquet, .csv, .tsv, .json and .arrow, \
+        "there is no format to write a file with the ending '.{ending}'{advice}; the formats are .vcz, .parquet, .csv, .tsv, .json and .arrow, \
          and of spectra .fs, .obs, .sfs and .npy. STORED AS names the format of a file with another ending"
     )
 }

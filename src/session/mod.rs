@@ -6,19 +6,21 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
+//! * `vcz_format`: VCZ stores written by COPY; `store_order`: the order of their rows.
 //! * `spectrum_formats`: files of spectra, by COPY; `spectrum_options`: the populations' names in them; `placeholders`: parameters of statements.
 //! * `cohorts`: names of subqueries that give populations; `keep_cohorts`: DataFusion's elimination of common subexpressions kept from them.
 //! * `unknown_column`: errors about columns that do not exist, with what may be meant.
 //! * `short_forms`: `sfs(call_genotype, 'p')` into `sfs(allele_counts(call_genotype, 'p'))` wherever it stands.
 //! * `bind`, `binder`: calls on genotypes bound to the samples of their column; `union_calls`: such calls into the branches of UNION;
 //!   `unions`: columns of a UNION that are not of the same samples; `inserts`: rows that are not of their table's samples;
-//!   `leaf_pushdown`: DataFusion's own pushdown kept from crossing UNION.
+//!   `leaf_pushdown`: DataFusion's own pushdown kept from crossing UNION; `wrapped_rule`: how such rules are replaced.
 //! * `extract_calls`: calls on genotypes out of OVER and below UNNEST, from where DataFusion's own pushdown moves them into the scan.
 //! * `interval_join`: joins of positions with intervals on bins.
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
+//! * `interrupt`: aggregates over pairs, which stop when their query is cancelled.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
 //! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
@@ -38,6 +40,7 @@ mod gpu_archive_tests;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_tests;
 mod inserts;
+mod interrupt;
 mod interval_join;
 mod join_contigs;
 mod keep_cohorts;
@@ -59,6 +62,7 @@ mod short_forms;
 mod spectrum_formats;
 mod spectrum_options;
 mod store_columns;
+mod store_order;
 mod tab_separated;
 mod table_calls;
 mod table_sample;
@@ -66,8 +70,10 @@ mod union_calls;
 mod unions;
 mod unknown_column;
 mod url_table;
+mod vcz_format;
 mod window_memory;
 mod windows;
+mod wrapped_rule;
 
 use std::sync::Arc;
 
@@ -124,6 +130,11 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     {
         formats.push(Arc::new(tab_separated::TsvFormatFactory));
     }
+    for extension in vcz_format::EXTENSIONS {
+        if formats.iter().all(|known| known.get_ext() != extension) {
+            formats.push(Arc::new(vcz_format::VczFormatFactory(extension)));
+        }
+    }
     for format in SpectrumFormat::ALL {
         if formats
             .iter()
@@ -146,8 +157,16 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .rules
         .insert(0, Arc::new(table_calls::NameTableCalls));
     let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
-    leaf_pushdown::LeafPushdown::replace_in(&mut optimizer.rules);
-    keep_cohorts::KeepCohorts::replace_in(&mut optimizer.rules);
+    wrapped_rule::wrap(
+        &mut optimizer.rules,
+        leaf_pushdown::NAME,
+        leaf_pushdown::rewrite,
+    );
+    wrapped_rule::wrap(
+        &mut optimizer.rules,
+        keep_cohorts::NAME,
+        keep_cohorts::rewrite,
+    );
     let inner = builder.query_planner().take();
     builder
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))
@@ -163,6 +182,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
         .with_physical_optimizer_rule(Arc::new(left_out::ShowLeftOut))
+        .with_physical_optimizer_rule(Arc::new(store_order::KeepStoreOrder))
 }
 
 /// Adds tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings and rules to a session.

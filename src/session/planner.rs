@@ -19,6 +19,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::StreamExt;
 
 use super::inserts::check_inserts;
+use super::interrupt::interruptible;
 use super::join_contigs::note_joins;
 use super::repartition_rule;
 use crate::functions::mask::Mask;
@@ -55,14 +56,15 @@ impl QueryPlanner for VczQueryPlanner {
         let session = bounded
             .as_ref()
             .map_or(session, |state| state as &dyn Session);
-        match &self.inner {
+        let planned = match &self.inner {
             Some(inner) => inner.create_physical_plan(plan, session).await,
             None => {
                 DefaultPhysicalPlanner::default()
                     .create_physical_plan(plan, session)
                     .await
             }
-        }
+        };
+        interruptible(planned?)
     }
 }
 

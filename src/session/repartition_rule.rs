@@ -1,8 +1,8 @@
-//! The physical rule that gives repartitioning one input where memory is bounded, because DataFusion 55 can stop for ever otherwise.
+//! The physical rule that gives repartitioning one input where memory is bounded, because DataFusion 55 can hang otherwise.
 //!
 //! A `RepartitionExec` that gets no memory writes its batches to files. With several inputs, two of these files can be open at once;
 //! its reader then waits for the older one while the batch that it needs is in the newer one, and the writers wait for the reader
-//! (apache/datafusion#24883, mended after 55.2 by #24891). One input has one open file. What it costs is the parallelism of
+//! (apache/datafusion#24883, fixed after 55.2 by #24891). One input has one open file. What it costs is the parallelism of
 //! hashing rows, which is why sessions with unbounded memory, which never write these files, are left alone.
 //! With DataFusion 56 this rule can go.
 

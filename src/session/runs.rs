@@ -58,6 +58,11 @@ impl AggregateRunsExec {
             metrics: ExecutionPlanMetricsSet::new(),
         })
     }
+
+    /// The aggregate that it computes.
+    pub(super) fn aggregate(&self) -> &AggregateExec {
+        &self.aggregate
+    }
 }
 
 /// The keys and calls of an aggregate as EXPLAIN shows them.

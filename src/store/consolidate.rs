@@ -4,6 +4,7 @@
 //! Invariants: documents are read again and copied as they are written; the one that is written replaces the one before at once, or
 //! not at all; archives are not changed.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -94,6 +95,30 @@ impl Store {
         })
     }
 
+    /// Whether the store has consolidated metadata.
+    ///
+    /// # Errors
+    /// [`VczError::Io`] if reading fails; [`VczError::Metadata`] if the group's document is not JSON.
+    pub async fn has_consolidated(&self) -> Result<bool> {
+        Ok(match self.format() {
+            ZarrFormat::V2 => self.document(".zmetadata".to_owned()).await?.is_some(),
+            ZarrFormat::V3 => {
+                let group = self.document("zarr.json".to_owned()).await?;
+                let group = group.and_then(|(_, text)| serde_json::from_str::<Value>(&text).ok());
+                group.is_some_and(|group| {
+                    group
+                        .get("consolidated_metadata")
+                        .is_some_and(Value::is_object)
+                })
+            }
+        })
+    }
+
+    /// Whether the store is a zip archive.
+    pub fn is_archive(&self) -> bool {
+        self.source.is_archive()
+    }
+
     async fn document(&self, key: String) -> Result<Option<Document>> {
         let got = self.source.get_document(&key, MAX_DOCUMENT).await;
         let Some((bytes, _)) = got.map_err(|error| self.io_error(&key, error))? else {
@@ -129,11 +154,7 @@ impl Store {
             StoreSource::Zip(_) => Err(ReadError::Corrupt("archives are not changed".to_owned())),
         };
         written.map_err(|error| match self.io_error(key, error) {
-            VczError::Io { store, key, source } => VczError::Io {
-                store,
-                key,
-                source: format!("it cannot be written: {source}").into(),
-            },
+            VczError::Io { store, key, source } => VczError::Write { store, key, source },
             other => other,
         })
     }
@@ -151,9 +172,9 @@ impl Store {
 }
 
 /// What is written, and how many arrays it has; or the document at fault, and the reason.
-type Written = Result<(&'static str, String, usize), (String, StoreError)>;
+pub(super) type Written = Result<(&'static str, String, usize), (String, StoreError)>;
 
-fn consolidated_v2(documents: &[Document]) -> Written {
+pub(super) fn consolidated_v2(documents: &[Document]) -> Written {
     let is = |key: &str, name: &str| key.rsplit('/').next() == Some(name);
     let group = documents
         .iter()
@@ -165,12 +186,12 @@ fn consolidated_v2(documents: &[Document]) -> Written {
         return Err((".zgroup".to_owned(), "it is absent".into()));
     }
     // Attributes of a folder that is no array are of no use.
-    let arrays: Vec<&str> = documents
+    let arrays: BTreeSet<&str> = documents
         .iter()
         .filter_map(|(key, _)| key.strip_suffix("/.zarray"))
         .collect();
     let is_wanted = |key: &str| match key.rsplit_once('/') {
-        Some((folder, _)) => arrays.binary_search(&folder).is_ok(),
+        Some((folder, _)) => arrays.contains(folder),
         None => true,
     };
     let wanted = documents.iter().filter(|(key, _)| is_wanted(key));
@@ -179,7 +200,7 @@ fn consolidated_v2(documents: &[Document]) -> Written {
     Ok((".zmetadata", text, arrays.len()))
 }
 
-fn consolidated_v3(mut documents: Vec<Document>) -> Written {
+pub(super) fn consolidated_v3(mut documents: Vec<Document>) -> Written {
     const ROOT: &str = "zarr.json";
     let at = documents.iter().position(|(key, _)| key == ROOT);
     let Some((_, root)) = at.map(|at| documents.remove(at)) else {

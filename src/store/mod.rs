@@ -26,6 +26,8 @@ mod small_files;
 mod source;
 mod unchanged;
 mod vcz_store;
+pub mod write;
+mod zarrs_storage;
 mod zip;
 mod zip_directory;
 mod zip_runs;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The tests of `vcz serve` with real clients against the real server, and of its statistics against those of scikit-allel, tskit,
-# moments, plink2 and vcftools: tests/clients/run.sh [pytest's arguments].
+# The tests of `vcz serve` with real clients against the real server, of its statistics against those of scikit-allel, tskit,
+# moments, plink2 and vcftools, and of the stores that `vcz sql` writes with zarr-python, xarray, sgkit, vcztools and bio2zarr:
+# tests/clients/run.sh [pytest's arguments].
 # VCZ is the program to test (the one that `cargo test` has built, otherwise); clients are installed from PyPI into a folder
 # beside the build outputs. Fails if they cannot be installed; moments, plink2 and vcftools may be absent.
 set -euo pipefail
@@ -27,6 +28,15 @@ if [ "$(cat "$venv/moments.txt" 2>/dev/null)" != "${moments[*]}" ]; then
     echo "NOT RUN: moments cannot be installed, so moments of linkage disequilibrium are not compared with its" >&2
   fi
 fi
+# sgkit needs an older zarr, and so an environment of its own: that of tests/docs/run.sh.
+sgkit="$target/docs-sgkit"
+if ! cmp -s ../docs/sgkit.txt "$sgkit/installed.txt"; then
+  rm -rf "$sgkit"
+  python3 -m venv "$sgkit"
+  "$sgkit/bin/pip" install --quiet --disable-pip-version-check -r ../docs/sgkit.txt
+  cp ../docs/sgkit.txt "$sgkit/installed.txt"
+fi
+export CLIENTS_SGKIT_PYTHON="$sgkit/bin/python"
 # plink2 and vcftools: those of this machine, otherwise Debian's packages and what they need, unpacked beside the build outputs.
 programs="$target/clients-programs"
 unpack() {

@@ -320,6 +320,59 @@ def of_disk_cache(seeds):
         seeds.add("disk_cache", b"\2" + numbers + key + tag + body)
 
 
+def of_foreign(seeds):
+    """As in checks/foreign.rs: 96 elements, in each of its chains."""
+    from numcodecs.pcodec import PCodec
+
+    n = 96
+    rng = np.random.default_rng(2)
+    whole = np.cumsum(rng.integers(-3, 40, n)).astype("<i4")
+    flags = rng.random(n) < 0.4
+    delta = {dtype: np.diff(whole, prepend=0).astype(dtype) for dtype in ("<i2", "<i4", "<f8")}
+    texts = vlen([[b"", b"A", b"GT", "\u03b2".encode()][k % 4] for k in range(n)])
+
+    def bz2(data):
+        return bytes(numcodecs.BZ2(1).encode(data))
+
+    def lzma(data, **options):
+        return bytes(numcodecs.LZMA(**(options or dict(preset=1))).encode(data))
+
+    def lzma_raw(data, id_):
+        filters = [dict(id=3, dist=2), dict(id=id_, dict_size=65536)]
+        return lzma(data, format=3, filters=filters)
+
+    def pcodec(data):
+        return bytes(PCodec().encode(data))
+
+    def zstd(data):
+        return bytes(numcodecs.Zstd(3).encode(data))
+
+    def shards(parts):
+        body, index = b"", []
+        for k, part in enumerate(parts):
+            index += [2**64 - 1] * 2 if k == 2 else [len(body), len(part)]
+            body += b"" if k == 2 else part
+        return body + struct.pack("<8Q", *index)
+
+    checked = whole.astype("i1")
+    quarters = np.split(whole, 4)
+    chunks = {
+        0: bz2(whole), 1: lzma(whole), 2: lzma(whole, format=2), 3: lzma_raw(whole, 0x21), 4: lzma_raw(whole, 0x4000000000000001),
+        5: pcodec(whole.astype("i2")), 6: pcodec(whole), 7: pcodec(whole / 8), 8: pcodec(whole.astype("u8")),
+        9: pcodec((whole / 8).astype("f2")), 10: delta["<i2"].tobytes(), 11: zstd(delta["<f8"]), 12: zstd(pcodec(delta["<i4"])),
+        13: bz2(bytes(numcodecs.PackBits().encode(flags))), 14: np.packbits(flags, bitorder="little").tobytes(), 15: b"\0" * 84 + b"\0",
+        16: bytes(numcodecs.GZip(1).encode(numcodecs.Shuffle(4).encode(whole))), 17: bytes(numcodecs.Fletcher32().encode(checked)),
+        18: bytes(numcodecs.CRC32().encode(numcodecs.Adler32().encode(checked))), 19: bz2(texts), 20: lzma(texts),
+        21: bz2(whole.astype("<i2")), 22: lzma(zstd(bz2(whole))),
+        23: shards([bz2(np.diff(part, prepend=0).astype("<i2")) for part in quarters]),
+        24: bz2(shards([part.tobytes() for part in np.split(delta["<i4"], 4)])), 25: (whole % 250).astype("<f8").tobytes(),
+        26: lzma((whole / 8).astype("<f4")), 27: (data := bz2((whole / 8).astype("<f4"))) + crc32c(data),
+    }
+    for kind, chunk in chunks.items():
+        seeds.add("foreign", bytes([kind]) + chunk)
+        seeds.add("foreign", bytes([kind | 0x80]) + chunk)
+
+
 def of_plans(seeds):
     """As in checks/gpu_plan.rs: chunks of 64 x 24 elements, whole or in four inner chunks."""
 
@@ -382,6 +435,7 @@ def main():
     of_vlen(seeds)
     of_disk_cache(seeds)
     of_shards(seeds)
+    of_foreign(seeds)
     of_plans(seeds)
     for target in sorted(pathlib.Path(folder).iterdir()):
         sizes = [path.stat().st_size for path in target.iterdir()]

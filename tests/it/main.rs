@@ -22,6 +22,7 @@ mod filter_calls;
 mod golden;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod host_codecs;
 #[cfg(feature = "cloud")]
 mod http;
 mod individuals;
@@ -53,3 +54,4 @@ mod unlisted;
 mod unzip;
 mod vanished;
 mod windows;
+mod written;

@@ -11,6 +11,8 @@ use crate::common::{create, fixtures, run, session};
 
 /// Of the 571 sites of the fixture `missing`, those where not all 48 copies are called.
 const LEFT_OUT: usize = 450;
+/// Those where fewer than 40 copies are called.
+const PROJECTED_LEFT_OUT: usize = 17;
 
 async fn missing(partitions: usize) -> SessionContext {
     let ctx = session(partitions, 64);
@@ -100,6 +102,21 @@ async fn explain_analyze_shows_them() {
             "{plan}"
         );
         assert!(!plan.contains("diversity_sites"), "{plan}");
+        let projected =
+            "EXPLAIN ANALYZE SELECT project_sfs(call_genotype, 40), project_sfs_folded(call_genotype, 48),
+                    project_joint_sfs(call_genotype, 'first', 'second', 1, 20) FROM t";
+        let plan = shown(&ctx, projected).await;
+        for (function, left_out) in [
+            ("project_sfs", PROJECTED_LEFT_OUT),
+            ("project_sfs_folded", LEFT_OUT),
+        ] {
+            let name = format!("{function}_sites_left_out");
+            assert_eq!(metric(&plan, &name), Some(left_out), "{plan}");
+        }
+        assert!(
+            metric(&plan, "project_joint_sfs_sites_left_out") > Some(0),
+            "{plan}"
+        );
         let none = shown(
             &ctx,
             "EXPLAIN ANALYZE SELECT sfs(call_genotype) FROM t WHERE variant_position < 0",

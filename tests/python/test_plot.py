@@ -55,5 +55,18 @@ def test_scan(db, tmp_path):
     ax = vcz.plot.scan(scan.to_pandas(), y="pi", region=("chr2", 1, 200_000))
     assert ax.get_xlabel() == "chr2, Mb" and ax.lines[0].get_xdata().max() <= 0.2
     ax.figure.savefig(tmp_path / "scan.png")
+    # Absent windows are gaps, as NULL is.
+    frame = scan.to_pandas()
+    absent = frame[(frame["contig"] != "chr2") | (frame["window_start"] != 100_001)]
+    ax = vcz.plot.scan(absent, y="pi", region="chr2")
+    (line,) = ax.lines
+    (gap,) = np.flatnonzero(np.isnan(line.get_ydata()))
+    assert line.get_xdata()[gap] == 0.100001 and len(line.get_xdata()) == (frame["contig"] == "chr2").sum()
+    # Positions of variants are not those of windows.
+    places = {"contig": ["a"] * 4, "at": [10, 11, 20, 400], "x": [1.0, 2.0, 3.0, 4.0]}
+    ax = vcz.plot.scan(places, y="x", x="at")
+    assert not np.isnan(ax.lines[0].get_ydata()).any()
+    # One window alone.
+    assert len(vcz.plot.scan({"contig": ["a"], "window_start": [1], "x": [1.0]}, y="x").lines[0].get_xdata()) == 1
     with pytest.raises(ValueError, match="no window in chr9"):
         vcz.plot.scan(scan, y="pi", region="chr9")

@@ -7,7 +7,7 @@ use crate::counts::{CountError, Lanes, Level};
 
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair};
-use super::site_rows::SiteRows;
+use super::site_rows::RowsPart;
 use super::transposed::Transposed;
 use super::triangle::{pairs_of, row_base};
 
@@ -172,7 +172,7 @@ impl PairMatrix for HaplotypePairs {
         })
     }
 
-    fn fold(&mut self, rows: &SiteRows, level: Level) -> Result<(), CountError> {
+    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError> {
         self.rows = more_rows(self.rows, rows.len() as u64)?;
         // By whether they are complete and by the number of their planes of codes.
         let mut classes: BTreeMap<(bool, usize), Vec<PlanesRow<'_>>> = BTreeMap::new();

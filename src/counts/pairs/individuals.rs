@@ -12,7 +12,7 @@ use super::diploids::{ALT, CALLED, DISTANCE_BITS, HET, fixed, pooled, quarters};
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::polyploid;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair, ones};
-use super::site_rows::SiteRows;
+use super::site_rows::RowsPart;
 use super::transposed::Transposed;
 use super::triangle::{pairs_of, row_base};
 
@@ -338,7 +338,7 @@ impl PairMatrix for IndividualPairs {
         })
     }
 
-    fn fold(&mut self, rows: &SiteRows, level: Level) -> Result<(), CountError> {
+    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError> {
         self.rows = more_rows(self.rows, rows.len() as u64)?;
         let mut classes: Vec<(Class, Vec<PlanesRow<'_>>)> = vec![];
         for row in rows.iter(self.shape.copies()) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::site_rows::SiteRows;
+use super::site_rows::RowsPart;
 use crate::counts::{CountError, Level};
 
 /// The individuals of a population.
@@ -38,7 +38,7 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`CountError::TooLarge`] if there are 2³² rows or more, or memory is short.
-    fn fold(&mut self, rows: &SiteRows, level: Level) -> Result<(), CountError>;
+    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError>;
 
     /// Adds the rows of another matrix of the same population and options.
     ///

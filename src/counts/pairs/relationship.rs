@@ -10,7 +10,7 @@ use super::gemm::{Operands, for_each_sum};
 use super::matrix::{
     PairMatrix, Saved, Shape, Words, add_all, more_rows, save_optional, too_large, zeros,
 };
-use super::site_rows::SiteRows;
+use super::site_rows::RowsPart;
 use super::triangle::{diagonal_base, pairs_of};
 use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, Terms, covariance, grm};
 
@@ -296,7 +296,7 @@ impl PairMatrix for Relationship {
         })
     }
 
-    fn fold(&mut self, rows: &SiteRows, level: Level) -> Result<(), CountError> {
+    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError> {
         let mut dosages = Dosages::default();
         let mut dense = [Dense::default(), Dense::default()];
         let mut summed = 0;

@@ -43,13 +43,20 @@ impl SiteRows {
         self.words.get(self.removed..).unwrap_or_default()
     }
 
-    /// The rows, of `copies` copies.
-    pub(crate) fn iter(&self, copies: usize) -> impl Iterator<Item = PlanesRow<'_>> {
+    /// The rows, of `copies` copies, in parts of at most `most` rows.
+    pub(crate) fn parts(&self, copies: usize, most: usize) -> impl Iterator<Item = RowsPart<'_>> {
         let mut rest = self.words();
         std::iter::from_fn(move || {
-            let (row, others) = rest.split_at_checked(row_len(*rest.first()?, copies))?;
+            let (mut len, mut rows) = (0usize, 0);
+            while rows < most
+                && let Some(header) = rest.get(len)
+            {
+                len = len.saturating_add(row_len(*header, copies));
+                rows += 1;
+            }
+            let (words, others) = rest.split_at_checked(len)?;
             rest = others;
-            PlanesRow::try_new(row, copies)
+            (rows > 0).then_some(RowsPart { words, rows })
         })
     }
 
@@ -77,6 +84,30 @@ impl SiteRows {
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
+    }
+}
+
+/// Consecutive rows of [`SiteRows`], viewed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowsPart<'a> {
+    words: &'a [u64],
+    rows: usize,
+}
+
+impl<'a> RowsPart<'a> {
+    /// Number of rows.
+    pub(crate) fn len(self) -> usize {
+        self.rows
+    }
+
+    /// The rows, of `copies` copies.
+    pub(crate) fn iter(self, copies: usize) -> impl Iterator<Item = PlanesRow<'a>> {
+        let mut rest = self.words;
+        std::iter::from_fn(move || {
+            let (row, others) = rest.split_at_checked(row_len(*rest.first()?, copies))?;
+            rest = others;
+            PlanesRow::try_new(row, copies)
+        })
     }
 }
 

@@ -87,7 +87,7 @@ fn calls() -> impl Strategy<Value = (Calls, prop::sample::Index)> {
     })
 }
 
-/// A matrix of all rows, after checking that instruction sets, partitions and saving do not show.
+/// A matrix of all rows, after checking that instruction sets, parts, partitions and saving do not show.
 fn counted<M: PairMatrix>(
     shape: Shape,
     options: M::Options,
@@ -99,21 +99,27 @@ fn counted<M: PairMatrix>(
         matrix.save(&mut words);
         words
     };
-    let of = |rows: &[Vec<i64>], level: Level| {
+    let of = |rows: &[Vec<i64>], level: Level, most: usize| {
         let mut matrix = M::try_new(shape, options).unwrap();
         let part = Calls {
             shape: calls.shape,
             rows: rows.to_vec(),
         };
-        matrix.fold(&part.site_rows(), level).unwrap();
+        for part in part.site_rows().parts(shape.copies(), most) {
+            matrix.fold(part, level).unwrap();
+        }
         matrix
     };
-    let whole = of(&calls.rows, Level::Portable);
+    let whole = of(&calls.rows, Level::Portable, usize::MAX);
     for level in Level::available() {
-        assert_eq!(words(&of(&calls.rows, level)), words(&whole), "{level:?}");
+        assert_eq!(
+            words(&of(&calls.rows, level, 5)),
+            words(&whole),
+            "{level:?}"
+        );
     }
     let (first, second) = calls.rows.split_at(cut.index(calls.rows.len() + 1));
-    let [first, second] = [first, second].map(|rows| of(rows, Level::detect()));
+    let [first, second] = [first, second].map(|rows| of(rows, Level::detect(), 5));
     for (to, from) in [(&first, &second), (&second, &first)] {
         let saved = words(from);
         let mut left = Words(&saved);
@@ -301,7 +307,13 @@ fn rows_are_removed_from_the_front() {
     assert_eq!((rows.len(), rows.words()), (2, &words[2..]));
     let mut others = SiteRows::default();
     assert!(others.extend(rows.words(), 6));
-    assert_eq!((others.len(), others.iter(6).count()), (2, 2));
+    assert_eq!(others.len(), 2);
+    for (most, wanted) in [(1, vec![1, 1]), (2, vec![2]), (9, vec![2])] {
+        let parts: Vec<_> = others.parts(6, most).collect();
+        let rows: Vec<usize> = parts.iter().map(|part| part.iter(6).count()).collect();
+        assert_eq!(rows, wanted);
+        assert!(parts.iter().all(|part| part.len() == part.iter(6).count()));
+    }
     assert!(!others.extend(&words[..1], 6));
     assert!(rows.remove_first(&words[2..3]) && rows.remove_first(&words[3..]));
     assert!(!rows.remove_first(&[]));

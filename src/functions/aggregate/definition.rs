@@ -33,7 +33,7 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     /// Whether a number may also be a value of each site, not a constant.
     const NUMBERS_VARY: bool = false;
 
-    /// Whether it reports the sites that it leaves out because copies are missing.
+    /// Whether it reports the sites that it leaves out because copies are not called.
     const REPORTS_LEFT_OUT: bool = false;
 
     /// The type of its result.
@@ -171,6 +171,19 @@ impl Call {
                      the projections project_sfs and project_joint_sfs keep such sites"
                 }
             },
+        };
+        self.notices.counter(statistic, self.totals.clone())
+    }
+
+    /// A counter of the sites with fewer called copies than a projection to `m` copies of each population takes, which `function` leaves
+    /// out.
+    pub(crate) fn sites_with_fewer(&self, function: &'static str, m: &[u32]) -> LeftOut {
+        let m: Vec<String> = m.iter().map(u32::to_string).collect();
+        let statistic = Statistic {
+            function,
+            call: format!("to {} copies", m.join(" and ")),
+            reason: "fewer copies are called there; a projection to fewer copies keeps more sites, and GROUP BY allele_number(ac), \
+                     derived_count(ac) counts all of them",
         };
         self.notices.counter(statistic, self.totals.clone())
     }

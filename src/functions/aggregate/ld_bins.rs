@@ -9,6 +9,7 @@ use datafusion::common::{Result, ScalarValue, exec_err};
 
 use super::site_sweep::Bounds;
 use crate::counts::sites::{Copies, SiteRecord};
+use crate::functions::interrupt;
 
 /// The most bounds of bins.
 const MOST_EDGES: usize = 1000;
@@ -69,12 +70,15 @@ pub(super) fn edges(name: &str, others: &[Option<ScalarValue>]) -> Result<Vec<f6
 }
 
 /// For each statistic the pairs of each bin at whose sites at least `least` copies of each population are called.
+///
+/// # Errors
+/// If the query was stopped.
 pub(super) fn count_pairs(
     sites: &[SiteRecord<'_>],
     copies: Copies,
     edges: &[f64],
     least: &[[usize; 2]],
-) -> Vec<Vec<u64>> {
+) -> Result<Vec<Vec<u64>>> {
     let bins = edges.len().saturating_sub(1);
     // At two of these sites, enough copies are called for every statistic.
     let most = [0, 1].map(|at| least.iter().map(|of| of[at]).max().unwrap_or(0));
@@ -102,6 +106,7 @@ pub(super) fn count_pairs(
     }
     let mut all = vec![counts; least.len()];
     for (at, site) in sites.iter().enumerate().filter(|(at, _)| !good[*at]) {
+        interrupt::check()?;
         let mut add = |first: &SiteRecord<'_>, second: &SiteRecord<'_>| {
             let distance = second.position - first.position;
             let edge = edges.partition_point(|edge| *edge <= distance);
@@ -125,7 +130,7 @@ pub(super) fn count_pairs(
             }
         }
     }
-    all
+    Ok(all)
 }
 
 /// Copies of a population that are called at both sites.

@@ -307,7 +307,7 @@ impl SitePairValue for LdMoments {
         let (mut counts, mut sums) = (vec![], vec![]);
         for group in groups {
             let all = in_order(group.iter(copies));
-            let pairs = count_pairs(&all, copies, &self.edges, &least);
+            let pairs = count_pairs(&all, copies, &self.edges, &least)?;
             for bin in 0..bins {
                 // There are fewer than 2^63 pairs.
                 counts.extend(pairs.iter().map(|of_bins| of_bins[bin] as i64));

@@ -73,7 +73,7 @@ impl SitePairValue for LdMomentsGenotypes {
         for group in groups {
             let all = in_order(group.iter(copies));
             // An individual has two copies.
-            let pairs = count_pairs(&all, copies, &self.edges, &[[2 * INDIVIDUALS, 0]]);
+            let pairs = count_pairs(&all, copies, &self.edges, &[[2 * INDIVIDUALS, 0]])?;
             let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
             let positions: Vec<f64> = varying.iter().map(|site| site.position).collect();
             let mut tiles = GenotypePairs::<MomentSums>::new(&varying, copies.first, bins, level);

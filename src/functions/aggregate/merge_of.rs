@@ -37,6 +37,12 @@ pub(super) struct Argument {
     pub(super) constant: Option<ScalarValue>,
 }
 
+/// The aggregate whose states `func` merges, if it merges states.
+pub(super) fn inner(func: &AggregateUDF) -> Option<&AggregateUDF> {
+    let merge = func.inner().downcast_ref::<MergeOf>()?;
+    Some(&merge.inner)
+}
+
 impl MergeOf {
     pub(super) fn try_new(inner: Arc<AggregateUDF>, arguments: Vec<Argument>) -> Result<Self> {
         let fields: Vec<_> = arguments.iter().map(|a| Arc::clone(&a.field)).collect();

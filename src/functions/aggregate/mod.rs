@@ -232,6 +232,12 @@ macro_rules! aggregates_over_planes {
             None
         }
 
+        /// Whether `func`, or the function whose states it computes or merges, compares all pairs of something, which may take long.
+        pub fn compares_pairs(func: &AggregateUDF) -> bool {
+            let func = state_of::inner(func).or_else(|| merge_of::inner(func)).unwrap_or(func);
+            false$(|| PlanesAggregate::<$definition>::compares_pairs(func))+
+        }
+
         /// Whether `func` is bound or needs no binding; `None` if it does not take bit-planes.
         fn is_bound(func: &AggregateUDF) -> Option<bool> {
             None$(.or_else(|| PlanesAggregate::<$definition>::is_bound(func)))+

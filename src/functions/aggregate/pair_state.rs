@@ -15,6 +15,7 @@ use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::pairs::{PairMatrix, Shape, SiteRows, Words, pairs_of};
 use crate::counts::{CountError, Level};
+use crate::functions::interrupt;
 
 /// Pairs that all values of a query may have.
 pub(crate) const MOST_PAIRS: usize = 1 << 26;
@@ -24,7 +25,7 @@ const VERSION: u64 = 1;
 const HEADER: usize = 4;
 /// The fewest rows that are added to a matrix at a time.
 const FEWEST_ROWS: usize = 512;
-/// The most rows that are kept once there is a matrix.
+/// The most rows that are kept once there is a matrix, and that are added to it at a time.
 const MOST_ROWS: usize = 1 << 13;
 
 /// What a function computes from the counts over pairs of each group.
@@ -122,6 +123,20 @@ impl<V: PairValue> PairsOf<V> {
         counted(V::NAME, V::Matrix::try_new(self.shape, self.options))
     }
 
+    /// Adds rows to a matrix, in parts, between which a query can be stopped.
+    fn fold(&self, matrix: &mut V::Matrix, rows: &SiteRows) -> Result<()> {
+        let copies = self.shape.copies();
+        // A step of the host's instruction sets counts some hundred rows of a pair.
+        let steps = pairs_of(copies).saturating_mul(rows.len() / 256);
+        interrupt::long(steps, || {
+            for part in rows.parts(copies, MOST_ROWS) {
+                interrupt::check()?;
+                counted(V::NAME, matrix.fold(part, self.level))?;
+            }
+            Ok(())
+        })
+    }
+
     /// Adds the kept rows to the matrix, once they take as much memory.
     fn fold_if_many(&self, state: &mut PairState<V::Matrix>) -> Result<()> {
         let rows = state.rows.len();
@@ -134,7 +149,7 @@ impl<V: PairValue> PairsOf<V> {
                 Some(matrix) => matrix,
                 none => none.insert(Box::new(self.new_matrix()?)),
             };
-            counted(V::NAME, matrix.fold(&state.rows, self.level))?;
+            self.fold(matrix, &state.rows)?;
             state.rows.clear();
         }
         Ok(())
@@ -153,7 +168,7 @@ impl<V: PairValue> PairsOf<V> {
             Some(matrix) => V::Matrix::clone(matrix),
             None => self.new_matrix()?,
         };
-        counted(V::NAME, counts.fold(&state.rows, self.level))?;
+        self.fold(&mut counts, &state.rows)?;
         Ok(Cow::Owned(counts))
     }
 
@@ -191,6 +206,7 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     type State = PairState<V::Matrix>;
     type Input<'a> = PlanesRows<'a>;
     type Saved<'a> = PlanesRows<'a>;
+    const COMPARES_PAIRS: bool = true;
 
     fn state_columns() -> Vec<(String, DataType)> {
         vec![("pairs".to_string(), list_type(DataType::UInt64))]

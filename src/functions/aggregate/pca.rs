@@ -13,6 +13,7 @@ use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::sample_pairs::names;
 use crate::counts::pairs::{Forms, Relationship};
+use crate::functions::interrupt;
 use crate::functions::numeric::eigen::largest_eigenpairs;
 
 /// `pca`.
@@ -80,28 +81,34 @@ fn lists(numbers: Vec<f64>, len: usize, count: usize) -> Result<ArrayRef> {
 
 impl Components {
     /// The components; `None` if the matrix is not defined.
-    fn of(&self, group: &Relationship) -> Option<Found> {
+    fn of(&self, group: &Relationship) -> Result<Option<Found>> {
         let samples = self.ids.len();
         if group.rows() == 0 {
-            return None;
+            return Ok(None);
         }
         let mut matrix = vec![0.0; samples * samples];
         for i in 0..samples {
             for j in 0..=i {
-                matrix[i * samples + j] = match self.forms {
-                    Forms::Covariance => group.covariance(j, i)?,
-                    _ => group.gcta_over_rows(j, i),
+                let covariance = match self.forms {
+                    Forms::Covariance => group.covariance(j, i),
+                    _ => Some(group.gcta_over_rows(j, i)),
                 };
+                let Some(covariance) = covariance else {
+                    return Ok(None);
+                };
+                matrix[i * samples + j] = covariance;
             }
         }
         let trace = (0..samples).map(|i| matrix[i * samples + i]).sum();
-        let pairs = largest_eigenpairs(&mut matrix, samples, self.count);
+        let pairs = interrupt::long(samples.saturating_pow(3), || {
+            largest_eigenpairs(&mut matrix, samples, self.count, interrupt::check)
+        })?;
         let (values, vectors) = pairs.into_iter().unzip();
-        Some(Found {
+        Ok(Some(Found {
             values,
             trace,
             vectors,
-        })
+        }))
     }
 }
 
@@ -120,7 +127,7 @@ impl PairValue for Components {
         let mut valid = Vec::with_capacity(number);
         let (mut values, mut traces, mut components) = (vec![], vec![], vec![]);
         for group in groups {
-            let found = self.of(group?.as_ref());
+            let found = self.of(group?.as_ref())?;
             valid.push(found.is_some());
             let found = found.unwrap_or_else(|| Found {
                 values: vec![0.0; self.count],

@@ -190,6 +190,11 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
             .then(|| AggregateUDF::from(Self::new(Some(Arc::clone(samples)))))
     }
 
+    /// Whether `func` is this aggregate and compares pairs.
+    pub(crate) fn compares_pairs(func: &AggregateUDF) -> bool {
+        D::Statistic::COMPARES_PAIRS && func.inner().is::<Self>()
+    }
+
     /// If `func` is this aggregate, whether it is bound or needs no binding; else `None`.
     pub(crate) fn is_bound(func: &AggregateUDF) -> Option<bool> {
         let aggregate = func.inner().downcast_ref::<Self>()?;

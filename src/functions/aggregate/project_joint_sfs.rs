@@ -13,6 +13,7 @@ use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zero
 use super::histogram::Histogram;
 use super::projection::Projector;
 use super::spread::Spread;
+use crate::scan::notices::LeftOut;
 
 /// `project_joint_sfs`.
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub(crate) struct ProjectedJoint {
     m: [u32; 2],
     folded: bool,
     projectors: [Projector; 2],
+    too_few: LeftOut,
 }
 
 impl ProjectedJoint {
@@ -46,6 +48,7 @@ impl ProjectedJoint {
             m,
             folded,
             projectors: m.map(Projector::new),
+            too_few: call.sites_with_fewer(function, &m),
         };
         match projected.cells(1) {
             Some(_) => Ok(projected),
@@ -112,6 +115,15 @@ impl SiteCells<2> for ProjectedJoint {
         self.projectors[0].bins() * self.projectors[1].bins()
     }
 
+    #[inline]
+    fn note_left_out(&self, left_out: u64, seen: u64) {
+        self.too_few.add(left_out, seen);
+    }
+
+    fn report_left_out(&self) {
+        self.too_few.report();
+    }
+
     fn is_valid(&self, cell: u128) -> bool {
         let [n1, d1, n2, d2] = unpack(cell);
         d1 <= n1 && d2 <= n2 && n1 >= self.m[0] && n2 >= self.m[1]
@@ -157,6 +169,7 @@ impl Definition for ProjectJointSfs {
     const NAME: &'static str = "project_joint_sfs";
     const COUNTS: usize = 2;
     const NUMBERS: &'static [&'static str] = &["m1", "m2"];
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(list_of(DataType::Float64))
@@ -185,6 +198,7 @@ impl Definition for ProjectJointSfsFolded {
     const NAME: &'static str = "project_joint_sfs_folded";
     const COUNTS: usize = 2;
     const NUMBERS: &'static [&'static str] = &["m1", "m2"];
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(list_of(DataType::Float64))

@@ -12,6 +12,7 @@ use super::definition::{Call, Definition, document_one};
 use super::grid::{MAX_SPECTRUM_CELLS, cells_within, fold_spectrum, list_of, spectra, zeros};
 use super::histogram::Histogram;
 use super::projection::Projector;
+use crate::scan::notices::LeftOut;
 
 /// `project_sfs`.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(crate) struct Projected {
     m: u32,
     folded: bool,
     projector: Projector,
+    too_few: LeftOut,
 }
 
 impl Projected {
@@ -40,6 +42,7 @@ impl Projected {
             m,
             folded,
             projector: Projector::new(m),
+            too_few: call.sites_with_fewer(function, &[m]),
         })
     }
 
@@ -66,6 +69,15 @@ impl SiteCells<1> for Projected {
 
     fn value_cells(&self) -> usize {
         self.bins()
+    }
+
+    #[inline]
+    fn note_left_out(&self, left_out: u64, seen: u64) {
+        self.too_few.add(left_out, seen);
+    }
+
+    fn report_left_out(&self) {
+        self.too_few.report();
     }
 
     fn is_valid(&self, cell: u64) -> bool {
@@ -113,6 +125,7 @@ impl Definition for ProjectSfs {
     const NAME: &'static str = "project_sfs";
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["m"];
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(DataType::Float64)
@@ -127,7 +140,8 @@ impl Definition for ProjectSfs {
             "The site frequency spectrum projected to m copies: m + 1 bins. Each site with n >= m \
              called copies, d of them derived, adds to bin j the probability that j of m copies \
              drawn without replacement are derived, C(d, j) C(n - d, m - j) / C(n, m) \
-             (hypergeometric; Gutenkunst et al. 2009). Sites with n < m are left out.",
+             (hypergeometric; Gutenkunst et al. 2009). Sites with n < m are left out, and a notice says \
+             how many.",
             "project_sfs(ac, m)",
             "SELECT project_sfs(allele_counts(call_genotype, 'YRI'), 20) FROM t",
         )
@@ -146,6 +160,7 @@ impl Definition for ProjectSfsFolded {
     const NAME: &'static str = "project_sfs_folded";
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["m"];
+    const REPORTS_LEFT_OUT: bool = true;
 
     fn return_type() -> DataType {
         list_of(DataType::Float64)

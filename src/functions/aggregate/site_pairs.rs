@@ -16,6 +16,7 @@ use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::Level;
 use crate::counts::pairs::{Shape, Words};
 use crate::counts::sites::{Copies, SiteBits, SiteRecords};
+use crate::functions::interrupt;
 use crate::scan::is_planes_type;
 
 /// The version of saved states.
@@ -238,6 +239,7 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     type State = SitePairState;
     type Input<'a> = SitePairInput<'a>;
     type Saved<'a> = PlanesRows<'a>;
+    const COMPARES_PAIRS: bool = true;
 
     fn state_columns() -> Vec<(String, DataType)> {
         vec![("sites".to_string(), list_type(DataType::UInt64))]
@@ -352,8 +354,10 @@ impl<V: SitePairValue> Statistic for SitePairsOf<V> {
     }
 
     fn evaluate(&mut self, states: &[SitePairState]) -> Result<ArrayRef> {
+        let pairs = |state: &SitePairState| state.sites.len().saturating_pow(2);
+        let pairs = states.iter().map(pairs).fold(0, usize::saturating_add);
         let groups = states.iter().map(|state| &state.sites);
-        self.value.column(groups, self.copies, self.level)
+        interrupt::long(pairs, || self.value.column(groups, self.copies, self.level))
     }
 
     fn value_size(&self) -> usize {

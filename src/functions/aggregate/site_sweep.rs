@@ -5,6 +5,7 @@ use std::ops::Range;
 use datafusion::common::Result;
 
 use crate::counts::sites::{BLOCK, Block, JointCounts, Ranges, SiteRecord};
+use crate::functions::interrupt;
 
 /// For one site after the other, where each bin of distances begins among the sites after it.
 pub(super) struct Bounds<'a> {
@@ -55,6 +56,9 @@ pub(super) trait Tiles {
 }
 
 /// Calls `tiles` for all pairs of sites at `positions`, which ascend, whose distance is in a bin.
+///
+/// # Errors
+/// Those of `tiles`, and if the query was stopped.
 pub(super) fn sweep(positions: &[f64], edges: &[f64], tiles: &mut impl Tiles) -> Result<()> {
     let sites = positions.len();
     let mut bounds = Bounds::new(positions, edges);
@@ -88,6 +92,7 @@ pub(super) fn sweep(positions: &[f64], edges: &[f64], tiles: &mut impl Tiles) ->
                 }
             }
             if any {
+                interrupt::check()?;
                 tiles.second(second.clone(), &ranges, of_rows)?;
             }
             at = second.end;
@@ -129,4 +134,43 @@ pub(super) fn in_order<'a>(records: impl Iterator<Item = SiteRecord<'a>>) -> Vec
         a.total_cmp(&b).then_with(|| words.cmp(others))
     });
     records
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::functions::interrupt::Interrupt;
+
+    /// Counts tiles, and requests `interrupt` at the third.
+    struct Counted {
+        tiles: usize,
+        interrupt: Interrupt,
+    }
+
+    impl Tiles for Counted {
+        fn first(&mut self, _sites: Range<usize>) {}
+
+        fn second(&mut self, _: Range<usize>, _: &Ranges, _: &[Vec<usize>]) -> Result<()> {
+            self.tiles += 1;
+            if self.tiles == 3 {
+                self.interrupt.request();
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_sweep_stops_between_tiles() {
+        let positions = vec![0.0; 10 * BLOCK];
+        let interrupt = Interrupt::default();
+        let mut counted = Counted {
+            tiles: 0,
+            interrupt: interrupt.clone(),
+        };
+        let swept = interrupt.within(|| sweep(&positions, &[0.0, 1.0], &mut counted));
+        assert!(swept.is_err());
+        assert_eq!(counted.tiles, 3);
+        sweep(&positions, &[0.0, 1.0], &mut counted).unwrap();
+        assert_eq!(counted.tiles, 3 + 55);
+    }
 }

@@ -37,6 +37,9 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     type Input<'a>: SiteInput;
     /// A batch of saved states, viewed.
     type Saved<'a>;
+    /// Whether it compares all pairs of something, so that it may compute for long. It must then call
+    /// [`check`](crate::functions::interrupt::check) meanwhile.
+    const COMPARES_PAIRS: bool = false;
 
     /// Names and types of the columns that a state is saved in.
     fn state_columns() -> Vec<(String, DataType)>;

@@ -18,29 +18,42 @@ const EQUAL: f64 = 1e-9;
 pub type EigenPair = (f64, Vec<f64>);
 
 /// The `count` largest eigenvalues of a symmetric matrix of `n` rows, in descending order, and their vectors. Of the matrix, row by row,
-/// only the lower triangle is read; it is overwritten.
-pub fn largest_eigenpairs(matrix: &mut [f64], n: usize, count: usize) -> Vec<EigenPair> {
+/// only the lower triangle is read; it is overwritten. `check` is called after about n² steps each time.
+///
+/// # Errors
+/// The first one of `check`.
+pub fn largest_eigenpairs<E>(
+    matrix: &mut [f64],
+    n: usize,
+    count: usize,
+    check: impl Fn() -> Result<(), E>,
+) -> Result<Vec<EigenPair>, E> {
     let count = count.min(n);
     // A common factor keeps squares in range.
     let largest = matrix.iter().fold(0.0f64, |most, x| most.max(x.abs()));
     if largest == 0.0 || !largest.is_finite() {
-        return (0..count).map(|at| (0.0, unit(n, at))).collect();
+        return Ok((0..count).map(|at| (0.0, unit(n, at))).collect());
     }
     matrix.iter_mut().for_each(|x| *x /= largest);
-    let tridiagonal = Level::detect().run(Tridiagonalise { matrix, n });
-    let values = tridiagonal.largest(count);
+    let tridiagonal = Level::detect().run(Tridiagonalise {
+        matrix,
+        n,
+        check: &check,
+    })?;
+    let values = tridiagonal.largest(count, &check)?;
     let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
     for (at, value) in values.iter().enumerate() {
+        check()?;
         vectors.push(tridiagonal.vector(*value, at, &values, &vectors));
     }
-    let pair = |(value, vector): (f64, &Vec<f64>)| {
-        let mut vector = vector.clone();
+    let pair = |(value, mut vector): (f64, Vec<f64>)| {
+        check()?;
         tridiagonal.transform_back(&mut vector);
         normalise(&mut vector);
         orient(&mut vector);
-        (value * largest, vector)
+        Ok((value * largest, vector))
     };
-    values.into_iter().zip(&vectors).map(pair).collect()
+    values.into_iter().zip(vectors).map(pair).collect()
 }
 
 fn unit(n: usize, at: usize) -> Vec<f64> {
@@ -110,17 +123,18 @@ struct Tridiagonal {
 }
 
 /// Reduces a matrix to tridiagonal form. Each pass over the rest of the matrix applies one reflection and multiplies by the next.
-struct Tridiagonalise<'a> {
+struct Tridiagonalise<'a, F> {
     matrix: &'a mut [f64],
     n: usize,
+    check: F,
 }
 
-impl Job for Tridiagonalise<'_> {
-    type Output = Tridiagonal;
+impl<E, F: Fn() -> Result<(), E>> Job for Tridiagonalise<'_, F> {
+    type Output = Result<Tridiagonal, E>;
 
     #[inline(always)]
-    fn run<L: Lanes>(self, _lanes: L) -> Tridiagonal {
-        let Self { matrix, n } = self;
+    fn run<L: Lanes>(self, _lanes: L) -> Result<Tridiagonal, E> {
+        let Self { matrix, n, check } = self;
         let mut found = Tridiagonal {
             diagonal: Vec::with_capacity(n),
             beside: Vec::with_capacity(n),
@@ -129,6 +143,7 @@ impl Job for Tridiagonalise<'_> {
         // The update −v wᵀ − w vᵀ of the rows from `k` on that is not applied yet.
         let (mut v, mut w) = (vec![0.0; n], vec![0.0; n]);
         for k in 0..n {
+            check()?;
             // Column k, updated.
             let column: Vec<f64> = (k..n)
                 .map(|i| matrix[i * n + k] - v[i - k] * w[0] - w[i - k] * v[0])
@@ -157,7 +172,7 @@ impl Job for Tridiagonalise<'_> {
             v = next;
             w = product;
         }
-        found
+        Ok(found)
     }
 }
 
@@ -212,12 +227,13 @@ impl Tridiagonal {
     }
 
     /// The largest eigenvalues, in descending order.
-    fn largest(&self, count: usize) -> Vec<f64> {
+    fn largest<E>(&self, count: usize, check: impl Fn() -> Result<(), E>) -> Result<Vec<f64>, E> {
         let bound = self.bound().max(f64::MIN_POSITIVE) * 1.000_001;
         let n = self.n();
         let mut above = bound;
         (0..count)
             .map(|at| {
+                check()?;
                 // `low` has fewer than n − at eigenvalues below it, `high` at least that many.
                 let (mut low, mut high) = (-bound, above);
                 loop {
@@ -232,7 +248,7 @@ impl Tridiagonal {
                     }
                 }
                 above = bound;
-                low
+                Ok(low)
             })
             .collect()
     }
@@ -333,7 +349,8 @@ mod tests {
 
     fn check(matrix: &[f64], n: usize) {
         let mut copy = matrix.to_vec();
-        let pairs = largest_eigenpairs(&mut copy, n, n);
+        let never = || Ok::<(), ()>(());
+        let pairs = largest_eigenpairs(&mut copy, n, n, never).unwrap();
         let norm = matrix.iter().fold(1e-300f64, |most, x| most.max(x.abs())) * n as f64;
         assert_eq!(pairs.len(), n);
         assert!(pairs.is_sorted_by(|a, b| a.0 >= b.0 - 1e-14 * norm));
@@ -385,9 +402,30 @@ mod tests {
     }
 
     #[test]
+    fn every_stage_can_be_stopped() {
+        let n = 7;
+        // A check for each column, eigenvalue, vector, and vector of the original matrix.
+        for stop_at in 0..4 * n {
+            let calls = std::cell::Cell::new(0);
+            let check = || {
+                calls.set(calls.get() + 1);
+                if calls.get() > stop_at {
+                    return Err(stop_at);
+                }
+                Ok(())
+            };
+            let mut matrix = symmetric(n, |i, j| start(i, j) - 0.75);
+            let stopped = largest_eigenpairs(&mut matrix, n, n, check);
+            assert_eq!(stopped.unwrap_err(), stop_at);
+            assert_eq!(calls.get(), stop_at + 1);
+        }
+    }
+
+    #[test]
     fn the_largest_component_is_positive() {
         let mut matrix = vec![2.0, -1.0, -1.0, 2.0];
-        let pairs = largest_eigenpairs(&mut matrix, 2, 1);
+        let never = || Ok::<(), ()>(());
+        let pairs = largest_eigenpairs(&mut matrix, 2, 1, never).unwrap();
         assert!((pairs[0].0 - 3.0).abs() < 1e-14);
         assert!(pairs[0].1[0] > 0.7 && pairs[0].1[1] < -0.7);
     }

@@ -119,10 +119,11 @@ fn selects_rows(plan: &LogicalPlan) -> Result<Option<String>> {
                 }
                 scan.filters.is_empty() && scan.fetch.is_none()
             }
-            LogicalPlan::Projection(_)
-            | LogicalPlan::SubqueryAlias(_)
-            | LogicalPlan::Sort(_)
-            | LogicalPlan::Union(_) => true,
+            // An optimized plan has ORDER BY … LIMIT in one node.
+            LogicalPlan::Sort(sort) => sort.fetch.is_none(),
+            LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Union(_) => {
+                true
+            }
             _ => false,
         };
         if !keeps_rows {
@@ -234,4 +235,28 @@ fn tables_of(plan: &LogicalPlan) -> Result<Vec<Arc<dyn TableProvider>>> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(tables)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::logical_expr::{LogicalPlanBuilder, col, table_scan};
+
+    use super::*;
+
+    #[test]
+    fn a_sort_with_a_limit_selects_rows() {
+        let schema = Schema::new(vec![Field::new("position", DataType::Int64, false)]);
+        let sorted = |most: Option<usize>| {
+            let scan: LogicalPlanBuilder = table_scan(Some("t"), &schema, None).unwrap();
+            let sorted = scan.sort_with_limit([col("position").sort(true, false)], most);
+            selects_rows(&sorted.unwrap().build().unwrap()).unwrap()
+        };
+        assert_eq!(sorted(None), None);
+        let found = sorted(Some(5)).unwrap();
+        assert!(
+            found.contains("Sort:") && found.contains("fetch=5"),
+            "{found}"
+        );
+    }
 }

@@ -56,6 +56,9 @@ impl Encoding {
                 return Err("shards in shards are decoded on the host".into());
             }
             Serializer::VlenUtf8 => return Err("text is decoded on the host".into()),
+            Serializer::Foreign(foreign) => {
+                return Err(format!("{} is decoded on the host", foreign.summary()).into());
+            }
         }
         let (codecs, checksums) = outermost_checksums(chain.compressors());
         let compression = match codecs {

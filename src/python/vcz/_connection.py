@@ -256,7 +256,8 @@ class Connection:
 
         Its columns are ``contig``, ``window_start``, ``window_stop``, with a mask ``accessible_bases``, ``sites``, and one for each of
         ``statistics``: the name of an aggregate and its populations, such as ``pi=("diversity", "first")``, or SQL that aggregates.
-        Statistics are sums over sites or ratios, as the function says: divide sums by ``accessible_bases`` for values per base.
+        Statistics are sums over sites or ratios, as the function says. For values per base divide sums by ``accessible_bases``, or without a mask
+        by ``window_stop - window_start + 1``.
 
         :param mask: a BED file or a registered table of the regions that are accessible; other sites are left out.
         :param where: a condition on sites.

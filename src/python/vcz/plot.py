@@ -102,7 +102,8 @@ def scan(
 ) -> Any:
     """A scan along the genome: a panel for each statistic in ``y``. Returns the Axes, an array of them if ``y`` is a list.
 
-    Contigs are laid end to end in two colours; of one contig positions are in Mb. Lines have gaps where a value is NULL.
+    Contigs are laid end to end in two colours; of one contig positions are in Mb. Lines have gaps where a value is NULL, and where windows are
+    absent. For that, positions are taken as those of windows if all of their distances are multiples of the smallest.
 
     :param result: a :class:`vcz.Result`, or anything else whose columns ``result[name]`` gives, such as a data frame.
     :param contig: the column of the contig, and ``x`` that of positions, in order within each contig.
@@ -126,20 +127,22 @@ def scan(
     # In the order in which they come.
     _, first = np.unique(contigs, return_index=True)
     order = contigs[np.sort(first)]
+    step = _step([positions[contigs == one] for one in order])
     axes = _panels(axes, len(names))
     for ax, name in zip(axes, names):
         values = columns[name][keep].astype(float)
         offset, ticks = 0.0, []
         for index, one in enumerate(order):
             at = contigs == one
-            place = positions[at]
+            end = positions[at].max()
+            place, value = _with_gaps(positions[at], values[at], step)
             if len(order) == 1:
-                ax.plot(place / 1e6, values[at], color=COLOURS[0], linewidth=1)
+                ax.plot(place / 1e6, value, color=COLOURS[0], linewidth=1)
                 ax.set_xlabel(f"{one}, Mb")
                 continue
-            ax.plot(place + offset, values[at], color=COLOURS[index % 2], linewidth=1)
-            ticks.append(offset + place.max() / 2)
-            offset += place.max()
+            ax.plot(place + offset, value, color=COLOURS[index % 2], linewidth=1)
+            ticks.append(offset + end / 2)
+            offset += end
         if len(order) > 1:
             ax.set_xticks(ticks, order, rotation=90 if len(order) > 8 else 0)
             ax.set_xlim(0, offset)
@@ -149,6 +152,23 @@ def scan(
     for ax in axes[:-1]:
         ax.set_xlabel("")
     return axes[0] if isinstance(y, str) else axes
+
+
+def _step(positions: Sequence[Any]) -> float | None:
+    """The distance of windows at these positions of each contig; ``None`` if they are not those of windows."""
+    distances = np.concatenate([np.diff(place) for place in positions])
+    step = distances.min(initial=np.inf)
+    # Some variants are next to each other; windows are not.
+    is_grid = np.isfinite(step) and step > 1 and not (distances % step).any()
+    return step if is_grid else None
+
+
+def _with_gaps(place: Any, value: Any, step: float | None) -> tuple[Any, Any]:
+    """The line of a contig, broken by a NaN where windows are absent."""
+    if step is None:
+        return place, value
+    after = np.flatnonzero(np.diff(place) > step) + 1
+    return np.insert(place, after, place[after - 1] + step), np.insert(value, after, np.nan)
 
 
 def _axes(ax: Any) -> Any:

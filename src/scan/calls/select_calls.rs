@@ -75,6 +75,13 @@ impl SelectCalls {
     }
 }
 
+impl SelectCalls {
+    /// The context of the samples that are selected.
+    pub fn selected(&self) -> &Arc<GenotypeContext> {
+        &self.selected
+    }
+}
+
 impl ScalarUDFImpl for SelectCalls {
     fn name(&self) -> &str {
         GenotypeFunction::SelectSamples.name()

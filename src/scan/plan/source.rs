@@ -133,6 +133,21 @@ impl VczSource {
         &self.table
     }
 
+    /// This scan with one partition, whose rows are in the table's order.
+    pub fn in_one_partition(&self) -> Self {
+        Self {
+            partitions: vec![self.kept.to_vec()],
+            fixed: true,
+            ..self.clone()
+        }
+    }
+
+    /// Whether every row of the table is read.
+    pub fn reads_all(&self) -> bool {
+        let rows = self.table.stores.n_variants();
+        self.filters.is_empty() && self.limit.is_none() && rows_in(&self.kept) == rows
+    }
+
     fn divide(&self, goal: PartitionGoal) -> Vec<Vec<Range<u64>>> {
         let rows = rows_in(&self.kept);
         let columns = self.table.stores.columns();

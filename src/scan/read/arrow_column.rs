@@ -1,59 +1,27 @@
 //! Converts decoded rows of an array to an Arrow column: VCZ's missing and fill values become NULLs and shorter lists.
 //!
-//! Floats are compared by bit pattern: VCZ's missing and fill are signalling NaNs that arithmetic would quiet.
+//! Invariant: the stored value is kept under each NULL. Kernels that move rows keep it, too, so that writing the rows as VCZ
+//! tells fill from missing (`scan::write`). Nothing else depends on it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
-    Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    PrimitiveBuilder, StringBuilder, StringViewArray, StringViewBuilder,
-};
-use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{
-    DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
-use half::f16;
-
 use super::dense::Dense;
 use crate::codec::StringChunk;
+use crate::scan::codes::Codes;
 use crate::scan::schema::{ColumnKind, ColumnSpec};
 use crate::scan::value_error::ValueError;
 use crate::store::ElementType;
-
-/// VCZ's missing and fill values of one element type.
-trait Codes: Copy {
-    fn is_missing(self) -> bool;
-    fn is_fill(self) -> bool;
-    fn is_not_a_number(self) -> bool;
-}
-
-macro_rules! signed_codes {
-    ($($native:ty),*) => {$(impl Codes for $native {
-        fn is_missing(self) -> bool { self == -1 }
-        fn is_fill(self) -> bool { self == -2 }
-        fn is_not_a_number(self) -> bool { false }
-    })*};
-}
-macro_rules! unsigned_codes {
-    ($($native:ty),*) => {$(impl Codes for $native {
-        fn is_missing(self) -> bool { false }
-        fn is_fill(self) -> bool { false }
-        fn is_not_a_number(self) -> bool { false }
-    })*};
-}
-macro_rules! float_codes {
-    ($($native:ty => $missing:literal, $fill:literal);*) => {$(impl Codes for $native {
-        fn is_missing(self) -> bool { self.to_bits() == $missing }
-        fn is_fill(self) -> bool { self.to_bits() == $fill }
-        fn is_not_a_number(self) -> bool { self.is_nan() }
-    })*};
-}
-signed_codes!(i8, i16, i32, i64);
-unsigned_codes!(u8, u16, u32, u64);
-float_codes!(f16 => 0x7C01, 0x7C02; f32 => 0x7F80_0001, 0x7F80_0002; f64 => 0x7FF0_0000_0000_0001, 0x7FF0_0000_0000_0002);
+use arrow::array::{
+    ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
+    Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
+    StringBuilder, StringViewArray, StringViewBuilder,
+};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    DataType, Field, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
 
 /// The names that a store's indices refer to.
 #[derive(Debug, Default)]
@@ -394,10 +362,7 @@ fn lists(
         bytes.iter().for_each(|&byte| bits.append(byte != 0));
         let values = BooleanArray::new(bits.finish(), None);
         let offsets = OffsetBuffer::from_repeated_length(per_row, rows);
-        let field = Arc::new(arrow::datatypes::Field::new_list_field(
-            DataType::Boolean,
-            true,
-        ));
+        let field = Arc::new(Field::new_list_field(DataType::Boolean, true));
         return Ok(Arc::new(ListArray::new(
             field,
             offsets,
@@ -420,32 +385,39 @@ where
     T::Native: Codes,
 {
     let values = ScalarBuffer::<T::Native>::new(buffer.clone(), range.start, range.len());
-    let mut builder = ListBuilder::new(PrimitiveBuilder::<T>::with_capacity(values.len()));
+    let mut items = Vec::with_capacity(values.len());
+    let mut lengths = Vec::with_capacity(rows);
     for row in 0..rows {
         let row = &values[row * per_row..(row + 1) * per_row];
         let len = row
             .iter()
             .rposition(|value| !value.is_fill())
             .map_or(0, |last| last + 1);
-        for value in &row[..len] {
-            let is_null = value.is_missing() || value.is_fill() || nan && value.is_not_a_number();
-            builder.values().append_option((!is_null).then_some(*value));
-        }
-        builder.append(true);
+        items.extend_from_slice(&row[..len]);
+        lengths.push(len);
     }
-    Arc::new(builder.finish())
+    let mut validity = NullBufferBuilder::new(items.len());
+    for value in &items {
+        validity.append(!(value.is_missing() || value.is_fill() || nan && value.is_not_a_number()));
+    }
+    let items = PrimitiveArray::<T>::new(items.into(), validity.finish());
+    let field = Arc::new(Field::new_list_field(T::DATA_TYPE, true));
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Arc::new(ListArray::new(field, offsets, Arc::new(items), None))
 }
 
 fn string_views(strings: &StringChunk, range: Range<usize>, fill_is_null: bool) -> ArrayRef {
     let mut builder = StringViewBuilder::with_capacity(range.len());
+    let mut validity = NullBufferBuilder::new(range.len());
     for at in range {
-        match strings.get(at) {
-            "." => builder.append_null(),
-            "" if fill_is_null => builder.append_null(),
-            text => builder.append_value(text),
-        }
+        let text = strings.get(at);
+        builder.append_value(text);
+        validity.append(!(text == "." || fill_is_null && text.is_empty()));
     }
-    Arc::new(builder.finish())
+    let (views, buffers, _) = builder.finish().into_parts();
+    // SAFETY: the views and buffers are those of a valid array, and a NULL's view is valid, too.
+    let array = unsafe { StringViewArray::new_unchecked(views, buffers, validity.finish()) };
+    Arc::new(array)
 }
 
 fn string_lists(

@@ -51,6 +51,7 @@ pub mod checks {
     #[path = "../../../src/codec/c_blosc.rs"]
     mod c_blosc;
     pub mod disk_cache;
+    pub mod foreign;
     pub mod shard;
     pub mod vlen_utf8;
     pub mod zstd_decode;

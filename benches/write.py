@@ -1,0 +1,128 @@
+"""Times `COPY … STORED AS VCZ` of a part of a store, against c-blosc compressing the same genotypes with as many threads.
+
+    python benches/write.py --vcz target/release/vcz --store ag.vcz --work DIRECTORY [--every 2] [--threads 8] [--format 2] [--rounds 5]
+
+The part is the variants whose position is divisible by `--every`, so that no chunk of the store is one of the copy. c-blosc (numcodecs) compresses the
+genotypes of the copy, decoded, chunk by chunk in a pool of threads, with the codec of the copy (zstd, level 7, bits shuffled); nothing is read or
+written meanwhile. Both by turns. Prints the medians, the speed of the copy as a fraction of that of c-blosc, and the peak of the memory of the process that
+copies (VmHWM). Exits with 1 if the copy has other genotypes than the store, its speed is below 0.5 of that of c-blosc, or its peak is above 500 MB.
+
+Needs numcodecs and zarr (benches/peers/requirements.txt).
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import statistics
+import sys
+import time
+
+import numcodecs
+import numcodecs.blosc
+import numpy as np
+import zarr
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "peers"))
+import process  # noqa: E402
+
+LEAST_SPEED = 0.5
+MOST_MEMORY = 500e6
+
+
+def group(path):
+    return zarr.open_group(zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path), mode="r")
+
+
+def write(args, target, columns="*"):
+    """Seconds of one copy, and the peak of its process in bytes."""
+    shutil.rmtree(target, ignore_errors=True)
+    copy = (
+        f"COPY (SELECT {columns} FROM t WHERE variant_position % {args.every} = 0) TO '{target}' STORED AS VCZ OPTIONS ('vcz.format' '{args.format}')"
+    )
+    settings = [f"SET datafusion.execution.target_partitions = {args.threads}", "SET vcz.backend = 'host'"]
+    run = process.vcz(args.vcz, [*settings, f"CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{args.store}'", copy], peak=True)
+    return run.seconds[-1], run.peak_bytes
+
+
+def chunks(array):
+    """The chunks of genotypes of a store, decoded."""
+    rows, samples = array.chunks[:2]
+    for row in range(0, array.shape[0], rows):
+        block = array[row : row + rows]
+        for sample in range(0, array.shape[1], samples):
+            yield np.ascontiguousarray(block[:, sample : sample + samples])
+
+
+def compress(pieces, threads):
+    """Seconds in which c-blosc compresses all pieces, and the bytes that these are then."""
+    codec = numcodecs.Blosc("zstd", 7, numcodecs.Blosc.BITSHUFFLE)
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        begun = time.perf_counter()
+        length = sum(pool.map(lambda piece: len(codec.encode(piece)), pieces))
+        return time.perf_counter() - begun, length
+
+
+def is_right(store, target, every):
+    """Whether the copy has the genotypes of the store."""
+    source, copied = group(store), group(target)
+    kept = np.flatnonzero(source["variant_position"][:] % every == 0)
+    ours, theirs = copied["call_genotype"], source["call_genotype"]
+    if ours.shape != (len(kept), *theirs.shape[1:]):
+        return False
+    step, at = 10 * theirs.chunks[0], 0
+    for row in range(0, theirs.shape[0], step):
+        inside = kept[(kept >= row) & (kept < row + step)] - row
+        if not np.array_equal(theirs[row : row + step][inside], ours[at : at + len(inside)]):
+            return False
+        at += len(inside)
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vcz", required=True, help="the vcz binary, optimised")
+    parser.add_argument("--store", type=pathlib.Path, required=True)
+    parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--every", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--format", type=int, choices=[2, 3], default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    # The program encodes on as many threads as it may run on.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])
+    # One thread for each call, and the calls in a pool.
+    numcodecs.blosc.use_threads = False
+    target = args.work / "part.vcz"
+    write(args, target)
+    right = is_right(args.store, target, args.every)
+    genotypes = group(target)["call_genotype"]
+    pieces = list(chunks(genotypes))
+    size = sum(piece.nbytes for piece in pieces)
+    if size == 0:
+        sys.exit(f"no position of {args.store} is divisible by {args.every}")
+    copies, peaks, blosc, alone = [], [], [], []
+    for _ in range(args.rounds):
+        seconds, length = compress(pieces, args.threads)
+        blosc.append(seconds)
+        seconds, peak = write(args, target)
+        copies.append(seconds)
+        peaks.append(peak)
+        alone.append(write(args, args.work / "genotypes.vcz", "variant_contig, variant_position, variant_allele, call_genotype")[0])
+    for written in (target, args.work / "genotypes.vcz"):
+        shutil.rmtree(written)
+    ours, only, theirs, peak = (statistics.median(values) for values in (copies, alone, blosc, peaks))
+    speed = theirs / ours
+    threads = f"{args.threads} thread{'s' if args.threads > 1 else ''}"
+    print(f"{genotypes.shape[0]:,} of {group(args.store)['variant_position'].shape[0]:,} variants x {genotypes.shape[1]:,} samples, {size / 1e6:.0f} MB of genotypes, {threads}, Zarr v{args.format}")
+    print(f"c-blosc: {theirs:.3f} s, {size / theirs / 1e6:.0f} MB/s, to {length / 1e6:.1f} MB")
+    print(f"all arrays copied: {ours:.3f} s, {size / ours / 1e6:.0f} MB/s of genotypes, {speed:.2f} of c-blosc, peak {peak / 1e6:.0f} MB")
+    print(f"genotypes and alleles only: {only:.3f} s, {theirs / only:.2f} of c-blosc", "" if right else "\nOTHER GENOTYPES THAN THE STORE'S")
+    sys.exit(not right or speed < LEAST_SPEED or peak > MOST_MEMORY)
+
+
+if __name__ == "__main__":
+    main()

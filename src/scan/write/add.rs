@@ -1,0 +1,268 @@
+//! [`add`]: writes the rows of a query as new arrays of a store that is there, such as masks beside the data.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::{cast, concat_batches};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use datafusion::common::{Result, exec_err, plan_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use futures::{StreamExt, TryStreamExt};
+
+use super::added_samples::{SAMPLE_ID, sample_arrays, sample_columns};
+use super::added_sites::SiteDigests;
+use super::chunk_rows::ChunkWriter;
+use super::columns::{ColumnPlan, Layout, SAMPLES_CHUNK, VARIANTS_CHUNK, n_samples, plan_columns};
+use super::options::WriteOptions;
+use super::plan_tables::PlanTables;
+use super::rows::write_rows;
+use super::values::{NameIndex, WrittenNames, contig_codes};
+use crate::scan::dataset::Dataset;
+use crate::scan::schema::ColumnKind;
+use crate::scan::table_options::RegionIndexMode;
+use crate::store::Store;
+use crate::store::write::{Documents, Place, Target};
+
+/// New arrays that a query fills.
+#[derive(Debug, Clone)]
+pub struct Addition {
+    place: Place,
+    options: WriteOptions,
+    tables: PlanTables,
+    schema: SchemaRef,
+}
+
+/// The columns that say where a variant is. They are compared with the store's, and not written.
+const SITE: [&str; 2] = ["variant_contig", "variant_position"];
+
+impl Addition {
+    /// Plans new arrays. `is_plain` says that the query has a row for each row of its only table, in the same order.
+    ///
+    /// # Errors
+    /// If it is not known that the rows are those of the store.
+    pub fn try_new(
+        place: Place,
+        options: WriteOptions,
+        tables: PlanTables,
+        schema: SchemaRef,
+        is_plain: bool,
+    ) -> Result<Self> {
+        let of_samples = schema.index_of(SAMPLE_ID).is_ok();
+        let has_sites = SITE.iter().all(|name| schema.index_of(name).is_ok());
+        let store = tables.only_store();
+        let is_same = store.is_some_and(|store| is_same_place(store.location(), &place));
+        if !of_samples && !has_sites && !(is_plain && is_same) {
+            return plan_err!(
+                "it is not known whether the rows of the query are the variants of '{}' in its order: select variant_contig and \
+                 variant_position, too, which are compared with the store's and not written, and order the rows by them as the store has \
+                 them; or select columns of the store's own table without WHERE, ORDER BY and LIMIT",
+                place.location
+            );
+        }
+        Ok(Self {
+            place,
+            options,
+            tables,
+            schema,
+        })
+    }
+}
+
+/// Whether a table's location is that of `place`.
+fn is_same_place(location: &str, place: &Place) -> bool {
+    match &place.local {
+        Some(path) => {
+            let local = location.strip_prefix("file://").unwrap_or(location);
+            let paths = (std::fs::canonicalize(local), std::fs::canonicalize(path));
+            matches!(paths, (Ok(one), Ok(other)) if one == other)
+        }
+        None => location.trim_end_matches('/') == place.location.trim_end_matches('/'),
+    }
+}
+
+/// Writes the rows of `data`. Returns their number.
+///
+/// # Errors
+/// If the rows are not those of the store, an array is there already, or writing fails. Then the store is as before.
+pub async fn add(
+    addition: &Addition,
+    data: SendableRecordBatchStream,
+    context: &Arc<TaskContext>,
+) -> Result<u64> {
+    let place = &addition.place;
+    let store = open(place).await?;
+    if store.is_archive() {
+        return exec_err!(
+            "'{}' is a zip archive, which cannot get new arrays: write a copy with them, COPY (SELECT *, … FROM t) TO 'copy.vcz.zip', or add \
+             them to the folder that the archive was made of",
+            place.location
+        );
+    }
+    let dataset = Dataset::open(store, RegionIndexMode::Ignore).await?;
+    let rows = match addition.schema.index_of(SAMPLE_ID) {
+        Ok(_) => add_samples(addition, &dataset, data, context).await,
+        Err(_) => add_variants(addition, &dataset, data, context).await,
+    }?;
+    // Readers of consolidated metadata would not see the arrays.
+    let store = open(place).await?;
+    if store.has_consolidated().await? {
+        store.consolidate().await?;
+    }
+    Ok(rows)
+}
+
+async fn open(place: &Place) -> Result<Store> {
+    let store = Store::open(
+        Arc::clone(&place.objects),
+        place.path.clone(),
+        place.location.clone(),
+        place.local.clone(),
+    );
+    Ok(store.await?)
+}
+
+fn layout(addition: &Addition, dataset: &Dataset) -> Layout {
+    let options = &addition.options;
+    let mut columns = dataset.columns().iter();
+    let positions = columns.find(|column| column.kind == ColumnKind::Position);
+    // Chunks that line up with the store's are read without waste.
+    let variants = positions.map_or(VARIANTS_CHUNK, |column| column.array.chunks[0]);
+    Layout {
+        format: dataset.store().format(),
+        variants_chunk: options.variants_chunk_size.unwrap_or(variants),
+        samples_chunk: options.samples_chunk_size.unwrap_or(SAMPLES_CHUNK),
+        compression: options.compression,
+        n_contigs: dataset.names().contigs.len(),
+        n_filters: dataset.names().filters.len(),
+    }
+}
+
+async fn target(addition: &Addition, plans: &[ColumnPlan]) -> Result<Arc<Target>> {
+    let arrays = plans.iter().map(|plan| plan.array.name.clone()).collect();
+    let overwrite = addition.options.overwrite;
+    let target = Target::add(addition.place.clone(), arrays, overwrite).await?;
+    Ok(Arc::new(target))
+}
+
+async fn add_variants(
+    addition: &Addition,
+    dataset: &Dataset,
+    data: SendableRecordBatchStream,
+    context: &Arc<TaskContext>,
+) -> Result<u64> {
+    let schema = &addition.schema;
+    let layout = layout(addition, dataset);
+    let mut plans = plan_columns(schema, layout, &addition.tables)?;
+    plans.retain(|plan| !SITE.contains(&plan.array.name.as_str()));
+    if plans.is_empty() {
+        return plan_err!("the query has no column that could be a new array");
+    }
+    let stored = dataset.sample_ids().len() as u64;
+    if let Some(n) = n_samples(&plans)?
+        && n != stored
+    {
+        return plan_err!(
+            "the query's calls are of {n} samples, and store '{}' has {stored}",
+            addition.place.location
+        );
+    }
+    let names = WrittenNames {
+        contigs: NameIndex::new(&dataset.names().contigs),
+        filters: NameIndex::new(&dataset.names().filters),
+    };
+    let sites = match SITE.map(|name| schema.index_of(name)) {
+        [Ok(contig), Ok(position)] => Some((contig, position)),
+        _ => None,
+    };
+    let target = target(addition, &plans).await?;
+    let written = async {
+        let mut digests = SiteDigests::default();
+        let mut documents = Documents::new(layout.format);
+        let follow = |batch: &RecordBatch| {
+            let Some((contig, position)) = sites else {
+                return Ok(());
+            };
+            let contigs = contig_codes(SITE[0], batch.column(contig), &names)?;
+            let positions = cast(batch.column(position), &DataType::Int64)?;
+            let positions = positions.as_primitive::<Int64Type>().values();
+            for (&contig, &position) in contigs.iter().zip(positions) {
+                digests.push(contig as i64, position);
+            }
+            Ok(())
+        };
+        let rows = write_rows(
+            &plans,
+            schema,
+            &names,
+            &target,
+            context,
+            data,
+            &mut documents,
+            follow,
+        );
+        let rows = rows.await?;
+        let (location, n_variants) = (&addition.place.location, dataset.n_variants());
+        if rows != n_variants {
+            return exec_err!(
+                "the query has {rows} rows, and store '{location}' has {n_variants} variants; new arrays have one value for each variant, in \
+                 the store's order"
+            );
+        }
+        if sites.is_some() {
+            digests.check(stored_sites(dataset).await?, location)?;
+        }
+        target.publish(documents.of_arrays()).await?;
+        Ok(rows)
+    };
+    let written = written.await;
+    if written.is_err() {
+        target.abort().await;
+    }
+    written
+}
+
+async fn stored_sites(dataset: &Dataset) -> Result<SiteDigests> {
+    let mut stored = SiteDigests::default();
+    let visit = dataset.visit_sites(|_, contigs, positions| {
+        for (&contig, &position) in contigs.iter().zip(positions) {
+            stored.push(contig, position);
+        }
+        ControlFlow::Continue(())
+    });
+    visit.await?;
+    Ok(stored)
+}
+
+async fn add_samples(
+    addition: &Addition,
+    dataset: &Dataset,
+    data: SendableRecordBatchStream,
+    context: &Arc<TaskContext>,
+) -> Result<u64> {
+    let schema = &addition.schema;
+    let samples = dataset.sample_ids();
+    let plans = sample_columns(schema, samples.len() as u64, layout(addition, dataset))?;
+    let batches: Vec<RecordBatch> = data.boxed().try_collect().await?;
+    let rows = concat_batches(schema, &batches)?;
+    let arrays = sample_arrays(&plans, &rows, samples, &addition.place.location)?;
+    let target = target(addition, &plans).await?;
+    let pool = &context.runtime_env().memory_pool;
+    let written = async {
+        let mut documents = Documents::new(dataset.store().format());
+        for array in arrays {
+            let mut writer = ChunkWriter::try_new(vec![array.array], Arc::clone(&target), pool)?;
+            writer.push(&[array.elements], array.rows).await?;
+            writer.finish().await?;
+            let (arrays, rows) = writer.arrays();
+            arrays.for_each(|array| documents.add(array, rows));
+        }
+        target.publish(documents.of_arrays()).await?;
+        Ok(rows.num_rows() as u64)
+    };
+    let written: Result<u64> = written.await;
+    if written.is_err() {
+        target.abort().await;
+    }
+    written
+}

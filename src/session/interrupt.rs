@@ -1,0 +1,278 @@
+//! Runs aggregates that compare pairs, which may compute for long, so that they stop when their query is cancelled.
+//!
+//! The operators that call them are polled in tasks of their own. When the stream of one is dropped, its
+//! [`Interrupt`] is requested, which the aggregate looks at while it computes. The nodes are added after planning, so that EXPLAIN shows
+//! the plan as it is without them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::window::WindowExpr;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::memory_rule::aggregate_of;
+use super::runs::AggregateRunsExec;
+use super::window_memory::ReserveWindowMemoryExec;
+use crate::functions::compares_pairs;
+use crate::functions::interrupt::Interrupt;
+
+/// Batches that the task may be ahead of its reader.
+const AHEAD: usize = 1;
+
+/// `plan` with an [`InterruptibleExec`] above each operator that compares pairs.
+///
+/// # Errors
+/// If an operator does not take its new input.
+pub fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        Ok(match may_compute_for_long(&node) {
+            true => Transformed::yes(Arc::new(InterruptibleExec { input: node }) as _),
+            false => Transformed::no(node),
+        })
+    })
+    .map(|transformed| transformed.data)
+}
+
+fn may_compute_for_long(node: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        return of_aggregate(aggregate);
+    }
+    if let Some(runs) = node.downcast_ref::<AggregateRunsExec>() {
+        return of_aggregate(runs.aggregate());
+    }
+    // It runs the window operator below it in its own scope, so both belong into one task.
+    node.is::<ReserveWindowMemoryExec>() && node.children().into_iter().any(of_window)
+}
+
+fn of_aggregate(aggregate: &AggregateExec) -> bool {
+    let mut calls = aggregate.aggr_expr().iter();
+    calls.any(|call| compares_pairs(call.fun()))
+}
+
+fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let calls: &[Arc<dyn WindowExpr>] = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+        window.window_expr()
+    } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
+        window.window_expr()
+    } else {
+        &[]
+    };
+    let mut calls = calls.iter().filter_map(|call| aggregate_of(call.as_ref()));
+    calls.any(|call| compares_pairs(call.fun()))
+}
+
+/// Runs its input in a task of its own, which stops when the stream is dropped.
+#[derive(Debug)]
+struct InterruptibleExec {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+/// Requests an interrupt when it is dropped.
+struct Stops(Interrupt);
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        self.0.request();
+    }
+}
+
+impl DisplayAs for InterruptibleExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        match format {
+            DisplayFormatType::TreeRender => Ok(()),
+            _ => write!(f, "{}", self.name()),
+        }
+    }
+}
+
+impl ExecutionPlan for InterruptibleExec {
+    fn name(&self) -> &str {
+        Self::static_name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self { input })),
+            _ => internal_err!("{} has one input", self.name()),
+        }
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, context)?;
+        let schema = self.schema();
+        let interrupt = Interrupt::default();
+        let stops = Stops(interrupt.clone());
+        // The task starts when the first batch is wanted, as the input would.
+        let batches = stream::once(async move { in_own_task(input, interrupt) });
+        let batches = batches.flatten().boxed();
+        let held = stream::try_unfold((batches, stops), |(mut batches, stops)| async move {
+            let batch = batches.try_next().await?;
+            Ok(batch.map(|batch| (batch, (batches, stops))))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, held)))
+    }
+}
+
+/// The batches of `input`, polled by a new task within `interrupt`.
+fn in_own_task(
+    mut input: SendableRecordBatchStream,
+    interrupt: Interrupt,
+) -> SendableRecordBatchStream {
+    let mut builder = RecordBatchReceiverStream::builder(input.schema(), AHEAD);
+    let sender = builder.tx();
+    builder.spawn(async move {
+        let mut batches = stream::poll_fn(|cx| interrupt.within(|| input.poll_next_unpin(cx)));
+        while let Some(batch) = batches.try_next().await? {
+            // The reader is gone if the query has ended.
+            if sender.send(Ok(batch)).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    });
+    builder.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use arrow::array::{Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+    use datafusion::common::DataFusionError;
+    use datafusion::physical_plan::displayable;
+    use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+    use datafusion::prelude::SessionConfig;
+
+    use super::*;
+    use crate::functions::interrupt::{check, long};
+    use crate::session::context;
+
+    /// One batch, and then a computation that ends only if it is stopped.
+    #[derive(Debug)]
+    struct Endless {
+        schema: SchemaRef,
+        stopped: Arc<AtomicBool>,
+    }
+
+    impl PartitionStream for Endless {
+        fn schema(&self) -> &SchemaRef {
+            &self.schema
+        }
+
+        fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+            let one = Arc::new(Int64Array::from(vec![1]));
+            let first = RecordBatch::try_new(Arc::clone(&self.schema), vec![one]);
+            let first = stream::iter([first.map_err(DataFusionError::from)]);
+            let stopped = Arc::clone(&self.stopped);
+            let endless = stream::once(async move {
+                let ended = long(usize::MAX, || -> Result<RecordBatch> {
+                    loop {
+                        check()?;
+                    }
+                });
+                stopped.store(true, Ordering::Relaxed);
+                ended
+            });
+            let schema = Arc::clone(&self.schema);
+            Box::pin(RecordBatchStreamAdapter::new(schema, first.chain(endless)))
+        }
+    }
+
+    // One thread, which computes: the timer goes on only because the computation gives the thread up.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_computation_stops_when_its_stream_is_dropped() {
+        let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, false)]));
+        let stopped = Arc::new(AtomicBool::new(false));
+        let endless = Arc::new(Endless {
+            schema: Arc::clone(&schema),
+            stopped: Arc::clone(&stopped),
+        });
+        let input =
+            StreamingTableExec::try_new(schema, vec![endless], None, vec![], false, None).unwrap();
+        let plan = InterruptibleExec {
+            input: Arc::new(input),
+        };
+        let query = async move {
+            let mut batches = plan.execute(0, Arc::default()).unwrap();
+            assert_eq!(batches.next().await.unwrap().unwrap().num_rows(), 1);
+            let more = tokio::time::timeout(Duration::from_millis(50), batches.next()).await;
+            assert!(more.is_err());
+        };
+        tokio::spawn(query).await.unwrap();
+        for _ in 0..1000 {
+            if stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the computation goes on");
+    }
+
+    #[tokio::test]
+    async fn operators_that_compare_pairs_are_interruptible() {
+        let ctx = context(SessionConfig::new(), Arc::default()).unwrap();
+        let store = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sim.vcz.zip");
+        let create = format!("CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{store}'");
+        ctx.sql(&create).await.unwrap().collect().await.unwrap();
+        let number = async |sql: &str| {
+            let plan = ctx.sql(sql).await.unwrap();
+            let plan = plan.create_physical_plan().await.unwrap();
+            let plan = displayable(plan.as_ref()).indent(false).to_string();
+            plan.matches("InterruptibleExec").count()
+        };
+        for sql in [
+            "SELECT mean_r2(call_genotype) FROM t",
+            "SELECT variant_contig, ld_decay(call_genotype, variant_position, [0, 10]) FROM t GROUP BY 1",
+            "SELECT pca(call_genotype, 1) FROM t",
+            "SELECT sample_pairs(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
+            "SELECT w, grm(call_genotype) FROM (SELECT *, unnest(genome_bins(variant_position, 1000, 500)) AS w FROM t) GROUP BY w",
+        ] {
+            assert!(number(sql).await > 0, "{sql}");
+            let explained = ctx.sql(&format!("EXPLAIN {sql}")).await.unwrap();
+            let explained = explained.to_string().await.unwrap();
+            assert!(!explained.contains("InterruptibleExec"), "{explained}");
+        }
+        assert_eq!(number("SELECT sfs(call_genotype) FROM t").await, 0);
+    }
+}

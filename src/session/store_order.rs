@@ -1,0 +1,150 @@
+//! The physical rule that keeps the rows of a table in their order on the way into a VCZ store.
+//!
+//! A scan with several partitions gives rows in any order, which does for most statements. A VCZ store has variants in order, so where
+//! [`VczSink`] is fed by a scan through operators that work row by row, the scan gets one partition and nothing shuffles its rows. The
+//! chunks that are written are encoded in parallel, which takes longer than reading. The rule runs after DataFusion's own.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, Partitioning, ReplaceChildrenOptions,
+};
+
+use super::vcz_format::VczSink;
+use crate::scan::VczSource;
+
+/// The rule.
+#[derive(Debug)]
+pub struct KeepStoreOrder;
+
+impl PhysicalOptimizerRule for KeepStoreOrder {
+    fn name(&self) -> &str {
+        "vcz_keep_store_order"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|node| {
+            let Some(sink) = node.downcast_ref::<DataSinkExec>() else {
+                return Ok(Transformed::no(node));
+            };
+            if !sink.sink().is::<VczSink>() || !keeps_order(sink.input()) {
+                return Ok(Transformed::no(node));
+            }
+            let input = in_order(Arc::clone(sink.input()))?;
+            with_children(node, vec![input]).map(Transformed::yes)
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// Whether the rows of `plan` are those of one table, some of them perhaps, in its order, if nothing shuffles them.
+pub fn keeps_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut at = plan;
+    loop {
+        if scan_of(at).is_some() {
+            return true;
+        }
+        let children = at.children();
+        let [child] = children[..] else {
+            return false;
+        };
+        if !is_row_wise(at) {
+            return false;
+        }
+        at = child;
+    }
+}
+
+/// Whether `plan` has a row for each row of one table, in its order, if nothing shuffles them.
+pub fn is_whole_table(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut at = plan;
+    loop {
+        if let Some(scan) = scan_of(at) {
+            return scan.reads_all();
+        }
+        let children = at.children();
+        let [child] = children[..] else {
+            return false;
+        };
+        if !is_row_wise(at) || selects(at) {
+            return false;
+        }
+        at = child;
+    }
+}
+
+fn scan_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&VczSource> {
+    let source = plan.downcast_ref::<DataSourceExec>()?;
+    source.data_source().downcast_ref::<VczSource>()
+}
+
+/// Whether an operator gives the rows of its only input in their order, but for partitions.
+fn is_row_wise(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<ProjectionExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        // Merges the partitions of a sorted scan, which may exchange rows of one position.
+        || plan.is::<SortPreservingMergeExec>()
+        || selects(plan)
+        || is_round_robin(plan)
+}
+
+/// Whether an operator may leave out rows.
+fn selects(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<FilterExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.fetch().is_some()
+}
+
+fn is_round_robin(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let repartition = plan.downcast_ref::<RepartitionExec>();
+    repartition.is_some_and(|repartition| {
+        matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
+    })
+}
+
+/// The plan with one partition, without repartitioning.
+fn in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        if let Some(scan) = scan_of(&node) {
+            let one = DataSourceExec::from_data_source(scan.in_one_partition());
+            return Ok(Transformed::yes(one as Arc<dyn ExecutionPlan>));
+        }
+        let is_merge = node.is::<SortPreservingMergeExec>() && node.fetch().is_none();
+        match node.children()[..] {
+            [child] if is_round_robin(&node) || is_merge => Ok(Transformed::yes(Arc::clone(child))),
+            _ => Ok(Transformed::no(node)),
+        }
+    })
+    .map(|transformed| transformed.data)
+}
+
+fn with_children(
+    node: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    node.replace_children(children, options)
+}

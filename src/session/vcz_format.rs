@@ -1,0 +1,232 @@
+//! `COPY (SELECT …) TO 'x.vcz' STORED AS VCZ`: rows of a query as a new VCZ store, or as new arrays of a store.
+//!
+//! The statement's plan is [`VczSink`] over the query's plan; `scan::write` does the work, and `store_order` lets the rows keep their order.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{GetExt, Result, Statistics, plan_err};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::datasource::physical_plan::{
+    CsvSource, FileScanConfig, FileSinkConfig, FileSource,
+};
+use datafusion::datasource::sink::{DataSink, DataSinkExec};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::physical_expr::LexRequirement;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use object_store::{ObjectMeta, ObjectStore};
+
+use super::store_order::{is_whole_table, keeps_order};
+use crate::scan::write::{Addition, Creation, PlanTables, WriteMode, WriteOptions, add, create};
+use crate::scan::{locate_by, shown_location};
+use crate::store::write::Place;
+
+/// Endings of files that are written as VCZ without STORED AS.
+pub const EXTENSIONS: [&str; 2] = ["vcz", "zip"];
+
+/// Creates the format of VCZ stores, for names with one of the [`EXTENSIONS`].
+#[derive(Debug)]
+pub struct VczFormatFactory(pub &'static str);
+
+impl GetExt for VczFormatFactory {
+    fn get_ext(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl FileFormatFactory for VczFormatFactory {
+    fn create(
+        &self,
+        _state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(VczFormat {
+            extension: self.0,
+            options: WriteOptions::try_from_map(format_options)?,
+        }))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(VczFormat {
+            extension: self.0,
+            options: WriteOptions::default(),
+        })
+    }
+}
+
+/// VCZ stores as files that are written, with the options of a statement.
+#[derive(Debug)]
+struct VczFormat {
+    extension: &'static str,
+    options: WriteOptions,
+}
+
+/// The error of reading through this format.
+fn not_read<T>() -> Result<T> {
+    plan_err!(
+        "a VCZ store is not read as a file: write CREATE EXTERNAL TABLE … STORED AS VCZ LOCATION …, or SELECT … FROM 'x.vcz'"
+    )
+}
+
+#[async_trait]
+impl FileFormat for VczFormat {
+    fn get_ext(&self) -> String {
+        self.extension.to_string()
+    }
+
+    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
+        match compression.is_compressed() {
+            false => Ok(self.get_ext()),
+            true => plan_err!("the chunks of a VCZ store are compressed; set 'vcz.codec'"),
+        }
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        None
+    }
+
+    async fn infer_schema(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        _objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        not_read()
+    }
+
+    async fn infer_stats(
+        &self,
+        _state: &dyn Session,
+        _store: &Arc<dyn ObjectStore>,
+        _table_schema: SchemaRef,
+        _object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        not_read()
+    }
+
+    async fn create_physical_plan(
+        &self,
+        _state: &dyn Session,
+        _conf: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        not_read()
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        conf: FileSinkConfig,
+        order_requirements: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if conf.insert_op != InsertOp::Append || !conf.table_partition_cols.is_empty() {
+            return plan_err!(
+                "a VCZ store has no partitions; write each part to a store of its own"
+            );
+        }
+        let target = &conf.original_url;
+        if self.extension == "zip" && !target.to_ascii_lowercase().ends_with(".vcz.zip") {
+            return plan_err!(
+                "'{}' has no ending that says its format; write STORED AS VCZ for a VCZ store in a zip archive, or STORED AS CSV and the like",
+                shown_location(target)
+            );
+        }
+        let options = self.options.clone();
+        let located = locate_by(state, target, &options.remote).await?;
+        let place = Place {
+            location: shown_location(target),
+            objects: located.objects,
+            path: located.path,
+            local: located.local,
+        };
+        let tables = PlanTables::of(&input)?;
+        let schema = input.schema();
+        let statement = match options.mode {
+            WriteMode::Create => Statement::Create(Creation::try_new(
+                place,
+                options,
+                tables,
+                Arc::clone(&schema),
+                keeps_order(&input),
+            )?),
+            WriteMode::Add => Statement::Add(Addition::try_new(
+                place,
+                options,
+                tables,
+                Arc::clone(&schema),
+                is_whole_table(&input),
+            )?),
+        };
+        let sink = Arc::new(VczSink {
+            statement,
+            schema,
+            target: shown_location(target),
+        });
+        Ok(Arc::new(DataSinkExec::new(input, sink, order_requirements)))
+    }
+
+    /// Never asked for, because [`infer_schema`](Self::infer_schema) fails before.
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        Arc::new(CsvSource::new(table_schema))
+    }
+}
+
+#[derive(Debug)]
+enum Statement {
+    Create(Creation),
+    Add(Addition),
+}
+
+/// Writes rows as a VCZ store, or as arrays of one.
+pub struct VczSink {
+    statement: Statement,
+    schema: SchemaRef,
+    target: String,
+}
+
+impl fmt::Debug for VczSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VczSink")
+            .field("target", &self.target)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for VczSink {
+    fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = &self.target;
+        let what = match self.statement {
+            Statement::Create(_) => "store",
+            Statement::Add(_) => "arrays of",
+        };
+        match kind {
+            DisplayFormatType::TreeRender => writeln!(f, "format: VCZ\n{what}={target}"),
+            _ => write!(f, "VczSink({what}={target})"),
+        }
+    }
+}
+
+#[async_trait]
+impl DataSink for VczSink {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn write_all(
+        &self,
+        data: SendableRecordBatchStream,
+        context: &Arc<TaskContext>,
+    ) -> Result<u64> {
+        match &self.statement {
+            Statement::Create(creation) => create(creation, data, context).await,
+            Statement::Add(addition) => add(addition, data, context).await,
+        }
+    }
+}

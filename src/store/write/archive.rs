@@ -1,0 +1,193 @@
+//! [`ArchiveTarget`]: a store in a zip archive, whose files are stored without compression, as chunks have their own.
+//!
+//! It is written to a temporary file: beside the archive, which is then renamed; or, for an object store, to a scratch file that is
+//! uploaded at the end.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::{ObjectStoreExt, WriteMultipart};
+use parking_lot::Mutex;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipWriter};
+
+use super::folder::{put_in_place, shown, temporary_beside};
+use super::target::{Place, blocking_work};
+use super::write_error::{exists, failed};
+use crate::error::Result;
+
+/// Bytes of a part of an upload.
+const PART: usize = 16 << 20;
+/// Parts of an upload that are sent at once.
+const CONCURRENT_PARTS: usize = 4;
+
+/// A store that is written to an archive.
+#[derive(Debug)]
+pub struct ArchiveTarget {
+    place: Place,
+    local: Option<PathBuf>,
+    temporary: PathBuf,
+    overwrite: bool,
+    /// `None` once the archive is complete.
+    zip: Arc<Mutex<Option<ZipWriter<BufWriter<File>>>>>,
+}
+
+impl ArchiveTarget {
+    /// A new archive: at `local`, or at the place in its object store by way of the file `scratch`.
+    ///
+    /// # Errors
+    /// If it exists and `overwrite` is not set, or the temporary file cannot be made.
+    pub async fn create(
+        place: Place,
+        local: Option<PathBuf>,
+        overwrite: bool,
+        scratch: PathBuf,
+    ) -> Result<Self> {
+        let location = place.location.clone();
+        let is_there = match &local {
+            Some(path) => path.symlink_metadata().is_ok(),
+            None if overwrite => false,
+            None => match place.objects.head(&place.path).await {
+                Ok(_) => true,
+                Err(object_store::Error::NotFound { .. }) => false,
+                Err(error) => return Err(failed(&location, "", error)),
+            },
+        };
+        if is_there && !overwrite {
+            return Err(exists(&format!("'{location}'")));
+        }
+        let temporary = match &local {
+            Some(path) => temporary_beside(path).map_err(|error| failed(&location, "", error))?,
+            None => scratch,
+        };
+        let path = temporary.clone();
+        let made = blocking_work(move || {
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(|error| failed(&location, "", error))?;
+            }
+            File::create(&path).map_err(|error| failed(&location, &shown(&path), error))
+        });
+        let zip = ZipWriter::new(BufWriter::new(made.await?));
+        Ok(Self {
+            place,
+            local,
+            temporary,
+            overwrite,
+            zip: Arc::new(Mutex::new(Some(zip))),
+        })
+    }
+
+    /// Writes the file `key`.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn put(&self, key: &str, bytes: &[u8]) -> Result<()> {
+        let written = match self.zip.lock().as_mut() {
+            Some(zip) => add(zip, key, bytes),
+            None => Err(io::Error::other("the archive is complete")),
+        };
+        written.map_err(|error| failed(&self.place.location, key, error))
+    }
+
+    /// Writes the documents and the archive's directory, and gives the archive its name.
+    ///
+    /// # Errors
+    /// Of the file system or object store; or if something has got the name meanwhile.
+    pub async fn publish(self: &Arc<Self>, documents: Vec<(String, String)>) -> Result<()> {
+        let archive = Arc::clone(self);
+        blocking_work(move || archive.complete(&documents)).await?;
+        if self.local.is_none() {
+            return self.upload().await;
+        }
+        let archive = Arc::clone(self);
+        blocking_work(move || archive.name()).await
+    }
+
+    fn complete(&self, documents: &[(String, String)]) -> Result<()> {
+        for (key, text) in documents {
+            self.put(key, text.as_bytes())?;
+        }
+        let Some(zip) = self.zip.lock().take() else {
+            return Ok(());
+        };
+        let finished = zip.finish().map_err(io::Error::from);
+        let flushed = finished.and_then(|mut file| file.flush());
+        flushed.map_err(|error| failed(&self.place.location, "", error))
+    }
+
+    fn name(&self) -> Result<()> {
+        let (location, Some(path)) = (&self.place.location, &self.local) else {
+            return Ok(());
+        };
+        match put_in_place(&self.temporary, path, self.overwrite) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(exists(&format!("'{location}'")))
+            }
+            named => named.map_err(|error| failed(location, "", error)),
+        }
+    }
+
+    async fn upload(&self) -> Result<()> {
+        let location = &self.place.location;
+        let objects = &self.place.objects;
+        let wrong = |error: object_store::Error| failed(location, "", error);
+        let upload = objects
+            .put_multipart(&self.place.path)
+            .await
+            .map_err(wrong)?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, PART);
+        let file = File::open(&self.temporary).map_err(|error| failed(location, "", error))?;
+        let mut file = Some(file);
+        loop {
+            let Some(mut open) = file.take() else { break };
+            let read = blocking_work(move || {
+                let mut part = Vec::with_capacity(PART);
+                let read = Read::by_ref(&mut open)
+                    .take(PART as u64)
+                    .read_to_end(&mut part);
+                Ok(read.map(|_| (open, part)))
+            });
+            match read.await? {
+                Ok((_, part)) if part.is_empty() => break,
+                Ok((open, part)) => {
+                    upload
+                        .wait_for_capacity(CONCURRENT_PARTS)
+                        .await
+                        .map_err(wrong)?;
+                    upload.put(part.into());
+                    file = Some(open);
+                }
+                Err(error) => {
+                    // The error of reading is the one to tell.
+                    let _ = upload.abort().await;
+                    return Err(failed(location, "", error));
+                }
+            }
+        }
+        upload.finish().await.map(drop).map_err(wrong)
+    }
+}
+
+impl Drop for ArchiveTarget {
+    fn drop(&mut self) {
+        // Gone if it was renamed.
+        if let Err(error) = fs::remove_file(&self.temporary)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            log::warn!(
+                "cannot remove the temporary file '{}': {error}",
+                shown(&self.temporary)
+            );
+        }
+    }
+}
+
+fn add(zip: &mut ZipWriter<BufWriter<File>>, key: &str, bytes: &[u8]) -> io::Result<()> {
+    let options = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Stored)
+        .large_file(bytes.len() as u64 >= u64::from(u32::MAX));
+    zip.start_file(key, options)?;
+    zip.write_all(bytes)
+}

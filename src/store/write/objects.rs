@@ -1,0 +1,267 @@
+//! [`ObjectsTarget`]: a store below a path of an object store. Chunks come first and metadata last, so that the store cannot be opened
+//! before it is complete.
+//!
+//! Object stores have no rename, so a statement marks the path with an object of its own and checks before the metadata that the mark
+//! is still its own: of two statements at once, one fails.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use parking_lot::Mutex;
+
+use super::target::Place;
+use super::write_error::{exists, failed};
+use crate::error::{Result, VczError};
+use crate::store::names::is_document;
+use crate::store::source::below;
+
+/// The object that marks a path while it is written.
+const MARK: &str = ".vcz-writing";
+
+/// A store, or arrays of one, that is written to an object store.
+#[derive(Debug)]
+pub struct ObjectsTarget {
+    place: Place,
+    mark: String,
+    /// Keys that were there and are to be replaced or removed.
+    old: BTreeSet<Path>,
+    written: Mutex<BTreeSet<Path>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    Writing,
+    Done,
+}
+
+impl ObjectsTarget {
+    /// A new store at `place`.
+    ///
+    /// # Errors
+    /// If there are objects and `overwrite` is not set, or another statement writes there.
+    pub async fn create(place: Place, overwrite: bool) -> Result<Self> {
+        let prefix = place.path.clone();
+        let what = format!("'{}'", place.location);
+        Self::start(place, vec![(prefix, what)], overwrite).await
+    }
+
+    /// New arrays of the store at `place`.
+    ///
+    /// # Errors
+    /// If an array exists and `overwrite` is not set, or another statement writes there.
+    pub async fn add(place: Place, arrays: Vec<String>, overwrite: bool) -> Result<Self> {
+        let mut prefixes = vec![];
+        for array in arrays {
+            let what = format!("array '{array}' of store '{}'", place.location);
+            prefixes.push((path_of(&place, &array)?, what));
+        }
+        Self::start(place, prefixes, overwrite).await
+    }
+
+    async fn start(place: Place, prefixes: Vec<(Path, String)>, overwrite: bool) -> Result<Self> {
+        let wrong = |error| failed(&place.location, "", error);
+        let mark_path = path_of(&place, MARK)?;
+        let mut old = BTreeSet::new();
+        for (prefix, what) in prefixes {
+            let listed = place.objects.list(Some(&prefix));
+            let found: Vec<Path> = listed
+                .map_ok(|object| object.location)
+                .try_collect()
+                .await
+                .map_err(wrong)?;
+            let found: Vec<Path> = found
+                .into_iter()
+                .filter(|path| *path != mark_path)
+                .collect();
+            if !found.is_empty() && !overwrite {
+                return Err(exists(&what));
+            }
+            old.extend(found);
+        }
+        let mut random = [0; 16];
+        getrandom::getrandom(&mut random).map_err(|error| failed(&place.location, "", error))?;
+        let mark = format!("{:032x}", u128::from_le_bytes(random));
+        let made = put_mark(&place.objects, &mark_path, &mark, overwrite).await;
+        match made {
+            Ok(()) => {}
+            Err(object_store::Error::AlreadyExists { .. }) => {
+                return Err(VczError::Invalid(format!(
+                    "'{}' is being written by another statement, or one was stopped while it wrote ('{MARK}' is there); set \
+                     'vcz.overwrite' to 'true' to replace what it left",
+                    place.location
+                )));
+            }
+            Err(error) => return Err(wrong(error)),
+        }
+        let target = Self {
+            place,
+            mark,
+            old,
+            written: Mutex::default(),
+            state: Mutex::new(State::Writing),
+        };
+        // Without its metadata the old store cannot be opened while its chunks are replaced.
+        let is_metadata = |path: &&Path| {
+            let key = path.prefix_match(&target.place.path);
+            key.is_some_and(|parts| {
+                let key: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+                is_document(&key.join("/"))
+            })
+        };
+        let documents: Vec<Path> = target.old.iter().filter(is_metadata).cloned().collect();
+        target.remove(documents).await?;
+        Ok(target)
+    }
+
+    /// Writes the object `key`.
+    ///
+    /// # Errors
+    /// Of the object store.
+    pub async fn put(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
+        let path = path_of(&self.place, key)?;
+        // Noted before, as a failed request may have written it.
+        self.written.lock().insert(path.clone());
+        let put = self.place.objects.put(&path, PutPayload::from(bytes));
+        put.await
+            .map(drop)
+            .map_err(|error| failed(&self.place.location, key, error))
+    }
+
+    /// Removes what is not of the new store, then writes the documents.
+    ///
+    /// # Errors
+    /// Of the object store; or if another statement has begun to write there.
+    pub async fn publish(&self, documents: Vec<(String, String)>) -> Result<()> {
+        let location = &self.place.location;
+        let mark = path_of(&self.place, MARK)?;
+        let found = async { self.place.objects.get(&mark).await?.bytes().await };
+        let is_ours = match found.await {
+            Ok(found) => found == self.mark.as_bytes(),
+            Err(object_store::Error::NotFound { .. }) => false,
+            Err(error) => return Err(failed(location, MARK, error)),
+        };
+        if !is_ours {
+            return Err(VczError::Invalid(format!(
+                "another statement writes to '{location}' at the same time; let it end, or write to another name"
+            )));
+        }
+        let stale: Vec<Path> = {
+            let written = self.written.lock();
+            let stale = self.old.iter().filter(|path| !written.contains(path));
+            stale.cloned().collect()
+        };
+        self.remove(stale).await?;
+        for (key, text) in documents {
+            self.put(&key, text.into_bytes()).await?;
+        }
+        *self.state.lock() = State::Done;
+        // The store is complete with the mark, too.
+        if let Err(error) = self.place.objects.delete(&mark).await {
+            log::warn!("store '{location}': cannot remove '{MARK}': {error}");
+        }
+        Ok(())
+    }
+
+    /// Removes what was written.
+    pub async fn abort(&self) {
+        if std::mem::replace(&mut *self.state.lock(), State::Done) == State::Done {
+            return;
+        }
+        let mut paths = std::mem::take(&mut *self.written.lock());
+        if let Ok(mark) = path_of(&self.place, MARK) {
+            paths.insert(mark);
+        }
+        clean(
+            Arc::clone(&self.place.objects),
+            self.place.location.clone(),
+            paths,
+        )
+        .await;
+    }
+
+    async fn remove(&self, paths: Vec<Path>) -> Result<()> {
+        let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
+        let deleted = self.place.objects.delete_stream(paths);
+        let left = deleted.filter_map(|deleted| async {
+            match deleted {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => None,
+                Err(error) => Some(error),
+            }
+        });
+        let errors: Vec<object_store::Error> = left.collect().await;
+        match errors.into_iter().next() {
+            None => Ok(()),
+            Some(error) => Err(failed(
+                &self.place.location,
+                "what is to be replaced",
+                error,
+            )),
+        }
+    }
+}
+
+impl Drop for ObjectsTarget {
+    fn drop(&mut self) {
+        if *self.state.get_mut() == State::Done {
+            return;
+        }
+        let mut paths = std::mem::take(self.written.get_mut());
+        if let Ok(mark) = path_of(&self.place, MARK) {
+            paths.insert(mark);
+        }
+        // A statement that was cancelled: the objects are removed in the background.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let objects = Arc::clone(&self.place.objects);
+            runtime.spawn(clean(objects, self.place.location.clone(), paths));
+        }
+    }
+}
+
+/// Removes objects after an error or a cancelled statement.
+async fn clean(objects: Arc<dyn ObjectStore>, location: String, paths: BTreeSet<Path>) {
+    let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
+    let mut deleted = objects.delete_stream(paths);
+    while let Some(deleted) = deleted.next().await {
+        match deleted {
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => {
+                log::warn!(
+                    "store '{location}': cannot remove an object of a statement that failed: {error}"
+                );
+            }
+        }
+    }
+}
+
+/// Makes the mark. Where it cannot be made only if it is absent, it is made in any case.
+async fn put_mark(
+    objects: &Arc<dyn ObjectStore>,
+    path: &Path,
+    mark: &str,
+    overwrite: bool,
+) -> object_store::Result<()> {
+    let payload = || PutPayload::from(mark.as_bytes().to_vec());
+    if !overwrite {
+        match objects
+            .put_opts(path, payload(), PutMode::Create.into())
+            .await
+        {
+            Err(object_store::Error::NotImplemented { .. }) => {}
+            done => return done.map(drop),
+        }
+    }
+    objects.put(path, payload()).await.map(drop)
+}
+
+fn path_of(place: &Place, key: &str) -> Result<Path> {
+    below(&place.path, key).map_err(|_| {
+        VczError::Invalid(format!(
+            "'{key}' is not a valid key of an object in '{}'",
+            place.location
+        ))
+    })
+}

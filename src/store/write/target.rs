@@ -1,0 +1,131 @@
+//! [`Target`]: where a store is written: a folder, an archive, or the objects below a path.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+use super::archive::ArchiveTarget;
+use super::folder::FolderTarget;
+use super::objects::ObjectsTarget;
+use crate::error::Result;
+
+/// A place that a store is written to.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// What the user wrote, for messages.
+    pub location: String,
+    /// The object store.
+    pub objects: Arc<dyn ObjectStore>,
+    /// The path inside it.
+    pub path: Path,
+    /// The path on this machine, for local files.
+    pub local: Option<PathBuf>,
+}
+
+/// A store, or arrays of one, while they are written. Dropping it before [`Target::publish`] removes what was written.
+#[derive(Debug)]
+pub enum Target {
+    /// A folder.
+    Folder(Arc<FolderTarget>),
+    /// A zip archive.
+    Archive(Arc<ArchiveTarget>),
+    /// Objects below a path.
+    Objects(ObjectsTarget),
+}
+
+impl Target {
+    /// A new store at `place`. An archive that goes to an object store is first written to the file `scratch`.
+    ///
+    /// # Errors
+    /// If something is there already and `overwrite` is not set, or the place cannot be written to.
+    pub async fn create(
+        place: Place,
+        is_archive: bool,
+        overwrite: bool,
+        scratch: PathBuf,
+    ) -> Result<Self> {
+        Ok(match (is_archive, place.local.clone()) {
+            (true, local) => {
+                let target = ArchiveTarget::create(place, local, overwrite, scratch).await?;
+                Self::Archive(Arc::new(target))
+            }
+            (false, Some(path)) => {
+                let made =
+                    blocking_work(move || FolderTarget::create(place.location, path, overwrite));
+                Self::Folder(Arc::new(made.await?))
+            }
+            (false, None) => Self::Objects(ObjectsTarget::create(place, overwrite).await?),
+        })
+    }
+
+    /// New arrays of the store at `place`, which is a folder or objects below a path.
+    ///
+    /// # Errors
+    /// If an array is there already and `overwrite` is not set, or the place cannot be written to.
+    pub async fn add(place: Place, arrays: Vec<String>, overwrite: bool) -> Result<Self> {
+        Ok(match place.local.clone() {
+            Some(path) => {
+                let made = blocking_work(move || {
+                    FolderTarget::add(place.location, path, arrays, overwrite)
+                });
+                Self::Folder(Arc::new(made.await?))
+            }
+            None => Self::Objects(ObjectsTarget::add(place, arrays, overwrite).await?),
+        })
+    }
+
+    /// Writes a chunk.
+    ///
+    /// # Errors
+    /// Of the file system or object store.
+    pub async fn put(&self, key: String, bytes: Vec<u8>) -> Result<()> {
+        match self {
+            Self::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                blocking_work(move || folder.put(&key, &bytes)).await
+            }
+            Self::Archive(archive) => {
+                let archive = Arc::clone(archive);
+                blocking_work(move || archive.put(&key, &bytes)).await
+            }
+            Self::Objects(objects) => objects.put(&key, bytes).await,
+        }
+    }
+
+    /// Writes the documents, in this order, and makes everything visible.
+    ///
+    /// # Errors
+    /// Of the file system or object store; or if another statement has written there meanwhile. Then nothing is visible.
+    pub async fn publish(&self, documents: Vec<(String, String)>) -> Result<()> {
+        match self {
+            Self::Folder(folder) => {
+                let folder = Arc::clone(folder);
+                blocking_work(move || folder.publish(documents)).await
+            }
+            Self::Archive(archive) => archive.publish(documents).await,
+            Self::Objects(objects) => objects.publish(documents).await,
+        }
+    }
+
+    /// Removes what was written, after an error. Files are removed when the target is dropped.
+    pub async fn abort(&self) {
+        if let Self::Objects(objects) = self {
+            objects.abort().await;
+        }
+    }
+}
+
+/// Runs `work` on a thread that may wait for the file system.
+pub(super) async fn blocking_work<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(crate::error::VczError::Invalid(format!(
+            "the statement was stopped: {error}"
+        ))),
+    }
+}

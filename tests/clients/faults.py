@@ -1,0 +1,170 @@
+"""What makes writing fail: an S3 server behind a proxy that fails, a small disk, limits of a process, folders without permission."""
+
+import contextlib
+import ctypes
+import http.client
+import os
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import boto3
+from moto.server import ThreadedMotoServer
+
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTKEYID", "AWS_SECRET_ACCESS_KEY": "TestSecretKey", "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
+
+
+class Bucket:
+    """An S3 server with the empty bucket `box`, and a client of it."""
+
+    def __init__(self):
+        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self.server.start()
+        self.host, self.port = self.server.get_host_and_port()
+        self.client = boto3.client(
+            "s3", endpoint_url=f"http://{self.host}:{self.port}", region_name="us-east-1", aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        )
+        self.client.create_bucket(Bucket="box")
+
+    def variables(self, port=None):
+        """The environment that reaches it, through a proxy if a port is given."""
+        return KEYS | {"AWS_ENDPOINT": f"http://{self.host}:{port or self.port}"}
+
+    def keys(self, prefix=""):
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="box", Prefix=prefix)
+        return sorted(entry["Key"] for page in pages for entry in page.get("Contents", []))
+
+    def uploads(self):
+        """Uploads in parts that have not ended."""
+        return [upload["Key"] for upload in self.client.list_multipart_uploads(Bucket="box").get("Uploads", [])]
+
+    def download(self, prefix, folder):
+        """The objects below a prefix, or the one of that name, as files; where they are."""
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / prefix.rsplit("/", 1)[-1]
+        for key in self.keys(prefix):
+            if key != prefix and not key.startswith(prefix + "/"):
+                continue
+            path = target if key == prefix else target / key.removeprefix(prefix + "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.client.get_object(Bucket="box", Key=key)["Body"].read())
+        return target
+
+    def remove(self, prefix):
+        for key in self.keys(prefix):
+            self.client.delete_object(Bucket="box", Key=key)
+
+    def stop(self):
+        self.server.stop()
+
+
+class Proxy:
+    """Passes requests on to a server; `fault(number, method, path)` names what happens to each:
+
+    None (it is passed on), `unavailable` (503), `internal` (500), `denied` (403), `reset` (the connection is cut before it is passed on), or `lost`
+    (it is passed on, and the answer is cut off).
+    """
+
+    def __init__(self, host, port, fault):
+        self.fault, self.number, self.lock, self.faults, self.requests = fault, 0, threading.Lock(), {}, []
+        proxy = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def cut(self):
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.close_connection = True
+
+            def answer(self, status, headers, body):
+                self.send_response_only(status)
+                for key, text in headers:
+                    if key.lower() not in ("transfer-encoding", "content-length", "connection"):
+                        self.send_header(key, text)
+                length = dict((key.lower(), text) for key, text in headers).get("content-length", len(body)) if self.command == "HEAD" else len(body)
+                self.send_header("Content-Length", str(length))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            def pass_on(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                with proxy.lock:
+                    proxy.number += 1
+                    number = proxy.number
+                    fault = proxy.fault(number, self.command, self.path)
+                    proxy.requests.append((self.command, self.path))
+                    if fault:
+                        proxy.faults[fault] = proxy.faults.get(fault, 0) + 1
+                if fault == "reset":
+                    return self.cut()
+                if fault in ("unavailable", "internal", "denied"):
+                    status, code = {"unavailable": (503, "SlowDown"), "internal": (500, "InternalError"), "denied": (403, "AccessDenied")}[fault]
+                    text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>a fault of the test</Message></Error>"
+                    return self.answer(status, [("Content-Type", "application/xml")], text.encode())
+                there = http.client.HTTPConnection(host, port, timeout=60)
+                there.request(self.command, self.path, body=body, headers=dict(self.headers))
+                answer = there.getresponse()
+                received = answer.read()
+                there.close()
+                if fault == "lost":
+                    return self.cut()
+                self.answer(answer.status, answer.getheaders(), received)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on
+
+        class Quiet(ThreadingHTTPServer):
+            request_queue_size = 128
+
+            def handle_error(self, *_):
+                pass
+
+        self.server = Quiet(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A file system of so many bytes, or None where none can be made."""
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "vcz-test", str(folder)], capture_output=True) if os.geteuid() == 0 else None
+    if done is None or done.returncode:
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def small_files(most):
+    """Before a program starts: its files cannot be longer. Writing fails, as on a full disk."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    return limit
+
+
+def without_privileges():
+    """Before a program starts: permissions of files apply to it, even if it is root's."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER: they are not in the bounding set, so the program does not get them.
+    for capability in (1, 2, 3):
+        libc.prctl(24, capability, 0, 0, 0)
