@@ -294,7 +294,9 @@ fn describe_parts(name: &str, configuration: &Map<String, Value>) -> String {
         ("blosc", "shuffle", Some(-1)) => "shuffle=auto".to_string(),
         _ => format!("{key}={}", describe_value(value)),
     };
-    let parameters: Vec<String> = configuration.iter().map(parameter).collect();
+    let mut parameters: Vec<String> = configuration.iter().map(parameter).collect();
+    // Writers have them in different orders.
+    parameters.sort();
     format!("{name}({})", parameters.join(", "))
 }
 

@@ -6,7 +6,7 @@
 //! * `factory`: `CREATE EXTERNAL TABLE … STORED AS VCZ`; `url_table`: `SELECT … FROM 'x.vcz'`.
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
-//! * `vcz_format`: VCZ stores written by COPY; `store_order`: the order of their rows.
+//! * `vcz_format`: VCZ stores written by COPY; `row_order`, `store_order`: the order of their rows.
 //! * `spectrum_formats`: files of spectra, by COPY; `spectrum_options`: the populations' names in them; `placeholders`: parameters of statements.
 //! * `cohorts`: names of subqueries that give populations; `keep_cohorts`: DataFusion's elimination of common subexpressions kept from them.
 //! * `unknown_column`: errors about columns that do not exist, with what may be meant.
@@ -55,6 +55,7 @@ mod planner;
 mod populations;
 mod populations_rule;
 mod repartition_rule;
+mod row_order;
 mod runs;
 mod runs_rule;
 mod runs_table;

@@ -23,7 +23,7 @@ use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::store_order::{is_whole_table, keeps_order};
+use super::row_order::{is_whole_table, keeps_order};
 use crate::scan::write::{Addition, Creation, PlanTables, WriteMode, WriteOptions, add, create};
 use crate::scan::{locate_by, shown_location};
 use crate::store::write::Place;

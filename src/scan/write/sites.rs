@@ -1,6 +1,6 @@
 //! [`Sites`]: the columns that say where variants are, and the region index of what they say.
 
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
@@ -60,34 +60,38 @@ impl Sites {
         let contigs = contig_codes("variant_contig", batch.column(self.contig), names)?;
         let positions = cast(batch.column(self.position), &DataType::Int64)?;
         let positions = positions.as_primitive::<Int64Type>().values();
-        let lengths: Vec<i64> = match (self.length, self.allele) {
-            (Some(at), _) => {
-                let lengths = cast(batch.column(at), &DataType::Int64)?;
-                let lengths = lengths.as_primitive::<Int64Type>();
-                lengths.iter().map(|length| length.unwrap_or(1)).collect()
+        let mut lengths = vec![1; batch.num_rows()];
+        if let Some(at) = self.allele {
+            reference_lengths(batch.column(at), &mut lengths)?;
+        }
+        if let Some(at) = self.length {
+            let known = cast(batch.column(at), &DataType::Int64)?;
+            let known = known.as_primitive::<Int64Type>();
+            for (length, known) in lengths.iter_mut().zip(known) {
+                *length = known.unwrap_or(*length);
             }
-            (None, Some(at)) => {
-                let alleles = batch.column(at).as_list::<i32>();
-                let items = cast(alleles.values(), &DataType::Utf8View)?;
-                let items = items.as_string_view();
-                let reference = |row: usize| {
-                    let is_there = alleles.is_valid(row) && alleles.value_length(row) > 0;
-                    let first = alleles.value_offsets()[row] as usize;
-                    match is_there && items.is_valid(first) {
-                        true => items.value(first).len() as i64,
-                        false => 1,
-                    }
-                };
-                (0..batch.num_rows()).map(reference).collect()
-            }
-            (None, None) => vec![1; batch.num_rows()],
-        };
+        }
         let ends = positions
             .iter()
             .zip(&lengths)
             .map(|(position, length)| position.saturating_add(length - 1));
         regions.push(&contigs, positions, ends)
     }
+}
+
+/// Sets the length of each variant to that of its reference allele.
+fn reference_lengths(alleles: &ArrayRef, lengths: &mut [i64]) -> Result<()> {
+    let alleles = alleles.as_list::<i32>();
+    let items = cast(alleles.values(), &DataType::Utf8View)?;
+    let items = items.as_string_view();
+    for (row, length) in lengths.iter_mut().enumerate() {
+        let first = alleles.value_offsets()[row] as usize;
+        let is_there = alleles.is_valid(row) && alleles.value_length(row) > 0;
+        if is_there && items.is_valid(first) {
+            *length = items.value(first).len() as i64;
+        }
+    }
+    Ok(())
 }
 
 /// The array `region_index` with these rows.

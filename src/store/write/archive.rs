@@ -13,8 +13,9 @@ use parking_lot::Mutex;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
+use super::blocking::blocking_work;
 use super::folder::{put_in_place, shown, temporary_beside};
-use super::target::{Place, blocking_work};
+use super::place::Place;
 use super::write_error::{exists, failed};
 use crate::error::Result;
 

@@ -7,15 +7,18 @@
 //! * `target`: folders, archives and object stores behind one type; `folder`, `archive`, `objects`.
 
 mod archive;
+mod blocking;
 mod compression;
 mod documents;
 mod folder;
 mod new_array;
 mod objects;
+mod place;
 mod target;
 mod write_error;
 
 pub use compression::Compression;
 pub use documents::Documents;
 pub use new_array::NewArray;
-pub use target::{Place, Target};
+pub use place::Place;
+pub use target::Target;

@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use parking_lot::Mutex;
 
-use super::target::Place;
+use super::place::Place;
 use super::write_error::{exists, failed};
 use crate::error::{Result, VczError};
 use crate::store::names::is_document;

@@ -3,26 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use object_store::ObjectStore;
-use object_store::path::Path;
-
 use super::archive::ArchiveTarget;
+use super::blocking::blocking_work;
 use super::folder::FolderTarget;
 use super::objects::ObjectsTarget;
+use super::place::Place;
 use crate::error::Result;
-
-/// A place that a store is written to.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// What the user wrote, for messages.
-    pub location: String,
-    /// The object store.
-    pub objects: Arc<dyn ObjectStore>,
-    /// The path inside it.
-    pub path: Path,
-    /// The path on this machine, for local files.
-    pub local: Option<PathBuf>,
-}
 
 /// A store, or arrays of one, while they are written. Dropping it before [`Target::publish`] removes what was written.
 #[derive(Debug)]
@@ -114,18 +100,5 @@ impl Target {
         if let Self::Objects(objects) = self {
             objects.abort().await;
         }
-    }
-}
-
-/// Runs `work` on a thread that may wait for the file system.
-pub(super) async fn blocking_work<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(error) => Err(crate::error::VczError::Invalid(format!(
-            "the statement was stopped: {error}"
-        ))),
     }
 }
