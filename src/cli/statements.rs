@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use datafusion::common::instant::Instant;
 use datafusion::common::{Result, plan_datafusion_err};
 use datafusion::config::Dialect;
+use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionContext;
@@ -20,7 +21,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
 use super::print;
-use crate::session::explain_unknown_column;
+use crate::session::{explain_unknown_column, is_vcz};
 
 /// Runs all statements of `sql`, one after the other, up to the first that fails. Nothing is run if one of them cannot be parsed.
 ///
@@ -79,7 +80,7 @@ pub async fn run_of_files(
     plan: &LogicalPlan,
 ) -> Result<bool> {
     let target = match plan {
-        LogicalPlan::Copy(copy) => Some(NewFile::at(&copy.output_url)),
+        LogicalPlan::Copy(copy) => Some(NewFile::of(copy)),
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => None,
         _ => return Ok(false),
     };
@@ -137,11 +138,16 @@ async fn run_one(
 pub struct NewFile(Option<PathBuf>);
 
 impl NewFile {
-    /// The target of a COPY; none if it exists already or is not local.
-    pub fn at(target: &str) -> Self {
+    /// The target of a COPY; none if it exists already or is not local, or if it is a VCZ store, whose writer removes what it has written.
+    pub fn of(copy: &CopyTo) -> Self {
+        let target = copy.output_url.as_str();
+        if is_vcz(copy.file_type.as_ref()) {
+            return Self(None);
+        }
         let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
         let is_new = !target.contains("://") || target.starts_with("file://");
-        Self((is_new && !path.exists()).then(|| path.to_path_buf()))
+        let is_absent = path.symlink_metadata().is_err();
+        Self((is_new && is_absent).then(|| path.to_path_buf()))
     }
 
     /// Removes what a failed COPY has written.

@@ -20,6 +20,7 @@ pub struct ChunkEncoder {
     array: Array<()>,
     codecs: Arc<CodecChain>,
     shape: Vec<NonZeroU64>,
+    leaves_out_fill: bool,
     options: CodecOptions,
 }
 
@@ -45,26 +46,34 @@ impl ChunkEncoder {
             .map(|&length| NonZeroU64::new(length))
             .collect();
         let shape = shape.ok_or_else(|| wrong("a chunk has no elements".to_string()))?;
+        let leaves_out_fill = array.leaves_out_fill();
         let array = Array::new_with_metadata(Arc::new(()), "/array", metadata)
             .map_err(|error| wrong(error.to_string()))?;
         Ok(Self {
             codecs: array.codecs(),
             array,
             shape,
+            leaves_out_fill,
             // Chunks are encoded in parallel, so each is by one thread.
             options: CodecOptions::default().with_concurrent_target(1),
         })
     }
 
-    /// The bytes of a chunk with these elements, row-major over the chunk's shape; `None` if all are the fill value, zero or empty text.
+    /// The bytes of a chunk with these elements, row-major over the chunk's shape; `None` if all are the fill value, zero or empty text, and
+    /// the array leaves out such chunks.
     ///
     /// # Errors
     /// The reason, if the elements are not as many as a chunk has, or a codec cannot encode them.
     pub fn encode(&self, elements: &ChunkData) -> Result<Option<Vec<u8>>, CodecError> {
+        let is_fill = || match elements {
+            ChunkData::Fixed(buffer) => buffer.iter().all(|&byte| byte == 0),
+            ChunkData::Strings(strings) => strings.data.is_empty(),
+        };
+        if self.leaves_out_fill && is_fill() {
+            return Ok(None);
+        }
         let bytes = match elements {
-            ChunkData::Fixed(buffer) if buffer.iter().all(|&byte| byte == 0) => return Ok(None),
             ChunkData::Fixed(buffer) => ArrayBytes::new_flen(buffer.as_slice()),
-            ChunkData::Strings(strings) if strings.data.is_empty() => return Ok(None),
             ChunkData::Strings(strings) => {
                 let offsets: Vec<usize> = strings.offsets.iter().map(|&at| at as usize).collect();
                 let offsets = ArrayBytesOffsets::new(offsets).map_err(|e| e.to_string())?;

@@ -334,7 +334,7 @@ async fn one(shared: &Shared, text: &str, statement: Statement) -> Result<Source
     let target = match &plan {
         // With a scheme it may need an object store, which the CLI crate makes; otherwise the number of rows is the result.
         LogicalPlan::Copy(copy) if !copy.output_url.contains("://") => {
-            Some(statements::NewFile::at(&copy.output_url))
+            Some(statements::NewFile::of(copy))
         }
         LogicalPlan::Copy(_) | LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => {
             statements::run_of_files(environment, &environment.silent(), text, &plan).await?;

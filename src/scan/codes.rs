@@ -4,6 +4,9 @@
 
 use half::f16;
 
+/// What a scan leaves under the NULL that stands for the fill value of text, which is the empty string, as any NULL may have that under it.
+pub const FILL_TEXT: &str = "\0";
+
 /// A number that may be VCZ's missing or fill value. Unsigned numbers have none.
 pub trait Codes: Copy {
     /// The missing value, if the type has one.

@@ -9,7 +9,7 @@ use datafusion::common::{Result, config_err};
 
 use super::options::parse_bytes;
 use super::remote::options::RemoteOptions;
-use super::write::WriteOptions;
+use super::write::{WRITE_OPTIONS, WriteOptions};
 use crate::counts::UnknownSamples;
 
 /// What to do with a store's `region_index`.
@@ -240,6 +240,16 @@ impl ExtensionOptions for TableOptions {
                 let known = TABLE_OPTIONS
                     .map(|(known, _)| format!("'vcz.{known}'"))
                     .join(", ");
+                if key.starts_with("vcz.") {
+                    // It may be of a COPY, which this message is for, too.
+                    let written = WRITE_OPTIONS
+                        .map(|(known, _)| format!("'vcz.{known}'"))
+                        .join(", ");
+                    return config_err!(
+                        "unknown option 'vcz.{name}'; the options of COPY … STORED AS VCZ are {written}, those of a VCZ table {known}, and \
+                         there are those of object stores, such as 'aws.region'"
+                    );
+                }
                 return config_err!(
                     "unknown option 'vcz.{name}' of a VCZ table; the options are {known}, and those of its object store, such as \
                      'aws.region'"

@@ -98,6 +98,7 @@ pub use field_words::hint_on;
 pub use message::{message, message_without_files};
 pub use placeholders::{numbered, substitute};
 pub use unknown_column::explain_unknown_column;
+pub use vcz_format::is_vcz;
 
 /// The name of the file type in `STORED AS`.
 pub const FILE_TYPE: &str = "VCZ";

@@ -9,6 +9,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
@@ -19,6 +20,24 @@ pub fn keeps_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let mut at = plan;
     loop {
         if scan_of(at).is_some() {
+            return true;
+        }
+        let children = at.children();
+        let [child] = children[..] else {
+            return false;
+        };
+        if !is_row_wise(at) {
+            return false;
+        }
+        at = child;
+    }
+}
+
+/// Whether the rows of `plan` are in an order that the query asks for.
+pub fn is_ordered(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut at = plan;
+    loop {
+        if at.is::<SortExec>() {
             return true;
         }
         let children = at.children();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
+use datafusion::common::file_options::file_type::FileType;
 use datafusion::common::{GetExt, Result, Statistics, plan_err};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
@@ -23,13 +24,18 @@ use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use object_store::{ObjectMeta, ObjectStore};
 
-use super::row_order::{is_whole_table, keeps_order};
+use super::row_order::{is_ordered, is_whole_table, keeps_order};
 use crate::scan::write::{Addition, Creation, PlanTables, WriteMode, WriteOptions, add, create};
 use crate::scan::{locate_by, shown_location};
 use crate::store::write::Place;
 
 /// Endings of files that are written as VCZ without STORED AS.
 pub const EXTENSIONS: [&str; 2] = ["vcz", "zip"];
+
+/// Whether a COPY to files of this type writes a VCZ store.
+pub fn is_vcz(file_type: &dyn FileType) -> bool {
+    EXTENSIONS.contains(&file_type.get_ext().as_str())
+}
 
 /// Creates the format of VCZ stores, for names with one of the [`EXTENSIONS`].
 #[derive(Debug)]
@@ -154,7 +160,7 @@ impl FileFormat for VczFormat {
                 options,
                 tables,
                 Arc::clone(&schema),
-                keeps_order(&input),
+                keeps_order(&input) || is_ordered(&input),
             )?),
             WriteMode::Add => Statement::Add(Addition::try_new(
                 place,

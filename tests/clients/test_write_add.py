@@ -69,8 +69,8 @@ WRONG = {
     "fewer rows": ("SELECT variant_contig, variant_position, 1.5 AS x FROM t LIMIT 7401", ["7401|7,401", "7402|7,402"]),
     "rows of nowhere": ("SELECT variant_quality AS x FROM t WHERE variant_position > 5000", ["variant_position|WHERE"]),
     "order": ("SELECT variant_contig, variant_position, 1.5 AS x FROM t ORDER BY variant_position DESC", ["variant_position|order"]),
-    "positions": ("SELECT variant_contig, variant_position + 1 AS variant_position, 1.5 AS x FROM t", ["variant_position"]),
-    "contigs": ("SELECT 'chr1' AS variant_contig, variant_position, 1.5 AS x FROM t", ["variant_contig"]),
+    "positions": ("SELECT variant_contig, variant_position + 1 AS variant_position, 1.5 AS x FROM t", ["position"]),
+    "contigs": ("SELECT 'chr1' AS variant_contig, variant_position, 1.5 AS x FROM t", ["contig"]),
     "another table": ("SELECT variant_quality AS x FROM o", ["variant_position|table"]),
     "aggregate": ("SELECT diversity(call_genotype) AS x FROM t", ["rows|variant_position"]),
     "nothing": ("SELECT variant_contig, variant_position FROM t", ["column|array"]),
@@ -108,9 +108,11 @@ def test_arrays_over_samples(store):
     assert found["sample_loud"].tolist() == [sample.upper() for sample in before["sample_id"].tolist()]
     assert dimensions(group(target)["sample_twice"]) == ["samples"]
     now = digest(target)
-    says(fails(table, copy("SELECT 'nobody' AS sample_id, 1 AS sample_x", target, mode="add")), "nobody")
+    everybody = "SELECT sample_id, 1 AS sample_x FROM vcz_samples('t')"
+    says(fails(table, copy(f"{everybody} UNION ALL SELECT 'nobody', 1", target, mode="add")), "nobody")
+    says(fails(table, copy(f"{everybody} WHERE sample_index > 0", target, mode="add")), "s00")
     says(fails(table, copy("SELECT sample_id, 1 AS sample_twice FROM vcz_samples('t')", target, mode="add")), "sample_twice", "vcz.overwrite")
-    says(fails(table, copy("SELECT 's00' AS sample_id, 1 AS sample_y UNION ALL SELECT 's00', 2", target, mode="add")), "s00", "twice|two|duplicate|more than once|again")
+    says(fails(table, copy(f"{everybody} UNION ALL SELECT 's00', 2", target, mode="add")), "s00", "twice|two|duplicate|more than once|several")
     assert digest(target) == now
 
 

@@ -99,7 +99,7 @@ ERRORS = {
     "two columns": (f"{BASE}, 1.5 AS pi, 2.5 AS variant_pi FROM t", ["variant_pi"]),
     "no name": (f"{BASE}, 1.5 + variant_position FROM t", ["AS|name"]),
     "path as name": (f'{BASE}, 1.5 AS "a/b" FROM t', ["a/b"]),
-    "NULL position": ("SELECT variant_contig, CASE WHEN variant_position > 9 THEN variant_position END AS variant_position FROM t", ["variant_position", "NULL|missing"]),
+    "NULL position": ("SELECT variant_contig, CASE WHEN variant_position > 100 THEN variant_position END AS variant_position FROM t", ["variant_position", "NULL|missing"]),
     "unknown contig": ("SELECT 'nowhere' AS variant_contig, variant_position FROM t", ["nowhere"]),
 }
 

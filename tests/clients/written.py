@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import zarr
@@ -283,6 +284,15 @@ def digest(path):
     path = pathlib.Path(path)
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     return {str(file.relative_to(path.parent)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def contents(path):
+    """The SHA-256 of each file of a folder, or of each entry of an archive."""
+    if not is_zip(path):
+        return digest(path)
+    with zipfile.ZipFile(path) as entries:
+        assert entries.testzip() is None
+        return {name: hashlib.sha256(entries.read(name)).hexdigest() for name in entries.namelist()}
 
 
 def beside(target):

@@ -44,24 +44,14 @@ async fn mean_r2_of_haplotypes_and_genotypes() {
             let place = format!("{}: {name}", store.name);
             assert_agrees(found, &wanted[name], TOLERANCE, &place);
         }
-        // All distances in one bin. Pairs with fewer than four copies do not count there.
-        let of_pairs = format!(
-            "SELECT count(*) AS n_hap, avg(r2) AS mean_r2 FROM vcz_ld('t', '{population}', 1000000000)
-             WHERE contig = '{}' AND position2 <= {} AND n >= 4",
-            wanted["contig"].as_str().unwrap(),
-            wanted["position_max"]
-        );
-        let of_pairs = match is_small(store).await {
-            true => Value::Object(store.row_once(&of_pairs).await),
-            false => wanted.clone(),
-        };
+        // All distances in one bin.
         let sql = format!(
             "SELECT b['defined'] AS n_hap, b['mean_r2'] AS mean_r2
              FROM (SELECT unnest(ld_decay(call_genotype, '{population}', variant_position, [0, 1000000000])) AS b {from})"
         );
         for (name, found) in &store.row(&sql).await {
             let place = format!("{}, ld_decay: {name}", store.name);
-            assert_agrees(found, &of_pairs[name], TOLERANCE, &place);
+            assert_agrees(found, &wanted[name], TOLERANCE, &place);
         }
     })
     .await;

@@ -137,7 +137,15 @@ async fn parts_of_a_store() {
         path.display()
     );
     run(&ctx, &sql).await;
-    create(&ctx, "copy", &path, None).await;
+    let reader = reader();
+    create(&reader, "copy", &path, None).await;
+    create(
+        &reader,
+        "t",
+        &fixtures().join("missing.vcz.zip"),
+        Some(&populations),
+    )
+    .await;
     let of_both = |sql: &str| {
         let first = sql.replace("G", "select_samples(call_genotype, 'first')");
         (
@@ -154,21 +162,25 @@ async fn parts_of_a_store() {
         "SELECT variant_position, G AS g FROM x ORDER BY 1",
     ] {
         let (whole, part) = of_both(sql);
-        assert_eq!(text(&ctx, &part).await, text(&ctx, &whole).await, "{sql}");
+        assert_eq!(
+            text(&reader, &part).await,
+            text(&reader, &whole).await,
+            "{sql}"
+        );
     }
     assert_eq!(
-        text(&ctx, "SELECT count(*) AS n, sum(variant_pi) AS pi FROM copy").await,
+        text(&reader, "SELECT count(*) AS n, sum(variant_pi) AS pi FROM copy").await,
         text(
-            &ctx,
+            &reader,
             "SELECT count(*) AS n, sum(site_diversity(allele_counts(call_genotype))) AS pi FROM (SELECT * FROM t WHERE \
              variant_position % 3 = 0 LIMIT 40)"
         )
         .await
     );
     assert_eq!(
-        text(&ctx, "SELECT sample_id FROM vcz_samples('copy')").await,
+        text(&reader, "SELECT sample_id FROM vcz_samples('copy')").await,
         text(
-            &ctx,
+            &reader,
             "SELECT sample_id FROM vcz_samples('t') WHERE array_has(populations, 'first')"
         )
         .await
@@ -262,6 +274,14 @@ async fn arrays_are_added() {
             &["rows 0 to"],
         ),
         (
+            "SELECT variant_contig, 7 AS m FROM t",
+            &["both variant_contig and variant_position"],
+        ),
+        (
+            "SELECT sample_id, 'x' AS id FROM vcz_samples('t')",
+            &["'sample_id'"],
+        ),
+        (
             "SELECT sample_id, 1 AS m FROM vcz_samples('t') LIMIT 2",
             &["no row of sample"],
         ),
@@ -314,6 +334,7 @@ async fn statements_that_cannot_be_written() {
     create(&ctx, "u", &fixtures().join("sim.vcz.zip"), None).await;
     fs::create_dir_all(out.join("there.vcz")).unwrap();
     fs::write(out.join("there.vcz/file"), "x").unwrap();
+    fs::create_dir_all(out.join("empty.vcz")).unwrap();
     let before = files(&out);
     for (query, options, parts) in [
         (
@@ -338,7 +359,7 @@ async fn statements_that_cannot_be_written() {
             &["'x'", "DOUBLE"],
         ),
         (
-            "SELECT variant_contig, variant_position, select_samples(call_genotype) FROM t",
+            "SELECT variant_contig, variant_position, select_samples(call_genotype, ['s03']) FROM t",
             "",
             &["AS"],
         ),
@@ -348,7 +369,7 @@ async fn statements_that_cannot_be_written() {
             &["'chrX'"],
         ),
         (
-            "SELECT * FROM t ORDER BY variant_position DESC",
+            "SELECT * FROM t UNION ALL SELECT * FROM t",
             "",
             &["out of order", "ORDER BY"],
         ),
@@ -394,13 +415,19 @@ async fn statements_that_cannot_be_written() {
         error.contains("exists") && error.contains("'vcz.overwrite'"),
         "{error}"
     );
-    run(&ctx, &format!("{there} OPTIONS ('vcz.overwrite' 'true')")).await;
-    create(&ctx, "v", &out.join("there.vcz"), None).await;
+    let overwrite = |sql: &str| format!("{sql} OPTIONS ('vcz.overwrite' 'true')");
+    let error = fails(&ctx, &overwrite(&there)).await;
+    assert!(error.contains("is not a VCZ store"), "{error}");
+    assert!(files(&out) == before);
+    let empty = there.replace("there.vcz", "empty.vcz");
+    run(&ctx, &overwrite(&empty)).await;
+    run(&ctx, &overwrite(&empty)).await;
+    create(&ctx, "v", &out.join("empty.vcz"), None).await;
     assert_eq!(
         text(&ctx, "SELECT count(*) AS n FROM v").await,
         text(&ctx, "SELECT count(*) AS n FROM t").await
     );
-    assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -465,8 +492,27 @@ async fn stores_in_object_stores() {
     let error = fails(&ctx, "COPY t TO 'fake://bucket/b/z.vcz' STORED AS VCZ").await;
     assert!(error.contains("another statement"), "{error}");
     let sql = "COPY t TO 'fake://bucket/b/z.vcz' STORED AS VCZ OPTIONS ('vcz.overwrite' 'true')";
+    let error = fails(&ctx, sql).await;
+    assert!(error.contains(".vcz-writing"), "{error}");
+    objects.delete(&mark).await.unwrap();
     run(&ctx, sql).await;
     assert!(!listed().await.contains(&mark.to_string()));
+    // What the query reads cannot be replaced as a whole.
+    run(
+        &ctx,
+        "CREATE EXTERNAL TABLE z STORED AS VCZ LOCATION 'fake://bucket/b/z.vcz'",
+    )
+    .await;
+    let error = fails(&ctx, &sql.replace("COPY t", "COPY z")).await;
+    assert!(error.contains("read by the query"), "{error}");
+    // Neither are other objects.
+    let other = object_store::path::Path::from("c/notes.vcz/text");
+    objects.put(&other, "text".into()).await.unwrap();
+    let error = fails(&ctx, &sql.replace("b/z.vcz", "c/notes.vcz")).await;
+    assert!(error.contains("is not a VCZ store"), "{error}");
+    let keys = listed().await;
+    let left = keys.iter().filter(|key| key.starts_with("c/"));
+    assert_eq!(left.collect::<Vec<_>>(), ["c/notes.vcz/text"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -63,12 +63,9 @@ struct DecaySums {
 impl PairSums for DecaySums {
     #[inline(always)]
     fn add_complete(&mut self, pairs: &Complete<'_>) {
-        // Pairs with fewer copies are not among those that are counted.
-        if pairs.n < MOMENT_COPIES {
-            return;
-        }
         self.r2.add_complete(pairs);
-        let is_exact = pairs.n <= EXACT_COPIES;
+        let has_moments = pairs.n >= MOMENT_COPIES;
+        let is_exact = has_moments && pairs.n <= EXACT_COPIES;
         let mut d_primes = FixedSums::<AT_ONCE>::ZERO;
         let (mut dd, mut pi2) = ([0.0; AT_ONCE], [0.0; AT_ONCE]);
         for at in (0..pairs.x.len()).step_by(AT_ONCE) {
@@ -87,7 +84,7 @@ impl PairSums for DecaySums {
         if is_exact {
             self.dd.whole += dd.iter().sum::<f64>() as i128;
             self.pi2.whole += pi2.iter().sum::<f64>() as i128;
-        } else {
+        } else if has_moments {
             for sites in pairs.each() {
                 self.dd.whole += sites.dd();
                 self.pi2.whole += sites.pi2();
@@ -97,18 +94,17 @@ impl PairSums for DecaySums {
 
     #[inline(always)]
     fn add_pair(&mut self, sites: TwoSites<u32>) {
-        if sites.n < MOMENT_COPIES {
-            return;
-        }
         let defined = self.r2.defined;
         self.r2.add_pair(sites);
         if self.r2.defined > defined {
             self.d_prime.add(d_prime(floats(sites)));
         }
-        let below = falling_4(f64::from(sites.n));
-        let sites = wide(sites);
-        self.dd.add(sites.dd(), below);
-        self.pi2.add(sites.pi2(), below);
+        if sites.n >= MOMENT_COPIES {
+            let below = falling_4(f64::from(sites.n));
+            let sites = wide(sites);
+            self.dd.add(sites.dd(), below);
+            self.pi2.add(sites.pi2(), below);
+        }
     }
 }
 
@@ -198,7 +194,7 @@ impl PlanesDefinition for LdDecay {
         document_genotypes(
             "Linkage disequilibrium by distance: a list of structs, one for each bin (bin_start up to bin_stop, which is not in it), \
              for UNNEST. pairs counts the pairs of variants at that distance with at least four copies called at both, variants that do \
-             not vary included; defined those of them with an r². mean_r2 is the mean r² of haplotypes, and mean_d_prime that of the signed D'. \
+             not vary included; defined those with an r². mean_r2 is the mean r² of haplotypes, and mean_d_prime that of the signed D'. \
              sum_dd and sum_pi2 are sums over pairs of the unbiased estimators of D² and of p(1 - p)q(1 - q) (Ragsdale and Gravel \
              2019); their quotient is σ_D². Alleles are pooled to the reference and the others; every copy of the population is a \
              haplotype, in stored order: the phase is not checked. Every group must be of one contig. Positions may be any numbers, \

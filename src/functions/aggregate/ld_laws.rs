@@ -245,9 +245,9 @@ proptest! {
         let placed = placed(&genotypes, &positions);
         for bin in 0..EDGES.len() - 1 {
             let of_bin = || pairs(&placed).filter(|pair| pair.0 == bin).map(|(_, one, two)| two_sites(one, two));
-            let estimated: Vec<_> = of_bin().filter(|sites| sites.n >= 4).collect();
-            let defined: Vec<[f64; 2]> = estimated.iter().copied().filter_map(r2_and_d_prime).collect();
+            let defined: Vec<[f64; 2]> = of_bin().filter_map(r2_and_d_prime).collect();
             let each = |at: usize| defined.iter().map(|of| of[at]).collect::<Vec<_>>();
+            let estimated: Vec<_> = of_bin().filter(|sites| sites.n >= 4).collect();
             let sum = |of: fn(TwoSites<i128>) -> i128| {
                 let terms = estimated.iter().map(|sites| of(*sites) as f64 / falling_4(sites.n as f64));
                 terms.sum::<f64>()

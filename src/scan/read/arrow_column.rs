@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::dense::Dense;
 use crate::codec::StringChunk;
-use crate::scan::codes::Codes;
+use crate::scan::codes::{Codes, FILL_TEXT};
 use crate::scan::schema::{ColumnKind, ColumnSpec};
 use crate::scan::value_error::ValueError;
 use crate::store::ElementType;
@@ -411,8 +411,9 @@ fn string_views(strings: &StringChunk, range: Range<usize>, fill_is_null: bool) 
     let mut validity = NullBufferBuilder::new(range.len());
     for at in range {
         let text = strings.get(at);
-        builder.append_value(text);
-        validity.append(!(text == "." || fill_is_null && text.is_empty()));
+        let is_fill = fill_is_null && text.is_empty();
+        builder.append_value(if is_fill { FILL_TEXT } else { text });
+        validity.append(!(is_fill || text == "."));
     }
     let (views, buffers, _) = builder.finish().into_parts();
     // SAFETY: the views and buffers are those of a valid array, and a NULL's view is valid, too.

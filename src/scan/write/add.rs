@@ -1,5 +1,6 @@
 //! [`add`]: writes the rows of a query as new arrays of a store that is there, such as masks beside the data.
 
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -9,15 +10,17 @@ use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::{StreamExt, TryStreamExt};
+use url::Url;
 
 use super::added_samples::{SAMPLE_ID, sample_arrays, sample_columns};
 use super::added_sites::SiteDigests;
 use super::chunk_rows::ChunkWriter;
 use super::columns::{ColumnPlan, Layout, SAMPLES_CHUNK, VARIANTS_CHUNK, n_samples, plan_columns};
+use super::names::{NameIndex, WrittenNames};
 use super::options::WriteOptions;
 use super::plan_tables::PlanTables;
 use super::rows::write_rows;
-use super::values::{NameIndex, WrittenNames, contig_codes};
+use super::values::contig_codes;
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnKind;
 use crate::scan::table_options::RegionIndexMode;
@@ -31,6 +34,8 @@ pub struct Addition {
     options: WriteOptions,
     tables: PlanTables,
     schema: SchemaRef,
+    /// Whether the rows are those of the store because the query is a projection of its table.
+    is_projection: bool,
 }
 
 /// The columns that say where a variant is. They are compared with the store's, and not written.
@@ -49,7 +54,13 @@ impl Addition {
         is_plain: bool,
     ) -> Result<Self> {
         let of_samples = schema.index_of(SAMPLE_ID).is_ok();
-        let has_sites = SITE.iter().all(|name| schema.index_of(name).is_ok());
+        let sites = SITE.map(|name| schema.index_of(name).is_ok());
+        if sites[0] != sites[1] {
+            return plan_err!(
+                "select both variant_contig and variant_position, which are compared with the store's, or neither"
+            );
+        }
+        let has_sites = sites[0];
         let store = tables.only_store();
         let is_same = store.is_some_and(|store| is_same_place(store.location(), &place));
         if !of_samples && !has_sites && !(is_plain && is_same) {
@@ -65,6 +76,7 @@ impl Addition {
             options,
             tables,
             schema,
+            is_projection: is_plain && is_same,
         })
     }
 }
@@ -73,7 +85,11 @@ impl Addition {
 fn is_same_place(location: &str, place: &Place) -> bool {
     match &place.local {
         Some(path) => {
-            let local = location.strip_prefix("file://").unwrap_or(location);
+            let url = Url::parse(location)
+                .ok()
+                .filter(|url| url.scheme() == "file");
+            let local = url.and_then(|url| url.to_file_path().ok());
+            let local = local.unwrap_or_else(|| location.into());
             let paths = (std::fs::canonicalize(local), std::fs::canonicalize(path));
             matches!(paths, (Ok(one), Ok(other)) if one == other)
         }
@@ -104,12 +120,24 @@ pub async fn add(
         Ok(_) => add_samples(addition, &dataset, data, context).await,
         Err(_) => add_variants(addition, &dataset, data, context).await,
     }?;
-    // Readers of consolidated metadata would not see the arrays.
+    // Readers of consolidated metadata would not see the arrays. Of statements that add arrays at once, the last one lists all of them.
+    let lock = locked(place).await;
     let store = open(place).await?;
     if store.has_consolidated().await? {
         store.consolidate().await?;
     }
+    drop(lock);
     Ok(rows)
+}
+
+/// The lock of the store's folder; `None` where it cannot be locked.
+async fn locked(place: &Place) -> Option<File> {
+    let path = place.local.clone()?;
+    let lock = tokio::task::spawn_blocking(move || {
+        let folder = File::open(path)?;
+        folder.lock().map(|()| folder)
+    });
+    lock.await.ok()?.ok()
 }
 
 async fn open(place: &Place) -> Result<Store> {
@@ -167,6 +195,8 @@ async fn add_variants(
             addition.place.location
         );
     }
+    check_samples(addition, dataset, &plans)?;
+    check_names(dataset, &plans)?;
     let names = WrittenNames {
         contigs: NameIndex::new(&dataset.names().contigs),
         filters: NameIndex::new(&dataset.names().filters),
@@ -210,7 +240,14 @@ async fn add_variants(
             );
         }
         if sites.is_some() {
-            digests.check(stored_sites(dataset).await?, location)?;
+            let (stored, has_repeats) = stored_sites(dataset).await?;
+            digests.check(stored, location)?;
+            if has_repeats && !addition.is_projection {
+                return exec_err!(
+                    "store '{location}' has several variants at one position, whose order the query may have changed; select columns of the \
+                     store's own table, without joins and ORDER BY"
+                );
+            }
         }
         target.publish(documents.of_arrays()).await?;
         Ok(rows)
@@ -222,16 +259,60 @@ async fn add_variants(
     written
 }
 
-async fn stored_sites(dataset: &Dataset) -> Result<SiteDigests> {
-    let mut stored = SiteDigests::default();
+/// Returns an error if calls are not of the samples of the store.
+fn check_samples(addition: &Addition, dataset: &Dataset, plans: &[ColumnPlan]) -> Result<()> {
+    let location = &addition.place.location;
+    PlanTables::samples_key(&addition.schema)?;
+    for plan in plans
+        .iter()
+        .filter(|plan| plan.array.name.starts_with("call_"))
+    {
+        let field = addition.schema.field(plan.at);
+        let column = field.name();
+        match addition.tables.sample_ids_of(field) {
+            Some(ids) if ids == dataset.sample_ids() => {}
+            None if addition.is_projection => {}
+            Some(_) => {
+                return plan_err!(
+                    "column '{column}' has calls of other samples, or in another order, than store '{location}'"
+                );
+            }
+            None => {
+                return plan_err!(
+                    "the samples of column '{column}' are not known, so it cannot be an array of store '{location}'; select it from the \
+                     store's own table"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns an error if an array would make the store's region index wrong.
+fn check_names(dataset: &Dataset, plans: &[ColumnPlan]) -> Result<()> {
+    const INDEXED: [&str; 2] = ["variant_length", "variant_allele"];
+    let mut names = plans.iter().map(|plan| plan.array.name.as_str());
+    match names.find(|name| INDEXED.contains(name)) {
+        Some(name) if dataset.store().array("region_index").is_some() => plan_err!(
+            "'{name}' cannot be replaced: the store's region_index says where variants end; write a copy of the store"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Digests of the store's variants, and whether two neighbours are at the same position.
+async fn stored_sites(dataset: &Dataset) -> Result<(SiteDigests, bool)> {
+    let (mut stored, mut has_repeats, mut last) = (SiteDigests::default(), false, None);
     let visit = dataset.visit_sites(|_, contigs, positions| {
         for (&contig, &position) in contigs.iter().zip(positions) {
             stored.push(contig, position);
+            has_repeats |= last == Some((contig, position));
+            last = Some((contig, position));
         }
         ControlFlow::Continue(())
     });
     visit.await?;
-    Ok(stored)
+    Ok((stored, has_repeats))
 }
 
 async fn add_samples(

@@ -1,6 +1,6 @@
 //! [`sample_arrays`]: the rows of a query as new arrays over the samples of a store, each value in the place of its sample.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow::array::{Array, AsArray, RecordBatch, UInt64Array};
 use arrow::compute::{cast, take};
@@ -8,9 +8,10 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, exec_err, plan_err};
 
 use super::columns::{ColumnPlan, Layout, Role, plain_array, plan_columns};
+use super::names::WrittenNames;
 use super::other_arrays::WholeArray;
 use super::plan_tables::PlanTables;
-use super::values::{WrittenNames, elements};
+use super::values::elements;
 use crate::error::VczError;
 
 /// The column that says which sample a row is of.
@@ -26,6 +27,7 @@ pub fn sample_columns(schema: &Schema, n_samples: u64, layout: Layout) -> Result
     if plans.is_empty() {
         return plan_err!("the query has no column beside '{SAMPLE_ID}' that could be a new array");
     }
+    let mut names = HashSet::new();
     for plan in &mut plans {
         let column = schema.field(plan.at).name();
         if plan.role != Role::Scalar {
@@ -38,6 +40,11 @@ pub fn sample_columns(schema: &Schema, n_samples: u64, layout: Layout) -> Result
             true => column.to_string(),
             false => format!("sample_{column}"),
         };
+        if name == SAMPLE_ID || !names.insert(name.clone()) {
+            return plan_err!(
+                "column '{column}' would be the array '{name}', which is there already; give it another name with AS"
+            );
+        }
         let array = plain_array(&name, "samples", plan.array.element, n_samples, layout);
         plan.array = array
             .checked()

@@ -156,11 +156,12 @@ impl ChunkWriter {
                             );
                         }
                     };
-                    if let Some(encoded) = encoded {
-                        target.put(key, encoded).await?;
-                    }
+                    // Another chunk is encoded while this one is written.
                     drop(thread);
-                    Ok(())
+                    match encoded {
+                        Some(encoded) => Ok(target.put(key, encoded).await?),
+                        None => Ok(()),
+                    }
                 });
             }
         }

@@ -62,6 +62,16 @@ pub struct Layout {
     pub n_filters: usize,
 }
 
+impl Layout {
+    /// The most elements of a chunk along a dimension other than variants.
+    pub fn chunk_of(&self, dimension: &str) -> u64 {
+        match dimension {
+            "samples" => self.samples_chunk,
+            _ => SAMPLES_CHUNK,
+        }
+    }
+}
+
 /// The arrays of the columns in `schema`, in the query's order.
 ///
 /// # Errors
@@ -121,6 +131,11 @@ fn plan_column(
         "variant_filter" if leaf.is_string() && is_list => {
             sizes = vec![layout.n_filters as u64];
             (Role::Filter, ElementType::Bool)
+        }
+        "variant_filter" => return refuse("a list of the names of filters"),
+        "variant_allele" if !leaf.is_string() || !is_list => return refuse("a list of alleles"),
+        "variant_length" if !leaf.is_integer() || !sizes.is_empty() || is_list => {
+            return refuse("whole numbers");
         }
         "call_genotype" if leaf.is_signed_integer() && sizes.len() == 2 => {
             (Role::Genotype, element_of(column, &leaf)?)
@@ -193,7 +208,8 @@ impl ColumnPlan {
             .max(longest as u64);
         if plan.array.row_shape != [width] {
             // Another length than the dimension of this name has elsewhere.
-            plan.array.dimensions = dimensions(&plan.array.name, 1);
+            plan.array.dimensions =
+                vec!["variants".to_string(), format!("{}_dim", plan.array.name)];
         }
         plan.array.row_shape = vec![width];
         plan.array.chunks = vec![plan.array.chunks[0], width.max(1)];
@@ -222,6 +238,9 @@ fn layers(column: &str, data_type: &DataType) -> Result<(Vec<u64>, DataType, boo
             if sizes.is_empty() && !item.data_type().is_nested() =>
         {
             Ok((vec![], item.data_type().clone(), true))
+        }
+        DataType::Dictionary(_, leaf) if !leaf.is_nested() => {
+            Ok((sizes, leaf.as_ref().clone(), false))
         }
         leaf if !leaf.is_nested() => Ok((sizes, leaf.clone(), false)),
         _ => plan_err!(
@@ -298,7 +317,7 @@ pub fn plain_array(
         format: layout.format,
         element,
         row_shape: vec![],
-        chunks: vec![length.clamp(1, SAMPLES_CHUNK)],
+        chunks: vec![length.clamp(1, layout.chunk_of(dimension))],
         dimensions: vec![dimension.to_string()],
         attributes: Default::default(),
         compression: layout.compression,

@@ -13,13 +13,13 @@ use super::chunk_rows::ChunkWriter;
 use super::columns::{
     ColumnPlan, Layout, SAMPLES_CHUNK, VARIANTS_CHUNK, n_samples, plan_columns, site_columns,
 };
+use super::names::{NameIndex, WrittenNames};
 use super::options::WriteOptions;
 use super::other_arrays::{WholeArray, contig_lengths, copied_arrays, names_array};
 use super::plan_tables::PlanTables;
 use super::regions::Regions;
 use super::rows::write_rows;
 use super::sites::{Sites, region_index};
-use super::values::{NameIndex, WrittenNames};
 use crate::error::VczError;
 use crate::scan::calls::context::SAMPLES_KEY;
 use crate::scan::stores::Stores;
@@ -37,8 +37,10 @@ pub struct Creation {
     pub tables: PlanTables,
     /// The query's columns.
     pub schema: SchemaRef,
-    /// Whether the rows keep the order of a table, so that variants out of order are no error.
+    /// Whether the rows are in the order of a table or of ORDER BY, so that variants out of order are no error.
     pub keeps_order: bool,
+    /// The stores that the header and the other arrays come from.
+    base: Option<Arc<Stores>>,
     layout: Layout,
     columns: Vec<ColumnPlan>,
     names: Names,
@@ -75,7 +77,7 @@ impl Creation {
             (None, Some(stores)) => stores.contigs().to_vec(),
             (None, None) => {
                 return plan_err!(
-                    "the query reads no VCZ table, so the contigs are not known; name them in the order of the new store: OPTIONS \
+                    "the query reads no VCZ table (or none of its rows can match, so that planning left it out), so the contigs are not known; name them in the order of the new store: OPTIONS \
                      ('vcz.contigs' 'chr1,chr2')"
                 );
             }
@@ -100,13 +102,21 @@ impl Creation {
             n_filters: filters.len(),
         };
         let columns = plan_columns(&schema, layout, &tables)?;
-        let samples = sample_ids(&options, &tables, &schema, &columns, stores)?;
+        let samples = sample_ids(&options, &tables, &schema, &columns)?;
+        let base = tables.stores_with(&samples).cloned();
+        if place.local.is_none() && options.overwrite && tables.reads(&place.location) {
+            return plan_err!(
+                "'{}' is read by the query, and object stores cannot replace it as a whole; write to another name",
+                place.location
+            );
+        }
         Ok(Self {
             place,
             options,
             tables,
             schema,
             keeps_order,
+            base,
             layout,
             columns,
             names: Names {
@@ -117,13 +127,10 @@ impl Creation {
         })
     }
 
-    fn stores(&self) -> Option<&Arc<Stores>> {
-        self.tables.stores().ok().flatten()
-    }
-
     /// Whether the store is an archive.
     fn is_archive(&self) -> bool {
-        let by_name = self.place.path.as_ref().ends_with(".zip");
+        let path = self.place.path.as_ref().to_ascii_lowercase();
+        let by_name = path.ends_with(".zip");
         self.options.zip.unwrap_or(by_name)
     }
 }
@@ -134,30 +141,47 @@ fn sample_ids(
     tables: &PlanTables,
     schema: &SchemaRef,
     columns: &[ColumnPlan],
-    stores: Option<&Arc<Stores>>,
 ) -> Result<Vec<String>> {
     let n = n_samples(columns)?;
     PlanTables::samples_key(schema)?;
+    let of_calls = |plan: &&ColumnPlan| plan.array.name.starts_with("call_");
+    let fields = || {
+        let calls = columns.iter().filter(of_calls);
+        calls.map(|plan| schema.field(plan.at))
+    };
+    let known = fields().find_map(|field| tables.sample_ids_of(field));
     if let Some(samples) = &options.samples {
-        return match n {
-            Some(n) if n != samples.len() as u64 => plan_err!(
+        return match (n, known) {
+            (Some(n), _) if n != samples.len() as u64 => plan_err!(
                 "option 'vcz.samples' names {} samples, but the query's calls are of {n}",
                 samples.len()
+            ),
+            (Some(_), Some(known)) if known != samples => plan_err!(
+                "option 'vcz.samples' names other samples than those of the query's calls, which are known; leave it out"
             ),
             _ => Ok(samples.clone()),
         };
     }
     let Some(n) = n else {
         // Without calls the store has the samples of its table.
-        return Ok(stores.map_or(vec![], |stores| stores.sample_ids().to_vec()));
+        return match tables.sample_sets()[..] {
+            [] => Ok(vec![]),
+            [samples] => Ok(samples.to_vec()),
+            _ => plan_err!(
+                "the tables of the query have different samples, so it is not known which the new store has; name them with 'vcz.samples'"
+            ),
+        };
     };
-    let of_calls = |plan: &&ColumnPlan| plan.array.name.starts_with("call_");
-    let fields = columns
-        .iter()
-        .filter(of_calls)
-        .map(|plan| schema.field(plan.at));
-    let mut marked = fields.filter(|field| field.metadata().contains_key(SAMPLES_KEY));
-    let known = marked.find_map(|field| tables.sample_ids_of(field));
+    let mut unmarked = fields().filter(|field| !field.metadata().contains_key(SAMPLES_KEY));
+    if let Some(field) = unmarked.next()
+        && (known.is_none() || tables.sample_sets_of_calls() > 1)
+    {
+        return plan_err!(
+            "the ids of the {n} samples of column '{}' are not known, as it is computed from calls; name them: OPTIONS ('vcz.samples' \
+             'id1,id2')",
+            field.name()
+        );
+    }
     match known {
         Some(ids) if ids.len() as u64 == n => Ok(ids.to_vec()),
         _ => plan_err!(
@@ -177,13 +201,14 @@ pub async fn create(
     context: &Arc<TaskContext>,
 ) -> Result<u64> {
     // An archive that is uploaded is a temporary file before.
+    let is_uploaded = creation.is_archive() && creation.place.local.is_none();
     let disk = &context.runtime_env().disk_manager;
-    let scratch = disk.create_tmp_file("VCZ archive that is written");
-    let path = scratch
-        .as_ref()
-        .ok()
-        .and_then(|file| file.path().map(Path::to_path_buf));
-    let path = path.unwrap_or_else(|| std::env::temp_dir().join("archive.vcz.zip"));
+    let scratch = match is_uploaded {
+        true => Some(disk.create_tmp_file("VCZ archive that is written")?),
+        false => None,
+    };
+    let path = scratch.as_ref().and_then(|file| file.path());
+    let path = path.map(Path::to_path_buf);
     let target = Target::create(
         creation.place.clone(),
         creation.is_archive(),
@@ -247,7 +272,7 @@ async fn write(
 /// The arrays that are not over variants.
 async fn other_arrays(creation: &Creation) -> Result<Vec<WholeArray>> {
     let (names, layout) = (&creation.names, creation.layout);
-    let stores = creation.stores();
+    let stores = creation.base.as_ref();
     let known = |name: &str| {
         let member = stores.and_then(|stores| stores.members().first())?;
         member.dataset.store().array(name)
@@ -309,13 +334,14 @@ async fn other_arrays(creation: &Creation) -> Result<Vec<WholeArray>> {
 
 /// The attributes of the group: those of the table's store, which has the header of the VCF file, or those of any store.
 fn attributes(creation: &Creation) -> Map<String, Value> {
-    let store = creation
-        .stores()
-        .and_then(|stores| stores.members().first());
+    let store = creation.base.as_ref();
+    let store = store.and_then(|stores| stores.members().first());
     let known = store.map(|member| member.dataset.store().attributes().clone());
     let mut attributes = known.unwrap_or_default();
-    for stale in ["contigs", "filters", "samples"] {
-        attributes.remove(stale);
+    // The first version of VCF Zarr had these instead of arrays.
+    let stale = ["contigs", "filters", "samples"].map(|name| attributes.remove(name));
+    if stale.iter().any(Option::is_some) {
+        attributes.insert("vcf_zarr_version".to_string(), json!("0.4"));
     }
     attributes
         .entry("vcf_zarr_version")

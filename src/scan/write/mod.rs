@@ -17,6 +17,7 @@ mod chunk_rows;
 mod columns;
 mod create;
 mod list_spool;
+mod names;
 mod options;
 mod other_arrays;
 mod plan_tables;
@@ -27,5 +28,5 @@ mod values;
 
 pub use add::{Addition, add};
 pub use create::{Creation, create};
-pub use options::{WriteMode, WriteOptions};
+pub use options::{WRITE_OPTIONS, WriteMode, WriteOptions};
 pub use plan_tables::PlanTables;

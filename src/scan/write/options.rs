@@ -1,6 +1,6 @@
 //! [`WriteOptions`]: the options of `COPY … STORED AS VCZ`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use datafusion::common::{Result, config_err};
 
@@ -150,9 +150,9 @@ impl WriteOptions {
             },
             "zip" => self.zip = Some(flag(name, value)?),
             "overwrite" => self.overwrite = flag(name, value)?,
-            "samples" => self.samples = Some(names(value)),
-            "contigs" => self.contigs = Some(names(value)),
-            "filters" => self.filters = Some(names(value)),
+            "samples" => self.samples = Some(names(name, value)?),
+            "contigs" => self.contigs = Some(names(name, value)?),
+            "filters" => self.filters = Some(names(name, value)?),
             _ => {
                 let known = WRITE_OPTIONS
                     .map(|(known, _)| format!("'vcz.{known}'"))
@@ -184,9 +184,14 @@ fn flag(name: &str, value: &str) -> Result<bool> {
     }
 }
 
-fn names(value: &str) -> Vec<String> {
+fn names(option: &str, value: &str) -> Result<Vec<String>> {
     let names = value.split(',').map(|name| name.trim().to_string());
-    names.filter(|name| !name.is_empty()).collect()
+    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
+    let mut seen = HashSet::new();
+    match names.iter().find(|name| !seen.insert(*name)) {
+        Some(twice) => config_err!("option 'vcz.{option}' names '{twice}' twice"),
+        None => Ok(names),
+    }
 }
 
 #[cfg(test)]
@@ -216,6 +221,7 @@ mod tests {
             ("vcz.variants_chunk_size", "0", "from 1"),
             ("vcz.codec", "lzma", "blosc-zstd"),
             ("vcz.zip", "1", "'true' or 'false'"),
+            ("vcz.contigs", "a,b,a", "'a' twice"),
             ("vcz.chunks", "1", "'vcz.samples_chunk_size'"),
         ] {
             let error = parse(&[(key, value)]).unwrap_err().to_string();

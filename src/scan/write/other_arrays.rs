@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::buffer::Buffer;
 
-use super::columns::{Layout, SAMPLES_CHUNK, plain_array};
+use super::columns::{Layout, plain_array};
 use crate::codec::{ChunkData, StringChunk};
 use crate::error::{Result, VczError};
 use crate::scan::dataset::{Dataset, read_whole};
@@ -89,18 +89,24 @@ pub async fn copied_arrays(
         return Ok(vec![]);
     };
     let dataset = &member.dataset;
-    let is_only = stores.members().len() == 1;
+    // Names of several stores may be others, or in another order.
+    let known = dataset.names();
+    let is_of_all = |dimension: &str| match dimension {
+        "contigs" => stores.contigs() == known.contigs && stores.members().len() == 1,
+        "filters" => stores.filters() == known.filters,
+        _ => true,
+    };
     let mut copied = vec![];
     for array in dataset.store().arrays() {
         let name = array.name.as_str();
         let over_variants = array.dimensions.first().is_some_and(|d| d == "variants")
             || name.starts_with("variant_")
             || name.starts_with("call_");
-        let of_one_store = array
+        let is_of_all = array
             .dimensions
             .iter()
-            .any(|dimension| dimension == "contigs" || dimension == "filters");
-        if over_variants || MADE.contains(&name) || (of_one_store && !is_only) {
+            .all(|dimension| is_of_all(dimension));
+        if over_variants || MADE.contains(&name) || !is_of_all {
             continue;
         }
         match copied_array(dataset, array, kept, layout).await? {
@@ -170,7 +176,13 @@ async fn copied_array(
     let mut attributes = array.attributes.clone();
     attributes.remove("_ARRAY_DIMENSIONS");
     let mut chunks: Vec<u64> = shape.iter().map(|&n| n.max(1)).collect();
-    chunks[0] = chunks[0].min(SAMPLES_CHUNK);
+    // Dimensions after the second are not divided.
+    for (at, chunk) in chunks.iter_mut().take(2).enumerate() {
+        let dimension = array.dimensions.get(at).map_or("", String::as_str);
+        if at == 0 || dimension == "samples" {
+            *chunk = (*chunk).min(layout.chunk_of(dimension));
+        }
+    }
     let new = NewArray {
         name: array.name.clone(),
         format: layout.format,

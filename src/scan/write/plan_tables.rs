@@ -1,5 +1,6 @@
 //! [`PlanTables`]: the VCZ tables that a query reads, which say the samples, contigs, filters and other arrays of what is written.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
@@ -110,6 +111,48 @@ impl PlanTables {
             [table] if table.stores.members().len() == 1 => Some(&table.stores),
             _ => None,
         }
+    }
+
+    /// The sample ids of the tables, each set once.
+    pub fn sample_sets(&self) -> Vec<&[String]> {
+        let mut sets: Vec<&[String]> = vec![];
+        for table in &self.tables {
+            let samples = table.stores.sample_ids();
+            if !sets.contains(&samples) {
+                sets.push(samples);
+            }
+        }
+        sets
+    }
+
+    /// How many sets of samples the query's calls may be of.
+    pub fn sample_sets_of_calls(&self) -> usize {
+        let mut sets: Vec<&[String]> = vec![];
+        for context in &self.contexts {
+            if !sets.contains(&context.sample_ids()) {
+                sets.push(context.sample_ids());
+            }
+        }
+        sets.len()
+    }
+
+    /// The stores of a table with all of these samples; else those of the first table.
+    pub fn stores_with(&self, samples: &[String]) -> Option<&Arc<Stores>> {
+        let mut tables = self.tables.iter().map(|table| &table.stores);
+        let has_all = |stores: &&Arc<Stores>| {
+            let known: HashSet<&String> = stores.sample_ids().iter().collect();
+            samples.iter().all(|sample| known.contains(sample))
+        };
+        tables
+            .find(has_all)
+            .or_else(|| self.tables.first().map(|table| &table.stores))
+    }
+
+    /// Whether a table of the query has a store at this location.
+    pub fn reads(&self, location: &str) -> bool {
+        let location = location.trim_end_matches('/');
+        let mut members = self.tables.iter().flat_map(|table| table.stores.members());
+        members.any(|member| member.dataset.store().location().trim_end_matches('/') == location)
     }
 
     /// The array behind the table's column `name`.

@@ -11,7 +11,8 @@ use futures::StreamExt;
 use super::chunk_rows::ChunkWriter;
 use super::columns::{ColumnPlan, Role};
 use super::list_spool::ListSpool;
-use super::values::{WrittenNames, elements};
+use super::names::WrittenNames;
+use super::values::elements;
 use crate::codec::ChunkData;
 use crate::store::write::{Documents, Target};
 

@@ -7,9 +7,10 @@ use arrow::datatypes::{DataType, Int64Type, SchemaRef};
 use datafusion::common::Result;
 
 use super::columns::{Layout, plain_array, site_columns};
+use super::names::WrittenNames;
 use super::other_arrays::WholeArray;
 use super::regions::{FIELDS, Regions};
-use super::values::{WrittenNames, contig_codes};
+use super::values::contig_codes;
 use crate::codec::ChunkData;
 use crate::store::ElementType;
 
@@ -96,14 +97,17 @@ fn reference_lengths(alleles: &ArrayRef, lengths: &mut [i64]) -> Result<()> {
 
 /// The array `region_index` with these rows.
 pub fn region_index(rows: &[[i64; FIELDS]], layout: Layout) -> WholeArray {
-    let largest = rows.iter().flatten().max().copied().unwrap_or(0);
+    let is_narrow = rows
+        .iter()
+        .flatten()
+        .all(|&value| i32::try_from(value).is_ok());
     let values = rows.iter().flatten();
-    let (element, elements) = match i32::try_from(largest) {
-        Ok(_) => (
+    let (element, elements) = match is_narrow {
+        true => (
             ElementType::Int32,
             Buffer::from_vec(values.map(|&value| value as i32).collect::<Vec<_>>()),
         ),
-        Err(_) => (
+        false => (
             ElementType::Int64,
             Buffer::from_vec(values.copied().collect::<Vec<_>>()),
         ),

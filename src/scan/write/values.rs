@@ -3,11 +3,11 @@
 //! A NULL becomes VCZ's missing value, or fill if that is the value under it, as scans leave it. A value that readers would take for
 //! missing or fill is an error.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, StringViewArray,
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray,
+    StringViewArray,
 };
 use arrow::buffer::{Buffer, NullBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -17,45 +17,11 @@ use arrow::datatypes::{
 use datafusion::common::{Result, exec_err};
 
 use super::columns::{ColumnPlan, Role};
+use super::names::WrittenNames;
 use crate::codec::{ChunkData, StringChunk};
 use crate::error::VczError;
-use crate::scan::codes::Codes;
+use crate::scan::codes::{Codes, FILL_TEXT};
 use crate::store::ElementType;
-
-/// The indices of names.
-#[derive(Debug, Default)]
-pub struct NameIndex {
-    indices: HashMap<String, usize>,
-}
-
-impl NameIndex {
-    /// The indices of `names` in their order.
-    pub fn new(names: &[String]) -> Self {
-        let indices = names.iter().enumerate();
-        Self {
-            indices: indices.map(|(at, name)| (name.clone(), at)).collect(),
-        }
-    }
-
-    /// The index of `name`.
-    pub fn get(&self, name: &str) -> Option<usize> {
-        self.indices.get(name).copied()
-    }
-
-    /// Number of names.
-    pub fn len(&self) -> usize {
-        self.indices.len()
-    }
-}
-
-/// What the names in columns refer to.
-#[derive(Debug, Default)]
-pub struct WrittenNames {
-    /// `contig_id`
-    pub contigs: NameIndex,
-    /// `filter_id`
-    pub filters: NameIndex,
-}
 
 /// The elements of `column`, row-major.
 ///
@@ -169,7 +135,7 @@ fn lists(plan: &ColumnPlan, column: &ArrayRef) -> Result<ChunkData> {
             plan.array.name
         );
     }
-    match leaf_elements(plan, &items, items.nulls())? {
+    match leaf_elements(plan, &items, items.logical_nulls().as_ref())? {
         ChunkData::Strings(strings) => {
             let mut padded = StringChunk::default();
             for (start, len, is_null) in spans {
@@ -196,10 +162,9 @@ fn lists(plan: &ColumnPlan, column: &ArrayRef) -> Result<ChunkData> {
                     );
                 }
                 padded.extend_from_slice(&items[start * size..(start + len) * size]);
-                for at in len..width {
+                for _ in len..width {
                     // An absent list is missing throughout, as bio2zarr has it.
                     padded.extend_from_slice(if is_null { &missing } else { &fill });
-                    debug_assert!(at < width);
                 }
             }
             Ok(ChunkData::Fixed(Buffer::from_vec(padded)))
@@ -242,7 +207,8 @@ fn flat(column: &ArrayRef) -> Result<(ArrayRef, Option<NullBuffer>)> {
         let items = Arc::clone(lists.values());
         at = items;
     }
-    let nulls = NullBuffer::union(outer.as_ref(), at.nulls());
+    // Those of a dictionary's values, too.
+    let nulls = NullBuffer::union(outer.as_ref(), at.logical_nulls().as_ref());
     Ok((at, nulls))
 }
 
@@ -278,12 +244,18 @@ fn numbers<T: ArrowPrimitiveType>(
     nulls: Option<&NullBuffer>,
 ) -> Result<Buffer>
 where
-    T::Native: Codes + std::fmt::Debug,
+    T::Native: Codes,
 {
+    let is_negative = |value: T::Native| value.is_lt(T::Native::ZERO);
     let name = &plan.array.name;
     let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
     if matches!(plan.role, Role::Genotype | Role::Position) {
         return match nulls {
+            None if plan.role == Role::Position
+                && values.values().iter().any(|&value| is_negative(value)) =>
+            {
+                exec_err!("column '{name}' has a negative number, and positions begin at 1")
+            }
             None => Ok(values.values().inner().clone()),
             Some(_) if plan.role == Role::Position => {
                 exec_err!("column '{name}' has a NULL; every variant has a position")
@@ -361,8 +333,7 @@ fn strings(
     for at in 0..values.len() {
         let text = match nulls {
             Some(nulls) if nulls.is_null(at) => {
-                // The value under a NULL is "" for fill.
-                match plan.role == Role::Nested && values.value(at).is_empty() {
+                match plan.role == Role::Nested && values.value(at) == FILL_TEXT {
                     true => "",
                     false => ".",
                 }

@@ -14,7 +14,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::blocking::blocking_work;
-use super::folder::{put_in_place, shown, temporary_beside};
+use super::folder::{check_target, put_in_place, shown, temporary_beside};
 use super::place::Place;
 use super::write_error::{exists, failed};
 use crate::error::Result;
@@ -44,11 +44,14 @@ impl ArchiveTarget {
         place: Place,
         local: Option<PathBuf>,
         overwrite: bool,
-        scratch: PathBuf,
+        scratch: Option<PathBuf>,
     ) -> Result<Self> {
         let location = place.location.clone();
+        if let Some(path) = &local {
+            check_target(&location, path, overwrite)?;
+        }
         let is_there = match &local {
-            Some(path) => path.symlink_metadata().is_ok(),
+            Some(_) => false,
             None if overwrite => false,
             None => match place.objects.head(&place.path).await {
                 Ok(_) => true,
@@ -56,12 +59,18 @@ impl ArchiveTarget {
                 Err(error) => return Err(failed(&location, "", error)),
             },
         };
-        if is_there && !overwrite {
+        if is_there {
             return Err(exists(&format!("'{location}'")));
         }
         let temporary = match &local {
             Some(path) => temporary_beside(path).map_err(|error| failed(&location, "", error))?,
-            None => scratch,
+            None => scratch.ok_or_else(|| {
+                failed(
+                    &location,
+                    "",
+                    "no temporary file can be made for the archive",
+                )
+            })?,
         };
         let path = temporary.clone();
         let made = blocking_work(move || {
@@ -153,10 +162,10 @@ impl ArchiveTarget {
             match read.await? {
                 Ok((_, part)) if part.is_empty() => break,
                 Ok((open, part)) => {
-                    upload
-                        .wait_for_capacity(CONCURRENT_PARTS)
-                        .await
-                        .map_err(wrong)?;
+                    if let Err(error) = upload.wait_for_capacity(CONCURRENT_PARTS).await {
+                        let _ = upload.abort().await;
+                        return Err(wrong(error));
+                    }
                     upload.put(part.into());
                     file = Some(open);
                 }

@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-use super::write_error::{exists, failed};
+use super::write_error::{exists, failed, not_a_store};
 use crate::error::Result;
 
 /// A store, or arrays of one, that is written to a folder.
@@ -27,11 +27,9 @@ impl FolderTarget {
     /// A new store at `path`.
     ///
     /// # Errors
-    /// If `path` exists and `overwrite` is not set, or nothing can be written beside it.
+    /// If `path` exists and `overwrite` is not set, or it is no store; or nothing can be written beside it.
     pub fn create(location: String, path: PathBuf, overwrite: bool) -> Result<Self> {
-        if !overwrite && path.symlink_metadata().is_ok() {
-            return Err(exists(&format!("'{location}'")));
-        }
+        check_target(&location, &path, overwrite)?;
         let temporary = temporary_beside(&path).map_err(|error| failed(&location, "", error))?;
         let made = fs::create_dir_all(&temporary);
         made.map_err(|error| failed(&location, &shown(&temporary), error))?;
@@ -109,9 +107,17 @@ impl FolderTarget {
         match &self.arrays {
             None => self.name(&self.temporary, &self.path, &format!("'{}'", self.location)),
             Some(arrays) => {
-                for array in arrays {
+                for (at, array) in arrays.iter().enumerate() {
                     let what = format!("array '{array}' of store '{}'", self.location);
-                    self.name(&self.temporary.join(array), &self.path.join(array), &what)?;
+                    let named =
+                        self.name(&self.temporary.join(array), &self.path.join(array), &what);
+                    if named.is_err() && !self.overwrite {
+                        // All arrays or none: those that were named get their temporary names again.
+                        for array in &arrays[..at] {
+                            let _ = fs::rename(self.path.join(array), self.temporary.join(array));
+                        }
+                    }
+                    named?;
                 }
                 Ok(())
             }
@@ -139,6 +145,32 @@ impl Drop for FolderTarget {
                 shown(&self.temporary)
             );
         }
+    }
+}
+
+/// Returns an error if something is at `path` that is not to be replaced: anything without `overwrite`, else what is neither a store nor an
+/// empty folder.
+pub(super) fn check_target(location: &str, path: &Path, overwrite: bool) -> Result<()> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    if !overwrite {
+        return Err(exists(&format!("'{location}'")));
+    }
+    let is_store = match fs::read_dir(path) {
+        Ok(mut entries) => {
+            let mut documents = [".zgroup", ".zmetadata", "zarr.json"].iter();
+            documents.any(|document| path.join(document).is_file()) || entries.next().is_none()
+        }
+        Err(_) => {
+            let mut begin = [0; 2];
+            let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+            read.is_ok() && begin == *b"PK"
+        }
+    };
+    match is_store {
+        true => Ok(()),
+        false => Err(not_a_store(location)),
     }
 }
 
@@ -274,6 +306,8 @@ mod tests {
         target.publish(vec![]).unwrap();
         drop(target);
         assert_eq!(names(&path), ["c"]);
+        let error = create(true).unwrap_err().to_string();
+        assert!(error.contains("is not a VCZ store"), "{error}");
         assert_eq!(names(work.path()), ["x.vcz"]);
     }
 

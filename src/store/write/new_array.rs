@@ -7,7 +7,8 @@ use crate::store::element::{ElementType, ZarrFormat};
 use crate::store::error::StoreError;
 use crate::store::names::check_name;
 
-/// An array that is written. Chunks of zeros, or of empty text, are its fill value and are left out.
+/// An array that is written. In Zarr v3 chunks of zeros, or of empty text, are its fill value and are left out. In v2 it has no fill value,
+/// which xarray would take for a missing value, and all chunks are written.
 #[derive(Debug, Clone)]
 pub struct NewArray {
     /// The array's name.
@@ -60,6 +61,11 @@ impl NewArray {
         }
     }
 
+    /// Whether chunks of the fill value are left out.
+    pub fn leaves_out_fill(&self) -> bool {
+        self.format == ZarrFormat::V3
+    }
+
     /// Elements of a row.
     pub fn row_elements(&self) -> usize {
         let product = self
@@ -95,7 +101,7 @@ impl NewArray {
                 "shape": shape,
                 "chunks": self.chunks,
                 "dtype": self.dtype_v2(),
-                "fill_value": fill,
+                "fill_value": null,
                 "order": "C",
                 "filters": is_text.then(|| json!([{"id": "vlen-utf8"}])),
                 "compressor": codec,

@@ -1,8 +1,9 @@
 //! [`ObjectsTarget`]: a store below a path of an object store. Chunks come first and metadata last, so that the store cannot be opened
 //! before it is complete.
 //!
-//! Object stores have no rename, so a statement marks the path with an object of its own and checks before the metadata that the mark
-//! is still its own: of two statements at once, one fails.
+//! Object stores have no rename, so a statement marks the path with an object of its own, which it makes only if there is none, and
+//! checks before the metadata that the mark is still its own: of two statements at once, one fails. What is to be replaced can no longer
+//! be opened from the first chunk on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
 use super::place::Place;
-use super::write_error::{exists, failed};
+use super::write_error::{exists, failed, not_a_store};
 use crate::error::{Result, VczError};
 use crate::store::names::is_document;
 use crate::store::source::below;
@@ -29,6 +31,8 @@ pub struct ObjectsTarget {
     /// Keys that were there and are to be replaced or removed.
     old: BTreeSet<Path>,
     written: Mutex<BTreeSet<Path>>,
+    /// Set once the documents of what is replaced are removed.
+    is_cleared: OnceCell<()>,
     state: Mutex<State>,
 }
 
@@ -44,9 +48,30 @@ impl ObjectsTarget {
     /// # Errors
     /// If there are objects and `overwrite` is not set, or another statement writes there.
     pub async fn create(place: Place, overwrite: bool) -> Result<Self> {
+        if place.path.as_ref().is_empty() {
+            return Err(VczError::Invalid(format!(
+                "'{}' is a whole bucket; give the store a name in it, such as 'x.vcz'",
+                place.location
+            )));
+        }
         let prefix = place.path.clone();
         let what = format!("'{}'", place.location);
-        Self::start(place, vec![(prefix, what)], overwrite).await
+        let target = Self::start(place, vec![(prefix, what)], overwrite).await?;
+        let has_document = target.old.iter().any(|path| target.is_document(path));
+        if !target.old.is_empty() && !has_document {
+            let location = target.place.location.clone();
+            target.abort().await;
+            return Err(not_a_store(&location));
+        }
+        Ok(target)
+    }
+
+    fn is_document(&self, path: &Path) -> bool {
+        let key = path.prefix_match(&self.place.path);
+        key.is_some_and(|parts| {
+            let key: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+            is_document(&key.join("/"))
+        })
     }
 
     /// New arrays of the store at `place`.
@@ -85,36 +110,35 @@ impl ObjectsTarget {
         let mut random = [0; 16];
         getrandom::getrandom(&mut random).map_err(|error| failed(&place.location, "", error))?;
         let mark = format!("{:032x}", u128::from_le_bytes(random));
-        let made = put_mark(&place.objects, &mark_path, &mark, overwrite).await;
+        let made = put_mark(&place.objects, &mark_path, &mark).await;
         match made {
             Ok(()) => {}
             Err(object_store::Error::AlreadyExists { .. }) => {
                 return Err(VczError::Invalid(format!(
-                    "'{}' is being written by another statement, or one was stopped while it wrote ('{MARK}' is there); set \
-                     'vcz.overwrite' to 'true' to replace what it left",
-                    place.location
+                    "'{0}' is being written by another statement, or one was killed while it wrote: the object '{MARK}' is there. If none is \
+                     running, remove '{0}/{MARK}' and try again",
+                    place.location.trim_end_matches('/')
                 )));
             }
             Err(error) => return Err(wrong(error)),
         }
-        let target = Self {
+        Ok(Self {
             place,
             mark,
             old,
             written: Mutex::default(),
+            is_cleared: OnceCell::new(),
             state: Mutex::new(State::Writing),
-        };
-        // Without its metadata the old store cannot be opened while its chunks are replaced.
-        let is_metadata = |path: &&Path| {
-            let key = path.prefix_match(&target.place.path);
-            key.is_some_and(|parts| {
-                let key: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
-                is_document(&key.join("/"))
-            })
-        };
-        let documents: Vec<Path> = target.old.iter().filter(is_metadata).cloned().collect();
-        target.remove(documents).await?;
-        Ok(target)
+        })
+    }
+
+    /// Removes the documents of what is replaced, once.
+    async fn clear(&self) -> Result<()> {
+        let clear = self.is_cleared.get_or_try_init(|| {
+            let documents = self.old.iter().filter(|path| self.is_document(path));
+            self.remove(documents.cloned().collect())
+        });
+        clear.await.map(drop)
     }
 
     /// Writes the object `key`.
@@ -123,6 +147,7 @@ impl ObjectsTarget {
     /// Of the object store.
     pub async fn put(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
         let path = path_of(&self.place, key)?;
+        self.clear().await?;
         // Noted before, as a failed request may have written it.
         self.written.lock().insert(path.clone());
         let put = self.place.objects.put(&path, PutPayload::from(bytes));
@@ -145,6 +170,8 @@ impl ObjectsTarget {
             Err(error) => return Err(failed(location, MARK, error)),
         };
         if !is_ours {
+            // What is there belongs to the other statement.
+            *self.state.lock() = State::Done;
             return Err(VczError::Invalid(format!(
                 "another statement writes to '{location}' at the same time; let it end, or write to another name"
             )));
@@ -171,16 +198,8 @@ impl ObjectsTarget {
         if std::mem::replace(&mut *self.state.lock(), State::Done) == State::Done {
             return;
         }
-        let mut paths = std::mem::take(&mut *self.written.lock());
-        if let Ok(mark) = path_of(&self.place, MARK) {
-            paths.insert(mark);
-        }
-        clean(
-            Arc::clone(&self.place.objects),
-            self.place.location.clone(),
-            paths,
-        )
-        .await;
+        let paths = std::mem::take(&mut *self.written.lock());
+        clean(self.place.clone(), self.mark.clone(), paths).await;
     }
 
     async fn remove(&self, paths: Vec<Path>) -> Result<()> {
@@ -209,52 +228,68 @@ impl Drop for ObjectsTarget {
         if *self.state.get_mut() == State::Done {
             return;
         }
-        let mut paths = std::mem::take(self.written.get_mut());
-        if let Ok(mark) = path_of(&self.place, MARK) {
-            paths.insert(mark);
-        }
+        let paths = std::mem::take(self.written.get_mut());
         // A statement that was cancelled: the objects are removed in the background.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let objects = Arc::clone(&self.place.objects);
-            runtime.spawn(clean(objects, self.place.location.clone(), paths));
+            runtime.spawn(clean(self.place.clone(), self.mark.clone(), paths));
         }
     }
 }
 
-/// Removes objects after an error or a cancelled statement.
-async fn clean(objects: Arc<dyn ObjectStore>, location: String, paths: BTreeSet<Path>) {
-    let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
-    let mut deleted = objects.delete_stream(paths);
+/// Removes objects after an error or a cancelled statement, and then the mark, if it is the statement's own.
+async fn clean(place: Place, mark: String, paths: BTreeSet<Path>) {
+    let Ok(mark_path) = path_of(&place, MARK) else {
+        return;
+    };
+    let found = async { place.objects.get(&mark_path).await?.bytes().await };
+    if !found.await.is_ok_and(|found| found == mark.as_bytes()) {
+        return;
+    }
+    let paths = paths.into_iter().chain([mark_path]).map(Ok);
+    let mut deleted = place.objects.delete_stream(stream::iter(paths).boxed());
     while let Some(deleted) = deleted.next().await {
         match deleted {
             Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => {
                 log::warn!(
-                    "store '{location}': cannot remove an object of a statement that failed: {error}"
+                    "store '{}': cannot remove an object of a statement that failed: {error}",
+                    place.location
                 );
             }
         }
     }
 }
 
-/// Makes the mark. Where it cannot be made only if it is absent, it is made in any case.
+/// Makes the mark if there is none. Where an object store cannot do both at once, it is looked for first.
 async fn put_mark(
     objects: &Arc<dyn ObjectStore>,
     path: &Path,
     mark: &str,
-    overwrite: bool,
 ) -> object_store::Result<()> {
     let payload = || PutPayload::from(mark.as_bytes().to_vec());
-    if !overwrite {
-        match objects
-            .put_opts(path, payload(), PutMode::Create.into())
-            .await
-        {
-            Err(object_store::Error::NotImplemented { .. }) => {}
-            done => return done.map(drop),
+    match objects
+        .put_opts(path, payload(), PutMode::Create.into())
+        .await
+    {
+        Err(object_store::Error::NotImplemented { .. }) => {}
+        // It is our own if the answer to the first try was lost.
+        Err(error @ object_store::Error::AlreadyExists { .. }) => {
+            let found = async { objects.get(path).await?.bytes().await };
+            return match found.await {
+                Ok(found) if found == mark.as_bytes() => Ok(()),
+                _ => Err(error),
+            };
         }
+        done => return done.map(drop),
     }
-    objects.put(path, payload()).await.map(drop)
+    match objects.head(path).await {
+        Ok(_) => Err(object_store::Error::AlreadyExists {
+            path: path.to_string(),
+            source: "the object is there".into(),
+        }),
+        Err(object_store::Error::NotFound { .. }) => objects.put(path, payload()).await.map(drop),
+        Err(error) => Err(error),
+    }
 }
 
 fn path_of(place: &Place, key: &str) -> Result<Path> {

@@ -30,7 +30,7 @@ impl Target {
         place: Place,
         is_archive: bool,
         overwrite: bool,
-        scratch: PathBuf,
+        scratch: Option<PathBuf>,
     ) -> Result<Self> {
         Ok(match (is_archive, place.local.clone()) {
             (true, local) => {

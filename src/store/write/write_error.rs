@@ -23,3 +23,10 @@ pub(super) fn exists(what: &str) -> VczError {
         "{what} exists; write to another name, or set 'vcz.overwrite' to 'true' to replace it"
     ))
 }
+
+/// The error of a target that is something else than a store.
+pub(super) fn not_a_store(location: &str) -> VczError {
+    VczError::Invalid(format!(
+        "'{location}' is there and is not a VCZ store, so it is not replaced; write to another name, or remove it first"
+    ))
+}
