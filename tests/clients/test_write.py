@@ -9,7 +9,7 @@ import pytest
 
 from server import FIXTURES
 from written import (
-    CODECS, SHARED, Source, arrays, assert_arrays, assert_copy, assert_values, beside, copy, create, digest, dimensions, fixture, group, rows_of,
+    CODECS, SHARED, Source, arrays, assert_arrays, assert_copy, assert_values, beside, contents, copy, create, digest, dimensions, fixture, group, rows_of,
     sources, sql,
 )
 
@@ -249,7 +249,8 @@ def test_same_bytes_with_any_number_of_partitions(format_, tmp_path):
             source.table(), copy("SELECT * FROM t", folder / "whole.vcz", **options), copy("SELECT * FROM t", folder / "whole.vcz.zip", **options),
             copy("SELECT * FROM t WHERE variant_position % 3 = 0 AND is_pass(variant_filter)", folder / "part.vcz", **options), partitions=partitions,
         )
-        digests.append({name: digest(folder / name) for name in ("whole.vcz", "whole.vcz.zip", "part.vcz")})
+        # The order of an archive's entries is that in which chunks were encoded.
+        digests.append({name: contents(folder / name) for name in ("whole.vcz", "whole.vcz.zip", "part.vcz")})
     assert digests[0] == digests[1] == digests[2]
     assert len(digests[0]["whole.vcz"]) > 100
 
