@@ -1,8 +1,10 @@
-//! Signals that end the program. Spill files are removed first; the default action would leave them.
+//! Signals that end the program. Spill files and unfinished stores are removed first; the default action would leave them.
 
 use std::sync::Arc;
 
 use datafusion::execution::disk_manager::DiskManager;
+
+use crate::store::write::remove_temporaries;
 
 /// Removes the folders that queries spill into. Queries that still run fail at their next spill.
 pub fn remove_spill_files(disk: &DiskManager) {
@@ -50,6 +52,7 @@ pub fn end_process_on_signals(disk: Arc<DiskManager>, prompt: bool) -> Result<()
             _ = interrupted => SignalKind::interrupt(),
         };
         remove_spill_files(&disk);
+        remove_temporaries();
         end_process(128 + signal.as_raw_value());
     };
     std::thread::Builder::new()

@@ -63,7 +63,7 @@ impl Addition {
         let has_sites = sites[0];
         let store = tables.only_store();
         let is_same = store.is_some_and(|store| is_same_place(store.location(), &place));
-        if !of_samples && !has_sites && !(is_plain && is_same) {
+        if !(of_samples || has_sites || (is_plain && is_same)) {
             return plan_err!(
                 "it is not known whether the rows of the query are the variants of '{}' in its order: select variant_contig and \
                  variant_position, too, which are compared with the store's and not written, and order the rows by them as the store has \

@@ -16,6 +16,7 @@ use zip::{CompressionMethod, ZipWriter};
 use super::blocking::blocking_work;
 use super::folder::{check_target, put_in_place, shown, temporary_beside};
 use super::place::Place;
+use super::temporaries;
 use super::write_error::{exists, failed};
 use crate::error::Result;
 
@@ -80,6 +81,7 @@ impl ArchiveTarget {
             File::create(&path).map_err(|error| failed(&location, &shown(&path), error))
         });
         let zip = ZipWriter::new(BufWriter::new(made.await?));
+        temporaries::note(&temporary);
         Ok(Self {
             place,
             local,
@@ -182,6 +184,7 @@ impl ArchiveTarget {
 
 impl Drop for ArchiveTarget {
     fn drop(&mut self) {
+        temporaries::forget(&self.temporary);
         // Gone if it was renamed.
         if let Err(error) = fs::remove_file(&self.temporary)
             && error.kind() != io::ErrorKind::NotFound

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
+use super::temporaries;
 use super::write_error::{exists, failed, not_a_store};
 use crate::error::Result;
 
@@ -33,6 +34,7 @@ impl FolderTarget {
         let temporary = temporary_beside(&path).map_err(|error| failed(&location, "", error))?;
         let made = fs::create_dir_all(&temporary);
         made.map_err(|error| failed(&location, &shown(&temporary), error))?;
+        temporaries::note(&temporary);
         Ok(Self {
             location,
             path,
@@ -62,6 +64,7 @@ impl FolderTarget {
         let temporary = temporary_beside(&inside).map_err(|error| failed(&location, "", error))?;
         let made = fs::create_dir(&temporary);
         made.map_err(|error| failed(&location, &shown(&temporary), error))?;
+        temporaries::note(&temporary);
         Ok(Self {
             location,
             path,
@@ -136,6 +139,7 @@ impl FolderTarget {
 
 impl Drop for FolderTarget {
     fn drop(&mut self) {
+        temporaries::forget(&self.temporary);
         // Gone if it was renamed.
         if let Err(error) = fs::remove_dir_all(&self.temporary)
             && error.kind() != io::ErrorKind::NotFound

@@ -4,7 +4,8 @@
 //! visible as a whole at the end, or removes it. Invariant: what has not been published cannot be opened as a store.
 //!
 //! * `compression`: the choice of a codec. `new_array`: metadata. `documents`: the group's, and consolidated metadata.
-//! * `target`: folders, archives and object stores behind one type; `folder`, `archive`, `objects`.
+//! * `target`: folders, archives and object stores behind one type; `folder`, `archive`, `objects`. `temporaries`: what a process that
+//!   is ended by a signal removes.
 
 mod archive;
 mod blocking;
@@ -15,6 +16,7 @@ mod new_array;
 mod objects;
 mod place;
 mod target;
+mod temporaries;
 mod write_error;
 
 pub use compression::Compression;
@@ -22,3 +24,4 @@ pub use documents::Documents;
 pub use new_array::NewArray;
 pub use place::Place;
 pub use target::Target;
+pub use temporaries::remove_temporaries;

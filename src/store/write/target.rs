@@ -18,7 +18,7 @@ pub enum Target {
     /// A zip archive.
     Archive(Arc<ArchiveTarget>),
     /// Objects below a path.
-    Objects(ObjectsTarget),
+    Objects(Box<ObjectsTarget>),
 }
 
 impl Target {
@@ -42,7 +42,9 @@ impl Target {
                     blocking_work(move || FolderTarget::create(place.location, path, overwrite));
                 Self::Folder(Arc::new(made.await?))
             }
-            (false, None) => Self::Objects(ObjectsTarget::create(place, overwrite).await?),
+            (false, None) => {
+                Self::Objects(Box::new(ObjectsTarget::create(place, overwrite).await?))
+            }
         })
     }
 
@@ -58,7 +60,9 @@ impl Target {
                 });
                 Self::Folder(Arc::new(made.await?))
             }
-            None => Self::Objects(ObjectsTarget::add(place, arrays, overwrite).await?),
+            None => Self::Objects(Box::new(
+                ObjectsTarget::add(place, arrays, overwrite).await?,
+            )),
         })
     }
 
