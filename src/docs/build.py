@@ -55,17 +55,18 @@ class Entry:
 
     def __init__(self, name, text):
         self.name = name
-        head, fence, rest = text.partition("```sql\n")
-        if not fence:
+        description, syntax, *parts = [part for part in text.strip().split("\n\n") if part.strip()]
+        # Arguments are indented, and the example is not.
+        arguments = parts.pop(0) if parts and parts[0].startswith("  ") else ""
+        lines = "\n\n".join(parts).splitlines()
+        see = [re.fullmatch(r"See also (\w+)\.", line) for line in lines]
+        self.see = [found[1] for found in see if found]
+        self.example = "\n".join(line for line, found in zip(lines, see) if not found).strip()
+        if not self.example:
             raise Wrong(f"{name} has no example")
-        example, _, after = rest.partition("\n```")
-        self.example = example.strip()
-        self.see = re.findall(r"^See also (\w+)\.$", after, re.M)
-        description, syntax, *arguments = [part for part in head.split("\n\n") if part.strip()]
         self.description = description.removeprefix(f"{name}: ").strip()
         self.syntax = syntax.strip()
-        lines = "\n".join(arguments).splitlines()
-        self.arguments = [line.strip().partition(": ")[::2] for line in lines if line.strip()]
+        self.arguments = [line.strip().partition(": ")[::2] for line in arguments.splitlines() if line.strip()]
 
 
 def entries(vcz, names):
