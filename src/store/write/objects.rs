@@ -22,6 +22,17 @@ use crate::store::source::below;
 
 /// The object that marks a path while it is written.
 const MARK: &str = ".vcz-writing";
+/// What the names of a store's arrays begin with.
+const ARRAYS: [&str; 6] = [
+    "variant_",
+    "call_",
+    "sample_",
+    "contig_",
+    "filter_",
+    "region_index",
+];
+/// How often objects of a statement that failed are tried to be removed.
+const CLEANING_TRIES: usize = 3;
 
 /// A store, or arrays of one, that is written to an object store.
 #[derive(Debug)]
@@ -58,12 +69,22 @@ impl ObjectsTarget {
         let what = format!("'{}'", place.location);
         let target = Self::start(place, vec![(prefix, what)], overwrite).await?;
         let has_document = target.old.iter().any(|path| target.is_document(path));
-        if !target.old.is_empty() && !has_document {
+        // Without documents they are what a statement left that was killed.
+        let is_of_store = has_document || target.old.iter().all(|path| target.is_of_array(path));
+        if !is_of_store {
             let location = target.place.location.clone();
             target.abort().await;
             return Err(not_a_store(&location));
         }
         Ok(target)
+    }
+
+    /// Whether an object may be a chunk of a VCZ store.
+    fn is_of_array(&self, path: &Path) -> bool {
+        let array = path
+            .prefix_match(&self.place.path)
+            .and_then(|mut parts| parts.next());
+        array.is_some_and(|array| ARRAYS.iter().any(|begin| array.as_ref().starts_with(begin)))
     }
 
     fn is_document(&self, path: &Path) -> bool {
@@ -241,23 +262,53 @@ async fn clean(place: Place, mark: String, paths: BTreeSet<Path>) {
     let Ok(mark_path) = path_of(&place, MARK) else {
         return;
     };
-    let found = async { place.objects.get(&mark_path).await?.bytes().await };
-    if !found.await.is_ok_and(|found| found == mark.as_bytes()) {
-        return;
-    }
-    let paths = paths.into_iter().chain([mark_path]).map(Ok);
-    let mut deleted = place.objects.delete_stream(stream::iter(paths).boxed());
-    while let Some(deleted) = deleted.next().await {
-        match deleted {
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => {
-                log::warn!(
-                    "store '{}': cannot remove an object of a statement that failed: {error}",
-                    place.location
-                );
-            }
+    let mut is_ours = None;
+    for _ in 0..CLEANING_TRIES {
+        let found = async { place.objects.get(&mark_path).await?.bytes().await };
+        is_ours = match found.await {
+            Ok(found) => Some(found == mark.as_bytes()),
+            Err(object_store::Error::NotFound { .. }) => Some(false),
+            Err(_) => None,
+        };
+        if is_ours.is_some() {
+            break;
         }
     }
+    if is_ours != Some(true) {
+        return;
+    }
+    // The mark last, so that nobody writes there before.
+    let mut failure = remove_all(&place, paths).await;
+    if failure.is_none() {
+        failure = remove_all(&place, BTreeSet::from([mark_path])).await;
+    }
+    if let Some(error) = failure {
+        log::warn!(
+            "store '{}': cannot remove the objects of a statement that failed: {error}",
+            place.location
+        );
+    }
+}
+
+/// Removes objects, and tries again where that fails. Returns the last error of those that are left.
+async fn remove_all(place: &Place, mut paths: BTreeSet<Path>) -> Option<object_store::Error> {
+    let mut failure = None;
+    for _ in 0..CLEANING_TRIES {
+        failure = None;
+        let all = stream::iter(paths.clone().into_iter().map(Ok)).boxed();
+        let mut deleted = place.objects.delete_stream(all);
+        while let Some(deleted) = deleted.next().await {
+            match deleted {
+                Ok(path) => drop(paths.remove(&path)),
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => failure = Some(error),
+            }
+        }
+        if failure.is_none() {
+            break;
+        }
+    }
+    failure
 }
 
 /// Makes the mark if there is none. Where an object store cannot do both at once, it is looked for first.
