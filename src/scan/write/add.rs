@@ -100,7 +100,8 @@ fn is_same_place(location: &str, place: &Place) -> bool {
 /// Writes the rows of `data`. Returns their number.
 ///
 /// # Errors
-/// If the rows are not those of the store, an array is there already, or writing fails. Then the store is as before.
+/// If the rows are not those of the store, an array is there already, or writing fails. Then the store is as before, but in an object store
+/// without the arrays that were to be replaced.
 pub async fn add(
     addition: &Addition,
     data: SendableRecordBatchStream,

@@ -1,6 +1,7 @@
 //! [`ChunkWriter`]: gathers rows of several arrays until a chunk of them is full, then encodes and writes its chunks in parallel.
 //!
-//! Invariant: at most [`MAX_IN_WORK`] bytes of elements wait to be encoded, or the chunks of one row of chunks if they are more.
+//! Invariant: at most [`MAX_IN_WORK`] bytes of elements wait to be encoded and written, or the chunks of one array in one row of chunks if
+//! they are more.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::codec::{ChunkData, ChunkEncoder, StringChunk};
 use crate::error::VczError;
 use crate::store::write::{NewArray, Target};
 
-/// Bytes of elements that may wait to be encoded.
+/// Bytes of elements that may wait to be encoded and written.
 const MAX_IN_WORK: usize = 128 << 20;
 /// What a permit of the limit on bytes stands for.
 const PERMIT: usize = 1 << 10;
@@ -141,7 +142,8 @@ impl ChunkWriter {
                 let (target, threads) = (Arc::clone(&self.target), Arc::clone(&self.threads));
                 self.tasks.spawn(async move {
                     let thread = threads.acquire_owned().await;
-                    let array = Arc::clone(&rows.array);
+                    // Its memory and its part of the limit are kept until the chunk is written, however slow that is.
+                    let held = Arc::clone(&rows);
                     let encode = move || {
                         let chunk = rows.chunk(&inner)?;
                         let encoded = encoder.encode(&chunk).map_err(|e| of(&rows.array, e))?;
@@ -152,16 +154,17 @@ impl ChunkWriter {
                         Err(error) => {
                             return exec_err!(
                                 "array '{}': a chunk was not encoded: {error}",
-                                array.name
+                                held.array.name
                             );
                         }
                     };
                     // Another chunk is encoded while this one is written.
                     drop(thread);
-                    match encoded {
-                        Some(encoded) => Ok(target.put(key, encoded).await?),
-                        None => Ok(()),
+                    if let Some(encoded) = encoded {
+                        target.put(key, encoded).await?;
                     }
+                    drop(held);
+                    Ok(())
                 });
             }
         }
