@@ -65,6 +65,8 @@
 pub mod allocations;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "flight")]
+pub mod cluster;
 pub mod codec;
 pub mod counts;
 pub mod error;

@@ -23,6 +23,8 @@ pub(crate) mod sizes;
 mod sql;
 pub(crate) mod statements;
 pub(crate) mod stores;
+#[cfg(feature = "flight")]
+mod workers;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, BufRead, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,9 +13,12 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
+use super::workers::{self, WorkerArgs};
 use super::{signals, sizes, stores};
+use crate::cluster::WorkerConfig;
 use crate::flight::{
-    ConnectionLimits, Limits, Server, ServerConfig, TlsFiles, descriptors, password_line,
+    ConnectionLimits, Limits, PrepareSession, Server, ServerConfig, TlsFiles, descriptors,
+    password_line,
 };
 use crate::scan::parse_duration;
 use crate::session::message;
@@ -134,6 +138,17 @@ pub struct ServeArgs {
     /// How long a login is valid
     #[arg(long, value_name = "TIME", default_value = "12h", value_parser = parse_duration)]
     pub token_lifetime: Duration,
+
+    /// Be a worker: run parts of other servers' queries, over stores that it opens itself. Clients are not served
+    #[arg(long, conflicts_with_all = ["stores", "sql", "auth_file", "allow_ddl", "hash_password"])]
+    pub worker: bool,
+
+    /// Partitions of a scan that a worker runs at the same time [default: one for each core]
+    #[arg(long, value_name = "NUMBER", value_parser = at_least_one, requires = "worker")]
+    pub worker_partitions: Option<usize>,
+
+    #[command(flatten)]
+    pub workers: WorkerArgs,
 }
 
 /// Runs `vcz serve`.
@@ -144,8 +159,15 @@ pub async fn run(args: ServeArgs) -> Result<(), String> {
     if let Some(name) = &args.hash_password {
         return hash_password(name);
     }
+    if args.worker {
+        return work(&args).await;
+    }
     let environment = publish(&args).await?;
-    let server = Server::start(config(&args), &environment.ctx)
+    let mut config = config(&args);
+    if let Some(workers) = args.workers.connect().await? {
+        config.prepare = PrepareSession(Some(workers::preparing(workers)));
+    }
+    let server = Server::start(config, &environment.ctx)
         .await
         .map_err(|error| error.to_string())?;
     let address = server.address().map_err(|error| error.to_string())?;
@@ -165,6 +187,49 @@ pub async fn run(args: ServeArgs) -> Result<(), String> {
     // Queries that did not end in time still have spill files.
     signals::remove_spill_files(&environment.ctx.runtime_env().disk_manager);
     served.map_err(|error| error.to_string())
+}
+
+/// Runs a worker.
+async fn work(args: &ServeArgs) -> Result<(), String> {
+    let session = SessionArgs {
+        disk_limit: args.disk_limit,
+        memory_limit: Some(args.memory_limit),
+        ..SessionArgs::defaults()
+    };
+    let environment = Environment::new(&session, false)
+        .await
+        .map_err(|error| message(&error))?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let config = WorkerConfig {
+        bind: args.bind,
+        metrics_bind: args.metrics_bind,
+        tls: tls(args),
+        insecure: args.insecure,
+        partitions: args.worker_partitions.unwrap_or(cores),
+        cluster: args.workers.config(),
+    };
+    let disk = Arc::clone(&environment.ctx.runtime_env().disk_manager);
+    let worker = workers::start(config, environment).await?;
+    let address = worker.address().map_err(|error| error.to_string())?;
+    log::info!(address:% = address; "worker at {address}");
+    let metrics = worker.metrics_address();
+    if let Some(address) = metrics.map_err(|error| error.to_string())? {
+        log::info!(address:% = address; "http://{address}/healthz and /metrics");
+    }
+    let served = worker.run(asked_to_stop()?).await;
+    signals::remove_spill_files(&disk);
+    served.map_err(|error| error.to_string())
+}
+
+/// The files of TLS, if they are given.
+fn tls(args: &ServeArgs) -> Option<TlsFiles> {
+    match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(TlsFiles {
+            cert: cert.clone(),
+            key: key.clone(),
+        }),
+        _ => None,
+    }
 }
 
 /// The operator's session, with every table that is published.
@@ -204,23 +269,17 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
 
 fn config(args: &ServeArgs) -> ServerConfig {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(TlsFiles {
-            cert: cert.clone(),
-            key: key.clone(),
-        }),
-        _ => None,
-    };
     let max_queries = args.max_queries.unwrap_or(2 * cores);
     let half = descriptors().map_or(MAX_CONNECTIONS, |most| (most / 2).max(1));
     let max_connections = args.max_connections.unwrap_or(MAX_CONNECTIONS.min(half));
     ServerConfig {
         bind: args.bind,
         metrics_bind: args.metrics_bind,
-        tls,
+        tls: tls(args),
         auth_file: args.auth_file.clone(),
         insecure: args.insecure,
         allow_ddl: args.allow_ddl,
+        prepare: PrepareSession::default(),
         limits: Limits {
             max_queries,
             // With two or more, at least one is left to other users.

@@ -14,6 +14,8 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::{Environment, SessionArgs};
+#[cfg(feature = "flight")]
+use super::workers::WorkerArgs;
 use super::{progress, prompt, signals, statements, stores};
 use crate::session::message;
 
@@ -64,6 +66,10 @@ pub struct SqlArgs {
 
     #[command(flatten)]
     pub session: SessionArgs,
+
+    #[cfg(feature = "flight")]
+    #[command(flatten)]
+    pub workers: WorkerArgs,
 }
 
 /// Runs `vcz sql`.
@@ -112,6 +118,8 @@ pub async fn run(args: SqlArgs) -> Result<(), String> {
     let environment = Environment::new(&args.session, stdin_is_sql)
         .await
         .map_err(|error| message(&error))?;
+    #[cfg(feature = "flight")]
+    args.workers.distribute(&environment).await?;
     if at_prompt && !args.quiet {
         println!(
             "vcz {} (DataFusion CLI {DATAFUSION_CLI_VERSION})",

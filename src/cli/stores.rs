@@ -73,9 +73,14 @@ pub struct StoreTable {
 impl StoreTable {
     /// The table `name` of the store, or the stores, at `location`.
     pub fn new(name: &str, location: &str) -> Self {
+        Self::of_stores(name, vec![location.to_string()])
+    }
+
+    /// The table `name` of the stores at `locations`.
+    pub fn of_stores(name: &str, locations: Vec<String>) -> Self {
         Self {
             name: name.to_string(),
-            locations: vec![location.to_string()],
+            locations,
             is_named: true,
         }
     }

@@ -234,6 +234,17 @@ impl Populations {
         })
     }
 
+    /// These sets by their names, which differ. Another table's populations, without attributes.
+    pub fn of_sets(sets: Vec<(String, Arc<SampleSet>)>) -> Self {
+        let by_name = sets.iter().zip(0..);
+        Self {
+            by_name: by_name.map(|((name, _), at)| (name.clone(), at)).collect(),
+            sets,
+            attributes: vec![],
+            unknown: vec![],
+        }
+    }
+
     /// Names and sets, in file order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Arc<SampleSet>)> {
         self.sets.iter().map(|(name, set)| (name.as_str(), set))

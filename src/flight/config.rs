@@ -1,8 +1,13 @@
 //! The configuration of a server: addresses, TLS, users and limits.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+use datafusion::common::Result;
+use datafusion::execution::context::SessionState;
 
 use super::connections::ConnectionLimits;
 
@@ -51,8 +56,25 @@ pub struct ServerConfig {
     pub insecure: bool,
     /// Allow CREATE and DROP of views and of tables in memory.
     pub allow_ddl: bool,
+    /// Changes the session that statements start from.
+    pub prepare: PrepareSession,
     /// The limits.
     pub limits: Limits,
+}
+
+/// Changes the session that statements start from, such as to one that runs queries on workers.
+#[derive(Clone, Default)]
+pub struct PrepareSession(pub Option<Arc<PrepareFn>>);
+
+/// See [`PrepareSession`].
+pub type PrepareFn = dyn Fn(SessionState) -> Result<SessionState> + Send + Sync;
+
+impl fmt::Debug for PrepareSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PrepareSession")
+            .field(&self.0.is_some())
+            .finish()
+    }
 }
 
 /// A certificate and its key, as PEM files.

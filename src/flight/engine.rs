@@ -19,7 +19,8 @@ use tonic::Status;
 use super::admission::Admission;
 use super::checked::checked;
 use super::config::{
-    BATCH_BYTES, IDLE_LIFETIME, IDLE_PER_QUERY, Limits, ServerConfig, TICKET_LIFETIME,
+    BATCH_BYTES, IDLE_LIFETIME, IDLE_PER_QUERY, Limits, PrepareSession, ServerConfig,
+    TICKET_LIFETIME,
 };
 use super::guards::Guards;
 use super::handles::{Handles, WhenFull};
@@ -119,7 +120,10 @@ impl QueryEngine {
         let template = SessionStateBuilder::new_from_existing(template)
             .with_physical_optimizer_rule(Arc::new(Guards))
             .build();
-        let template = checked(template, limits.plan_size);
+        let mut template = checked(template, limits.plan_size);
+        if let PrepareSession(Some(prepare)) = &config.prepare {
+            template = prepare(template)?;
+        }
         let (queries, share) = (limits.max_queries, limits.max_queries_of_one);
         let kept = limits.memory / KEPT_SHARE;
         Ok(Self {

@@ -74,7 +74,14 @@ impl PhysicalOptimizerRule for Guards {
 
 /// Passes batches on and reserves memory for them until its stream is dropped.
 #[derive(Debug)]
-struct Held(Arc<dyn ExecutionPlan>);
+pub struct Held(Arc<dyn ExecutionPlan>);
+
+impl Held {
+    /// Holds the batches of `input`.
+    pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        Self(input)
+    }
+}
 
 impl DisplayAs for Held {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {

@@ -69,7 +69,8 @@ mod widths;
 mod wire;
 
 pub use auth::password_line;
-pub use config::{Limits, ServerConfig, TlsFiles};
+pub use config::{Limits, PrepareFn, PrepareSession, ServerConfig, TlsFiles};
 pub use connections::{ConnectionLimits, descriptors};
 pub use error::ServeError;
-pub use server::Server;
+pub use guards::Held;
+pub use server::{Server, listen, tls_of};

@@ -75,7 +75,7 @@ impl Server {
             Some(file) => Some(Logins::new(Arc::new(Users::read(file)?))),
             None => None,
         };
-        let tls = config.tls.as_ref().map(tls_config).transpose()?;
+        let tls = config.tls.as_ref().map(tls_of).transpose()?;
         let listener = listen(config.bind).await?;
         let metrics = match config.metrics_bind {
             Some(address) => Some(listen(address).await?),
@@ -243,7 +243,11 @@ fn check_exposure(config: &ServerConfig) -> Result<(), ServeError> {
     Ok(())
 }
 
-fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
+/// The TLS of a server with these files.
+///
+/// # Errors
+/// If a file cannot be read, or has no certificate or key.
+pub fn tls_of(files: &TlsFiles) -> Result<ServerTlsConfig, ServeError> {
     let read = |what, path: &std::path::Path| {
         std::fs::read(path).map_err(|source| ServeError::File {
             what,
@@ -273,7 +277,11 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+/// Listens on an address.
+///
+/// # Errors
+/// If it is in use, or not of this machine.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
     TcpListener::bind(address)
         .await
         .map_err(|source| ServeError::Listen { address, source })

@@ -163,10 +163,11 @@ impl ConfigExtension for FlightSettings {
 }
 
 /// Settings that a client may set.
-const SETTABLE: [&str; 14] = [
+const SETTABLE: [&str; 15] = [
     "vcz.backend",
     "vcz.batch_bytes",
     "vcz.prefetch",
+    "vcz.distribute",
     "flight.compression",
     "flight.message_bytes",
     "datafusion.execution.batch_size",
@@ -286,6 +287,7 @@ mod tests {
             ("vcz.backend", "host"),
             ("vcz.batch_bytes", "1MB"),
             ("vcz.prefetch", "0"),
+            ("vcz.distribute", "never"),
             ("flight.compression", "zstd"),
             ("flight.message_bytes", "128kB"),
             ("datafusion.execution.batch_size", "100"),

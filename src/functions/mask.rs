@@ -58,6 +58,15 @@ impl Mask {
         self.names.iter().map(String::as_str)
     }
 
+    /// The intervals of each contig, 0-based and half-open like the rows that a mask is built from.
+    pub fn rows(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = (i64, i64)> + '_)> {
+        let intervals = self.contigs.iter().map(|contig| {
+            let starts = contig.starts.iter().map(|start| start - 1);
+            starts.zip(contig.stops.iter().copied())
+        });
+        self.contigs().zip(intervals)
+    }
+
     /// Whether base `position` (1-based) of `contig` is accessible; false on contigs that the mask does not name.
     pub fn contains(&self, contig: &str, position: i64) -> bool {
         self.contig(contig).contains(position)

@@ -28,6 +28,16 @@ pub fn needs_mask(function: &ScalarUDF) -> bool {
             .is_some_and(|function| !function.is_bound())
 }
 
+/// The mask that is bound to `function`; `None` if there is none, or it takes none.
+pub fn bound_mask(function: &ScalarUDF) -> Option<&Arc<Mask>> {
+    let inner = function.inner();
+    let of_sites = inner.downcast_ref::<IsAccessible>();
+    let of_intervals = inner.downcast_ref::<AccessibleBases>();
+    of_sites
+        .and_then(IsAccessible::mask)
+        .or_else(|| of_intervals.and_then(AccessibleBases::mask))
+}
+
 /// `function` with `mask` bound to it.
 pub fn bind_mask(function: &ScalarUDF, mask: Arc<Mask>) -> ScalarUDF {
     if function.inner().is::<IsAccessible>() {

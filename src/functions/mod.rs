@@ -34,13 +34,16 @@ use std::sync::Arc;
 use datafusion::catalog::TableFunctionImpl;
 use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 
+use crate::scan::without_metadata_udf;
+
 pub use aggregate::{CellStatistic, aggregate_of_cells};
-pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use aggregate::{
-    Stages, aggregate_arguments, bind_samples, compares_pairs, is_exact, is_state, numbers_vary,
-    planes_size, reporting, site_totals, stages, takes_contig, value_size, with_frame_memory,
+    Reports, Stages, aggregate_arguments, bind_samples, bound_samples, compares_pairs, is_exact,
+    is_state, merge_of, merged, numbers_vary, planes_size, reporting, reports, site_totals, stages,
+    state_of, state_source, takes_contig, value_size, with_frame_memory,
 };
-pub use mask_source::{bind_mask, load_mask, needs_mask};
+pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
+pub use mask_source::{bind_mask, bound_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};
 
 /// Every scalar function.
@@ -48,6 +51,16 @@ pub fn scalar_functions() -> Vec<ScalarUDF> {
     let mut all = genotype::all();
     all.extend(scalar::all());
     all
+}
+
+/// Scalar functions that planning adds to queries, and that SQL has no names for.
+pub fn helper_functions() -> Vec<Arc<ScalarUDF>> {
+    vec![
+        Arc::new(join_bins::join_bin()),
+        Arc::new(join_bins::join_bins()),
+        Arc::new(json_text::json_text_udf()),
+        without_metadata_udf(),
+    ]
 }
 
 /// Every aggregate function; each works in OVER as well.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::dataset::Dataset;
 use super::plan::zones::{Zone, Zones};
@@ -55,6 +55,7 @@ pub async fn merge(location: String, mut stores: Vec<Arc<Dataset>>) -> Result<St
         filters,
         lengths,
         zones: (!zones.zones.is_empty()).then(|| Arc::new(zones)),
+        content_key: OnceLock::new(),
     })
 }
 

@@ -15,6 +15,7 @@
 //! * [`Dataset`] is an opened store. [`Stores`] are those of a table, one or several, with the map of the table's rows and columns to
 //!   theirs; `merge` and `unify` make one table of several. [`GenotypeContext`] has the samples and populations of a genotype column.
 //! * `locate`, `locations`, `open`: from locations to tables; `made_arrays`: arrays that stores of other programs lack.
+//! * `origin`: how another process opens a table's stores.
 //! * `write`: rows written as a VCZ store; `codes`: VCZ's missing and fill values.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
@@ -31,6 +32,7 @@ mod merge;
 pub mod notices;
 mod open;
 mod options;
+mod origin;
 mod plan;
 pub mod progress;
 mod read;
@@ -47,29 +49,33 @@ mod value_error;
 pub mod write;
 
 pub use calls::bound::BoundCall;
+pub use calls::call::{FilteredCall, GenotypeCall};
 pub use calls::call_value::CallValue;
 pub use calls::context::{
-    ALLELES_KEY, GENOTYPE_KEYS, GenotypeContext, POPULATIONS_KEY, PopulationArg, SAMPLES_DEFERRED,
-    SAMPLES_KEY, STORE_KEY, genotype_shape,
+    ALLELES_KEY, ContextParts, GENOTYPE_KEYS, GenotypeContext, POPULATIONS_KEY, PopulationArg,
+    SAMPLES_DEFERRED, SAMPLES_KEY, STORE_KEY, genotype_shape,
 };
 pub use calls::copies;
 pub use calls::filter_calls::FilterCalls;
+pub use calls::filters::{CallFilters, FieldCondition};
 pub use calls::function::GenotypeFunction;
 pub use calls::genotype_udf::{
     GenotypeUdf, found_type, is_genotype_type, is_population_type, population_of,
 };
 pub use calls::planes::{genotype_planes_type, is_planes_type};
 pub use calls::select_calls::{SelectCalls, is_format_field};
-pub use calls::without_metadata::without_metadata;
+pub use calls::without_metadata::{without_metadata, without_metadata_udf};
 pub use dataset::Dataset;
 pub use durations::parse_duration;
 pub use locate::{Location, RegisteredOnly, locate, locate_by};
 pub use locations::is_pattern;
 pub use open::{open_stores, open_table, read_file};
-pub use options::{Backend, VczSettings, parse_bytes};
+pub use options::{Backend, Distribute, VczSettings, parse_bytes};
+pub use origin::TableOrigin;
 pub use plan::backend::warm_up;
 pub use plan::contig_names::contigs_in_common;
 pub use plan::population_columns::{NamedCopies, PopulationColumns, population_columns};
+pub use plan::portable::{PortableInput, PortableScan};
 pub use plan::source::VczSource;
 pub use plan::zones::{Zone, Zones};
 pub use remote::location::shown as shown_location;

@@ -2,6 +2,7 @@
 //! add them to the session's [`Notices`]; the command line and the server take them when the statement has ended. EXPLAIN ANALYZE shows
 //! the sites that each call left out, its [`SiteTotals`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,11 +30,11 @@ struct Collected {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Statistic {
     /// The function's name.
-    pub function: &'static str,
+    pub function: Cow<'static, str>,
     /// Distinguishes calls of the function, e.g. `of 100 copies`.
     pub call: String,
     /// Why sites are left out, and what keeps them.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -56,8 +57,17 @@ impl Notices {
         }
     }
 
+    /// The sites that each statistic left out so far, and those that it has seen.
+    pub fn left_out(&self) -> Vec<(Statistic, u64, u64)> {
+        let collected = self.collected.lock();
+        let counted = collected.left_out.iter();
+        counted
+            .map(|(statistic, sites)| (statistic.clone(), sites.left_out, sites.seen))
+            .collect()
+    }
+
     /// Records that `statistic` left out `left_out` more sites of `seen` more.
-    fn leave_out(&self, statistic: &Statistic, left_out: u64, seen: u64) {
+    pub fn leave_out(&self, statistic: &Statistic, left_out: u64, seen: u64) {
         let mut collected = self.collected.lock();
         let sites = collected.left_out.entry(statistic.clone()).or_default();
         sites.left_out = sites.left_out.saturating_add(left_out);
@@ -216,9 +226,9 @@ mod tests {
         let notices = Arc::new(Notices::default());
         let sink = NoticeSink(Some(Arc::clone(&notices)));
         let statistic = |copies: u64| Statistic {
-            function: "sfs",
+            function: "sfs".into(),
             call: format!("of {copies} copies"),
-            reason: "they have missing calls",
+            reason: "they have missing calls".into(),
         };
         let totals = Arc::new(SiteTotals::default());
         let counter = |copies| sink.counter(statistic(copies), Some(Arc::clone(&totals)));

@@ -15,6 +15,7 @@ use super::locate::{Location, base_of, locate, locate_by, parse};
 use super::locations::{Named, all_stores, groups_below, stores_below};
 use super::notices::NoticeSink;
 use super::options::VczSettings;
+use super::origin::TableOrigin;
 use super::remote::cached::CachedStore;
 use super::remote::disk_cache::DiskCache;
 use super::remote::location::shown;
@@ -106,6 +107,7 @@ pub async fn open_stores(
     let cache = cache_of(options)?;
     let keep = |store: &mut Named| with_cache(store, options, cache.as_ref());
     found.iter_mut().for_each(keep);
+    let origin = TableOrigin::of(&found, options);
     let only = match found.as_slice() {
         [only] => match open(only.clone(), options, &notices).await {
             Ok(store) => Some(store),
@@ -144,7 +146,8 @@ pub async fn open_stores(
         unknown_samples: options.unknown_samples,
     });
     if let Some(only) = only {
-        return Ok(VczTable::open(only, populations, options.region_index).await?);
+        let table = VczTable::open(only, populations, options.region_index).await?;
+        return Ok(table.with_origin(origin));
     }
     let opened = stream::iter(found).map(|store| {
         let (options, notices) = (options.clone(), notices.clone());
@@ -158,7 +161,8 @@ pub async fn open_stores(
         }
     });
     let stores: Vec<Arc<Dataset>> = opened.buffered(CONCURRENT_STORES).try_collect().await?;
-    Ok(VczTable::merge(name_of(locations), stores, populations).await?)
+    let table = VczTable::merge(name_of(locations), stores, populations).await?;
+    Ok(table.with_origin(origin))
 }
 
 /// The cache that the options ask for.

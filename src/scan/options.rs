@@ -83,6 +83,43 @@ impl fmt::Display for DirectStorage {
     }
 }
 
+/// Which queries run on workers, in a session that has some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Distribute {
+    /// Those with enough work.
+    #[default]
+    Auto,
+    /// All that can be divided.
+    Always,
+    /// None.
+    Never,
+}
+
+impl FromStr for Distribute {
+    type Err = DataFusionError;
+
+    fn from_str(value: &str) -> Result<Self> {
+        match value.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => {
+                config_err!("vcz.distribute must be 'auto', 'always' or 'never', found '{value}'")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Distribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Always => "always",
+            Self::Never => "never",
+        })
+    }
+}
+
 /// The session's `vcz.*` settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VczSettings {
@@ -102,6 +139,8 @@ pub struct VczSettings {
     pub gpu_direct_storage: DirectStorage,
     /// The number of batches that a GPU runs at the same time, at most `MAX_GPU_WORKERS`; 0 for the default, which is the maximum.
     pub gpu_workers: usize,
+    /// Which queries run on workers, if there are any.
+    pub distribute: Distribute,
     /// Receives notices. Not an SQL setting: set by the code that runs statements.
     pub notices: NoticeSink,
 }
@@ -116,6 +155,7 @@ impl Default for VczSettings {
             gpu_memory_limit: 0,
             gpu_direct_storage: DirectStorage::Auto,
             gpu_workers: 0,
+            distribute: Distribute::Auto,
             notices: NoticeSink::default(),
         }
     }
@@ -124,7 +164,7 @@ impl Default for VczSettings {
 /// Most batches that a GPU runs at the same time.
 pub const MAX_GPU_WORKERS: usize = 4;
 
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 8] = [
     (
         "backend",
         "which engine decodes and counts genotypes: 'auto', 'host' or 'gpu'",
@@ -153,6 +193,10 @@ const SETTINGS: [(&str, &str); 7] = [
         "gpu_workers",
         "how many batches each GPU runs at the same time, 1 to 4; 0 for the default, 4; with 1, EXPLAIN ANALYZE shows times of steps that do not overlap",
     ),
+    (
+        "distribute",
+        "which queries run on workers, where there are some: 'auto' (those with enough work), 'always' or 'never'",
+    ),
 ];
 
 impl VczSettings {
@@ -169,6 +213,7 @@ impl VczSettings {
             "gpu_devices" => self.gpu_devices.clone(),
             "gpu_direct_storage" => self.gpu_direct_storage.to_string(),
             "gpu_workers" => self.gpu_workers.to_string(),
+            "distribute" => self.distribute.to_string(),
             _ => self.gpu_memory_limit.to_string(),
         }
     }
@@ -237,6 +282,7 @@ impl ExtensionOptions for VczSettings {
                 self.gpu_devices = value.trim().to_ascii_lowercase();
             }
             "gpu_direct_storage" => self.gpu_direct_storage = value.parse()?,
+            "distribute" => self.distribute = value.parse()?,
             "gpu_workers" => match value.trim().parse::<usize>() {
                 Ok(n) if n <= MAX_GPU_WORKERS => self.gpu_workers = n,
                 _ => {

@@ -6,7 +6,7 @@
 //! store of a table has exactly the table's columns and rows.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::dataset::{ContigExtent, Dataset, extents};
 use super::plan::zones::Zones;
@@ -76,6 +76,7 @@ pub struct Stores {
     pub(super) lengths: Option<Vec<i64>>,
     /// Only for several stores; a single store has its own zones, or reads them when they are needed.
     pub(super) zones: Option<Arc<Zones>>,
+    pub(super) content_key: OnceLock<String>,
 }
 
 impl Stores {
@@ -99,6 +100,7 @@ impl Stores {
             filters: dataset.names().filters.clone(),
             lengths: dataset.contig_lengths().map(<[i64]>::to_vec),
             zones: None,
+            content_key: OnceLock::new(),
             members: vec![Member {
                 columns: (0..columns.len()).map(at).collect(),
                 reorders_filters: false,
@@ -116,6 +118,24 @@ impl Stores {
     /// The stores, in the order in which they were given.
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// A digest of what the stores contain, which is the same in every process that has opened the same stores.
+    pub fn content_key(&self) -> &str {
+        self.content_key.get_or_init(|| {
+            let mut hasher = blake3::Hasher::new();
+            for member in &self.members {
+                let dataset = &member.dataset;
+                hasher.update(&dataset.n_variants().to_le_bytes());
+                dataset.store().content_key(&mut hasher);
+            }
+            let names = [self.sample_ids(), &self.contigs, &self.filters];
+            for name in names.into_iter().flatten() {
+                hasher.update(&(name.len() as u64).to_le_bytes());
+                hasher.update(name.as_bytes());
+            }
+            hasher.finalize().to_hex()[..32].to_string()
+        })
     }
 
     /// The only store; `None` where there are several.

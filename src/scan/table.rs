@@ -19,6 +19,7 @@ use super::calls::context::GenotypeContext;
 use super::dataset::Dataset;
 use super::merge::merge as merge_stores;
 use super::options::VczSettings;
+use super::origin::TableOrigin;
 use super::plan::contig_names::{TableContigs, contigs_without_rows};
 use super::plan::ranges::merge;
 use super::plan::site_planes::scan_site_planes;
@@ -32,7 +33,7 @@ use crate::error::{self, VczError};
 use crate::store::Store;
 
 /// A VCZ store, or several, as a table: one row per variant.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct VczTable {
     scan: Arc<ScanTable>,
 }
@@ -140,6 +141,19 @@ impl VczTable {
                 stores: Arc::new(stores),
                 context,
                 schema: Arc::new(Schema::new(fields)),
+                origin: None,
+            }),
+        }
+    }
+
+    /// This table, whose stores another process opens as `origin` says.
+    pub(super) fn with_origin(self, origin: Option<TableOrigin>) -> Self {
+        Self {
+            scan: Arc::new(ScanTable {
+                stores: Arc::clone(&self.scan.stores),
+                context: Arc::clone(&self.scan.context),
+                schema: Arc::clone(&self.scan.schema),
+                origin,
             }),
         }
     }
@@ -147,6 +161,11 @@ impl VczTable {
     /// The opened stores.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.scan.stores
+    }
+
+    /// What scans share.
+    pub(super) fn scan_table(&self) -> &Arc<ScanTable> {
+        &self.scan
     }
 
     /// Samples and populations.

@@ -35,7 +35,7 @@ const AHEAD: usize = 1;
 pub fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         Ok(match may_compute_for_long(&node) {
-            true => Transformed::yes(Arc::new(InterruptibleExec { input: node }) as _),
+            true => Transformed::yes(Arc::new(InterruptibleExec::new(node)) as _),
             false => Transformed::no(node),
         })
     })
@@ -72,8 +72,15 @@ fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Runs its input in a task of its own, which stops when the stream is dropped.
 #[derive(Debug)]
-struct InterruptibleExec {
+pub struct InterruptibleExec {
     input: Arc<dyn ExecutionPlan>,
+}
+
+impl InterruptibleExec {
+    /// Runs `input` in a task.
+    pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input }
+    }
 }
 
 /// Requests an interrupt when it is dropped.

@@ -76,7 +76,7 @@ impl PhysicalOptimizerRule for ShowLeftOut {
             Ok(match shown {
                 Some(aggregate) => {
                     let aggregate = Arc::new(aggregate.clone());
-                    Transformed::yes(Arc::new(LeftOutExec { aggregate }) as _)
+                    Transformed::yes(Arc::new(LeftOutExec::new(aggregate)) as _)
                 }
                 None => Transformed::no(plan),
             })
@@ -87,8 +87,20 @@ impl PhysicalOptimizerRule for ShowLeftOut {
 
 /// An aggregate with the sites that its calls left out among its metrics. Shown as the aggregate.
 #[derive(Debug)]
-struct LeftOutExec {
+pub struct LeftOutExec {
     aggregate: Arc<AggregateExec>,
+}
+
+impl LeftOutExec {
+    /// Runs `aggregate`.
+    pub fn new(aggregate: Arc<AggregateExec>) -> Self {
+        Self { aggregate }
+    }
+
+    /// The aggregate.
+    pub fn aggregate(&self) -> &Arc<AggregateExec> {
+        &self.aggregate
+    }
 }
 
 impl DisplayAs for LeftOutExec {

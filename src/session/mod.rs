@@ -23,6 +23,7 @@
 //! * `interrupt`: aggregates over pairs, which stop when their query is cancelled.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
+//! * `operators`: this crate's operators, for other processes.
 //! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
 //! * `planner`: subqueries as populations and masks, read while planning; `join_contigs`: joins of tables without a contig in common.
 
@@ -50,9 +51,10 @@ mod list_literal;
 mod memory_rule;
 mod message;
 mod notices;
+pub mod operators;
 mod placeholders;
 mod planner;
-mod populations;
+pub mod populations;
 mod populations_rule;
 mod repartition_rule;
 mod row_order;

@@ -174,6 +174,13 @@ impl AggregatePopulationsExec {
     }
 }
 
+impl AggregatePopulationsExec {
+    /// The aggregate and what it is of.
+    pub fn parts(&self) -> (&Arc<AggregateExec>, &Arc<Populations>) {
+        (&self.aggregate, &self.populations)
+    }
+}
+
 impl DisplayAs for AggregatePopulationsExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let ((group_by, calls), populations) = (shown(&self.aggregate), self.populations.len);

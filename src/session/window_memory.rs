@@ -44,6 +44,11 @@ pub struct ReserveWindowMemoryExec {
 }
 
 impl ReserveWindowMemoryExec {
+    /// Bytes of the results of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
     /// Above the window operator `input`, whose results take `row_bytes` bytes per row.
     pub fn new(input: Arc<dyn ExecutionPlan>, row_bytes: usize) -> Self {
         Self { input, row_bytes }
@@ -58,6 +63,11 @@ pub struct WindowMemoryInputExec {
 }
 
 impl WindowMemoryInputExec {
+    /// Bytes of the results of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
     /// Below a window operator whose results take `row_bytes` bytes per row.
     pub fn new(input: Arc<dyn ExecutionPlan>, row_bytes: usize) -> Self {
         Self { input, row_bytes }

@@ -23,6 +23,11 @@ impl DocumentId {
         }
     }
 
+    /// The digest of its content.
+    pub(super) fn content(&self) -> &blake3::Hash {
+        &self.digest
+    }
+
     /// What is different in a later state; `None` if nothing is, as far as both are known.
     pub(super) fn difference(&self, later: &Self) -> Option<&'static str> {
         fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {

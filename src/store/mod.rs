@@ -17,6 +17,7 @@ mod element;
 mod error;
 mod files;
 mod fill_value;
+mod fingerprint;
 mod local;
 mod names;
 mod other_writers;

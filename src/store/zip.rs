@@ -57,6 +57,16 @@ pub(super) struct Entries {
 }
 
 impl Zip {
+    /// The objects of the store: the name below its folder, the size and the checksum of each.
+    pub(super) fn contents(&self) -> impl Iterator<Item = (&[u8], u64, u32)> {
+        let entries = self.directory.under(&self.prefix).iter();
+        entries.map(|entry| {
+            let name = self.directory.bytes_of_name(entry);
+            let name = name.get(self.prefix.len()..).unwrap_or_default();
+            (name, entry.size, entry.crc)
+        })
+    }
+
     /// Reads and checks the archive's directory.
     pub(super) async fn open(mut blob: Blob) -> Result<Self, ReadError> {
         let longest = MAX_TAIL.max(blob.tail_len());

@@ -256,7 +256,7 @@ impl Directory {
     }
 
     /// The bytes of an entry's name, for comparisons; they were checked to be UTF-8.
-    fn bytes_of_name(&self, entry: &Entry) -> &[u8] {
+    pub(super) fn bytes_of_name(&self, entry: &Entry) -> &[u8] {
         name_of(&self.bytes, entry)
     }
 

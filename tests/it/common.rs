@@ -58,12 +58,39 @@ pub fn session(partitions: usize, batch_size: usize) -> SessionContext {
         .with_target_partitions(partitions)
         .with_batch_size(batch_size)
         .set_usize("datafusion.optimizer.repartition_file_min_size", 1);
-    datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default())).unwrap()
+    session_of(config)
 }
 
 /// A session as users have it.
 pub fn plain_session() -> SessionContext {
-    datafusion_vcz::session::context(SessionConfig::new(), Arc::new(RuntimeEnv::default())).unwrap()
+    session_of(SessionConfig::new())
+}
+
+/// A session of these settings; on workers, if the variable `VCZ_TEST_WORKERS` names some.
+pub fn session_of(config: SessionConfig) -> SessionContext {
+    let ctx = datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default())).unwrap();
+    #[cfg(feature = "flight")]
+    if let Ok(workers) = std::env::var("VCZ_TEST_WORKERS") {
+        return on_workers(&ctx, vec![workers]);
+    }
+    ctx
+}
+
+/// The session with every query that can be divided on `workers`.
+#[cfg(feature = "flight")]
+pub fn on_workers(ctx: &SessionContext, workers: Vec<String>) -> SessionContext {
+    use datafusion_vcz::cluster::{ClusterConfig, Workers, distribute};
+    let config = ClusterConfig {
+        workers,
+        ..ClusterConfig::default()
+    };
+    let runtime = tokio::runtime::Handle::current();
+    let connect = || runtime.block_on(Workers::connect(&config)).unwrap();
+    let workers = tokio::task::block_in_place(connect);
+    let mut state = distribute(ctx.state(), workers).unwrap();
+    let options = state.config_mut().options_mut();
+    options.set("vcz.distribute", "always").unwrap();
+    SessionContext::new_with_state(state)
 }
 
 /// Registers the store at `path` as `table`, with the populations file at `populations`.

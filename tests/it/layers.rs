@@ -1,10 +1,10 @@
-//! Layers import downwards only: `error < allocations < store < codec < counts < gpu < scan < functions < session < flight < cli < python`.
+//! Layers import downwards only: `error < allocations < store < codec < counts < gpu < scan < functions < session < flight < cluster < cli < python`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, lowest first. What a file in one of them names of this crate must be in it or before it.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "error",
     "allocations",
     "store",
@@ -15,6 +15,7 @@ const LAYERS: [&str; 12] = [
     "functions",
     "session",
     "flight",
+    "cluster",
     "cli",
     "python",
 ];

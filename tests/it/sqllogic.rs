@@ -3,14 +3,12 @@
 //! `SLT_FILE=sfs` to run only the files whose path contains that.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
 use datafusion::common::DataFusionError;
-use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, DBOutput, DefaultColumnType, Runner};
 
@@ -25,7 +23,7 @@ impl Session {
             .with_information_schema(true)
             .set_str("datafusion.explain.format", "indent")
             .set_bool("datafusion.explain.physical_plan_only", true);
-        Self(datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default())).unwrap())
+        Self(crate::common::session_of(config))
     }
 }
 
@@ -75,6 +73,13 @@ impl AsyncDB for Session {
     type ColumnType = DefaultColumnType;
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, DataFusionError> {
+        // Plans are those of one machine, also where the tests run on workers.
+        let plans = sql.trim_start().starts_with("EXPLAIN");
+        if std::env::var_os("VCZ_TEST_WORKERS").is_some() {
+            let distribute = if plans { "never" } else { "always" };
+            let set = format!("SET vcz.distribute = '{distribute}'");
+            self.0.sql(&set).await?.collect().await?;
+        }
         let frame = self.0.sql(sql).await?;
         let types: Vec<_> = frame
             .schema()

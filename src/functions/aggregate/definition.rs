@@ -158,7 +158,7 @@ impl Call {
             false => copies.join(" and "),
         };
         let statistic = Statistic {
-            function,
+            function: function.into(),
             call: format!("of {copies} copies"),
             reason: match self.copies.iter().all(|copies| copies.known().is_some()) {
                 true => {
@@ -170,7 +170,8 @@ impl Call {
                     "not all copies are called there (missing calls, haploid samples, or the population has fewer copies than n); \
                      the projections project_sfs and project_joint_sfs keep such sites"
                 }
-            },
+            }
+            .into(),
         };
         self.notices.counter(statistic, self.totals.clone())
     }
@@ -180,10 +181,11 @@ impl Call {
     pub(crate) fn sites_with_fewer(&self, function: &'static str, m: &[u32]) -> LeftOut {
         let m: Vec<String> = m.iter().map(u32::to_string).collect();
         let statistic = Statistic {
-            function,
+            function: function.into(),
             call: format!("to {} copies", m.join(" and ")),
             reason: "fewer copies are called there; a projection to fewer copies keeps more sites, and GROUP BY allele_number(ac), \
-                     derived_count(ac) counts all of them",
+                     derived_count(ac) counts all of them"
+                .into(),
         };
         self.notices.counter(statistic, self.totals.clone())
     }

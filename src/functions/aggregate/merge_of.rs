@@ -55,6 +55,16 @@ impl MergeOf {
         })
     }
 
+    /// The aggregate whose states it merges.
+    pub(super) fn source(&self) -> &Arc<AggregateUDF> {
+        &self.inner
+    }
+
+    /// The arguments of the call that the states come from.
+    pub(super) fn arguments(&self) -> &[Argument] {
+        &self.arguments
+    }
+
     fn fields(&self) -> Vec<FieldRef> {
         let fields = self.arguments.iter();
         fields.map(|a| Arc::clone(&a.field)).collect()

@@ -128,7 +128,10 @@ use crate::scan::notices::{NoticeSink, SiteTotals};
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use self::frame_memory::with_frame_memory;
-pub use self::stages::{Stages, is_exact, is_state, stages};
+pub use self::stages::{
+    Stages, is_exact, is_state, merge_of, merged, stages, state_of, state_source,
+};
+pub use self::udaf::Reports;
 pub use self::value_size::{planes_size, value_size};
 
 /// The site arguments of `func`, an aggregate of this crate or one that another crate made by [`aggregate_of_sums`] or
@@ -159,6 +162,11 @@ macro_rules! aggregates {
             analyzed: bool,
         ) -> Option<AggregateUDF> {
             None$(.or_else(|| CountsAggregate::<$definition>::reporting(func, notices, analyzed)))+
+        }
+
+        /// To what `func` reports the sites that it leaves out; `None` if it reports none.
+        pub fn reports(func: &AggregateUDF) -> Option<Reports> {
+            None$(.or_else(|| CountsAggregate::<$definition>::reports(func)))+
         }
 
         /// The name of `func`, or of the function whose state it computes, and the sites that it leaves out; `None` if it leaves none
@@ -230,6 +238,11 @@ macro_rules! aggregates_over_planes {
                 }
             )+
             None
+        }
+
+        /// The samples that `func` is bound to; `None` if there are none.
+        pub fn bound_samples(func: &AggregateUDF) -> Option<&Arc<GenotypeContext>> {
+            None$(.or_else(|| PlanesAggregate::<$definition>::samples(func)))+
         }
 
         /// Whether `func`, or the function whose states it computes or merges, compares all pairs of something, which may take long.

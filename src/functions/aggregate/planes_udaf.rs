@@ -190,6 +190,11 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
             .then(|| AggregateUDF::from(Self::new(Some(Arc::clone(samples)))))
     }
 
+    /// The samples that `func` is bound to, if it is this aggregate.
+    pub(crate) fn samples(func: &AggregateUDF) -> Option<&Arc<GenotypeContext>> {
+        func.inner().downcast_ref::<Self>()?.samples.as_ref()
+    }
+
     /// Whether `func` is this aggregate and compares pairs.
     pub(crate) fn compares_pairs(func: &AggregateUDF) -> bool {
         D::Statistic::COMPARES_PAIRS && func.inner().is::<Self>()

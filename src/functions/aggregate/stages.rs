@@ -8,7 +8,7 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
 use datafusion::functions_aggregate::bool_and_or::{bool_and_udaf, bool_or_udaf};
 use datafusion::functions_aggregate::count::count_udaf;
@@ -74,6 +74,40 @@ pub fn stages(call: &AggregateFunction, input: &DFSchema) -> Result<Option<Stage
 /// Whether an aggregate is the first of two stages.
 pub fn is_state(func: &AggregateUDF) -> bool {
     func.inner().is::<StateOf>()
+}
+
+/// The aggregate whose states `func` computes, if it is the first of two stages.
+pub fn state_source(func: &AggregateUDF) -> Option<&Arc<AggregateUDF>> {
+    func.inner().downcast_ref::<StateOf>().map(StateOf::source)
+}
+
+/// The first stage of `source`.
+pub fn state_of(source: Arc<AggregateUDF>) -> AggregateUDF {
+    AggregateUDF::from(StateOf::new(source))
+}
+
+/// An argument of a call: its field, and its value if it is a constant.
+pub type StageArgument = (FieldRef, Option<ScalarValue>);
+
+/// The aggregate whose states `func` merges, if it is the second of two stages, and the arguments of the call that the states come from.
+pub fn merged(func: &AggregateUDF) -> Option<(&Arc<AggregateUDF>, Vec<StageArgument>)> {
+    let merge = func.inner().downcast_ref::<MergeOf>()?;
+    let arguments = merge.arguments().iter();
+    let arguments = arguments.map(|of| (Arc::clone(&of.field), of.constant.clone()));
+    Some((merge.source(), arguments.collect()))
+}
+
+/// The second stage of a call of `source` with these arguments.
+///
+/// # Errors
+/// If it takes no such arguments.
+pub fn merge_of(source: Arc<AggregateUDF>, arguments: Vec<StageArgument>) -> Result<AggregateUDF> {
+    let arguments = arguments.into_iter();
+    let arguments = arguments.map(|(field, constant)| Argument { field, constant });
+    Ok(AggregateUDF::from(MergeOf::try_new(
+        source,
+        arguments.collect(),
+    )?))
 }
 
 /// Whether the states of `func`, over arguments of these fields, are exact: then its value does not depend on the order of its rows, nor

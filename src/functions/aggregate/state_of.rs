@@ -50,6 +50,11 @@ impl StateOf {
         }
     }
 
+    /// The aggregate whose states it computes.
+    pub(super) fn source(&self) -> &Arc<AggregateUDF> {
+        &self.inner
+    }
+
     /// The arguments for `inner`.
     fn inner_args<'a>(&self, args: AccumulatorArgs<'a>) -> Result<AccumulatorArgs<'a>> {
         Ok(AccumulatorArgs {

@@ -31,6 +31,15 @@ pub(crate) struct CountsAggregate<D> {
     definition: std::marker::PhantomData<fn() -> D>,
 }
 
+/// To what an aggregate reports the sites that it leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reports {
+    /// To the session's notices.
+    pub to_notices: bool,
+    /// To totals that EXPLAIN ANALYZE shows.
+    pub for_analyze: bool,
+}
+
 impl<D: Definition> CountsAggregate<D> {
     pub(crate) fn new() -> Self {
         Self {
@@ -56,6 +65,16 @@ impl<D: Definition> CountsAggregate<D> {
         reporting.notices = notices.clone();
         reporting.totals = analyzed.then(Arc::default);
         Some(AggregateUDF::from(reporting))
+    }
+
+    /// Whether `func`, if it is this function, reports the sites that it leaves out, and to what.
+    pub(crate) fn reports(func: &AggregateUDF) -> Option<Reports> {
+        let aggregate = func.inner().downcast_ref::<Self>()?;
+        let reports = Reports {
+            to_notices: aggregate.notices.0.is_some(),
+            for_analyze: aggregate.totals.is_some(),
+        };
+        (reports != Reports::default()).then_some(reports)
     }
 
     /// The sites that `func` leaves out, if it is this function and EXPLAIN ANALYZE shows them.

@@ -34,7 +34,12 @@ impl Default for IsAccessible {
 impl IsAccessible {
     /// Whether a mask is bound.
     pub fn is_bound(&self) -> bool {
-        self.mask.is_bound()
+        self.mask.mask().is_some()
+    }
+
+    /// The mask that is bound.
+    pub fn mask(&self) -> Option<&Arc<Mask>> {
+        self.mask.mask()
     }
 
     /// The function to register. It can be planned, but fails when run without a bound mask.

@@ -26,9 +26,9 @@ impl Bound {
         Self(Some(mask))
     }
 
-    /// Whether there is a mask.
-    pub(super) fn is_bound(&self) -> bool {
-        self.0.is_some()
+    /// The mask, if there is one.
+    pub(super) fn mask(&self) -> Option<&Arc<Mask>> {
+        self.0.as_ref()
     }
 
     /// The mask.

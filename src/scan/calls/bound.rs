@@ -64,6 +64,19 @@ impl BoundCall {
         })
     }
 
+    /// The call of these parts, which are those of another one: its call, the context of the genotypes, and that of its result.
+    pub fn of_parts(
+        call: GenotypeCall,
+        genotypes: Arc<GenotypeContext>,
+        selected: Option<Arc<GenotypeContext>>,
+    ) -> Self {
+        Self {
+            call,
+            genotypes,
+            selected,
+        }
+    }
+
     /// The call.
     pub fn call(&self) -> &GenotypeCall {
         &self.call

@@ -63,6 +63,40 @@ struct KnownSamples {
     index: HashMap<String, Option<u32>>,
 }
 
+impl KnownSamples {
+    fn new(ids: Vec<String>) -> Self {
+        let mut index = HashMap::with_capacity(ids.len());
+        for (name, at) in ids.iter().zip(0u32..) {
+            index
+                .entry(name.clone())
+                .and_modify(|known| *known = None)
+                .or_insert(Some(at));
+        }
+        Self { ids, index }
+    }
+}
+
+/// What a context is made of, for sending it to another process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContextParts {
+    /// Location of the store.
+    pub store: Option<String>,
+    /// Sample ids in column order, if they are known.
+    pub ids: Option<Vec<String>>,
+    /// Value of [`SAMPLES_KEY`].
+    pub samples_key: Option<String>,
+    /// Value of [`POPULATIONS_KEY`].
+    pub populations_key: Option<String>,
+    /// The named populations.
+    pub populations: Arc<Populations>,
+    /// K.
+    pub n_alleles: Option<usize>,
+    /// Copies per individual.
+    pub ploidy: usize,
+    /// Number of samples.
+    pub n_samples: usize,
+}
+
 /// Contexts are equal if their columns have the same samples, populations and shape, whichever table they come from.
 impl PartialEq for GenotypeContext {
     fn eq(&self, other: &Self) -> bool {
@@ -95,27 +129,45 @@ impl GenotypeContext {
         n_alleles: Option<usize>,
         ploidy: usize,
     ) -> Arc<Self> {
-        let mut index = HashMap::with_capacity(sample_ids.len());
-        for (name, at) in sample_ids.iter().zip(0u32..) {
-            index
-                .entry(name.clone())
-                .and_modify(|known| *known = None)
-                .or_insert(Some(at));
-        }
         let samples_key = format!("{n_samples}:{}", digest_of(sample_ids.iter()));
         let populations_key = (!populations.is_empty()).then(|| populations_digest(&populations));
         Arc::new(Self {
             store: Some(store),
-            known: Some(Arc::new(KnownSamples {
-                ids: sample_ids,
-                index,
-            })),
+            known: Some(Arc::new(KnownSamples::new(sample_ids))),
             samples_key: Some(samples_key),
             populations_key,
             populations: Arc::new(populations),
             n_alleles,
             ploidy,
             everyone: everyone(n_samples),
+        })
+    }
+
+    /// What this context is made of.
+    pub fn parts(&self) -> ContextParts {
+        ContextParts {
+            store: self.store.clone(),
+            ids: self.known.as_ref().map(|known| known.ids.clone()),
+            samples_key: self.samples_key.clone(),
+            populations_key: self.populations_key.clone(),
+            populations: Arc::clone(&self.populations),
+            n_alleles: self.n_alleles,
+            ploidy: self.ploidy,
+            n_samples: self.n_samples(),
+        }
+    }
+
+    /// The context of these parts, which are another context's.
+    pub fn of_parts(parts: ContextParts) -> Arc<Self> {
+        Arc::new(Self {
+            store: parts.store,
+            known: parts.ids.map(|ids| Arc::new(KnownSamples::new(ids))),
+            samples_key: parts.samples_key,
+            populations_key: parts.populations_key,
+            populations: parts.populations,
+            n_alleles: parts.n_alleles,
+            ploidy: parts.ploidy,
+            everyone: everyone(parts.n_samples),
         })
     }
 

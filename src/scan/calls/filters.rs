@@ -32,6 +32,11 @@ impl CallFilters {
         Self(Arc::new(filters))
     }
 
+    /// These filters.
+    pub fn of(conditions: impl IntoIterator<Item = FieldCondition>) -> Self {
+        Self(Arc::new(conditions.into_iter().collect()))
+    }
+
     /// Whether every call passes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -76,6 +76,30 @@ impl SelectCalls {
 }
 
 impl SelectCalls {
+    /// The function for `samples` of the `n_samples` of a column; `selected` is their context.
+    pub fn of_parts(
+        samples: Arc<SampleSet>,
+        selected: Arc<GenotypeContext>,
+        n_samples: usize,
+    ) -> ScalarUDF {
+        ScalarUDF::new_from_impl(Self {
+            samples,
+            selected,
+            n_samples,
+            signature: Signature::any(1, Volatility::Immutable),
+        })
+    }
+
+    /// The samples that are selected.
+    pub fn samples(&self) -> &Arc<SampleSet> {
+        &self.samples
+    }
+
+    /// Number of samples of the column.
+    pub fn n_samples(&self) -> usize {
+        self.n_samples
+    }
+
     /// The context of the samples that are selected.
     pub fn selected(&self) -> &Arc<GenotypeContext> {
         &self.selected

@@ -13,13 +13,18 @@ use datafusion::logical_expr::{
 
 /// `expr` without the metadata of `keys`.
 pub fn without_metadata(expr: Expr, keys: impl IntoIterator<Item = String>) -> Expr {
+    let args = std::iter::once(expr).chain(keys.into_iter().map(lit));
+    without_metadata_udf().call(args.collect())
+}
+
+/// The function that [`without_metadata`] calls.
+pub fn without_metadata_udf() -> Arc<ScalarUDF> {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
         Arc::new(ScalarUDF::new_from_impl(WithoutMetadata {
             signature: Signature::variadic_any(Volatility::Immutable),
         }))
     });
-    let args = std::iter::once(expr).chain(keys.into_iter().map(lit));
-    FUNCTION.call(args.collect())
+    Arc::clone(&FUNCTION)
 }
 
 /// The function: a column, then the keys as constants.

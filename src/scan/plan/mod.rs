@@ -5,6 +5,7 @@
 //! * `zones`: contigs and positions of each chunk, for pruning; `ranges`: the rows that are kept.
 //! * `contig_names`: contigs that filters name and the store does not have.
 //! * `properties`: orderings and statistics; `display`: EXPLAIN.
+//! * `portable`: scans for other processes.
 //! * `population_columns`: a column of counts for each population.
 //! * `backend`, `choice`: host or GPU, with the reason; `execution`: the state that partitions share.
 
@@ -14,6 +15,7 @@ pub mod contig_names;
 mod display;
 pub mod execution;
 pub mod population_columns;
+pub mod portable;
 mod properties;
 mod pushdown;
 pub mod ranges;

@@ -32,6 +32,7 @@ use crate::scan::calls::call::{FilteredCall, GenotypeCall};
 use crate::scan::calls::context::GenotypeContext;
 use crate::scan::calls::population_pairs::pairs_of;
 use crate::scan::options::VczSettings;
+use crate::scan::origin::TableOrigin;
 use crate::scan::schema::ColumnKind;
 use crate::scan::stores::Stores;
 
@@ -53,6 +54,8 @@ pub struct ScanTable {
     pub context: Arc<GenotypeContext>,
     /// The table's schema.
     pub schema: SchemaRef,
+    /// How another process opens the stores; `None` if it cannot.
+    pub origin: Option<TableOrigin>,
 }
 
 /// A scan of a VCZ table.
@@ -166,11 +169,16 @@ impl VczSource {
         } else {
             most.min(goal.partitions as u64) as usize
         };
+        split(&self.kept, parts, self.chunk_boundary())
+    }
+
+    /// The first row at or after a row where the rows may be cut, so that no chunk is decoded twice.
+    pub(super) fn chunk_boundary(&self) -> impl Fn(u64) -> u64 {
         let stores = &self.table.stores;
         let chunk_rows: Vec<u64> = (0..stores.members().len())
             .map(|store| self.heavy_chunk_rows(store).max(1))
             .collect();
-        split(&self.kept, parts, |row| match stores.piece_of(row) {
+        move |row| match stores.piece_of(row) {
             Some(piece) => {
                 let chunk_rows = chunk_rows[piece.store];
                 let cut = piece
@@ -181,11 +189,11 @@ impl VczSource {
                 piece.to_table(cut).min(piece.rows.end.max(row))
             }
             None => row,
-        })
+        }
     }
 
     /// Table columns that are read: those of the inputs and of the filters.
-    fn read_columns(&self) -> Vec<usize> {
+    pub(super) fn read_columns(&self) -> Vec<usize> {
         let mut read: Vec<usize> = self
             .inputs
             .iter()

@@ -61,6 +61,12 @@ impl RemoteOptions {
         })
     }
 
+    /// The options that are no credentials.
+    pub fn without_secrets(&self) -> impl Iterator<Item = (String, String)> {
+        let public = self.values.iter().filter(|(key, _)| !is_secret(key));
+        public.map(|(key, value)| (key.clone(), value.clone()))
+    }
+
     /// The options that are no credentials, as text: two tables with the same ones reach the same object store by the same URL.
     pub fn public(&self) -> String {
         let public = self.values.iter().filter(|(key, _)| !is_secret(key));

@@ -1,0 +1,45 @@
+//! Queries on several machines, by the crate `datafusion-distributed`: a coordinator plans as always, cuts the physical plan into stages, and
+//! workers run their tasks, each over its own rows of the tables. Above `session` and `flight`; below the command line.
+//!
+//! ```text
+//! statement ─ VczQueryPlanner ─ plan ─► ClusterPlanner: worth it? ── no ──► run here
+//!                                          │ yes
+//!                                       portable: operators in the form that travels
+//!                                          │ datafusion-distributed cuts stages; `split` divides scans
+//!                                       encode: each stage is encoded once before anything runs
+//!                                          ▼
+//!  ClusterExec ── stages ──► workers: decode ─ open the stores ─ scan, aggregate ──► states, rows
+//! ```
+//!
+//! * `planner`: whether a plan is distributed, and how; `explain`: what EXPLAIN says about it; `portable`: the form of a plan that travels;
+//!   `split`: how scans are divided.
+//! * `wire`: operators, functions and scans as bytes. `carried`, `unordered`, `stored_scan`: operators that only plans of workers have. `notices`: notices of
+//!   workers.
+//! * `exec`: runs a distributed plan, again without a worker that was lost, and collects notices.
+//! * `workers`: which workers there are, and which answer; `channels`: connections to them; `settings`: what of a session they are told.
+//! * `worker`: the worker's side; `worker_stores`: the tables that it has opened.
+//!
+//! Invariants: a worker gives the rows of exactly the stores that the coordinator has opened, or an error; results are the same bits as
+//! without workers, except where DataFusion lets them depend on the order of rows.
+
+mod carried;
+mod channels;
+mod config;
+mod exec;
+mod explain;
+mod notices;
+mod planner;
+mod portable;
+mod settings;
+mod split;
+mod stored_scan;
+mod unordered;
+mod wire;
+mod worker;
+mod worker_stores;
+mod workers;
+
+pub use config::{ClusterConfig, TlsClient, WorkerConfig};
+pub use planner::distribute;
+pub use worker::{OpenTable, OpenTableFn, WorkerServer};
+pub use workers::Workers;

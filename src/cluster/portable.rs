@@ -1,0 +1,290 @@
+//! The form of a plan that travels: [`portable`] turns operators with functions of this crate into [`CarriedExec`]s, gives expressions
+//! their fields, takes orders from shuffles, and runs what only this process can.
+//!
+//! Invariant: the portable plan gives the same rows as the plan, here and on workers. What cannot be made portable is an error that says
+//! what it is; the plan then runs here.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, plan_err};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::memory::LazyMemoryExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::streaming::StreamingTableExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions,
+    execute_stream,
+};
+use futures::TryStreamExt;
+
+use super::carried::CarriedExec;
+use super::split::scan_of;
+use super::unordered::UnorderedExec;
+use super::wire::field_expr::with_fields;
+use super::wire::is_known_everywhere;
+use crate::flight::Held;
+use crate::session::operators::Operator;
+
+/// The most bytes of the rows of a table function that travel with a plan.
+const MOST_ROWS_BYTES: usize = 32 << 20;
+
+/// `plan` in the form that travels.
+///
+/// # Errors
+/// What keeps the plan in this process.
+pub async fn portable(
+    plan: Arc<dyn ExecutionPlan>,
+    task: &Arc<TaskContext>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = with_rows(plan, task).await?;
+    let carried = plan.transform_up(carried)?;
+    carried.data.transform_up(unordered).map(|plan| plan.data)
+}
+
+/// The plan with the rows of table functions in place of their operators, which only this process has.
+async fn with_rows(
+    plan: Arc<dyn ExecutionPlan>,
+    task: &Arc<TaskContext>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut leaves = vec![];
+    plan.apply(|node| {
+        if node.is::<StreamingTableExec>() || node.is::<LazyMemoryExec>() {
+            leaves.push(Arc::clone(node));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let mut rows: Vec<(Arc<dyn ExecutionPlan>, Arc<dyn ExecutionPlan>)> = vec![];
+    for leaf in leaves {
+        let mut stream = execute_stream(Arc::clone(&leaf), Arc::clone(task))?;
+        let (mut batches, mut bytes) = (vec![], 0);
+        while let Some(batch) = stream.try_next().await? {
+            bytes += batch.get_array_memory_size();
+            if bytes > MOST_ROWS_BYTES {
+                return plan_err!(
+                    "a table function gives more than {MOST_ROWS_BYTES} bytes of rows"
+                );
+            }
+            batches.push(batch);
+        }
+        let table = MemorySourceConfig::try_new_exec(&[batches], leaf.schema(), None)?;
+        rows.push((leaf, table));
+    }
+    if rows.is_empty() {
+        return Ok(plan);
+    }
+    plan.transform_up(|node| {
+        let found = rows.iter().find(|(leaf, _)| Arc::ptr_eq(leaf, &node));
+        Ok(match found {
+            Some((_, table)) => Transformed::yes(Arc::clone(table)),
+            None => Transformed::no(node),
+        })
+    })
+    .map(|plan| plan.data)
+}
+
+/// An operator in the form that travels.
+fn carried(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let operator = match Operator::of(node.as_ref()) {
+        Some(Operator::Runs(aggregate)) => Some(Operator::Runs(fielded(aggregate)?)),
+        Some(Operator::LeftOut(aggregate)) => Some(Operator::LeftOut(fielded(aggregate)?)),
+        Some(Operator::ByPopulation(aggregate, populations)) => {
+            Some(Operator::ByPopulation(fielded(aggregate)?, populations))
+        }
+        other => other,
+    };
+    let carry = |inner| {
+        Ok(Transformed::yes(
+            Arc::new(CarriedExec::new(inner, None)) as _
+        ))
+    };
+    if let Some(operator) = operator {
+        let input = match node.children()[..] {
+            [input] => Arc::clone(input),
+            _ => return plan_err!("{} has one input", node.name()),
+        };
+        return carry(operator.over(input)?);
+    }
+    if node.is::<Held>() {
+        return carry(node);
+    }
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        let aggregate = fielded(Arc::new(aggregate.clone()))?;
+        return carry(aggregate as _);
+    }
+    if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        let schema = projection.input().schema();
+        let mut changed = false;
+        let exprs = projection.expr().iter().map(|projected| {
+            let mut projected = projected.clone();
+            let expr = with_fields(Arc::clone(&projected.expr), &schema)?;
+            changed |= !Arc::ptr_eq(&expr, &projected.expr);
+            projected.expr = expr;
+            Ok(projected)
+        });
+        let exprs = exprs.collect::<Result<Vec<_>>>()?;
+        return match changed {
+            true => carry(Arc::new(ProjectionExec::try_new(
+                exprs,
+                Arc::clone(projection.input()),
+            )?)),
+            false => carry(node),
+        };
+    }
+    if let Some(filter) = node.downcast_ref::<FilterExec>() {
+        let schema = filter.input().schema();
+        let predicate = with_fields(Arc::clone(filter.predicate()), &schema)?;
+        if Arc::ptr_eq(&predicate, filter.predicate()) {
+            return carry(node);
+        }
+        let builder = FilterExecBuilder::from(filter).with_predicate(predicate);
+        return carry(Arc::new(builder.build()?));
+    }
+    if node.is::<SortExec>() || node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>() {
+        let schema = match node.children()[..] {
+            [input] => input.schema(),
+            _ => return plan_err!("{} has one input", node.name()),
+        };
+        check(&node, |expr| {
+            let same = with_fields(Arc::clone(expr), &schema)?;
+            match Arc::ptr_eq(&same, expr) {
+                true => Ok(()),
+                false => plan_err!(
+                    "{} of {expr}, a function whose result has metadata",
+                    node.name()
+                ),
+            }
+        })?;
+        return carry(node);
+    }
+    if scan_of(node.as_ref()).is_some() {
+        return Ok(Transformed::no(node));
+    }
+    // DataFusion's own encoding takes functions by their names.
+    check(&node, by_name)?;
+    Ok(Transformed::no(node))
+}
+
+/// Calls `f` with the expressions of an operator.
+fn check(
+    node: &Arc<dyn ExecutionPlan>,
+    f: impl Fn(&Arc<dyn PhysicalExpr>) -> Result<()>,
+) -> Result<()> {
+    node.apply_expressions(&mut |expr| {
+        f(expr)?;
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(drop)
+}
+
+/// Returns an error if a function in `expr` is bound to something that its name does not say.
+fn by_name(expr: &Arc<dyn PhysicalExpr>) -> Result<()> {
+    expr.apply(|expr| {
+        if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>()
+            && !is_known_everywhere(call.fun())
+        {
+            return plan_err!("a join or a shuffle by {expr}");
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(drop)
+}
+
+/// The aggregate with the fields of its arguments.
+fn fielded(aggregate: Arc<AggregateExec>) -> Result<Arc<AggregateExec>> {
+    let schema = aggregate.input_schema();
+    for (key, _) in aggregate.group_expr().expr() {
+        let same = with_fields(Arc::clone(key), &schema)?;
+        if !Arc::ptr_eq(&same, key) {
+            return plan_err!("GROUP BY {key}, a function whose result has metadata");
+        }
+    }
+    let mut changed = false;
+    let calls = aggregate.aggr_expr().iter().map(|call| {
+        let arguments = call.expressions();
+        let kept = arguments
+            .iter()
+            .map(|argument| with_fields(Arc::clone(argument), &schema))
+            .collect::<Result<Vec<_>>>()?;
+        let same = kept.iter().zip(&arguments).all(|(a, b)| Arc::ptr_eq(a, b));
+        changed |= !same;
+        match same {
+            true => Ok(Arc::clone(call)),
+            false => rebuilt(call, kept, &aggregate).map(Arc::new),
+        }
+    });
+    let calls = calls.collect::<Result<Vec<_>>>()?;
+    Ok(match changed {
+        true => Arc::new(aggregate.with_new_aggr_exprs(calls)),
+        false => aggregate,
+    })
+}
+
+/// The call with other arguments.
+fn rebuilt(
+    call: &AggregateFunctionExpr,
+    arguments: Vec<Arc<dyn PhysicalExpr>>,
+    aggregate: &AggregateExec,
+) -> Result<AggregateFunctionExpr> {
+    let mut builder = AggregateExprBuilder::new(Arc::new(call.fun().clone()), arguments)
+        .schema(aggregate.input_schema())
+        .alias(call.name())
+        .with_distinct(call.is_distinct())
+        .with_ignore_nulls(call.ignore_nulls())
+        .order_by(call.order_bys().to_vec())
+        .with_reversed(call.is_reversed());
+    if let Some(shown) = call.human_display() {
+        builder = builder.human_display(shown);
+    }
+    if let Some(alias) = call.human_display_alias() {
+        builder = builder.human_display_alias(alias);
+    }
+    builder.build()
+}
+
+/// An operator that needs no order of a shuffle: the shuffle's input declares none, and rows are sorted again where an operator needs it.
+fn unordered(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    if let Some(shuffle) = node.downcast_ref::<RepartitionExec>()
+        && matches!(shuffle.partitioning(), Partitioning::Hash(..))
+    {
+        let input = Arc::new(UnorderedExec::new(Arc::clone(shuffle.input())));
+        let shuffle = RepartitionExec::try_new(input, shuffle.partitioning().clone())?;
+        return Ok(Transformed::yes(Arc::new(shuffle)));
+    }
+    let mut changed = false;
+    let needed = node.required_input_ordering();
+    let inputs = node
+        .children()
+        .into_iter()
+        .zip(needed)
+        .map(|(input, need)| {
+            let Some(need) = need else {
+                return Ok(Arc::clone(input));
+            };
+            let properties = input.equivalence_properties();
+            let need = need.into_single();
+            if properties.ordering_satisfy_requirement(need.clone())? {
+                return Ok(Arc::clone(input));
+            }
+            changed = true;
+            let several = input.output_partitioning().partition_count() > 1;
+            let sorted = SortExec::new(LexOrdering::from(need), Arc::clone(input))
+                .with_preserve_partitioning(several);
+            let carried = CarriedExec::new(Arc::new(sorted), None);
+            Ok(Arc::new(carried) as Arc<dyn ExecutionPlan>)
+        });
+    let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    if !changed {
+        return Ok(Transformed::no(node));
+    }
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    node.replace_children(inputs, options).map(Transformed::yes)
+}

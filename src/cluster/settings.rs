@@ -1,0 +1,122 @@
+//! What workers are told of a session: the settings that a statement's result or speed depends on, as one header of each request. Devices,
+//! limits and memory are each worker's own.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use datafusion::common::Result;
+use datafusion::config::ConfigOptions;
+use datafusion::prelude::SessionConfig;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::wire::broken;
+
+/// The header.
+const SETTINGS: HeaderName = HeaderName::from_static("x-vcz-settings");
+/// Settings of this crate that travel; the others are of a machine.
+const OF_QUERIES: [&str; 3] = ["vcz.backend", "vcz.batch_bytes", "vcz.prefetch"];
+/// DataFusion's settings that do not travel: they are of a machine, or of planning, which has been done.
+const OF_MACHINES: [&str; 4] = [
+    "datafusion.runtime.",
+    "datafusion.optimizer.",
+    "datafusion.catalog.",
+    "datafusion.explain.",
+];
+
+/// The settings of `options` that differ from the defaults and travel, as a header.
+///
+/// # Errors
+/// If a value is no text.
+pub fn headers(options: &ConfigOptions) -> Result<HeaderMap> {
+    let defaults = ConfigOptions::default();
+    let defaults: std::collections::HashMap<String, Option<String>> = defaults
+        .entries()
+        .into_iter()
+        .map(|entry| (entry.key, entry.value))
+        .collect();
+    let travels = |key: &str| {
+        key.starts_with("datafusion.") && !OF_MACHINES.iter().any(|of| key.starts_with(of))
+            || OF_QUERIES.contains(&key)
+    };
+    let mut texts = vec![];
+    for entry in options.entries() {
+        let is_default = defaults.get(&entry.key) == Some(&entry.value);
+        if let Some(value) = entry.value.filter(|_| travels(&entry.key) && !is_default) {
+            let value = utf8_percent_encode(&value, NON_ALPHANUMERIC);
+            texts.push(format!("{}={value}", entry.key));
+        }
+    }
+    let mut headers = HeaderMap::new();
+    if !texts.is_empty() {
+        let text = HeaderValue::from_str(&texts.join("&")).map_err(broken)?;
+        headers.insert(SETTINGS, text);
+    }
+    Ok(headers)
+}
+
+/// The header of a request, to be sent on to other workers.
+pub fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let found = headers.get(SETTINGS);
+    found
+        .map(|value| (SETTINGS, value.clone()))
+        .into_iter()
+        .collect()
+}
+
+/// Sets what a request's header says.
+///
+/// # Errors
+/// If a setting is unknown here, or has no such value.
+pub fn apply(config: &mut SessionConfig, headers: &HeaderMap) -> Result<()> {
+    let Some(text) = headers.get(SETTINGS) else {
+        return Ok(());
+    };
+    let text = text.to_str().map_err(broken)?;
+    for setting in text.split('&') {
+        let (key, value) = setting
+            .split_once('=')
+            .ok_or_else(|| broken("a setting without a value"))?;
+        let value = percent_decode_str(value).decode_utf8().map_err(broken)?;
+        config.options_mut().set(key, &value)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::VczSettings;
+
+    fn config() -> SessionConfig {
+        let mut config = SessionConfig::new();
+        let extensions = &mut config.options_mut().extensions;
+        extensions.insert(VczSettings::default());
+        config
+    }
+
+    #[test]
+    fn settings_of_queries_travel() {
+        let mut client = config();
+        let options = client.options_mut();
+        for (key, value) in [
+            ("datafusion.execution.batch_size", "77"),
+            ("datafusion.execution.time_zone", "+02:00"),
+            ("datafusion.optimizer.prefer_hash_join", "false"),
+            ("vcz.batch_bytes", "1MB"),
+            ("vcz.gpu_devices", "1"),
+        ] {
+            options.set(key, value).unwrap();
+        }
+        let headers = headers(client.options()).unwrap();
+        let mut worker = config();
+        apply(&mut worker, &passed_on(&headers)).unwrap();
+        let options = worker.options();
+        assert_eq!(options.execution.batch_size, 77);
+        assert_eq!(options.execution.time_zone.as_deref(), Some("+02:00"));
+        assert!(options.optimizer.prefer_hash_join);
+        let vcz = VczSettings::of(options);
+        assert_eq!(
+            (vcz.batch_bytes, vcz.gpu_devices.as_str()),
+            (1 << 20, "all")
+        );
+        assert!(headers.len() == 1 && apply(&mut worker, &HeaderMap::new()).is_ok());
+    }
+}
