@@ -18,8 +18,8 @@
 //! ```text
 //!   SELECT diversity(call_genotype, 'first') FROM t GROUP BY genome_bin(variant_position, 10000)
 //!
-//!   vcz sql ─ cli      vcz serve ─ flight      import vcz ─ python      your program
-//!        └──────────────────┼─────────────────────────┴───────────────────────┘
+//!   vcz sql ─ cli      vcz serve ─ flight, cluster      import vcz ─ python      your program
+//!        └──────────────────┼────────────────────────────────┴───────────────────────┘
 //!                        session      rewrites to diversity(allele_counts(call_genotype, 'first')); plans windows;
 //!                           │         reads masks and subqueries that name samples while planning
 //!                       functions     aggregates and scalar functions of counts, windows, masks
@@ -44,6 +44,7 @@
 //! * [`functions`]: the SQL functions, one file each.
 //! * [`session`]: everything that is registered on a `SessionContext`, and the planning rules.
 //! * [`flight`]: Arrow Flight SQL over registered tables (feature `flight`).
+//! * [`cluster`]: queries on several machines (feature `flight`).
 //! * [`cli`]: the program `vcz` (feature `cli`).
 //! * `python`: the Python module `vcz` (feature `python`).
 //!

@@ -26,6 +26,9 @@ use crate::session::message;
 /// Connections that are open at the same time, unless the system or the operator says otherwise.
 const MAX_CONNECTIONS: usize = 1024;
 
+/// Threads of a worker beyond two for each core.
+const SPARE_THREADS: usize = 4;
+
 /// The arguments of `vcz serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
@@ -43,7 +46,7 @@ pub struct ServeArgs {
     #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option, requires = "stores")]
     pub option: Vec<(String, String)>,
 
-    /// Run this file before serving: CREATE EXTERNAL TABLE, CREATE VIEW, SET defaults; may be given several times
+    /// Run this file before serving: CREATE EXTERNAL TABLE, CREATE VIEW, SET defaults (of a worker: its vcz.gpu_… settings); may be given several times
     #[arg(long, value_name = "FILE")]
     pub sql: Vec<PathBuf>,
 
@@ -140,7 +143,7 @@ pub struct ServeArgs {
     pub token_lifetime: Duration,
 
     /// Be a worker: run parts of other servers' queries, over stores that it opens itself. Clients are not served
-    #[arg(long, conflicts_with_all = ["stores", "sql", "auth_file", "allow_ddl", "hash_password"])]
+    #[arg(long, conflicts_with_all = ["stores", "auth_file", "allow_ddl", "hash_password"])]
     pub worker: bool,
 
     /// Partitions of a scan that a worker runs at the same time [default: one for each core]
@@ -189,6 +192,27 @@ pub async fn run(args: ServeArgs) -> Result<(), String> {
     served.map_err(|error| error.to_string())
 }
 
+/// Runs the files of `--sql`.
+async fn run_files(args: &ServeArgs, environment: &Environment) -> Result<(), String> {
+    let cli = environment.cli();
+    for file in &args.sql {
+        let shown = file.display();
+        let sql =
+            fs::read_to_string(file).map_err(|error| format!("cannot read '{shown}': {error}"))?;
+        let silent = PrintOptions {
+            format: PrintFormat::Automatic,
+            quiet: true,
+            maxrows: MaxRows::Limited(0),
+            color: false,
+            instrumented_registry: environment.stores.clone(),
+        };
+        exec_from_commands(&cli, vec![sql], &silent)
+            .await
+            .map_err(|error| format!("'{shown}': {}", message(&error)))?;
+    }
+    Ok(())
+}
+
 /// Runs a worker.
 async fn work(args: &ServeArgs) -> Result<(), String> {
     let session = SessionArgs {
@@ -199,6 +223,7 @@ async fn work(args: &ServeArgs) -> Result<(), String> {
     let environment = Environment::new(&session, false)
         .await
         .map_err(|error| message(&error))?;
+    run_files(args, &environment).await?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let config = WorkerConfig {
         bind: args.bind,
@@ -216,8 +241,18 @@ async fn work(args: &ServeArgs) -> Result<(), String> {
     if let Some(address) = metrics.map_err(|error| error.to_string())? {
         log::info!(address:% = address; "http://{address}/healthz and /metrics");
     }
-    let served = worker.run(asked_to_stop()?).await;
+    // More threads than cores, so that connections are answered while tasks compute.
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.saturating_mul(2) + SPARE_THREADS)
+        .thread_name("vcz-worker")
+        .thread_stack_size(super::STACK)
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    let served = threads.spawn(worker.run(asked_to_stop()?)).await;
+    threads.shutdown_background();
     signals::remove_spill_files(&disk);
+    let served = served.map_err(|error| error.to_string())?;
     served.map_err(|error| error.to_string())
 }
 
@@ -243,27 +278,12 @@ async fn publish(args: &ServeArgs) -> Result<Environment, String> {
         .await
         .map_err(|error| message(&error))?;
     let options = stores::options(args.populations.as_deref(), &args.option);
-    let cli = environment.cli();
     stores::register_all(&environment, &tables, &options, |table| {
         let name = stores::quoted(&table.name);
         log::info!(table = table.name.as_str(); "{} is the table {name}", table.shown());
     })
     .await?;
-    for file in &args.sql {
-        let shown = file.display();
-        let sql =
-            fs::read_to_string(file).map_err(|error| format!("cannot read '{shown}': {error}"))?;
-        let silent = PrintOptions {
-            format: PrintFormat::Automatic,
-            quiet: true,
-            maxrows: MaxRows::Limited(0),
-            color: false,
-            instrumented_registry: environment.stores.clone(),
-        };
-        exec_from_commands(&cli, vec![sql], &silent)
-            .await
-            .map_err(|error| format!("'{shown}': {}", message(&error)))?;
-    }
+    run_files(args, &environment).await?;
     Ok(environment)
 }
 

@@ -10,7 +10,7 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::execution_plan::{CardinalityEffect, InvariantLevel};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
@@ -74,6 +74,21 @@ impl ExecutionPlan for CarriedExec {
     fn cardinality_effect(&self) -> CardinalityEffect {
         self.inner.cardinality_effect()
     }
+
+    fn check_invariants(&self, check: InvariantLevel) -> Result<()> {
+        self.inner.check_invariants(check)
+    }
+
+    fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.inner.dynamic_expressions_produced()
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let inner = Arc::clone(&self.inner).reset_state()?;
+        Ok(Arc::new(Self::new(inner, self.notices.clone())))
+    }
+
+    // `downcast_delegate` and `try_to_proto` stay as they are: others must not see the operator, nor encode it themselves.
 
     fn fetch(&self) -> Option<usize> {
         self.inner.fetch()

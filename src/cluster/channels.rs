@@ -25,18 +25,23 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use url::Url;
 
 use super::config::ClusterConfig;
-use super::workers::shown;
+use super::shown::shown;
 
 /// Time to connect, with TLS.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Time after which a silent worker is asked whether it is there, and time that it has to answer.
 const KEEPALIVE: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(5)];
 
+/// Time that a worker has to begin a task.
+const ANSWER: Duration = Duration::from_secs(30);
+
 /// Connections to workers.
 pub struct Channels {
     tls: Option<ClientTlsConfig>,
     token: Option<HeaderValue>,
     open: Mutex<HashMap<Url, Channel>>,
+    /// The names that certificates must have, of workers that were found by an address of a name.
+    names: Mutex<HashMap<Url, String>>,
 }
 
 impl std::fmt::Debug for Channels {
@@ -89,7 +94,22 @@ impl Channels {
             tls: tls.transpose()?,
             token,
             open: Mutex::default(),
+            names: Mutex::default(),
         })
+    }
+
+    /// Says which name the certificate of a worker must have, instead of its address.
+    pub fn expect_name(&self, url: &Url, name: &str) {
+        self.names.lock().insert(url.clone(), name.to_string());
+    }
+
+    /// The names that certificates must have.
+    pub fn names(&self) -> Vec<(Url, String)> {
+        let names = self.names.lock();
+        names
+            .iter()
+            .map(|(url, name)| (url.clone(), name.clone()))
+            .collect()
     }
 
     /// Closes the connection to a worker, so that the next request opens another.
@@ -109,7 +129,11 @@ impl Channels {
             .keep_alive_timeout(KEEPALIVE[1])
             .keep_alive_while_idle(true);
         if let Some(tls) = &self.tls {
-            let configured = endpoint.tls_config(tls.clone());
+            let tls = match self.names.lock().get(url) {
+                Some(name) => tls.clone().domain_name(name),
+                None => tls.clone(),
+            };
+            let configured = endpoint.tls_config(tls);
             endpoint = configured.map_err(|error| failed(error.to_string()))?;
         }
         // A process that was stopped accepts connections and then is silent.
@@ -183,6 +207,16 @@ fn on(name: &str, error: DataFusionError) -> DataFusionError {
     error.context(format!("worker {name}"))
 }
 
+/// What a worker answers; an error that names it if that takes too long.
+async fn in_time<T>(name: &str, asked: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(ANSWER, asked).await {
+        Ok(answer) => answer.map_err(|error| on(name, error)),
+        Err(_) => Err(exec_datafusion_err!(
+            "worker {name}: no answer within {ANSWER:?}"
+        )),
+    }
+}
+
 #[async_trait]
 impl WorkerChannel for NamedWorker {
     async fn coordinator_channel(
@@ -194,11 +228,10 @@ impl WorkerChannel for NamedWorker {
         task: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<WorkerToCoordinatorMsg>>> {
         let name = Arc::clone(&self.name);
-        let answers = self
+        let asked = self
             .client
-            .coordinator_channel(headers, request, messages, metrics, task)
-            .await
-            .map_err(|error| on(&name, error))?;
+            .coordinator_channel(headers, request, messages, metrics, task);
+        let answers = in_time(&name, asked).await?;
         Ok(answers.map_err(move |error| on(&name, error)).boxed())
     }
 
@@ -209,11 +242,8 @@ impl WorkerChannel for NamedWorker {
         metrics: ExecutionPlanMetricsSet,
         task: &Arc<TaskContext>,
     ) -> Result<Vec<BoxStream<'static, Result<RecordBatch>>>> {
-        let streams = self
-            .client
-            .execute_task(headers, request, metrics, task)
-            .await
-            .map_err(|error| on(&self.name, error))?;
+        let asked = self.client.execute_task(headers, request, metrics, task);
+        let streams = in_time(&self.name, asked).await?;
         let streams = streams.into_iter().map(|rows| {
             let name = Arc::clone(&self.name);
             rows.map_err(move |error| on(&name, error)).boxed()

@@ -6,12 +6,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
+use arrow::array::RecordBatch;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
@@ -21,8 +24,9 @@ use datafusion_distributed::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::planner::cut;
-use super::workers::{Workers, shown};
+use super::cut::cut;
+use super::shown::shown;
+use super::workers::Workers;
 use super::{notices, settings};
 use crate::scan::VczSettings;
 
@@ -45,6 +49,8 @@ struct Run {
     logical: LogicalPlan,
     state: SessionState,
     workers: Arc<Workers>,
+    /// Whether it may run again: it only reads, and its rows are those of the query.
+    is_repeatable: bool,
 }
 
 impl fmt::Debug for Run {
@@ -55,22 +61,28 @@ impl fmt::Debug for Run {
 
 impl ClusterExec {
     /// Runs `stages`, which are those of `portable`, the plan of `logical`.
+    ///
+    /// # Errors
+    /// If the plan cannot be walked.
     pub fn new(
         stages: Arc<dyn ExecutionPlan>,
         portable: Arc<dyn ExecutionPlan>,
         logical: LogicalPlan,
         state: SessionState,
         workers: Arc<Workers>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        let writes = portable.exists(|node| Ok(node.is::<DataSinkExec>()))?;
+        let is_repeatable = !writes && stages.is::<DistributedExec>();
+        Ok(Self {
             run: Arc::new(Run {
                 portable,
                 logical,
                 state,
                 workers,
+                is_repeatable,
             }),
             stages,
-        }
+        })
     }
 
     /// The plan in stages.
@@ -111,10 +123,8 @@ impl ExecutionPlan for ClusterExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(stages), true) => Ok(Arc::new(Self {
-                run: Arc::clone(&self.run),
-                stages,
-            })),
+            (Some(stages), true) if Arc::ptr_eq(&stages, &self.stages) => Ok(self),
+            (Some(_), true) => internal_err!("{} keeps its stages", self.name()),
             _ => internal_err!("{} has one input", self.name()),
         }
     }
@@ -134,7 +144,7 @@ impl ExecutionPlan for ClusterExec {
         if partition > 0 {
             return internal_err!("{} has one partition", self.name());
         }
-        let context = Arc::new(with_headers(&context)?);
+        let context = Arc::new(with_headers(&context, &self.run.workers)?);
         let (run, stages) = (Arc::clone(&self.run), Arc::clone(&self.stages));
         let rows = async move { run.rows(stages, context).await };
         Ok(Box::pin(RecordBatchStreamAdapter::new(
@@ -149,9 +159,10 @@ impl ExecutionPlan for ClusterExec {
 }
 
 /// The context of a task whose requests tell workers the settings of its session.
-fn with_headers(context: &TaskContext) -> Result<TaskContext> {
+fn with_headers(context: &TaskContext, workers: &Workers) -> Result<TaskContext> {
     let config = context.session_config().clone();
-    let headers = settings::headers(config.options())?;
+    let mut headers = settings::headers(config.options())?;
+    settings::add_names(&mut headers, workers.channels())?;
     Ok(TaskContext::new(
         context.task_id(),
         context.session_id(),
@@ -180,7 +191,7 @@ impl Run {
                 return Ok(self.collecting(stages, context, first.transpose()?, rows));
             };
             drop(rows);
-            if again == AGAIN {
+            if again == AGAIN || !self.is_repeatable {
                 return Err(error);
             }
             let lost = self.workers.lost(&used).await;
@@ -199,11 +210,7 @@ impl Run {
                 // No worker is left that it could be divided among.
                 Err(reason) => {
                     log::warn!("a query runs on this machine alone: {reason}");
-                    Arc::new(
-                        datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec::new(
-                            Arc::clone(&self.portable),
-                        ),
-                    )
+                    Arc::new(CoalescePartitionsExec::new(Arc::clone(&self.portable)))
                 }
             };
         }
@@ -214,7 +221,7 @@ impl Run {
         &self,
         stages: Arc<dyn ExecutionPlan>,
         context: Arc<TaskContext>,
-        first: Option<arrow::array::RecordBatch>,
+        first: Option<RecordBatch>,
         rows: SendableRecordBatchStream,
     ) -> SendableRecordBatchStream {
         let schema = rows.schema();
@@ -227,7 +234,9 @@ impl Run {
             let metrics = rewrite_distributed_plan_with_metrics(stages, format);
             match tokio::time::timeout(NOTICES, metrics).await {
                 Ok(plan) => notices::collect(&plan?, &collected)?,
-                Err(_) => log::warn!("the notices of some workers did not come in time"),
+                Err(_) => {
+                    collected.add("the notices of some workers did not come in time".to_string())
+                }
             }
             Ok(None)
         };

@@ -2,26 +2,22 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::display::{PlanType, StringifiedPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion_distributed::display_plan_ascii;
 
+use super::decision::Decision;
 use super::exec::ClusterExec;
-use super::planner::Decision;
 
 /// EXPLAIN's rows, in `shown`, for `plan`.
-///
-/// # Errors
-/// None at present; the signature leaves room.
 pub fn explained(
     shown: Arc<dyn ExecutionPlan>,
     plan: &Arc<dyn ExecutionPlan>,
     decision: &Decision,
-) -> Result<Arc<dyn ExecutionPlan>> {
+) -> Arc<dyn ExecutionPlan> {
     let Some(explain) = shown.downcast_ref::<ExplainExec>() else {
-        return Ok(shown);
+        return shown;
     };
     let line = described(decision);
     let rows = explain.stringified_plans().iter().map(|row| {
@@ -37,7 +33,7 @@ pub fn explained(
     });
     let rows = rows.collect();
     let schema = explain.schema();
-    Ok(Arc::new(ExplainExec::new(schema, rows, explain.verbose())))
+    Arc::new(ExplainExec::new(schema, rows, explain.verbose()))
 }
 
 /// One line about how a query runs.

@@ -11,7 +11,7 @@
 //!  ClusterExec ── stages ──► workers: decode ─ open the stores ─ scan, aggregate ──► states, rows
 //! ```
 //!
-//! * `planner`: whether a plan is distributed, and how; `explain`: what EXPLAIN says about it; `portable`: the form of a plan that travels;
+//! * `planner`: whether a plan is distributed, and how (`decision`); `cut`: its stages; `explain`: what EXPLAIN says about it; `portable`: the form of a plan that travels;
 //!   `split`: how scans are divided.
 //! * `wire`: operators, functions and scans as bytes. `carried`, `unordered`, `stored_scan`: operators that only plans of workers have. `notices`: notices of
 //!   workers.
@@ -25,12 +25,15 @@
 mod carried;
 mod channels;
 mod config;
+mod cut;
+mod decision;
 mod exec;
 mod explain;
 mod notices;
 mod planner;
 mod portable;
 mod settings;
+mod shown;
 mod split;
 mod stored_scan;
 mod unordered;
@@ -41,5 +44,6 @@ mod workers;
 
 pub use config::{ClusterConfig, TlsClient, WorkerConfig};
 pub use planner::distribute;
-pub use worker::{OpenTable, OpenTableFn, WorkerServer};
+pub use worker::WorkerServer;
+pub use worker_stores::{OpenTable, OpenTableFn};
 pub use workers::Workers;

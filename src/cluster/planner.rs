@@ -6,34 +6,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err, plan_datafusion_err, plan_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::{QueryPlanner, SessionState};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
-use datafusion_distributed::{
-    DistributedCodec, DistributedExec, DistributedExt, DistributedLeafExec, NetworkBoundaryExt,
-    SessionStateBuilderExt,
-};
-use datafusion_proto::bytes::physical_plan_to_bytes_with_proto_converter;
-use datafusion_proto::physical_plan::DeduplicatingProtoConverter;
-use datafusion_proto::protobuf::PhysicalPlanNode;
-use prost::Message;
+use datafusion_distributed::{DistributedExt, SessionStateBuilderExt};
 
+use super::cut::{check_stages, cut};
+use super::decision::{Decision, Goal};
 use super::exec::ClusterExec;
 use super::explain::explained;
 use super::portable::portable;
 use super::split::{CountTasks, DivideScan, scan_of};
-use super::wire::broken;
 use super::wire::codec::VczCodec;
 use super::workers::Workers;
 use crate::scan::{Distribute, VczSettings};
-use crate::session::message;
 
 /// The work that is worth distributing: below it, the requests to workers take longer than they save.
 const WORTH: Duration = Duration::from_millis(300);
@@ -54,14 +46,14 @@ pub fn distribute(state: SessionState, workers: Arc<Workers>) -> Result<SessionS
         .with_distributed_planner();
     // The crate's planner is used for single plans only: see `cut`.
     builder.query_planner().take();
-    // Populations are subqueries, which this crate's planner reads.
+    // Scalar subqueries stay until this crate's planner has read those that are populations.
     let config = builder.config().get_or_insert_default();
     *subqueries_as_operators(config) = true;
     let planner = ClusterPlanner { inner, workers };
     Ok(builder.with_query_planner(Arc::new(planner)).build())
 }
 
-/// The setting that keeps scalar subqueries as operators, which cannot be sent to workers, instead of joins.
+/// The setting that plans scalar subqueries as operators. These cannot be sent to workers; joins, which they are otherwise, can.
 fn subqueries_as_operators(config: &mut SessionConfig) -> &mut bool {
     let options = config.options_mut();
     &mut options
@@ -91,29 +83,6 @@ impl datafusion_distributed::ChannelResolver for ByChannels {
     }
 }
 
-/// How many tasks the scans of a query are divided into.
-#[derive(Debug, Clone, Copy)]
-pub struct Goal {
-    /// The number.
-    pub tasks: usize,
-}
-
-/// How a query runs.
-#[derive(Debug, Clone)]
-pub enum Decision {
-    /// Here, for this reason.
-    Local(String),
-    /// On workers: the number of tasks of its scans, of all workers, and the estimated work.
-    Distributed {
-        /// Tasks.
-        tasks: usize,
-        /// Workers that can be used.
-        workers: usize,
-        /// Decoded bytes.
-        bytes: u64,
-    },
-}
-
 /// Plans queries, and distributes them where that pays.
 #[derive(Debug)]
 pub struct ClusterPlanner {
@@ -134,7 +103,7 @@ impl QueryPlanner for ClusterPlanner {
                 return Ok(shown);
             }
             let (plan, decision) = self.planned(&explain.plan, session).await?;
-            return explained(shown, &plan, &decision);
+            return Ok(explained(shown, &plan, &decision));
         }
         self.planned(logical, session).await.map(|(plan, _)| plan)
     }
@@ -162,36 +131,32 @@ impl ClusterPlanner {
         logical: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<(Arc<dyn ExecutionPlan>, Decision)> {
-        let plan = self.own(logical, session).await?;
+        let own = self.own(logical, session).await?;
         let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
             return internal_err!("a session of another kind");
         };
         let forced = match VczSettings::of(state.config_options()).distribute {
             Distribute::Never => {
-                return Ok((
-                    plan,
-                    Decision::Local("vcz.distribute = 'never'".to_string()),
-                ));
+                return Ok((own, Decision::Local("vcz.distribute = 'never'".to_string())));
             }
             Distribute::Always => true,
             Distribute::Auto => false,
         };
         // One partition cannot be divided, because operators may rely on it.
-        let single = state.config().target_partitions() == 1;
-        let (plan, state) = match (forced && single, single) {
-            (false, _) => (plan, state.clone()),
-            (true, _) => {
+        let (plan, state) = match state.config().target_partitions() {
+            1 => {
                 let config = state.config().clone().with_target_partitions(2);
                 let state = with_config(state.clone(), config);
                 (self.own(logical, &state).await?, state)
             }
+            _ => (Arc::clone(&own), state.clone()),
         };
         match self.distributed(&plan, logical, state, forced).await {
             Ok(distributed) => Ok(distributed),
             Err(reason) => {
-                let reason = message(&reason);
+                let reason = reason.message().into_owned();
                 log::debug!("a query runs on this machine alone: {reason}");
-                Ok((plan, Decision::Local(reason)))
+                Ok((own, Decision::Local(reason)))
             }
         }
     }
@@ -210,7 +175,14 @@ impl ClusterPlanner {
         let workers = self.workers.usable().len();
         if workers == 0 {
             let (all, reasons) = self.workers.unusable();
-            return plan_err!("none of {all} workers can be used ({})", reasons.join("; "));
+            let reason = format!("none of {all} workers can be used ({})", reasons.join("; "));
+            if Work::of(plan)?.time >= WORTH {
+                let notices = VczSettings::of(state.config_options()).notices;
+                notices.add(format!(
+                    "the query runs on this machine alone: none of {all} workers can be used"
+                ));
+            }
+            return plan_err!("{reason}");
         }
         let (plan, state) = self.without_subqueries(plan, logical, state).await?;
         let work = Work::of(&plan)?;
@@ -231,17 +203,9 @@ impl ClusterPlanner {
             workers,
             bytes: work.bytes,
         };
-        if cut.is::<DistributedExec>() {
-            let exec = ClusterExec::new(
-                cut,
-                portable,
-                logical.clone(),
-                state,
-                Arc::clone(&self.workers),
-            );
-            return Ok((Arc::new(exec), decision));
-        }
-        Ok((cut, decision))
+        let workers = Arc::clone(&self.workers);
+        let exec = ClusterExec::new(cut, portable, logical.clone(), state, workers)?;
+        Ok((Arc::new(exec), decision))
     }
 }
 
@@ -256,6 +220,7 @@ impl ClusterPlanner {
         if !plan.exists(|node| Ok(node.is::<ScalarSubqueryExec>()))? {
             return Ok((Arc::clone(plan), state));
         }
+        check_subqueries(logical)?;
         let mut config = state.config().clone();
         *subqueries_as_operators(&mut config) = false;
         let state = with_config(state, config);
@@ -263,6 +228,23 @@ impl ClusterPlanner {
         let plan = self.own(&logical, &state).await?;
         Ok((plan, state))
     }
+}
+
+/// Returns an error for a scalar subquery that may give several rows. As an operator that is an error of the query; as a join it would not be.
+fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| match expr {
+                Expr::ScalarSubquery(query)
+                    if query.subquery.max_rows().is_none_or(|most| most > 1) =>
+                {
+                    plan_err!("a scalar subquery that may give several rows")
+                }
+                _ => Ok(TreeNodeRecursion::Continue),
+            })
+        })
+    })
+    .map(drop)
 }
 
 /// The session with another configuration.
@@ -301,11 +283,11 @@ impl Work {
         work.ok_or_else(|| plan_datafusion_err!("no scan of a VCZ table can be divided"))
     }
 
-    /// The tasks that it is worth.
+    /// The tasks that it is worth, at most `most`.
     ///
     /// # Errors
     /// If it is not worth more than one.
-    fn tasks(&self, workers: usize) -> Result<usize> {
+    fn tasks(&self, most: usize) -> Result<usize> {
         if self.time < WORTH {
             return plan_err!(
                 "about {:.0} ms of decoding, less than {} ms",
@@ -314,76 +296,6 @@ impl Work {
             );
         }
         let tasks = (self.time.as_secs_f64() / OF_TASK.as_secs_f64()).floor() as usize;
-        Ok(tasks.clamp(1, workers))
+        Ok(tasks.clamp(2, most))
     }
-}
-
-/// `plan`, which is portable, in stages.
-///
-/// # Errors
-/// If nothing of it is divided.
-pub async fn cut(
-    plan: Arc<dyn ExecutionPlan>,
-    logical: &LogicalPlan,
-    state: &SessionState,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut builder = SessionStateBuilder::new()
-        .with_query_planner(Arc::new(Given(plan)))
-        .with_distributed_planner();
-    let Some(planner) = builder.query_planner().take() else {
-        return internal_err!("there is no planner of distributed plans");
-    };
-    let cut = planner.create_physical_plan(logical, state).await?;
-    let analyzes = cut
-        .children()
-        .iter()
-        .any(|input| input.is::<DistributedExec>());
-    match cut.is::<DistributedExec>() || analyzes && !cut.is::<AnalyzeExec>() {
-        true => Ok(cut),
-        false => plan_err!("its scans cannot be divided among tasks"),
-    }
-}
-
-/// A planner that has planned.
-#[derive(Debug)]
-struct Given(Arc<dyn ExecutionPlan>);
-
-#[async_trait]
-impl QueryPlanner for Given {
-    async fn create_physical_plan(
-        &self,
-        _logical: &LogicalPlan,
-        _session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::clone(&self.0))
-    }
-}
-
-/// Encodes each stage as it will be sent. The crate reports such errors late, as a time-out.
-///
-/// # Errors
-/// If a stage cannot be sent.
-fn check_stages(plan: &Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<()> {
-    let codec = DistributedCodec::new_combined_with_user(state.config());
-    plan.apply(|node| {
-        if !node.is_network_boundary() {
-            return Ok(TreeNodeRecursion::Continue);
-        }
-        for stage in node.children() {
-            let bare = Arc::clone(stage).transform_up(|node| {
-                let leaf = node.downcast_ref::<DistributedLeafExec>();
-                let first = leaf.and_then(|leaf| leaf.variants().first().cloned());
-                Ok(match first {
-                    Some(first) => Transformed::yes(first),
-                    None => Transformed::no(node),
-                })
-            })?;
-            let converter = DeduplicatingProtoConverter::default();
-            let bytes = physical_plan_to_bytes_with_proto_converter(bare.data, &codec, &converter)?;
-            // Messages may be nested too deeply to be read again.
-            PhysicalPlanNode::decode(bytes).map_err(broken)?;
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })
-    .map(drop)
 }

@@ -6,16 +6,19 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::streaming::StreamingTableExec;
@@ -30,11 +33,11 @@ use super::carried::CarriedExec;
 use super::split::scan_of;
 use super::unordered::UnorderedExec;
 use super::wire::field_expr::with_fields;
-use super::wire::is_known_everywhere;
+use super::wire::functions::is_known_everywhere;
 use crate::flight::Held;
 use crate::session::operators::Operator;
 
-/// The most bytes of the rows of a table function that travel with a plan.
+/// The most bytes of the rows of table functions that travel with a plan.
 const MOST_ROWS_BYTES: usize = 32 << 20;
 
 /// `plan` in the form that travels.
@@ -63,14 +66,17 @@ async fn with_rows(
         Ok(TreeNodeRecursion::Continue)
     })?;
     let mut rows: Vec<(Arc<dyn ExecutionPlan>, Arc<dyn ExecutionPlan>)> = vec![];
+    let memory = MemoryConsumer::new("rows of table functions").register(task.memory_pool());
+    let mut bytes = 0;
     for leaf in leaves {
         let mut stream = execute_stream(Arc::clone(&leaf), Arc::clone(task))?;
-        let (mut batches, mut bytes) = (vec![], 0);
+        let mut batches = vec![];
         while let Some(batch) = stream.try_next().await? {
             bytes += batch.get_array_memory_size();
+            memory.try_resize(bytes)?;
             if bytes > MOST_ROWS_BYTES {
                 return plan_err!(
-                    "a table function gives more than {MOST_ROWS_BYTES} bytes of rows"
+                    "its table functions give more than {MOST_ROWS_BYTES} bytes of rows"
                 );
             }
             batches.push(batch);
@@ -148,6 +154,10 @@ fn carried(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
         let builder = FilterExecBuilder::from(filter).with_predicate(predicate);
         return carry(Arc::new(builder.build()?));
     }
+    if node.is::<RecursiveQueryExec>() {
+        return plan_err!("a recursive query");
+    }
+    check_windows(&node)?;
     if node.is::<SortExec>() || node.is::<WindowAggExec>() || node.is::<BoundedWindowAggExec>() {
         let schema = match node.children()[..] {
             [input] => input.schema(),
@@ -173,6 +183,29 @@ fn carried(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
     Ok(Transformed::no(node))
 }
 
+/// Returns an error for window functions with what DataFusion's encoding leaves out: FILTER, IGNORE NULLS, and the reverse of a function.
+fn check_windows(node: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let calls = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+        window.window_expr()
+    } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
+        window.window_expr()
+    } else {
+        return Ok(());
+    };
+    for call in calls {
+        // DataFusion has no other way to ask for these; a test fails if the text changes.
+        let shown = format!("{call:?}");
+        let marks = ["filter: Some(", "ignore_nulls: true", "is_reversed: true"];
+        if marks.iter().any(|mark| shown.contains(mark)) {
+            return plan_err!(
+                "{} OVER with FILTER, IGNORE NULLS or in the reverse order of another one",
+                call.name()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Calls `f` with the expressions of an operator.
 fn check(
     node: &Arc<dyn ExecutionPlan>,
@@ -185,13 +218,22 @@ fn check(
     .map(drop)
 }
 
-/// Returns an error if a function in `expr` is bound to something that its name does not say.
+/// Returns an error if a function in `expr` is bound to something that its name does not say, or has an argument whose field has metadata.
 fn by_name(expr: &Arc<dyn PhysicalExpr>) -> Result<()> {
+    let of_call = |expr: &Arc<dyn PhysicalExpr>| -> Result<bool> {
+        // The field of a function's result is known without a schema.
+        let is_call = expr.is::<ScalarFunctionExpr>();
+        Ok(is_call && !expr.return_field(&Schema::empty())?.metadata().is_empty())
+    };
     expr.apply(|expr| {
-        if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>()
-            && !is_known_everywhere(call.fun())
-        {
-            return plan_err!("a join or a shuffle by {expr}");
+        if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+            let mut stays = !is_known_everywhere(call.fun());
+            for argument in call.args() {
+                stays |= of_call(argument)?;
+            }
+            if stays {
+                return plan_err!("a join or a shuffle by {expr}");
+            }
         }
         Ok(TreeNodeRecursion::Continue)
     })
@@ -205,6 +247,17 @@ fn fielded(aggregate: Arc<AggregateExec>) -> Result<Arc<AggregateExec>> {
         let same = with_fields(Arc::clone(key), &schema)?;
         if !Arc::ptr_eq(&same, key) {
             return plan_err!("GROUP BY {key}, a function whose result has metadata");
+        }
+    }
+    let filters = aggregate.filter_expr().iter().flatten();
+    let orders = aggregate
+        .aggr_expr()
+        .iter()
+        .flat_map(|call| call.order_bys());
+    for expr in filters.chain(orders.map(|by| &by.expr)) {
+        let same = with_fields(Arc::clone(expr), &schema)?;
+        if !Arc::ptr_eq(&same, expr) {
+            return plan_err!("FILTER or ORDER BY {expr}, a function whose result has metadata");
         }
     }
     let mut changed = false;
@@ -247,7 +300,11 @@ fn rebuilt(
     if let Some(alias) = call.human_display_alias() {
         builder = builder.human_display_alias(alias);
     }
-    builder.build()
+    let built = builder.build()?;
+    if built.field() != call.field() || built.state_fields()? != call.state_fields()? {
+        return plan_err!("{}, whose result would change", call.name());
+    }
+    Ok(built)
 }
 
 /// An operator that needs no order of a shuffle: the shuffle's input declares none, and rows are sorted again where an operator needs it.

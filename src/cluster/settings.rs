@@ -6,11 +6,16 @@ use datafusion::common::Result;
 use datafusion::config::ConfigOptions;
 use datafusion::prelude::SessionConfig;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use url::Url;
 
-use super::wire::broken;
+use super::channels::Channels;
+use super::wire::frame::broken;
+use crate::scan::VczSettings;
 
 /// The header.
 const SETTINGS: HeaderName = HeaderName::from_static("x-vcz-settings");
+/// The header of the names that certificates of workers must have.
+const NAMES: HeaderName = HeaderName::from_static("x-vcz-worker-names");
 /// Settings of this crate that travel; the others are of a machine.
 const OF_QUERIES: [&str; 3] = ["vcz.backend", "vcz.batch_bytes", "vcz.prefetch"];
 /// DataFusion's settings that do not travel: they are of a machine, or of planning, which has been done.
@@ -26,7 +31,8 @@ const OF_MACHINES: [&str; 4] = [
 /// # Errors
 /// If a value is no text.
 pub fn headers(options: &ConfigOptions) -> Result<HeaderMap> {
-    let defaults = ConfigOptions::default();
+    let mut defaults = ConfigOptions::default();
+    defaults.extensions.insert(VczSettings::default());
     let defaults: std::collections::HashMap<String, Option<String>> = defaults
         .entries()
         .into_iter()
@@ -52,12 +58,41 @@ pub fn headers(options: &ConfigOptions) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-/// The header of a request, to be sent on to other workers.
+/// Adds the names of workers' certificates, which workers need to reach each other.
+///
+/// # Errors
+/// If a name is no text.
+pub fn add_names(headers: &mut HeaderMap, channels: &Channels) -> Result<()> {
+    let names = channels.names();
+    if !names.is_empty() {
+        let names = names.iter().map(|(url, name)| format!("{url} {name}"));
+        let text = names.collect::<Vec<_>>().join("&");
+        headers.insert(NAMES, HeaderValue::from_str(&text).map_err(broken)?);
+    }
+    Ok(())
+}
+
+/// Tells `channels` the names of workers' certificates.
+///
+/// # Errors
+/// If the header is broken.
+pub fn apply_names(headers: &HeaderMap, channels: &Channels) -> Result<()> {
+    let Some(text) = headers.get(NAMES) else {
+        return Ok(());
+    };
+    for named in text.to_str().map_err(broken)?.split('&') {
+        let (url, name) = named
+            .split_once(' ')
+            .ok_or_else(|| broken("a worker without a name"))?;
+        channels.expect_name(&Url::parse(url).map_err(broken)?, name);
+    }
+    Ok(())
+}
+
+/// The headers of a request that are sent on to other workers.
 pub fn passed_on(headers: &HeaderMap) -> HeaderMap {
-    let found = headers.get(SETTINGS);
-    found
-        .map(|value| (SETTINGS, value.clone()))
-        .into_iter()
+    let ours = [SETTINGS, NAMES].into_iter();
+    ours.filter_map(|name| Some((name.clone(), headers.get(&name)?.clone())))
         .collect()
 }
 
@@ -83,7 +118,6 @@ pub fn apply(config: &mut SessionConfig, headers: &HeaderMap) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::VczSettings;
 
     fn config() -> SessionConfig {
         let mut config = SessionConfig::new();
@@ -109,7 +143,7 @@ mod tests {
         let mut worker = config();
         apply(&mut worker, &passed_on(&headers)).unwrap();
         let options = worker.options();
-        assert_eq!(options.execution.batch_size, 77);
+        assert_eq!(options.execution.batch_size.get(), 77);
         assert_eq!(options.execution.time_zone.as_deref(), Some("+02:00"));
         assert!(options.optimizer.prefer_hash_join);
         let vcz = VczSettings::of(options);

@@ -12,7 +12,7 @@ use datafusion_distributed::{
     ScaleUpLeafNodeHandler,
 };
 
-use super::planner::Goal;
+use super::decision::Goal;
 use super::workers::Workers;
 use crate::scan::VczSource;
 

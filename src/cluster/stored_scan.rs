@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
@@ -12,11 +14,33 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::{TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
 use super::worker_stores::{StoredTable, WorkerStores};
 use crate::scan::{PortableScan, VczSettings, VczSource};
+
+/// Time after which a task lets others run. DataFusion's own limit is a number of batches, which may take seconds.
+const TURN: Duration = Duration::from_millis(20);
+
+/// `rows`, giving the thread up in time, so that a task of a query that was abandoned can be stopped.
+fn yielding(mut rows: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let mut since = Instant::now();
+    let rows = stream::poll_fn(move |context| {
+        if since.elapsed() >= TURN {
+            since = Instant::now();
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let polled = rows.poll_next_unpin(context);
+        if polled.is_pending() {
+            since = Instant::now();
+        }
+        polled
+    });
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
+}
 
 /// A scan of a table that is opened when it is executed.
 #[derive(Debug)]
@@ -112,10 +136,10 @@ impl ExecutionPlan for StoredScanExec {
                 let table = stores.get(&table).await?;
                 let source = VczSource::of_portable(&table, &scan, settings, metrics)?;
                 let scan: Arc<dyn ExecutionPlan> = DataSourceExec::from_data_source(source);
-                Ok::<_, datafusion::common::DataFusionError>(scan)
+                Ok::<_, DataFusionError>(scan)
             };
             let scan = opened.get_or_try_init(open).await?;
-            scan.execute(partition, context)
+            Ok::<_, DataFusionError>(yielding(scan.execute(partition, context)?))
         };
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),

@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -28,26 +27,20 @@ use super::channels::{Channels, token};
 use super::config::WorkerConfig;
 use super::settings;
 use super::wire::codec::VczCodec;
-use super::worker_stores::WorkerStores;
+use super::wire::functions::registered;
+use super::worker_stores::{OpenTable, WorkerStores};
 use super::workers::version;
 use crate::flight::{ServeError, listen, tls_of};
-use crate::scan::{TableOrigin, VczSettings, VczTable, warm_up};
+use crate::scan::{VczSettings, warm_up};
 
 /// Time between two looks for tasks that were abandoned.
 const TICK: Duration = Duration::from_millis(500);
 /// Time after which a silent connection is asked whether it is there, and time that it has to answer.
 const KEEPALIVE: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(20)];
+/// The largest message, such as a batch of rows or a plan.
+const MOST_MESSAGE_BYTES: usize = 2 << 30;
 /// Time that running tasks have to end when the worker is stopped.
 const SHUTDOWN: Duration = Duration::from_secs(10);
-
-/// Opens a table.
-pub type OpenTableFn = dyn Fn(TableOrigin) -> Pin<Box<dyn Future<Output = Result<Arc<VczTable>>> + Send>>
-    + Send
-    + Sync;
-
-/// How a worker opens tables.
-#[derive(Clone)]
-pub struct OpenTable(pub Arc<OpenTableFn>);
 
 /// A worker that listens but does not run tasks yet.
 pub struct WorkerServer {
@@ -96,6 +89,7 @@ impl WorkerServer {
         };
         let worker = Worker::from_session_builder(builder)
             .with_runtime_env(Arc::clone(&runtime))
+            .with_max_message_size(MOST_MESSAGE_BYTES)
             .with_version(version(worker.partitions));
         Ok(Self {
             worker,
@@ -202,8 +196,12 @@ fn state(
     let extensions = &mut config.options_mut().extensions;
     extensions.insert(VczSettings::of(own.options()));
     settings::apply(config, &headers)?;
+    settings::apply_names(&headers, &channels)?;
     config.set_extension(stores);
+    let (scalars, aggregates) = registered();
     Ok(builder
+        .with_scalar_functions(scalars)
+        .with_aggregate_functions(aggregates)
         .with_distributed_passthrough_headers(headers)?
         .with_distributed_channel_resolver(
             channels as Arc<dyn datafusion_distributed::ChannelResolver + Send + Sync>,

@@ -3,14 +3,25 @@
 //! Invariant: a table is used only if its stores contain what the coordinator's do.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use datafusion::common::{Result, exec_err};
+use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::worker::OpenTable;
 use crate::scan::{TableOrigin, VczTable, shown_location};
+
+/// Opens a table.
+pub type OpenTableFn = dyn Fn(TableOrigin) -> Pin<Box<dyn Future<Output = Result<Arc<VczTable>>> + Send>>
+    + Send
+    + Sync;
+
+/// How a worker opens tables.
+#[derive(Clone)]
+pub struct OpenTable(pub Arc<OpenTableFn>);
 
 /// The most tables that are kept open.
 const MOST_TABLES: usize = 64;
@@ -54,6 +65,12 @@ impl WorkerStores {
     /// If its stores cannot be opened here, or contain something else than the coordinator's.
     pub async fn get(&self, table: &StoredTable) -> Result<Arc<VczTable>> {
         let opened = self.entry(table);
+        if let Some(known) = opened.get()
+            && !is_current(known).await
+        {
+            self.forget(&opened);
+            return Box::pin(self.get(table)).await;
+        }
         let open = || async {
             let found = (self.open.0)(table.origin.clone()).await?;
             let key = found.stores().content_key();
@@ -69,10 +86,14 @@ impl WorkerStores {
         let found = opened.get_or_try_init(open).await;
         if found.is_err() {
             // The next query tries again.
-            let mut tables = self.tables.lock();
-            tables.retain(|(_, known)| !Arc::ptr_eq(known, &opened));
+            self.forget(&opened);
         }
         found.cloned()
+    }
+
+    fn forget(&self, opened: &Opened) {
+        let mut tables = self.tables.lock();
+        tables.retain(|(_, known)| !Arc::ptr_eq(known, opened));
     }
 
     fn entry(&self, table: &StoredTable) -> Opened {
@@ -89,6 +110,16 @@ impl WorkerStores {
         }
         opened
     }
+}
+
+/// Whether the stores of a table are still those that were opened, as far as their metadata documents, or the files of archives, tell.
+async fn is_current(table: &VczTable) -> bool {
+    let members = table.stores().members().iter();
+    let checks = members.map(|member| member.dataset.store().is_current());
+    join_all(checks)
+        .await
+        .into_iter()
+        .all(|is_current| is_current)
 }
 
 /// The locations for messages.

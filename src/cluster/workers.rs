@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::common::{Result, config_err};
-use datafusion_distributed::{ChannelResolver, GetWorkerInfoRequest, WorkerResolver};
+use datafusion_distributed::{ChannelResolver, GetWorkerInfoRequest};
 use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -13,7 +13,8 @@ use url::Url;
 
 use super::channels::Channels;
 use super::config::ClusterConfig;
-use super::wire::WIRE_VERSION;
+use super::shown::shown;
+use super::wire::frame::WIRE_VERSION;
 
 /// Time between two looks at the workers.
 const EVERY: Duration = Duration::from_secs(5);
@@ -38,6 +39,10 @@ pub struct Workers {
     scheme: &'static str,
     channels: Arc<Channels>,
     known: Mutex<BTreeMap<Url, Known>>,
+    /// The workers of each place when it could last be looked up.
+    found: Mutex<BTreeMap<String, Vec<Url>>>,
+    /// Whether workers on other machines may be sent the token.
+    is_private: bool,
     looking: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -65,17 +70,30 @@ impl Workers {
         for place in &places {
             match place.strip_prefix("file:") {
                 Some("") => {
-                    return config_err!("'file:' must be followed by the path of a file of workers");
+                    return config_err!(
+                        "'file:' must be followed by the path of a file of workers"
+                    );
                 }
                 Some(_) => {}
                 None => drop(url(scheme, place.strip_prefix("dns:").unwrap_or(place))?),
             }
+        }
+        if let Some(place) = places.iter().find(|place| !place.starts_with("file:"))
+            && config.token_file.is_some()
+            && config.tls.is_none()
+            && !is_loopback(&url(scheme, place.strip_prefix("dns:").unwrap_or(place))?)
+        {
+            return config_err!(
+                "the token would be sent to {place} in plain text: give the certificates of the workers (--workers-ca)"
+            );
         }
         let workers = Arc::new(Self {
             places,
             scheme,
             channels: Arc::new(Channels::new(config)?),
             known: Mutex::default(),
+            found: Mutex::default(),
+            is_private: config.token_file.is_none() || config.tls.is_some(),
             looking: Mutex::default(),
         });
         workers.look().await;
@@ -131,8 +149,14 @@ impl Workers {
     /// returns them.
     pub async fn lost(&self, urls: &[Url]) -> Vec<Url> {
         let asked = urls.iter().map(|url| async move {
-            self.channels.forget(url);
-            (url, self.ask(url).await)
+            match self.ask(url).await {
+                Ok(partitions) => (url, Ok(partitions)),
+                // The connection may be broken, and the worker not.
+                Err(_) => {
+                    self.channels.forget(url);
+                    (url, self.ask(url).await)
+                }
+            }
         });
         let mut lost = vec![];
         for (url, answer) in join_all(asked).await {
@@ -153,7 +177,15 @@ impl Workers {
     async fn look(&self) {
         let mut urls = vec![];
         for place in &self.places {
-            self.find(place, &mut urls).await;
+            let mut found = vec![];
+            let looked_up = self.find(place, &mut found).await;
+            let mut last = self.found.lock();
+            if let (false, Some(before)) = (looked_up, last.get(place)) {
+                // It cannot be looked up now: what it was before.
+                found.clone_from(before);
+            }
+            urls.extend(found.iter().cloned());
+            last.insert(place.clone(), found);
         }
         urls.sort();
         urls.dedup();
@@ -185,32 +217,55 @@ impl Workers {
         }
     }
 
-    /// Adds the workers at a place to `urls`.
-    async fn find(&self, place: &str, urls: &mut Vec<Url>) {
+    /// Adds the workers at a place to `urls`. Returns whether it could be looked up.
+    async fn find(&self, place: &str, urls: &mut Vec<Url>) -> bool {
         if let Some(path) = place.strip_prefix("file:") {
-            match tokio::fs::read_to_string(path).await {
-                Ok(text) => {
-                    let lines = text.lines().map(str::trim);
-                    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-                    for line in lines.filter(|line| !line.starts_with("file:")) {
-                        Box::pin(self.find(line, urls)).await;
-                    }
+            let text = match tokio::fs::read_to_string(path).await {
+                Ok(text) => text,
+                Err(error) => {
+                    log::warn!("cannot read the file of workers '{path}': {error}");
+                    return false;
                 }
-                Err(error) => log::warn!("cannot read the file of workers '{path}': {error}"),
+            };
+            let lines = text.lines().map(str::trim);
+            let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let mut all = true;
+            for line in lines.filter(|line| !line.starts_with("file:")) {
+                all &= Box::pin(self.find(line, urls)).await;
             }
-        } else if let Some(name) = place.strip_prefix("dns:") {
-            match tokio::net::lookup_host(name).await {
-                Ok(addresses) => urls.extend(
-                    addresses.filter_map(|address| url(self.scheme, &address.to_string()).ok()),
-                ),
-                Err(error) => log::warn!("cannot look up the workers '{name}': {error}"),
-            }
-        } else {
+            return all;
+        }
+        let Some(name) = place.strip_prefix("dns:") else {
             match url(self.scheme, place) {
-                Ok(url) => urls.push(url),
-                Err(error) => log::warn!("{error}"),
+                Ok(url) if self.is_private || is_loopback(&url) => urls.push(url),
+                Ok(_) => log::warn!(
+                    "the worker {place} is not used: the token would be sent to it in plain text"
+                ),
+                Err(error) => log::warn!("{}", error.message()),
+            }
+            return true;
+        };
+        let looking = tokio::time::timeout(ANSWER, tokio::net::lookup_host(name));
+        let addresses = match looking.await {
+            Ok(Ok(addresses)) => addresses,
+            Ok(Err(error)) => {
+                log::warn!("cannot look up the workers '{name}': {error}");
+                return false;
+            }
+            Err(_) => {
+                log::warn!("cannot look up the workers '{name}' within {ANSWER:?}");
+                return false;
+            }
+        };
+        let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        for address in addresses {
+            if let Ok(url) = url(self.scheme, &address.to_string()) {
+                self.channels.expect_name(&url, host);
+                urls.push(url);
             }
         }
+        true
     }
 
     /// The number of partitions of a worker, or why it cannot be used.
@@ -227,12 +282,6 @@ impl Workers {
             }
         };
         parse_version(&answer.version)
-    }
-}
-
-impl WorkerResolver for Workers {
-    fn get_urls(&self) -> Result<Vec<Url>> {
-        Ok(self.usable())
     }
 }
 
@@ -260,20 +309,25 @@ fn parse_version(text: &str) -> std::result::Result<usize, String> {
 /// The URL of `HOST:PORT`.
 fn url(scheme: &str, place: &str) -> Result<Url> {
     let url = Url::parse(&format!("{scheme}://{place}"));
+    let has_port = place
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     match url {
-        Ok(url) if url.port().is_some() && url.path() == "/" && url.has_host() => Ok(url),
+        // The default ports of the schemes are left out of URLs.
+        Ok(url) if has_port && url.path() == "/" && url.has_host() => Ok(url),
         _ => {
             config_err!("'{place}' is not a worker: expected HOST:PORT, dns:HOST:PORT or file:PATH")
         }
     }
 }
 
-/// A worker for messages: `HOST:PORT`.
-pub fn shown(url: &Url) -> String {
-    let host = url.host_str().unwrap_or("?");
-    match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_string(),
+/// Whether a worker is on this machine.
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -293,6 +347,9 @@ mod tests {
     fn places() {
         assert_eq!(shown(&url("https", "a.b:50051").unwrap()), "a.b:50051");
         assert_eq!(shown(&url("http", "[::1]:7").unwrap()), "[::1]:7");
+        assert_eq!(shown(&url("https", "host:443").unwrap()), "host:443");
+        assert!(is_loopback(&url("http", "127.0.0.1:7").unwrap()));
+        assert!(!is_loopback(&url("http", "10.0.0.1:7").unwrap()));
         for wrong in ["", "host", "host:x", "host:1/path", "http://host:1"] {
             assert!(url("http", wrong).is_err(), "{wrong}");
         }

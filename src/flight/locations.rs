@@ -154,7 +154,13 @@ fn locations_of(table: &dyn TableProvider) -> Vec<String> {
         let stores = table.stores();
         let members = stores.members().iter();
         let members = members.flat_map(|member| spellings(member.dataset.store().location()));
-        return members.chain(spellings(stores.location())).collect();
+        let all = members.chain(spellings(stores.location()));
+        // Workers name the absolute paths.
+        let origin = table.origin().into_iter();
+        let absolute = origin.flat_map(|origin| origin.locations.iter());
+        return all
+            .chain(absolute.flat_map(|place| spellings(place)))
+            .collect();
     }
     if let Some(table) = table.downcast_ref::<AnnotationTable>() {
         return spellings(table.location());

@@ -59,6 +59,7 @@ pub fn helper_functions() -> Vec<Arc<ScalarUDF>> {
         Arc::new(join_bins::join_bin()),
         Arc::new(join_bins::join_bins()),
         Arc::new(json_text::json_text_udf()),
+        Arc::new(genotype::genotype_planes_udf()),
         without_metadata_udf(),
     ]
 }

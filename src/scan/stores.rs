@@ -128,6 +128,14 @@ impl Stores {
                 let dataset = &member.dataset;
                 hasher.update(&dataset.n_variants().to_le_bytes());
                 dataset.store().content_key(&mut hasher);
+                // Zones of the region index are known in every process that has opened the store.
+                let zones = dataset.known_zones().filter(|zones| zones.from_index);
+                for zone in zones.iter().flat_map(|zones| &zones.zones) {
+                    let numbers = [zone.min, zone.max, zone.contig as i64];
+                    numbers.iter().for_each(|number| {
+                        hasher.update(&number.to_le_bytes());
+                    });
+                }
             }
             let names = [self.sample_ids(), &self.contigs, &self.filters];
             for name in names.into_iter().flatten() {

@@ -158,6 +158,11 @@ impl VczTable {
         }
     }
 
+    /// How another process opens the stores; `None` if it cannot.
+    pub fn origin(&self) -> Option<&TableOrigin> {
+        self.scan.origin.as_ref()
+    }
+
     /// The opened stores.
     pub fn stores(&self) -> &Arc<Stores> {
         &self.scan.stores

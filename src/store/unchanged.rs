@@ -86,6 +86,12 @@ impl Store {
         })
     }
 
+    /// Whether the store is still the one that was opened, as far as the root group's document tells. An archive is: the file that was
+    /// opened stays, and chunks of another one fail their checksums.
+    pub async fn is_current(&self) -> bool {
+        self.source.is_archive() || self.check_root().await.is_ok()
+    }
+
     async fn check_root(&self) -> Result<(), StoreError> {
         let Some((key, known)) = &self.contents.root else {
             return Ok(());

@@ -71,14 +71,14 @@ pub fn session_of(config: SessionConfig) -> SessionContext {
     let ctx = datafusion_vcz::session::context(config, Arc::new(RuntimeEnv::default())).unwrap();
     #[cfg(feature = "flight")]
     if let Ok(workers) = std::env::var("VCZ_TEST_WORKERS") {
-        return on_workers(&ctx, vec![workers]);
+        return on_workers(ctx, vec![workers]);
     }
     ctx
 }
 
 /// The session with every query that can be divided on `workers`.
 #[cfg(feature = "flight")]
-pub fn on_workers(ctx: &SessionContext, workers: Vec<String>) -> SessionContext {
+pub fn on_workers(ctx: SessionContext, workers: Vec<String>) -> SessionContext {
     use datafusion_vcz::cluster::{ClusterConfig, Workers, distribute};
     let config = ClusterConfig {
         workers,
@@ -90,7 +90,8 @@ pub fn on_workers(ctx: &SessionContext, workers: Vec<String>) -> SessionContext 
     let mut state = distribute(ctx.state(), workers).unwrap();
     let options = state.config_mut().options_mut();
     options.set("vcz.distribute", "always").unwrap();
-    SessionContext::new_with_state(state)
+    *ctx.state_ref().write() = state;
+    ctx
 }
 
 /// Registers the store at `path` as `table`, with the populations file at `populations`.

@@ -90,7 +90,7 @@ async fn found(ctx: &SessionContext, filtered: &str, from: &str, first: bool) ->
     Value::Object(values)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn values_are_those_of_numpy() {
     let expected = read_json(&common::fixtures().join("filter_calls.json"));
     let numbered = "(SELECT *, row_number() OVER (ORDER BY variant_contig, variant_position) AS number FROM t)";
@@ -130,7 +130,7 @@ fn without_sql(case: &Value) -> Value {
 }
 
 /// Every function that takes genotypes takes filtered ones; all in one scan, which gives the same bits whatever its partitions.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn every_function_in_any_partitions_and_batches() {
     let f = "filter_calls(filter_calls(call_genotype, call_GQ, 20, NULL), call_DP, 5, 60000)";
     let half = "filter_calls(call_genotype, call_value(call_AD, 2), NULL, 30)";
@@ -197,7 +197,7 @@ async fn every_function_in_any_partitions_and_batches() {
     assert!(text.contains("chunks_read=20"), "{text}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn filters_without_bounds_change_calls_without_values_only() {
     for (store, field, fields) in [
         ("filters.vcz.zip", "call_GQ", "call_GQ"),
@@ -238,7 +238,7 @@ async fn filters_without_bounds_change_calls_without_values_only() {
 }
 
 /// Calls that are moved into the branches of a UNION take their filters along, and rows of stores of the same shape can be united.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn unions_and_joins() {
     let ctx = table("filters.vcz.zip", 2, 50).await;
     let f = "filter_calls(call_genotype, call_GQ, 20)";
@@ -282,7 +282,7 @@ async fn unions_and_joins() {
     assert_eq!(none[0], Some(0i64).into());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_is_refused_while_planning() {
     let ctx = table("filters.vcz.zip", 2, 50).await;
     let other = common::renamed_samples("filters.vcz.zip", "other_filters.vcz");
@@ -389,7 +389,7 @@ async fn what_does_not_fit_is_refused_while_planning() {
 }
 
 /// Filtered genotypes in a Parquet file, and fields beside genotypes there.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn columns_in_files() {
     let ctx = table("filters.vcz.zip", 2, 50).await;
     let path = common::work_dir().join("filters.parquet");

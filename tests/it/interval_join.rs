@@ -31,7 +31,7 @@ async fn pairs(ctx: &SessionContext, join: &str) -> Vec<String> {
     row.iter().map(ToString::to_string).collect()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_same_pairs() {
     let (binned, stock) = (common::session(2, 100), common::session(2, 100));
     assert!(
@@ -74,7 +74,7 @@ async fn the_same_pairs() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn statistics_per_gene() {
     let ctx = common::session(2, 1000);
     let store = common::fixtures().join("sim.vcz.zip");

@@ -15,6 +15,8 @@ mod catalogue_samples;
 mod catalogue_scans;
 mod catalogue_zygosity;
 mod circles;
+#[cfg(feature = "flight")]
+mod cluster;
 mod common;
 mod conventions;
 mod extend;

@@ -333,7 +333,7 @@ async fn a_query_of_one_contig_reads_chunks_of_one_store() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn stores_are_opened_at_the_same_time() {
     let (many, ..) = written("rounds");
     let server = Arc::new(Server::in_rounds(objects(&many).await));
@@ -436,7 +436,7 @@ fn says(error: Result<SessionContext, String>, parts: &[&str]) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn stores_that_do_not_fit_are_errors_that_name_both() {
     let other_sample = pair("sample", |_, forms| {
         forms[1].samples[3] = "stranger".to_string()
@@ -499,7 +499,7 @@ async fn stores_that_do_not_fit_are_errors_that_name_both() {
     says(some, &["a.vcz", "b.vcz", "call_genotype", "all or none"]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn types_that_do_not_fit_are_errors() {
     let folder = work_dir().join("conflict");
     let names = names();
@@ -558,7 +558,7 @@ async fn types_that_do_not_fit_are_errors() {
     assert!(no_stores.contains("is not a VCZ store"), "{no_stores}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_store_lacks_is_null() {
     let ctx = pair("lacks", |_, forms| {
         forms[0].without = vec!["call_GQ", "variant_DP", "variant_filter", "variant_allele"];
@@ -605,7 +605,7 @@ async fn what_a_store_lacks_is_null() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn stores_without_variants_are_part_of_a_table() {
     let ctx = pair("no_variants", |sites, forms| {
         sites[0].clear();
@@ -641,7 +641,7 @@ async fn stores_without_variants_are_part_of_a_table() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn masks_and_the_library_work_on_many_stores() {
     let (many, one, populations) = written("masks");
     let mask = work_dir().join("mask.bed");

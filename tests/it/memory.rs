@@ -121,7 +121,7 @@ async fn a_pool_below_one_chunk_is_an_error_that_names_the_scan() {
 /// A directory store `name` of `chunks` chunks of variants, those of the store `source` over and over, without a region
 /// index and with the arrays that spectra and scans need. The chunks are links, so that many cost little. With it, the bytes
 /// of one decoded chunk of genotypes.
-fn lengthened(source: &Path, name: &str, chunks: u64) -> (PathBuf, u64) {
+pub fn lengthened(source: &Path, name: &str, chunks: u64) -> (PathBuf, u64) {
     let target = work_dir().join(name);
     let objects = entries(&fs::read(source).unwrap());
     let originals = work_dir().join(format!("{name}.chunks"));

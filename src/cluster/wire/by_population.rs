@@ -7,7 +7,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion_proto::protobuf::PhysicalExprNode;
 
-use super::broken;
+use super::frame::broken;
 use super::messages::{ByPopulation, PopulationCall, PopulationKey, PopulationValue};
 use super::scan::{Decoder, Encoder};
 use crate::session::populations::{Call, Key, Populations, Value};

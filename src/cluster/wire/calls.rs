@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 
+use super::frame::{broken, required};
 use super::messages::{Call, Filter, FloatBounds, IntegerBounds, Test};
 use super::samples::{of_populations, of_samples, to_populations, to_samples};
-use super::{broken, required};
 use crate::counts::{CallTest, FloatBound, SampleSet};
 use crate::scan::{CallFilters, FieldCondition, FilteredCall, GenotypeCall};
 

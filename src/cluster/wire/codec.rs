@@ -12,11 +12,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion_proto::physical_plan::{PhysicalExtensionCodec, PhysicalProtoConverterExtension};
 
 use super::field_expr::FieldExpr;
+use super::frame::{framed, unframed};
 use super::functions::{decode_aggregate, decode_scalar, encode_aggregate, encode_scalar};
 use super::operators::{of_operator, to_operator};
 use super::scan::{Decoder, Encoder};
-use super::{framed, unframed};
-use crate::scan::notices::NoticeSink;
+use crate::scan::notices::{NoticeSink, Notices};
 
 /// The codec.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct VczCodec {
 
 impl VczCodec {
     /// A codec whose functions report to `notices`.
-    pub fn reporting_to(notices: NoticeSink) -> Self {
+    fn reporting_to(notices: NoticeSink) -> Self {
         Self { notices }
     }
 }
@@ -54,12 +54,15 @@ impl PhysicalExtensionCodec for VczCodec {
         task: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let from = Decoder {
-            codec: self,
+        // Each operator has notices of its own, which it sends to the coordinator.
+        let notices = Arc::new(Notices::default());
+        let codec = Self::reporting_to(NoticeSink(Some(Arc::clone(&notices))));
+        let within = Decoder {
+            codec: &codec,
             converter,
             task,
         };
-        to_operator(unframed(bytes)?, inputs, from)
+        to_operator(unframed(bytes)?, inputs, within, notices)
     }
 
     fn try_encode_expr(

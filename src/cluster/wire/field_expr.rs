@@ -12,8 +12,8 @@ use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
+use super::frame::{broken, framed, required, unframed};
 use super::messages::FieldOf;
-use super::{broken, framed, required, unframed};
 
 /// An expression with its field.
 #[derive(Debug, Clone)]

@@ -10,12 +10,12 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion_proto::protobuf::ScalarValue as ScalarMessage;
 
 use super::calls::{of_call, to_call};
+use super::frame::{broken, framed, required, unframed};
 use super::messages::{
     AggregateFunction, AggregateKind, BoundCall as BoundMessage, Constant, Mask as MaskMessage,
     MaskContig, Merge, Reports as ReportsMessage, ScalarFunction, ScalarKind, SelectedCalls,
 };
 use super::samples::{of_context, of_samples, to_context, to_samples};
-use super::{broken, framed, required, unframed};
 use crate::functions::mask::{Mask, MaskBuilder};
 use crate::functions::{self, Reports, bind_mask, bound_mask, bound_samples};
 use crate::scan::notices::NoticeSink;
@@ -24,17 +24,29 @@ use crate::scan::{BoundCall, CallFilters, GenotypeUdf, SelectCalls};
 /// The scalar functions that every worker has.
 static SCALARS: LazyLock<Vec<Arc<ScalarUDF>>> = LazyLock::new(|| {
     let ours = functions::scalar_functions().into_iter().map(Arc::new);
-    let stock = SessionStateDefaults::default_scalar_functions();
     let helpers = functions::helper_functions();
-    ours.chain(helpers).chain(stock).collect()
+    let ours: Vec<_> = ours.chain(helpers).collect();
+    let stock = SessionStateDefaults::default_scalar_functions().into_iter();
+    // Of two functions of a name, the last one is registered.
+    let other = |stock: &Arc<ScalarUDF>| ours.iter().all(|known| known.name() != stock.name());
+    let stock: Vec<_> = stock.filter(other).collect();
+    ours.into_iter().chain(stock).collect()
 });
 
 /// The aggregate functions that every worker has.
 static AGGREGATES: LazyLock<Vec<Arc<AggregateUDF>>> = LazyLock::new(|| {
     let ours = functions::aggregate_functions().into_iter().map(Arc::new);
-    ours.chain(SessionStateDefaults::default_aggregate_functions())
-        .collect()
+    let ours: Vec<_> = ours.collect();
+    let stock = SessionStateDefaults::default_aggregate_functions().into_iter();
+    let other = |stock: &Arc<AggregateUDF>| ours.iter().all(|known| known.name() != stock.name());
+    let stock: Vec<_> = stock.filter(other).collect();
+    ours.into_iter().chain(stock).collect()
 });
+
+/// This crate's functions for a worker's session, in which DataFusion looks functions up by their names.
+pub fn registered() -> (Vec<Arc<ScalarUDF>>, Vec<Arc<AggregateUDF>>) {
+    (SCALARS.clone(), AGGREGATES.clone())
+}
 
 /// Whether every worker has this function under its name.
 pub fn is_known_everywhere(function: &ScalarUDF) -> bool {
@@ -54,11 +66,11 @@ pub fn encode_scalar(function: &ScalarUDF, bytes: &mut Vec<u8>) -> Result<()> {
         .downcast_ref::<GenotypeUdf>()
         .and_then(GenotypeUdf::bound);
     let kind = if let Some(bound) = bound {
-        ScalarKind::Genotypes(BoundMessage {
+        ScalarKind::Genotypes(Box::new(BoundMessage {
             call: of_call(bound.call(), &CallFilters::default()),
             genotypes: of_context(bound.genotypes()),
             selected: bound.selected().map(|selected| of_context(selected)),
-        })
+        }))
     } else if let Some(calls) = inner.downcast_ref::<SelectCalls>() {
         ScalarKind::Calls(SelectedCalls {
             samples: of_samples(calls.samples()),
@@ -97,11 +109,11 @@ pub fn decode_scalar(name: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
                 return plan_err!("{name} is no function of genotypes");
             };
             let selected = bound.selected.map(to_context).transpose()?;
-            udf.bind(Arc::new(BoundCall::of_parts(
-                to_call(&bound.call)?.call,
-                to_context(bound.genotypes)?,
-                selected,
-            )))
+            let (call, genotypes) = (to_call(&bound.call)?.call, to_context(bound.genotypes)?);
+            if call.samples_end() > genotypes.n_samples() {
+                return Err(broken("a call on samples that its column does not have"));
+            }
+            udf.bind(Arc::new(BoundCall::of_parts(call, genotypes, selected)))
         }
         ScalarKind::Calls(calls) => SelectCalls::of_parts(
             to_samples(&calls.samples)?,

@@ -303,8 +303,8 @@ pub struct ScalarFunction {
 /// What a scalar function is bound to.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum ScalarKind {
-    #[prost(message, tag = "1")]
-    Genotypes(BoundCall),
+    #[prost(message, boxed, tag = "1")]
+    Genotypes(Box<BoundCall>),
     #[prost(message, tag = "2")]
     Calls(SelectedCalls),
     #[prost(message, tag = "3")]

@@ -1,73 +1,18 @@
 //! Operators, functions and scans as bytes: what DataFusion's own encoding of plans leaves out.
 //!
 //! * `codec`: [`VczCodec`](codec::VczCodec), DataFusion's hooks for this crate's operators and functions.
-//! * `messages`: the messages, as Protocol Buffers. `samples`, `calls`: sets of samples, contexts of genotypes and calls on them.
+//! * `frame`: what the bytes begin with. `messages`: the messages, as Protocol Buffers. `samples`, `calls`: sets of samples, contexts of genotypes and calls on them.
 //! * `scan`: scans of tables; `operators`: this crate's operators, and DataFusion's with functions of this crate; `by_population`: the
 //!   aggregate that has more expressions than its calls.
 //! * `functions`: functions that planning has bound to something; `field_expr`: expressions whose field has metadata.
-//!
-//! Invariant: bytes begin with [`MAGIC`] and the version of the form, so that another build is refused by name.
 
 mod by_population;
 mod calls;
 pub mod codec;
 pub mod field_expr;
-mod functions;
+pub mod frame;
+pub mod functions;
 mod messages;
 mod operators;
 mod samples;
 mod scan;
-
-pub use functions::is_known_everywhere;
-
-use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
-use prost::Message;
-
-/// The version of the form of plans: coordinator and workers must be of the same build.
-pub const WIRE_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
-
-/// What the bytes of this crate begin with.
-const MAGIC: &[u8] = b"vcz ";
-
-/// `message` as bytes, with the version.
-fn framed(message: &impl Message, bytes: &mut Vec<u8>) {
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(WIRE_VERSION.as_bytes());
-    bytes.push(b'\n');
-    bytes.extend_from_slice(&message.encode_to_vec());
-}
-
-/// The message in `bytes`.
-///
-/// # Errors
-/// If they are not of this crate, of another version, or cut.
-fn unframed<M: Message + Default>(bytes: &[u8]) -> Result<M> {
-    let Some(rest) = bytes.strip_prefix(MAGIC) else {
-        return Err(plan_datafusion_err!(
-            "a part of a distributed plan is not of datafusion-vcz"
-        ));
-    };
-    let mut parts = rest.splitn(2, |byte| *byte == b'\n');
-    let (version, message) = (
-        parts.next().unwrap_or_default(),
-        parts.next().unwrap_or_default(),
-    );
-    if version != WIRE_VERSION.as_bytes() {
-        return Err(plan_datafusion_err!(
-            "a plan of version {} of datafusion-vcz came to a worker of version {WIRE_VERSION}: coordinator and workers must be of the \
-             same build",
-            String::from_utf8_lossy(version)
-        ));
-    }
-    M::decode(message).map_err(broken)
-}
-
-/// An error about a message that cannot be understood.
-pub fn broken(error: impl std::fmt::Display) -> DataFusionError {
-    plan_datafusion_err!("a part of a distributed plan cannot be understood: {error}")
-}
-
-/// The value of a field that every message has.
-fn required<T>(value: Option<T>, what: &str) -> Result<T> {
-    value.ok_or_else(|| broken(format!("it has no {what}")))
-}

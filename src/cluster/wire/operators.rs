@@ -14,15 +14,14 @@ use datafusion_proto::physical_plan::PhysicalPlanDecodeContext;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 
 use super::by_population::{of_populations, to_populations};
-use super::codec::VczCodec;
+use super::frame::{broken, required};
 use super::messages::{Node, NodeKind, Nothing};
 use super::scan::{Decoder, Encoder, of_scan, to_scan};
-use super::{broken, required};
 use crate::cluster::carried::CarriedExec;
 use crate::cluster::unordered::UnorderedExec;
 use crate::flight::Held;
 use crate::scan::VczSource;
-use crate::scan::notices::{NoticeSink, Notices};
+use crate::scan::notices::Notices;
 use crate::session::operators::Operator;
 
 /// The message of `plan`, without its inputs.
@@ -72,21 +71,16 @@ fn over_nothing(plan: Arc<dyn ExecutionPlan>, to: Encoder) -> Result<PhysicalPla
     to.converter.execution_plan_to_proto(&bare, to.codec)
 }
 
-/// The operator of a message over `inputs`.
+/// The operator of a message over `inputs`. `within` decodes what is in the message; functions that it decodes report to `notices`.
 ///
 /// # Errors
 /// If the message is broken, or the operator has another number of inputs.
 pub fn to_operator(
     node: Node,
     inputs: &[Arc<dyn ExecutionPlan>],
-    from: Decoder,
+    within: Decoder,
+    notices: Arc<Notices>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let notices = Arc::new(Notices::default());
-    let codec = VczCodec::reporting_to(NoticeSink(Some(Arc::clone(&notices))));
-    let within = Decoder {
-        codec: &codec,
-        ..from
-    };
     let input = || match inputs {
         [input] => Ok(Arc::clone(input)),
         _ => Err(broken(format!("an operator of {} inputs", inputs.len()))),
@@ -107,7 +101,7 @@ pub fn to_operator(
         }
     };
     let operator = match required(node.kind, "operator")? {
-        NodeKind::Scan(scan) => return to_scan(scan, from),
+        NodeKind::Scan(scan) => return to_scan(scan, within),
         NodeKind::Unordered(_) => return Ok(Arc::new(UnorderedExec::new(input()?))),
         NodeKind::Stock(plan) => {
             let plan = replace_children_if_necessary(plan_of(&plan, within)?, inputs.to_vec())?;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 
-use super::broken;
+use super::frame::broken;
 use super::messages::{Context, Population, Samples};
 use crate::counts::{Populations, SampleSet};
 use crate::scan::{ContextParts, GenotypeContext};
 
-/// The most samples of a set, as in the arrays of a store.
-const MOST_SAMPLES: u64 = u32::MAX as u64;
+/// The most samples of a column that is sent to a worker: several times those of the largest data sets.
+const MOST_SAMPLES: u64 = 10_000_000;
 
 /// A set as runs of indices.
 pub fn of_samples(samples: &SampleSet) -> Samples {

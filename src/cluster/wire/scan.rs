@@ -18,8 +18,9 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::{PhysicalExprNode, PhysicalSortExprNode};
 
 use super::calls::{of_call, to_call};
+use super::field_expr::with_fields;
+use super::frame::{broken, required};
 use super::messages::{Input, InputKind, KeyValue, Ordering, Projected, Rows, Scan, Table};
-use super::{broken, required};
 use crate::cluster::stored_scan::StoredScanExec;
 use crate::cluster::worker_stores::StoredTable;
 use crate::scan::{PortableInput, PortableScan, TableOrigin, VczSource};
@@ -92,9 +93,16 @@ pub fn of_scan(source: &VczSource, plan: &dyn ExecutionPlan, to: Encoder) -> Res
     });
     let projection = scan.projection.iter().map(|projected| {
         Ok(Projected {
-            expr: to.expr(&projected.expr)?,
+            expr: to.expr(&with_fields(
+                Arc::clone(&projected.expr),
+                &scan.input_schema,
+            )?)?,
             alias: projected.alias.clone(),
         })
+    });
+    let filters = scan.filters.iter().map(|filter| {
+        let filter = with_fields(Arc::clone(filter), &scan.filter_schema)?;
+        to.expr(&filter)
     });
     let rows = plan.equivalence_properties();
     let orderings = rows.oeq_class().iter().map(|ordering| {
@@ -109,7 +117,9 @@ pub fn of_scan(source: &VczSource, plan: &dyn ExecutionPlan, to: Encoder) -> Res
             by: by.collect::<Result<_>>()?,
         })
     });
-    let constants = rows.constants();
+    // A constant of each partition would become one of all.
+    let mut constants = rows.constants();
+    constants.retain(|of| matches!(of.across_partitions, AcrossPartitions::Uniform(_)));
     Ok(Scan {
         table: Table {
             locations: origin.locations.clone(),
@@ -120,7 +130,7 @@ pub fn of_scan(source: &VczSource, plan: &dyn ExecutionPlan, to: Encoder) -> Res
         input_schema: scan.input_schema.as_ref().try_into().map_err(broken)?,
         projection: projection.collect::<Result<_>>()?,
         schema: scan.schema.as_ref().try_into().map_err(broken)?,
-        filters: to.exprs(&scan.filters)?,
+        filters: filters.collect::<Result<_>>()?,
         filter_schema: scan.filter_schema.as_ref().try_into().map_err(broken)?,
         limit: scan.limit.map(|limit| limit as u64),
         partitions: scan.partitions.iter().map(|rows| of_rows(rows)).collect(),
@@ -205,5 +215,9 @@ fn to_rows(rows: &Rows) -> Result<Vec<Range<u64>>> {
         &[start, end] if start <= end => Ok(start..end),
         _ => Err(broken("rows without an end")),
     });
-    ranges.collect()
+    let ranges: Vec<Range<u64>> = ranges.collect::<Result<_>>()?;
+    match ranges.is_sorted_by(|one, next| one.end <= next.start) {
+        true => Ok(ranges),
+        false => Err(broken("rows that are not ascending")),
+    }
 }

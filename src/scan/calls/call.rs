@@ -110,6 +110,27 @@ impl GenotypeCall {
         }
     }
 
+    /// One more than the highest index of its samples; 0 if there are none.
+    pub fn samples_end(&self) -> usize {
+        let end = |samples: &SampleSet| {
+            samples
+                .indices()
+                .last()
+                .map_or(0, |last| *last as usize + 1)
+        };
+        match self {
+            Self::AlleleCounts(samples)
+            | Self::GenotypeCounts(samples)
+            | Self::ZygosityCounts(samples)
+            | Self::SelectSamples(samples)
+            | Self::GenotypePlanes(samples) => end(samples),
+            Self::PopulationCounts(populations) | Self::PopulationPairCounts(populations) => {
+                let ends = populations.iter().map(|(_, samples)| end(samples));
+                ends.max().unwrap_or(0)
+            }
+        }
+    }
+
     /// A call on `select_samples(g, …)` as a call on `g`: this call's sample indices, which are positions in `selected`, become those of
     /// the whole column.
     pub fn of_selected(&self, selected: &SampleSet) -> Self {

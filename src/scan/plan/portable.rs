@@ -9,6 +9,7 @@ use std::time::Duration;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
+use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExprs;
@@ -109,6 +110,12 @@ impl VczSource {
                 Some(column) => Ok(Input::Array(column)),
                 None => plan_err!("store '{location}' has no array '{name}'"),
             },
+            PortableInput::Call(call) if call.call.samples_end() > table.context().n_samples() => {
+                plan_err!(
+                    "store '{location}' has {} samples, fewer than a call of the query counts",
+                    table.context().n_samples()
+                )
+            }
             PortableInput::Call(call) => Ok(Input::Call(call.clone())),
         });
         let inputs: Vec<Input> = inputs.collect::<Result<_>>()?;
@@ -133,6 +140,7 @@ impl VczSource {
             projection: scan.projection.clone(),
             schema: Arc::clone(&scan.schema),
             limit: scan.limit,
+            declared: None,
             settings,
             latest_choice: LatestChoice::default(),
             metrics,
@@ -155,7 +163,12 @@ impl VczSource {
             .fold(0u64, |sum, column| {
                 sum.saturating_add(column.row_bytes() as u64)
             });
-        rows_in(&self.kept).saturating_mul(row_bytes)
+        let rows = rows_in(&self.kept);
+        // A scan with a LIMIT stops early.
+        let most = self.limit.map_or(rows, |limit| {
+            (limit as u64).saturating_mul(self.partitions.len() as u64)
+        });
+        rows.min(most).saturating_mul(row_bytes)
     }
 
     /// A rough estimate of the time that decoding takes on this machine, on the backend that would be chosen.
@@ -171,19 +184,19 @@ impl VczSource {
     /// Scans of consecutive parts of the rows, `tasks` of them, each with `partitions` partitions, of which some may be empty.
     /// Together they read the rows of this scan, each once.
     pub fn shares(&self, tasks: usize, partitions: usize) -> Vec<Self> {
-        let (tasks, partitions) = (tasks.max(1), partitions.max(1));
-        let most = tasks.saturating_mul(partitions);
-        let parts = split(&self.kept, most, self.chunk_boundary());
-        let per_task = parts.len().div_ceil(tasks).max(1);
-        let mut parts = parts.into_iter();
-        let shares = (0..tasks).map(|_| {
-            let mut own: Vec<_> = parts.by_ref().take(per_task).collect();
-            let kept = own.iter().flatten().cloned().collect();
-            own.resize(partitions, vec![]);
+        let boundary = self.chunk_boundary();
+        let mut of_tasks = split(&self.kept, tasks.max(1), &boundary);
+        of_tasks.resize(tasks.max(1), vec![]);
+        let declared = self.eq_properties();
+        let shares = of_tasks.into_iter().map(|kept| {
+            let mut own = split(&kept, partitions.max(1), &boundary);
+            own.resize(own.len().max(partitions), vec![]);
             Self {
                 kept: Arc::new(kept),
                 partitions: own,
                 fixed: true,
+                // Part of the rows may be on one contig, which is no constant of all tasks.
+                declared: Some(declared.clone()),
                 metrics: ExecutionPlanMetricsSet::new(),
                 latest_choice: LatestChoice::default(),
                 ..self.clone()

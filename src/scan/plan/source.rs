@@ -77,6 +77,8 @@ pub struct VczSource {
     pub(in crate::scan) projection: ProjectionExprs,
     pub(in crate::scan) schema: SchemaRef,
     pub(in crate::scan) limit: Option<usize>,
+    /// The order and constants to declare, if they are those of more rows than this scan's.
+    pub(in crate::scan) declared: Option<EquivalenceProperties>,
     pub(in crate::scan) settings: VczSettings,
     pub(in crate::scan) latest_choice: LatestChoice,
     pub(in crate::scan) metrics: ExecutionPlanMetricsSet,
@@ -123,6 +125,7 @@ impl VczSource {
             inputs,
             input_schema,
             limit,
+            declared: None,
             settings,
             latest_choice: LatestChoice::default(),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -319,7 +322,10 @@ impl DataSource for VczSource {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        self.properties()
+        match &self.declared {
+            Some(declared) => declared.clone(),
+            None => self.properties(),
+        }
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
