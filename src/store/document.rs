@@ -23,6 +23,11 @@ impl DocumentId {
         }
     }
 
+    /// Whether it was written after a time; `None` if the time of its last change is not known.
+    pub(super) fn is_after(&self, time: SystemTime) -> Option<bool> {
+        self.modified.map(|modified| modified > time)
+    }
+
     /// What is different in a later state; `None` if nothing is, as far as both are known.
     pub(super) fn difference(&self, later: &Self) -> Option<&'static str> {
         fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {
