@@ -26,6 +26,7 @@ use futures::StreamExt;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::functions::spectrum_file::{FileOptions, KEYS, PREFIX, Spectrum, SpectrumFormat};
+use crate::scan::shown_location;
 
 /// Creates the formats of spectra.
 #[derive(Debug)]
@@ -179,7 +180,7 @@ impl fmt::Debug for SpectrumSink {
 
 impl DisplayAs for SpectrumSink {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, file) = (self.format.name(), &self.conf.original_url);
+        let (name, file) = (self.format.name(), shown_location(&self.conf.original_url));
         match kind {
             DisplayFormatType::TreeRender => writeln!(f, "format: {name}\nfile={file}"),
             _ => write!(f, "SpectrumSink(format={name}, file={file})"),
@@ -198,7 +199,7 @@ impl DataSink for SpectrumSink {
         mut data: SendableRecordBatchStream,
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let file = &self.conf.original_url;
+        let file = shown_location(&self.conf.original_url);
         let failed = |error: DataFusionError| error.context(format!("'{file}'"));
         let mut found = None;
         while let Some(batch) = data.next().await {
