@@ -28,6 +28,11 @@ impl DocumentId {
         self.modified.map(|modified| modified > time)
     }
 
+    /// Whether a later state has the same content.
+    pub(super) fn has_content_of(&self, later: &Self) -> bool {
+        self.digest == later.digest
+    }
+
     /// What is different in a later state; `None` if nothing is, as far as both are known.
     pub(super) fn difference(&self, later: &Self) -> Option<&'static str> {
         fn differ<T: PartialEq>(one: Option<&T>, other: Option<&T>) -> bool {

@@ -23,6 +23,7 @@ mod names;
 mod other_writers;
 mod read_error;
 mod region_index;
+mod replaced_document;
 mod small_files;
 mod source;
 mod unchanged;

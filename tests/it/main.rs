@@ -55,3 +55,4 @@ mod unzip;
 mod vanished;
 mod windows;
 mod written;
+mod written_limits;

@@ -100,8 +100,8 @@ fn is_same_place(location: &str, place: &Place) -> bool {
 /// Writes the rows of `data`. Returns their number.
 ///
 /// # Errors
-/// If the rows are not those of the store, an array is there already, or writing fails. Then the store is as before, but in an object store
-/// without the arrays that were to be replaced.
+/// If the rows are not those of the store, an array is there already, or writing fails. Then the store is as before, unless an object store
+/// fails while arrays are put in the place of others; the error says so.
 pub async fn add(
     addition: &Addition,
     data: SendableRecordBatchStream,

@@ -36,7 +36,12 @@ impl WrittenArray {
 
     /// Elements of a row of a full chunk.
     fn padded_width(&self) -> usize {
-        self.array.chunks.iter().skip(1).map(|&n| n as usize).product()
+        self.array
+            .chunks
+            .iter()
+            .skip(1)
+            .map(|&n| n as usize)
+            .product()
     }
 
     /// Rows of a full chunk.
@@ -140,8 +145,11 @@ impl ChunkPart {
 
     /// The full chunk, padded with zeros or empty text.
     fn chunk(self) -> Result<ChunkData> {
-        let (is_whole, padded, chunk_rows) =
-            (self.is_whole(), self.of.padded_width(), self.of.chunk_rows());
+        let (is_whole, padded, chunk_rows) = (
+            self.is_whole(),
+            self.of.padded_width(),
+            self.of.chunk_rows(),
+        );
         let Some(size) = self.of.size() else {
             let strings = match self.elements {
                 Rows::Strings(strings) => strings,
@@ -159,7 +167,8 @@ impl ChunkPart {
                         true => strings.get(row * self.width + at),
                         false => "",
                     };
-                    out.push(text).map_err(|reason| of(&self.of.array, reason))?;
+                    out.push(text)
+                        .map_err(|reason| of(&self.of.array, reason))?;
                 }
             }
             return Ok(ChunkData::Strings(out));
@@ -193,7 +202,10 @@ fn put_rows(rows: &[u8], from: usize, out: &mut [u8], to: usize) {
         out[..rows.len()].copy_from_slice(rows);
         return;
     }
-    for (row, out) in rows.chunks_exact(from.max(1)).zip(out.chunks_exact_mut(to.max(1))) {
+    for (row, out) in rows
+        .chunks_exact(from.max(1))
+        .zip(out.chunks_exact_mut(to.max(1)))
+    {
         out[..from].copy_from_slice(row);
     }
 }

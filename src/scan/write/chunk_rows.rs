@@ -85,7 +85,10 @@ impl<'a> ChunkWriter<'a> {
 
     /// The arrays, and the number of rows so far.
     pub fn arrays(&self) -> (impl Iterator<Item = &NewArray>, u64) {
-        (self.arrays.iter().map(|growing| &growing.of.array), self.rows)
+        (
+            self.arrays.iter().map(|growing| &growing.of.array),
+            self.rows,
+        )
     }
 
     /// Adds rows: for each array the elements of the same `rows` rows.

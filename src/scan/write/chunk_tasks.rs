@@ -37,6 +37,8 @@ pub struct ChunkTasks {
     tasks: JoinSet<Result<()>>,
     threads: Arc<Semaphore>,
     in_work: Arc<Semaphore>,
+    /// Permits of the limit on bytes.
+    permits: usize,
     memory: MemoryReservation,
 }
 
@@ -45,11 +47,13 @@ impl ChunkTasks {
     pub fn new(target: Arc<Target>, runtime: Arc<RuntimeEnv>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let consumer = MemoryConsumer::new("chunks of a VCZ store that is written");
+        let permits = within(&runtime.memory_pool, MAX_IN_WORK).div_ceil(PERMIT);
         Self {
+            permits,
             target,
             tasks: JoinSet::new(),
             threads: Arc::new(Semaphore::new(threads)),
-            in_work: Arc::new(Semaphore::new(MAX_IN_WORK / PERMIT)),
+            in_work: Arc::new(Semaphore::new(permits)),
             memory: consumer.register(&runtime.memory_pool),
             runtime,
         }
@@ -62,10 +66,7 @@ impl ChunkTasks {
 
     /// Bytes of rows that may be gathered in memory, of which there is no more than the pool has.
     pub fn gathered_limit(&self) -> usize {
-        match pool_limit(&self.runtime.memory_pool) {
-            Some(limit) => MAX_GATHERED.min(limit / 4),
-            None => MAX_GATHERED,
-        }
+        within(&self.runtime.memory_pool, MAX_GATHERED)
     }
 
     /// An empty reservation in the session's memory.
@@ -79,7 +80,7 @@ impl ChunkTasks {
     /// If there is not enough memory for it, or another chunk was not written.
     pub async fn begin(&mut self, part: ChunkPart, held: MemoryReservation) -> Result<()> {
         let (decoded, needed) = (part.decoded_bytes(), part.needed_bytes());
-        let permits = permits(decoded);
+        let (all, permits) = (self.permits, permits_of(decoded, self.permits));
         let permit = Arc::clone(&self.in_work)
             .acquire_many_owned(permits as u32)
             .await;
@@ -112,7 +113,8 @@ impl ChunkTasks {
             let Some(encoded) = encoded else {
                 return Ok(());
             };
-            let surplus = permit.num_permits().saturating_sub(self::permits(encoded.len()));
+            let kept = permits_of(encoded.len(), all);
+            let surplus = permit.num_permits().saturating_sub(kept);
             drop(permit.split(surplus));
             memory.shrink(memory.size().saturating_sub(encoded.len()));
             if threads.is_closed() {
@@ -173,16 +175,16 @@ async fn drain(tasks: &mut JoinSet<Result<()>>) {
     }
 }
 
-/// The permits of so many bytes; no chunk has so few that there could be more than [`MAX_CHUNKS`].
-fn permits(bytes: usize) -> usize {
-    const ALL: usize = MAX_IN_WORK / PERMIT;
-    (bytes / PERMIT + 1).clamp(ALL / MAX_CHUNKS, ALL)
+/// The permits of so many bytes, of `all`; no chunk has so few that there could be more than [`MAX_CHUNKS`].
+fn permits_of(bytes: usize, all: usize) -> usize {
+    (bytes / PERMIT + 1).max(all / MAX_CHUNKS).min(all)
 }
 
-fn pool_limit(pool: &Arc<dyn MemoryPool>) -> Option<usize> {
+/// So many bytes, or a quarter of the pool: the query needs some, too, and chunks may need twice their bytes.
+fn within(pool: &Arc<dyn MemoryPool>, bytes: usize) -> usize {
     match pool.memory_limit() {
-        MemoryLimit::Finite(limit) => Some(limit),
-        _ => None,
+        MemoryLimit::Finite(limit) => bytes.min(limit / 4),
+        _ => bytes,
     }
 }
 
@@ -211,13 +213,18 @@ fn too_large(
 
 #[cfg(test)]
 mod tests {
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
     use super::*;
 
     #[test]
     fn chunks_are_limited_by_bytes_and_by_number() {
-        assert_eq!(MAX_IN_WORK / PERMIT / permits(0), MAX_CHUNKS);
-        assert_eq!(permits(0), permits(1 << 20) - 1);
-        assert_eq!(permits(usize::MAX), MAX_IN_WORK / PERMIT);
-        assert!(permits(20 << 20) * 7 <= MAX_IN_WORK / PERMIT);
+        let all = MAX_IN_WORK / PERMIT;
+        assert_eq!(all / permits_of(0, all), MAX_CHUNKS);
+        assert_eq!(permits_of(usize::MAX, all), all);
+        assert!(permits_of(20 << 20, all) * 7 <= all);
+        let pool = |limit| -> Arc<dyn MemoryPool> { Arc::new(GreedyMemoryPool::new(limit)) };
+        assert_eq!(within(&pool(100), MAX_IN_WORK), 25);
+        assert_eq!(within(&pool(8 << 30), MAX_IN_WORK), MAX_IN_WORK);
     }
 }

@@ -104,12 +104,6 @@ impl Creation {
         let columns = plan_columns(&schema, layout, &tables)?;
         let samples = sample_ids(&options, &tables, &schema, &columns)?;
         let base = tables.stores_with(&samples).cloned();
-        if place.local.is_none() && options.overwrite && tables.reads(&place.location) {
-            return plan_err!(
-                "'{}' is read by the query, and object stores cannot replace it as a whole; write to another name",
-                place.location
-            );
-        }
         Ok(Self {
             place,
             options,
