@@ -5,7 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path as FilePath, PathBuf};
 
-use object_store::{ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
 
 use super::files::blocking;
 use super::read_error::ReadError;
@@ -40,7 +42,7 @@ impl Store {
                 version: found.version,
             })),
             Ok(_) => Ok(Version::Unknown),
-            Err(object_store::Error::NotFound { .. }) => Ok(Version::Absent),
+            Err(Error::NotFound { .. }) => Ok(Version::Absent),
             Err(error) => Err(self.io_error(key, ReadError::from(error))),
         }
     }
@@ -63,28 +65,7 @@ impl Store {
                     .map(|()| true)
             }
             StoreSource::Objects { objects, root, .. } => match below(root, key) {
-                Ok(path) => {
-                    let payload = || PutPayload::from(text.clone().into_bytes());
-                    let mode = match before {
-                        Version::Unknown => PutMode::Overwrite,
-                        Version::Absent => PutMode::Create,
-                        Version::Of(version) => PutMode::Update(version),
-                    };
-                    use object_store::Error;
-                    match objects.put_opts(&path, payload(), mode.into()).await {
-                        Ok(_) => Ok(true),
-                        Err(
-                            Error::Precondition { .. }
-                            | Error::AlreadyExists { .. }
-                            | Error::NotFound { .. },
-                        ) => Ok(false),
-                        Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
-                            let put = objects.put(&path, payload()).await;
-                            put.map(|_| true).map_err(ReadError::from)
-                        }
-                        Err(error) => Err(ReadError::from(error)),
-                    }
-                }
+                Ok(path) => put_over(&**objects, &path, text, before).await,
                 Err(error) => Err(error),
             },
             StoreSource::Zip(_) => Err(ReadError::Corrupt("archives are not changed".to_owned())),
@@ -93,6 +74,39 @@ impl Store {
             VczError::Io { store, key, source } => VczError::Write { store, key, source },
             other => other,
         })
+    }
+}
+
+/// Writes an object over this version. Returns whether that was done.
+async fn put_over(
+    objects: &dyn ObjectStore,
+    path: &Path,
+    text: String,
+    before: Version,
+) -> Result<bool, ReadError> {
+    let text = Bytes::from(text);
+    let payload = || PutPayload::from(text.clone());
+    let mode = match before {
+        Version::Unknown => PutMode::Overwrite,
+        Version::Absent => PutMode::Create,
+        Version::Of(version) => PutMode::Update(version),
+    };
+    let error = match objects.put_opts(path, payload(), mode.into()).await {
+        Ok(_) => return Ok(true),
+        Err(Error::NotImplemented { .. } | Error::NotSupported { .. }) => {
+            objects.put(path, payload()).await?;
+            return Ok(true);
+        }
+        Err(error) => error,
+    };
+    // It is our own if the answer was lost.
+    let found = async { objects.get(path).await?.bytes().await };
+    match error {
+        _ if found.await.is_ok_and(|found| found == text) => Ok(true),
+        Error::Precondition { .. } | Error::AlreadyExists { .. } | Error::NotFound { .. } => {
+            Ok(false)
+        }
+        error => Err(error.into()),
     }
 }
 

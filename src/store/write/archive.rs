@@ -8,8 +8,9 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutMode, PutPayload, WriteMultipart};
+use object_store::{ObjectStoreExt, PutMode, WriteMultipart};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use zip::write::SimpleFileOptions;
@@ -192,14 +193,20 @@ impl ArchiveTarget {
         let Some(bytes) = read.await? else {
             return Ok(false);
         };
-        let bytes = bytes.map_err(|error| failed(location, "", error))?;
-        let (objects, payload) = (&self.place.objects, PutPayload::from(bytes));
-        let put = objects.put_opts(&self.place.path, payload, PutMode::Create.into());
-        match put.await {
-            Ok(_) => Ok(true),
-            Err(object_store::Error::NotImplemented { .. }) => Ok(false),
-            Err(object_store::Error::AlreadyExists { .. }) => Err(exists(&format!("'{location}'"))),
-            Err(error) => Err(failed(location, "", error)),
+        let bytes = Bytes::from(bytes.map_err(|error| failed(location, "", error))?);
+        let (objects, path) = (&self.place.objects, &self.place.path);
+        let put = objects.put_opts(path, bytes.clone().into(), PutMode::Create.into());
+        let error = match put.await {
+            Ok(_) => return Ok(true),
+            Err(object_store::Error::NotImplemented { .. }) => return Ok(false),
+            Err(error) => error,
+        };
+        // It is our own if the answer was lost.
+        let found = async { objects.get(path).await?.bytes().await };
+        match error {
+            _ if found.await.is_ok_and(|found| found == bytes) => Ok(true),
+            object_store::Error::AlreadyExists { .. } => Err(exists(&format!("'{location}'"))),
+            error => Err(failed(location, "", error)),
         }
     }
 

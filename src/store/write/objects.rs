@@ -117,28 +117,21 @@ impl ObjectsTarget {
     }
 
     async fn start(place: Place, prefixes: Vec<(Path, String)>, overwrite: bool) -> Result<Self> {
-        let wrong = |error| failed(&place.location, "", error);
         let mark_path = path_of(&place, MARK)?;
-        let mut old = BTreeSet::new();
-        for (prefix, what) in prefixes {
-            let listed = place.objects.list(Some(&prefix));
-            let found: Vec<Path> = listed
-                .map_ok(|object| object.location)
-                .try_collect()
-                .await
-                .map_err(wrong)?;
-            let found: Vec<Path> = found
-                .into_iter()
-                .filter(|path| *path != mark_path)
-                .collect();
-            if !found.is_empty() && !overwrite {
-                return Err(exists(&what));
-            }
-            old.extend(found);
+        if !overwrite {
+            listed(&place, &prefixes, &mark_path, overwrite).await?;
         }
         let shown = format!("{}/{MARK}", place.location.trim_end_matches('/'));
         let objects = Arc::clone(&place.objects);
-        let mark = Mark::make(objects, mark_path, &place.location, &shown).await?;
+        let mark = Mark::make(objects, mark_path.clone(), &place.location, &shown).await?;
+        // Another statement may have ended before the mark was made.
+        let old = match listed(&place, &prefixes, &mark_path, overwrite).await {
+            Ok(old) => old,
+            Err(error) => {
+                clean(place, mark, BTreeSet::new()).await;
+                return Err(error);
+            }
+        };
         let staged = match old.is_empty() {
             true => None,
             false => Some(path_of(&place, &format!("{STAGED}/{}", mark.text()))?),
@@ -298,6 +291,34 @@ impl Drop for ObjectsTarget {
             runtime.spawn(clean(self.place.clone(), self.mark.clone(), paths));
         }
     }
+}
+
+/// The objects below these prefixes, but for the mark.
+///
+/// # Errors
+/// Of the object store; or if there are some and `overwrite` is not set.
+async fn listed(
+    place: &Place,
+    prefixes: &[(Path, String)],
+    mark: &Path,
+    overwrite: bool,
+) -> Result<BTreeSet<Path>> {
+    let mut all = BTreeSet::new();
+    for (prefix, what) in prefixes {
+        let found: Vec<Path> = place
+            .objects
+            .list(Some(prefix))
+            .map_ok(|object| object.location)
+            .try_filter(|path| std::future::ready(path != mark))
+            .try_collect()
+            .await
+            .map_err(|error| failed(&place.location, "", error))?;
+        if !found.is_empty() && !overwrite {
+            return Err(exists(what));
+        }
+        all.extend(found);
+    }
+    Ok(all)
 }
 
 /// Removes objects after an error or a cancelled statement, and then the mark, if it is the statement's own.
