@@ -106,8 +106,12 @@ impl CodecChain {
                 "bytes" if element != ElementType::String => {
                     Some(Serializer::Bytes(endian::parse(configuration, &element)?))
                 }
-                "vlen-utf8" if element == ElementType::String => Some(Serializer::Vlen("vlen-utf8")),
-                "vlen-bytes" if element == ElementType::String => Some(Serializer::Vlen("vlen-bytes")),
+                "vlen-utf8" if element == ElementType::String => {
+                    Some(Serializer::Vlen("vlen-utf8"))
+                }
+                "vlen-bytes" if element == ElementType::String => {
+                    Some(Serializer::Vlen("vlen-bytes"))
+                }
                 "sharding_indexed" => {
                     let shape = transpose.encoded_shape(shape);
                     let layout = Layout {

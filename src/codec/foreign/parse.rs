@@ -115,7 +115,9 @@ impl<'a> Steps<'a> {
         }
         if let Some(shape) = reshaped(name, configuration, &self.shape)? {
             if self.element == ElementType::String && !self.transposes.is_empty() {
-                return Err(format!("{name}: after a transpose of text it is not supported").into());
+                return Err(
+                    format!("{name}: after a transpose of text it is not supported").into(),
+                );
             }
             self.transpose()?;
             self.shape = shape;

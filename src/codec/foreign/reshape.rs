@@ -18,7 +18,11 @@ pub(super) fn reshaped(
 ) -> Result<Option<Vec<usize>>, CodecError> {
     match name {
         "squeeze" => Ok(Some(
-            shape.iter().copied().filter(|&length| length != 1).collect(),
+            shape
+                .iter()
+                .copied()
+                .filter(|&length| length != 1)
+                .collect(),
         )),
         "reshape" => reshape(configuration, shape).map(Some),
         _ => Ok(None),

@@ -292,7 +292,10 @@ fn reshaped_and_squeezed() {
     assert_eq!(decode(&[6], codecs, &columns).unwrap(), encoded);
     // A transpose before: 2 × 3 turned to 3 × 2, then flat.
     let codecs = json!([transpose, reshape(json!([[0, 1]])), bytes]);
-    assert_eq!(decode(&[2, 3], codecs, &[0, 3, 1, 4, 2, 5]).unwrap(), encoded);
+    assert_eq!(
+        decode(&[2, 3], codecs, &[0, 3, 1, 4, 2, 5]).unwrap(),
+        encoded
+    );
     // Without dimensions of one element, in shards of three.
     let inner = json!({"chunk_shape": [3], "codecs": [bytes], "index_codecs": [bytes], "index_location": "end"});
     let codecs = json!([{"name": "squeeze"}, {"name": "sharding_indexed", "configuration": inner}]);

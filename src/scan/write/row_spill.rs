@@ -193,6 +193,7 @@ mod tests {
         part.pieces(|piece| read.push(piece.to_vec())).unwrap();
         assert_eq!(read, [vec![1, 2, 3], vec![4]]);
         assert_eq!(part.bytes(), 4);
+        drop(part);
         let part = SpilledPart::new(Arc::clone(&file), vec![one, other]);
         let array = NewArray {
             name: "variant_x".to_string(),
