@@ -84,7 +84,7 @@ mod tests {
         let latin = [1, 0, 0, 0, 1, 0, 0, 0, 0xfc];
         assert!(decode(&latin, 1).unwrap_err().contains("UTF-8"));
         // Lengths that lie.
-        for at in [0, 4, 9, 17] {
+        for at in [0, 4, 9, 13, 21] {
             let mut lying = bytes.clone();
             lying[at + 3] = 0x7f;
             assert!(decode(&lying, 4).is_err(), "{at}");

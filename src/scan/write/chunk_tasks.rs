@@ -24,7 +24,7 @@ const MAX_IN_WORK: usize = 160 << 20;
 /// What a permit of the limit on bytes stands for.
 const PERMIT: usize = 1 << 10;
 /// Chunks that may be in work.
-const MAX_CHUNKS: usize = 160;
+const MAX_CHUNKS: usize = 64;
 /// Bytes of rows that are gathered in memory.
 const MAX_GATHERED: usize = 64 << 20;
 /// How long a statement that failed waits for the chunks that are being written.
