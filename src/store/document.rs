@@ -23,14 +23,9 @@ impl DocumentId {
         }
     }
 
-    /// Whether it was written after a time; `None` if the time of its last change is not known.
-    pub(super) fn is_after(&self, time: SystemTime) -> Option<bool> {
-        self.modified.map(|modified| modified > time)
-    }
-
-    /// Whether a later state has the same content.
-    pub(super) fn has_content_of(&self, later: &Self) -> bool {
-        self.digest == later.digest
+    /// The digest of its content.
+    pub(super) fn content(&self) -> &blake3::Hash {
+        &self.digest
     }
 
     /// What is different in a later state; `None` if nothing is, as far as both are known.
@@ -47,6 +42,11 @@ impl DocumentId {
         } else {
             None
         }
+    }
+
+    /// Whether it was written after a time; `None` if the time of its last change is not known.
+    pub(super) fn is_after(&self, time: SystemTime) -> Option<bool> {
+        self.modified.map(|modified| modified > time)
     }
 }
 

@@ -99,7 +99,7 @@ impl Store {
         let opened = self.contents.opened;
         let before = opened.checked_sub(CLOCKS).unwrap_or(opened);
         let is_written_again =
-            !known.has_content_of(&found) && found.is_after(before) == Some(true);
+            known.content() != found.content() && found.is_after(before) == Some(true);
         for chunk in absent {
             let is_old = chunk
                 .document
