@@ -34,13 +34,18 @@
 //!                          store                  Zarr metadata, chunk grids, the region index; files, zip, object stores
 //! ```
 //!
+//! Writing takes the same layers downwards. `COPY (SELECT …) TO 'x.vcz' STORED AS VCZ` is a sink that `session` plans; [`scan::write`] turns
+//! rows into the elements of chunks, in bounded memory; `codec` encodes the chunks, several at once; and [`store::write`] puts them into a
+//! folder, an archive or an object store, and makes them visible as a whole at the end. New arrays of a store that is there, such as masks,
+//! are written in the same way.
+//!
 //! Each layer imports only the layers below it, which a test checks:
 //!
-//! * [`store`]: a store's metadata and the encoded bytes of its chunks. No Arrow, no DataFusion.
-//! * [`codec`]: codec chains, decoding on the host.
+//! * [`store`]: a store's metadata and the encoded bytes of its chunks, read and written. No Arrow, no DataFusion.
+//! * [`codec`]: codec chains, decoding and encoding on the host.
 //! * [`counts`]: genotypes to allele and genotype counts.
 //! * `gpu`: decoding and counting on NVIDIA GPUs (feature `gpu`).
-//! * [`scan`]: the table: columns, pruning, and the functions of genotypes that a scan computes.
+//! * [`scan`]: the table: columns, pruning, and the functions of genotypes that a scan computes; and how rows become a store.
 //! * [`functions`]: the SQL functions, one file each.
 //! * [`session`]: everything that is registered on a `SessionContext`, and the planning rules.
 //! * [`flight`]: Arrow Flight SQL over registered tables (feature `flight`).

@@ -19,7 +19,7 @@ pub enum Serializer {
     /// One after the other.
     Bytes(Endianness),
     /// Variable-length strings.
-    VlenUtf8,
+    Vlen(&'static str),
     /// A grid of smaller chunks.
     Sharding(Box<Sharding>),
     /// All codecs of a chain with one that is left to the host, and so no others.
@@ -133,7 +133,7 @@ impl CodecChain {
                 parts.push(format!("{endianness}-endian"));
             }
             Serializer::Bytes(_) => {}
-            Serializer::VlenUtf8 => parts.push("vlen-utf8".to_string()),
+            Serializer::Vlen(name) => parts.push((*name).to_string()),
             Serializer::Sharding(sharding) => {
                 let shape: Vec<String> = sharding
                     .inner_shape()

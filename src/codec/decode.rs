@@ -180,7 +180,7 @@ impl CodecChain {
                 sharding.fixed_into(&shard, dst, scratch)
             }
             Serializer::Foreign(foreign) => foreign.decode_into(encoded, dst, scratch),
-            Serializer::VlenUtf8 => Err("vlen-utf8: elements have no fixed size".into()),
+            Serializer::Vlen(name) => Err(format!("{name}: elements have no fixed size").into()),
         }
     }
 
@@ -192,7 +192,7 @@ impl CodecChain {
     ) -> Result<StringChunk, CodecError> {
         let bytes = self.decompress(encoded, scratch)?;
         let strings = match &self.serializer {
-            Serializer::VlenUtf8 => vlen_utf8::decode(&bytes, self.elements)?,
+            Serializer::Vlen(_) => vlen_utf8::decode(&bytes, self.elements)?,
             Serializer::Sharding(sharding) => sharding.strings(&bytes, scratch)?,
             Serializer::Foreign(foreign) => foreign.strings(&bytes, scratch)?,
             Serializer::Bytes(_) => return Err("bytes: elements have no fixed size".into()),

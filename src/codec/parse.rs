@@ -106,7 +106,12 @@ impl CodecChain {
                 "bytes" if element != ElementType::String => {
                     Some(Serializer::Bytes(endian::parse(configuration, &element)?))
                 }
-                "vlen-utf8" if element == ElementType::String => Some(Serializer::VlenUtf8),
+                "vlen-utf8" if element == ElementType::String => {
+                    Some(Serializer::Vlen("vlen-utf8"))
+                }
+                "vlen-bytes" if element == ElementType::String => {
+                    Some(Serializer::Vlen("vlen-bytes"))
+                }
                 "sharding_indexed" => {
                     let shape = transpose.encoded_shape(shape);
                     let layout = Layout {
@@ -207,7 +212,7 @@ impl Sharding {
 /// The error of a codec that nothing here decodes.
 pub(super) fn unsupported(name: &str, place: &str) -> CodecError {
     format!(
-        "the codec '{name}' is not supported {place}; supported are: transpose; bytes, vlen-utf8 (strings), \
+        "the codec '{name}' is not supported {place}; supported are: transpose; bytes, vlen-utf8 and vlen-bytes (strings), \
          sharding_indexed; {}; on the host {}",
         bytes_codec::SUPPORTED,
         foreign::SUPPORTED

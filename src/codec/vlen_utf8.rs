@@ -1,5 +1,5 @@
 //! The `vlen-utf8` codec of numcodecs and Zarr v3: the number of strings in four little-endian bytes, then each string
-//! as its length in four bytes and its UTF-8.
+//! as its length in four bytes and its UTF-8. Those of `vlen-bytes` are laid out alike, and are text as far as they are UTF-8.
 
 use super::CodecError;
 use super::StringChunk;
@@ -70,6 +70,26 @@ mod tests {
     use super::super::testing::encode_vlen as encode;
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn bytes_of_numcodecs() {
+        // numcodecs.VLenBytes().encode([b"A", b"", b"ACGT", "Zü".encode()]) of numcodecs 0.16.
+        let hex = "040000000100000041000000000400000041434754030000005ac3bc";
+        let bytes: Vec<u8> = (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+            .collect();
+        let chunk = decode(&bytes, 4).unwrap();
+        assert_eq!(chunk.iter().collect::<Vec<_>>(), ["A", "", "ACGT", "Zü"]);
+        let latin = [1, 0, 0, 0, 1, 0, 0, 0, 0xfc];
+        assert!(decode(&latin, 1).unwrap_err().contains("UTF-8"));
+        // Lengths that lie.
+        for at in [0, 4, 9, 13, 21] {
+            let mut lying = bytes.clone();
+            lying[at + 3] = 0x7f;
+            assert!(decode(&lying, 4).is_err(), "{at}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -41,6 +41,7 @@ pub mod report;
 mod schema;
 mod side_query;
 mod sites;
+mod statement_options;
 mod stores;
 mod table;
 mod table_options;

@@ -9,6 +9,7 @@ use datafusion::common::{Result, config_err};
 
 use super::options::parse_bytes;
 use super::remote::options::RemoteOptions;
+use super::statement_options::{PREFIX, split_options};
 use super::write::{WRITE_OPTIONS, WriteOptions};
 use crate::counts::UnknownSamples;
 
@@ -127,19 +128,13 @@ impl TableOptions {
     /// turns into `format.`), and those of object stores (`aws.`, `gcp.`, `azure.`, `http.`, `retry.`). Any other key is an error
     /// that lists the valid ones.
     pub fn try_from_map(options: &HashMap<String, String>) -> Result<Self> {
-        let mut parsed = Self::default();
-        let mut keys: Vec<_> = options.keys().collect();
-        keys.sort();
-        for key in keys {
-            if RemoteOptions::has_prefix(key) {
-                parsed.remote.set(key, &options[key])?;
-                continue;
-            }
-            let name = key
-                .strip_prefix("vcz.")
-                .or_else(|| key.strip_prefix("format."))
-                .unwrap_or(key);
-            ExtensionOptions::set(&mut parsed, name, &options[key])?;
+        let (remote, ours) = split_options(options)?;
+        let mut parsed = Self {
+            remote,
+            ..Self::default()
+        };
+        for (name, value) in ours {
+            ExtensionOptions::set(&mut parsed, name, value)?;
         }
         Ok(parsed)
     }
@@ -160,7 +155,7 @@ impl ExtensionOptions for TableOptions {
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         // DataFusion's table options pass the whole key.
-        let name = key.strip_prefix("vcz.").unwrap_or(key);
+        let name = key.strip_prefix(PREFIX).unwrap_or(key);
         match name {
             "populations" => self.populations = Some(value.to_string()),
             "sample_column" => self.sample_column = Some(value.to_string()),
@@ -233,14 +228,14 @@ impl ExtensionOptions for TableOptions {
                 }
             }
             // COPY … STORED AS VCZ reads these itself; a session that knows these options of tables accepts them, too.
-            _ if key.starts_with("vcz.") && WriteOptions::has(name) => {
+            _ if key.starts_with(PREFIX) && WriteOptions::has(name) => {
                 WriteOptions::default().set(name, value)?;
             }
             _ => {
                 let known = TABLE_OPTIONS
                     .map(|(known, _)| format!("'vcz.{known}'"))
                     .join(", ");
-                if key.starts_with("vcz.") {
+                if key.starts_with(PREFIX) {
                     // It may be of a COPY, which this message is for, too.
                     let written = WRITE_OPTIONS
                         .map(|(known, _)| format!("'vcz.{known}'"))

@@ -7,6 +7,7 @@
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
 //! * `vcz_format`: VCZ stores written by COPY; `row_order`, `store_order`: the order of their rows.
+//! * `written_format`: formats that are written and not read, which these two are. `copy_secrets`: credentials in the options of COPY, which plans do not show.
 //! * `spectrum_formats`: files of spectra, by COPY; `spectrum_options`: the populations' names in them; `placeholders`: parameters of statements.
 //! * `cohorts`: names of subqueries that give populations; `keep_cohorts`: DataFusion's elimination of common subexpressions kept from them.
 //! * `unknown_column`: errors about columns that do not exist, with what may be meant.
@@ -32,6 +33,7 @@ mod bind;
 mod binder;
 mod closed;
 mod cohorts;
+mod copy_secrets;
 mod extract_calls;
 mod factory;
 mod field_words;
@@ -77,6 +79,7 @@ mod vcz_format;
 mod window_memory;
 mod windows;
 mod wrapped_rule;
+mod written_format;
 
 use std::sync::Arc;
 
@@ -160,6 +163,10 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     analyzer
         .rules
         .insert(0, Arc::new(table_calls::NameTableCalls));
+    // Before any rule that logs the plan.
+    analyzer
+        .rules
+        .insert(0, Arc::new(copy_secrets::HideCopySecrets));
     let optimizer = builder.optimizer().get_or_insert_with(Optimizer::new);
     wrapped_rule::wrap(
         &mut optimizer.rules,

@@ -18,6 +18,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::StreamExt;
 
+use super::copy_secrets::without_secrets;
 use super::inserts::check_inserts;
 use super::interrupt::interruptible;
 use super::join_contigs::note_joins;
@@ -48,6 +49,8 @@ impl QueryPlanner for VczQueryPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let read = with_arguments_read(logical_plan, session).await?;
         let plan = read.as_ref().unwrap_or(logical_plan);
+        let hidden = without_secrets(plan)?;
+        let plan = hidden.as_ref().unwrap_or(plan);
         check_inserts(plan)?;
         let notices = VczSettings::of(session.config_options()).notices;
         let told = note_joins(plan, &notices)?;

@@ -10,22 +10,20 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
-use datafusion::common::{DataFusionError, GetExt, Result, Statistics, exec_err, plan_err};
-use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
-use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
-use datafusion::datasource::physical_plan::{
-    CsvSource, FileScanConfig, FileSinkConfig, FileSource,
+use datafusion::common::{
+    DataFusionError, GetExt, Result, exec_err, plan_datafusion_err, plan_err,
 };
-use datafusion::datasource::sink::{DataSink, DataSinkExec};
-use datafusion::datasource::table_schema::TableSchema;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
+use datafusion::datasource::physical_plan::FileSinkConfig;
+use datafusion::datasource::sink::DataSink;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::dml::InsertOp;
-use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{ObjectStoreExt, PutPayload};
 
+use super::written_format::{WriteOnly, WrittenFormat};
 use crate::functions::spectrum_file::{FileOptions, KEYS, PREFIX, Spectrum, SpectrumFormat};
+use crate::scan::shown_location;
 
 /// Creates the formats of spectra.
 #[derive(Debug)]
@@ -43,17 +41,17 @@ impl FileFormatFactory for SpectrumFormatFactory {
         _state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(SpectrumFile {
+        Ok(Arc::new(WriteOnly(SpectrumFile {
             format: self.0,
             options: FileOptions::from_map(format_options)?,
-        }))
+        })))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(SpectrumFile {
+        Arc::new(WriteOnly(SpectrumFile {
             format: self.0,
             options: FileOptions::default(),
-        })
+        }))
     }
 }
 
@@ -64,72 +62,37 @@ struct SpectrumFile {
     options: FileOptions,
 }
 
-impl SpectrumFile {
-    fn not_read<T>(&self) -> Result<T> {
-        plan_err!(
+#[async_trait]
+impl WrittenFormat for SpectrumFile {
+    fn extension(&self) -> &'static str {
+        self.format.extension()
+    }
+
+    fn not_read(&self) -> DataFusionError {
+        plan_datafusion_err!(
             "{} files of spectra are written, by COPY, and not read",
             self.format.name()
         )
     }
-}
 
-#[async_trait]
-impl FileFormat for SpectrumFile {
-    fn get_ext(&self) -> String {
-        self.format.extension().to_string()
+    fn not_compressed(&self) -> DataFusionError {
+        plan_datafusion_err!("{} files are not compressed", self.format.name())
     }
 
-    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        match compression.is_compressed() {
-            false => Ok(self.get_ext()),
-            true => plan_err!("{} files are not compressed", self.format.name()),
-        }
+    fn not_in_parts(&self) -> DataFusionError {
+        plan_datafusion_err!(
+            "a {} file holds one spectrum: it is not appended to, and has no partitions",
+            self.format.name()
+        )
     }
 
-    fn compression_type(&self) -> Option<FileCompressionType> {
-        None
-    }
-
-    async fn infer_schema(
+    async fn sink(
         &self,
-        _state: &dyn Session,
-        _store: &Arc<dyn ObjectStore>,
-        _objects: &[ObjectMeta],
-    ) -> Result<SchemaRef> {
-        self.not_read()
-    }
-
-    async fn infer_stats(
-        &self,
-        _state: &dyn Session,
-        _store: &Arc<dyn ObjectStore>,
-        _table_schema: SchemaRef,
-        _object: &ObjectMeta,
-    ) -> Result<Statistics> {
-        self.not_read()
-    }
-
-    async fn create_physical_plan(
-        &self,
-        _state: &dyn Session,
-        _conf: FileScanConfig,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.not_read()
-    }
-
-    async fn create_writer_physical_plan(
-        &self,
-        input: Arc<dyn ExecutionPlan>,
+        input: &Arc<dyn ExecutionPlan>,
         _state: &dyn Session,
         conf: FileSinkConfig,
-        order_requirements: Option<LexRequirement>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
+    ) -> Result<Arc<dyn DataSink>> {
         let name = self.format.name();
-        if conf.insert_op != InsertOp::Append || !conf.table_partition_cols.is_empty() {
-            return plan_err!(
-                "a {name} file holds one spectrum: it is not appended to, and has no partitions"
-            );
-        }
         let schema = input.schema();
         match schema.fields().iter().as_slice() {
             [only] if Spectrum::is_spectrum(only.data_type()) => {}
@@ -147,17 +110,11 @@ impl FileFormat for SpectrumFile {
                 );
             }
         }
-        let sink = Arc::new(SpectrumSink {
+        Ok(Arc::new(SpectrumSink {
             format: self.format,
             options: self.options.clone(),
             conf,
-        });
-        Ok(Arc::new(DataSinkExec::new(input, sink, order_requirements)))
-    }
-
-    /// Never asked for, because [`infer_schema`](Self::infer_schema) fails before.
-    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
-        Arc::new(CsvSource::new(table_schema))
+        }))
     }
 }
 
@@ -179,7 +136,7 @@ impl fmt::Debug for SpectrumSink {
 
 impl DisplayAs for SpectrumSink {
     fn fmt_as(&self, kind: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, file) = (self.format.name(), &self.conf.original_url);
+        let (name, file) = (self.format.name(), shown_location(&self.conf.original_url));
         match kind {
             DisplayFormatType::TreeRender => writeln!(f, "format: {name}\nfile={file}"),
             _ => write!(f, "SpectrumSink(format={name}, file={file})"),
@@ -198,7 +155,7 @@ impl DataSink for SpectrumSink {
         mut data: SendableRecordBatchStream,
         context: &Arc<TaskContext>,
     ) -> Result<u64> {
-        let file = &self.conf.original_url;
+        let file = shown_location(&self.conf.original_url);
         let failed = |error: DataFusionError| error.context(format!("'{file}'"));
         let mut found = None;
         while let Some(batch) = data.next().await {

@@ -10,21 +10,15 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::file_options::file_type::FileType;
-use datafusion::common::{GetExt, Result, Statistics, plan_err};
-use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::common::{DataFusionError, GetExt, Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
-use datafusion::datasource::physical_plan::{
-    CsvSource, FileScanConfig, FileSinkConfig, FileSource,
-};
-use datafusion::datasource::sink::{DataSink, DataSinkExec};
-use datafusion::datasource::table_schema::TableSchema;
+use datafusion::datasource::physical_plan::FileSinkConfig;
+use datafusion::datasource::sink::DataSink;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::dml::InsertOp;
-use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
-use object_store::{ObjectMeta, ObjectStore};
 
 use super::row_order::{is_ordered, is_whole_table, keeps_order};
+use super::written_format::{WriteOnly, WrittenFormat};
 use crate::scan::write::{Addition, Creation, PlanTables, WriteMode, WriteOptions, add, create};
 use crate::scan::{locate_by, shown_location};
 use crate::store::write::Place;
@@ -53,17 +47,17 @@ impl FileFormatFactory for VczFormatFactory {
         _state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(VczFormat {
+        Ok(Arc::new(WriteOnly(VczFormat {
             extension: self.0,
             options: WriteOptions::try_from_map(format_options)?,
-        }))
+        })))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(VczFormat {
+        Arc::new(WriteOnly(VczFormat {
             extension: self.0,
             options: WriteOptions::default(),
-        })
+        }))
     }
 }
 
@@ -74,69 +68,32 @@ struct VczFormat {
     options: WriteOptions,
 }
 
-/// The error of reading through this format.
-fn not_read<T>() -> Result<T> {
-    plan_err!(
-        "a VCZ store is not read as a file: write CREATE EXTERNAL TABLE … STORED AS VCZ LOCATION …, or SELECT … FROM 'x.vcz'"
-    )
-}
-
 #[async_trait]
-impl FileFormat for VczFormat {
-    fn get_ext(&self) -> String {
-        self.extension.to_string()
+impl WrittenFormat for VczFormat {
+    fn extension(&self) -> &'static str {
+        self.extension
     }
 
-    fn get_ext_with_compression(&self, compression: &FileCompressionType) -> Result<String> {
-        match compression.is_compressed() {
-            false => Ok(self.get_ext()),
-            true => plan_err!("the chunks of a VCZ store are compressed; set 'vcz.codec'"),
-        }
+    fn not_read(&self) -> DataFusionError {
+        plan_datafusion_err!(
+            "a VCZ store is not read as a file: write CREATE EXTERNAL TABLE … STORED AS VCZ LOCATION …, or SELECT … FROM 'x.vcz'"
+        )
     }
 
-    fn compression_type(&self) -> Option<FileCompressionType> {
-        None
+    fn not_compressed(&self) -> DataFusionError {
+        plan_datafusion_err!("the chunks of a VCZ store are compressed; set 'vcz.codec'")
     }
 
-    async fn infer_schema(
+    fn not_in_parts(&self) -> DataFusionError {
+        plan_datafusion_err!("a VCZ store has no partitions; write each part to a store of its own")
+    }
+
+    async fn sink(
         &self,
-        _state: &dyn Session,
-        _store: &Arc<dyn ObjectStore>,
-        _objects: &[ObjectMeta],
-    ) -> Result<SchemaRef> {
-        not_read()
-    }
-
-    async fn infer_stats(
-        &self,
-        _state: &dyn Session,
-        _store: &Arc<dyn ObjectStore>,
-        _table_schema: SchemaRef,
-        _object: &ObjectMeta,
-    ) -> Result<Statistics> {
-        not_read()
-    }
-
-    async fn create_physical_plan(
-        &self,
-        _state: &dyn Session,
-        _conf: FileScanConfig,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        not_read()
-    }
-
-    async fn create_writer_physical_plan(
-        &self,
-        input: Arc<dyn ExecutionPlan>,
+        input: &Arc<dyn ExecutionPlan>,
         state: &dyn Session,
         conf: FileSinkConfig,
-        order_requirements: Option<LexRequirement>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        if conf.insert_op != InsertOp::Append || !conf.table_partition_cols.is_empty() {
-            return plan_err!(
-                "a VCZ store has no partitions; write each part to a store of its own"
-            );
-        }
+    ) -> Result<Arc<dyn DataSink>> {
         let target = &conf.original_url;
         if self.extension == "zip" && !target.to_ascii_lowercase().ends_with(".vcz.zip") {
             return plan_err!(
@@ -152,7 +109,7 @@ impl FileFormat for VczFormat {
             path: located.path,
             local: located.local,
         };
-        let tables = PlanTables::of(&input)?;
+        let tables = PlanTables::of(input)?;
         let schema = input.schema();
         let statement = match options.mode {
             WriteMode::Create => Statement::Create(Creation::try_new(
@@ -160,27 +117,21 @@ impl FileFormat for VczFormat {
                 options,
                 tables,
                 Arc::clone(&schema),
-                keeps_order(&input) || is_ordered(&input),
+                keeps_order(input) || is_ordered(input),
             )?),
             WriteMode::Add => Statement::Add(Addition::try_new(
                 place,
                 options,
                 tables,
                 Arc::clone(&schema),
-                is_whole_table(&input),
+                is_whole_table(input),
             )?),
         };
-        let sink = Arc::new(VczSink {
+        Ok(Arc::new(VczSink {
             statement,
             schema,
             target: shown_location(target),
-        });
-        Ok(Arc::new(DataSinkExec::new(input, sink, order_requirements)))
-    }
-
-    /// Never asked for, because [`infer_schema`](Self::infer_schema) fails before.
-    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
-        Arc::new(CsvSource::new(table_schema))
+        }))
     }
 }
 

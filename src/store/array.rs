@@ -36,7 +36,7 @@ impl CodecSpec {
 }
 
 /// The metadata of an array.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ArrayMeta {
     /// The array's name, one path component, e.g. `call_genotype`.
     pub name: String,

@@ -1,7 +1,7 @@
 //! Zarr v2 array metadata (`.zarray`, `.zattrs`), converted to the codec list of v3.
 //!
 //! Called while a store is opened. Invariant: the resulting codec list has exactly one array → bytes codec, `bytes`
-//! or `vlen-utf8`, after the transpose of order "F" and the filters on arrays and before everything on bytes.
+//! or `vlen-utf8` or `vlen-bytes`, after the transpose of order "F" and the filters on arrays and before everything on bytes.
 
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,9 @@ use super::array::{
 use super::element::{ElementType, Endianness, ZarrFormat};
 use super::error::StoreError;
 use super::fill_value::FillValue;
+
+/// Filters that make bytes of text of variable length.
+const TEXT_FILTERS: [&str; 2] = ["vlen-utf8", "vlen-bytes"];
 
 /// Filters that work on bytes; they follow the array → bytes codec. All others work on arrays.
 const BYTES_FILTERS: [&str; 13] = [
@@ -60,7 +63,8 @@ impl ArrayMeta {
             fill_value: FillValue::parse(
                 fields.get("fill_value").unwrap_or(&Value::Null),
                 &element,
-            )?,
+            )?
+            .encoded_by(&codecs)?,
             key_encoding: ChunkKeyEncoding::V2 {
                 separator: separator(fields.get("dimension_separator"), '.')?,
             },
@@ -117,10 +121,11 @@ fn codecs(
 
     let mut serialized = false;
     for filter in filters {
-        let is_text = filter.name == "vlen-utf8";
+        let is_text = TEXT_FILTERS.contains(&filter.name.as_str());
         if is_text && (element != ElementType::String || serialized) {
             return Err(format!(
-                "the filter 'vlen-utf8' does not fit here: it needs dtype |O, once, not {element}"
+                "the filter '{}' does not fit here: it needs dtype |O, once, not {element}",
+                filter.name
             )
             .into());
         }
@@ -142,8 +147,8 @@ fn codecs(
 fn serializer(element: ElementType, endianness: Endianness) -> Result<CodecSpec, StoreError> {
     if element == ElementType::String {
         return Err(
-            "dtype |O without the filter 'vlen-utf8': the encoding of its chunks is unknown; \
-                    only variable-length UTF-8 is supported"
+            "dtype |O without the filter 'vlen-utf8' or 'vlen-bytes': the encoding of its chunks is unknown; \
+                    only text and bytes of variable length are supported"
                 .into(),
         );
     }
@@ -235,6 +240,10 @@ mod tests {
         let text = parse(json!({"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": 0}))
             .unwrap();
         assert_eq!(names(&text), ["vlen-utf8", "blosc"]);
+        let bytes = json!({"dtype": "|O", "filters": [{"id": "vlen-bytes"}], "fill_value": "QUM="});
+        let bytes = parse(bytes).unwrap();
+        assert_eq!(names(&bytes), ["vlen-bytes", "blosc"]);
+        assert_eq!(bytes.fill_value, FillValue::Text("AC".to_owned()));
         let plain = parse(json!({"dtype": "|i1", "compressor": null})).unwrap();
         assert_eq!(plain.codecs, [CodecSpec::named("bytes")]);
         let one = parse(json!({"shape": [3], "chunks": [3], "order": "F"})).unwrap();

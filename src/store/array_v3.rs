@@ -100,7 +100,8 @@ impl ArrayMeta {
             fill_value: FillValue::parse(
                 fields.get("fill_value").unwrap_or(&Value::Null),
                 &element,
-            )?,
+            )?
+            .encoded_by(&codecs)?,
             key_encoding: key_encoding(fields.get("chunk_key_encoding"))?,
             element,
             codecs,

@@ -2,27 +2,25 @@
 //! by servers that cannot list, too.
 //!
 //! Invariants: documents are read again and copied as they are written; the one that is written replaces the one before at once, or
-//! not at all; archives are not changed.
+//! not at all (`replaced_document`); archives are not changed. Of those who write at the same time, the last one has seen what all have
+//! added: it begins again if the document has changed since it began to read.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::path::{Path as FilePath, PathBuf};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{ObjectStoreExt, PutPayload};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::discover::{CONCURRENT_READS, MAX_DOCUMENT};
 use super::element::ZarrFormat;
 use super::error::StoreError;
-use super::files::blocking;
 use super::read_error::ReadError;
-use super::source::{StoreSource, below};
 use super::vcz_store::Store;
 use crate::error::{Result, VczError};
+
+/// How often writing is tried when others write at the same time.
+const TRIES: usize = 20;
 
 /// The consolidated metadata that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +42,23 @@ impl Store {
     /// [`VczError::Invalid`] for archives, and where arrays cannot be listed; [`VczError::Metadata`] if a document is not JSON, or is
     /// of a group below the store's; [`VczError::Io`] if reading or writing fails.
     pub async fn consolidate(&self) -> Result<Consolidated> {
+        // Whoever writes consolidated metadata in the meantime may not have seen all arrays, nor have we.
+        for _ in 0..TRIES {
+            if let Some(done) = self.try_consolidate().await? {
+                return Ok(done);
+            }
+        }
+        Err(VczError::Invalid(format!(
+            "the consolidated metadata of '{}' were changed by others again and again while they were written; its arrays are complete. \
+             Write them later: vcz inspect '{0}' --consolidate",
+            self.location()
+        )))
+    }
+
+    /// [`Store::consolidate`]; `None` if the metadata were changed meanwhile.
+    async fn try_consolidate(&self) -> Result<Option<Consolidated>> {
         let location = self.location();
+        let before = self.version_of(self.consolidated_key()).await?;
         if self.source.is_archive() {
             return Err(VczError::Invalid(format!(
                 "'{location}' is a zip archive, which is not changed. It needs no consolidated metadata to be opened, since its directory \
@@ -88,11 +102,19 @@ impl Store {
             ZarrFormat::V2 => consolidated_v2(&documents).map_err(wrong)?,
             ZarrFormat::V3 => consolidated_v3(documents).map_err(wrong)?,
         };
-        self.write(key, text).await?;
-        Ok(Consolidated {
+        let is_written = self.write_over(key, text, before).await?;
+        Ok(is_written.then_some(Consolidated {
             document: key,
             arrays,
-        })
+        }))
+    }
+
+    /// The document that has consolidated metadata.
+    fn consolidated_key(&self) -> &'static str {
+        match self.format() {
+            ZarrFormat::V2 => ".zmetadata",
+            ZarrFormat::V3 => "zarr.json",
+        }
     }
 
     /// Whether the store has consolidated metadata.
@@ -137,29 +159,7 @@ impl Store {
         }
     }
 
-    async fn write(&self, key: &str, text: String) -> Result<()> {
-        let written = match &self.source {
-            StoreSource::Directory { root, .. } => {
-                let path = root.join(key);
-                blocking(move || Ok(replace(&path, text.as_bytes())?)).await
-            }
-            StoreSource::Objects { objects, root, .. } => match below(root, key) {
-                Ok(path) => objects
-                    .put(&path, PutPayload::from(text.into_bytes()))
-                    .await
-                    .map(drop)
-                    .map_err(ReadError::from),
-                Err(error) => Err(error),
-            },
-            StoreSource::Zip(_) => Err(ReadError::Corrupt("archives are not changed".to_owned())),
-        };
-        written.map_err(|error| match self.io_error(key, error) {
-            VczError::Io { store, key, source } => VczError::Write { store, key, source },
-            other => other,
-        })
-    }
-
-    fn io_error(&self, key: &str, error: ReadError) -> VczError {
+    pub(super) fn io_error(&self, key: &str, error: ReadError) -> VczError {
         VczError::Io {
             store: self.location().to_owned(),
             key: key.to_owned(),
@@ -254,48 +254,6 @@ fn object<'a>(values: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     text + "}"
 }
 
-/// Replaces the file at `path`: readers see the one before, or all of the new one.
-fn replace(path: &FilePath, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(FilePath::new("."));
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
-    let temporary = folder.join(format!(".{name}.{}.tmp", std::process::id()));
-    let written = write_new(&temporary, path, bytes).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // It may not have been made.
-        let _ = fs::remove_file(&temporary);
-        return written;
-    }
-    sync_folder(folder.to_owned())
-}
-
-fn write_new(temporary: &FilePath, path: &FilePath, bytes: &[u8]) -> io::Result<()> {
-    // A run that was killed may have left one.
-    if let Err(error) = fs::remove_file(temporary)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
-    let mut file = File::create_new(temporary)?;
-    if let Ok(before) = fs::metadata(path) {
-        file.set_permissions(before.permissions())?;
-    }
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-#[cfg(unix)]
-fn sync_folder(folder: PathBuf) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_folder(_folder: PathBuf) -> io::Result<()> {
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,16 +312,5 @@ mod tests {
         let group = ("g/zarr.json", "{\"node_type\": \"group\"}");
         assert!(consolidated_v3(documents(&[("zarr.json", root), group])).is_err());
         assert!(consolidated_v3(documents(&[array])).is_err());
-    }
-
-    #[test]
-    fn files_are_replaced_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(".zmetadata");
-        replace(&path, b"one").unwrap();
-        replace(&path, b"two").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(replace(&folder.path().join("absent/x"), b"").is_err());
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures::future::{Either, ready, select};
@@ -15,10 +16,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::array::{ArrayMeta, shown};
+use super::consolidated::{ArrayRead, entries, node_v3};
 use super::document::DocumentId;
 use super::element::ZarrFormat;
 use super::error::StoreError;
-use super::names::{check_name, likely_names};
+use super::names::likely_names;
 use super::read_error::ReadError;
 use super::source::StoreSource;
 use crate::error::{Result, VczError};
@@ -46,6 +48,8 @@ pub(super) struct Contents {
     pub(super) root: Option<(&'static str, DocumentId)>,
     /// The states of the arrays' own documents; empty if the metadata is consolidated.
     pub(super) documents: BTreeMap<String, DocumentId>,
+    /// When reading them began.
+    pub(super) opened: SystemTime,
 }
 
 /// The root group's own documents.
@@ -57,9 +61,6 @@ struct Root {
     /// The document with the consolidated metadata, or the group's.
     document: Option<(&'static str, DocumentId)>,
 }
-
-/// An array's metadata: absent, parsed, or the reason why it is not supported.
-type ArrayRead = Option<Result<ArrayMeta, StoreError>>;
 
 /// The bytes of a document and its state.
 type Document = (Bytes, Option<DocumentId>);
@@ -81,6 +82,7 @@ pub(super) async fn discover(
     location: &str,
     named: &[String],
 ) -> Result<Contents> {
+    let opened = SystemTime::now();
     let documents = Documents { source, location };
     // Lists while the documents are read; cancelled if not needed.
     let (root, listing) = (documents.root().boxed(), source.top_level().boxed());
@@ -101,7 +103,7 @@ pub(super) async fn discover(
     let mut found: Vec<(String, ArrayRead)> = vec![];
     let names = match consolidated {
         Some(metadata) => {
-            found = from_consolidated(format, metadata);
+            found = entries(format, metadata);
             let known: BTreeSet<&String> = found.iter().map(|(name, _)| name).collect();
             let more = named.iter().filter(|name| !known.contains(name));
             more.cloned().collect()
@@ -156,6 +158,7 @@ pub(super) async fn discover(
         is_incomplete,
         root,
         documents: ids,
+        opened,
     })
 }
 
@@ -458,43 +461,4 @@ fn unless_denied<T>(result: Result<Option<T>>, denial: &mut Option<VczError>) ->
 
 fn parse(bytes: &[u8], key: &str) -> Result<Value, StoreError> {
     serde_json::from_slice(bytes).map_err(|error| format!("'{key}' is not JSON: {error}").into())
-}
-
-/// The array of a v3 document; groups are left out.
-fn node_v3(name: &str, document: &Value) -> ArrayRead {
-    match document.get("node_type").and_then(Value::as_str) {
-        Some("group") => None,
-        _ => Some(ArrayMeta::from_v3(name, document)),
-    }
-}
-
-fn from_consolidated(
-    format: ZarrFormat,
-    mut metadata: Map<String, Value>,
-) -> Vec<(String, ArrayRead)> {
-    let names: Vec<String> = match format {
-        ZarrFormat::V3 => metadata.keys().cloned().collect(),
-        ZarrFormat::V2 => metadata
-            .keys()
-            .filter_map(|key| key.strip_suffix("/.zarray"))
-            .map(str::to_owned)
-            .collect(),
-    };
-    let read = |name: String| {
-        let read = match (check_name(&name), format) {
-            // Arrays in nested groups are not part of VCZ.
-            (Err(_), _) if name.split('/').all(|part| check_name(part).is_ok()) => None,
-            (Err(reason), _) => Some(Err(reason)),
-            (Ok(()), ZarrFormat::V3) => metadata
-                .get(&name)
-                .and_then(|document| node_v3(&name, document)),
-            (Ok(()), ZarrFormat::V2) => {
-                let attributes = metadata.remove(&format!("{name}/.zattrs"));
-                let array = metadata.get(&format!("{name}/.zarray"));
-                array.map(|array| ArrayMeta::from_v2(&name, array, attributes))
-            }
-        };
-        (name, read)
-    };
-    names.into_iter().map(read).collect()
 }

@@ -43,6 +43,11 @@ impl DocumentId {
             None
         }
     }
+
+    /// Whether it was written after a time; `None` if the time of its last change is not known.
+    pub(super) fn is_after(&self, time: SystemTime) -> Option<bool> {
+        self.modified.map(|modified| modified > time)
+    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub enum ElementType {
     Unicode(usize),
     /// Fixed-width bytes of that many, padded with zeros (v2 `|Sn`, v3 `null_terminated_bytes`).
     Bytes(usize),
-    /// Variable-length UTF-8 (v2 `|O` with the filter `vlen-utf8`, v3 `string`).
+    /// Variable-length UTF-8 (v2 `|O` with the filter `vlen-utf8` or `vlen-bytes`, v3 `string` or `variable_length_bytes`).
     String,
 }
 
@@ -118,7 +118,7 @@ impl ElementType {
     }
 
     /// Reads the `dtype` of a v2 `.zarray`, NumPy's type string. `|O` is [`ElementType::String`]: the caller checks that
-    /// the filter `vlen-utf8` is there.
+    /// the filter `vlen-utf8` or `vlen-bytes` is there.
     pub(super) fn parse_v2(dtype: &Value) -> Result<(Self, Endianness), StoreError> {
         let unknown =
             || StoreError::from(format!("dtype {dtype} is not supported; {SUPPORTED_V2}"));
@@ -205,6 +205,8 @@ impl ElementType {
             "float32" => Self::Float32,
             "float64" => Self::Float64,
             "string" => Self::String,
+            // Text, as far as it is UTF-8.
+            "variable_length_bytes" | "bytes" => Self::String,
             "null_terminated_bytes" => Self::Bytes(checked_width(length_bytes()?)?),
             "fixed_length_utf32" => {
                 let length = length_bytes()?;
@@ -222,10 +224,10 @@ impl ElementType {
 }
 
 const SUPPORTED_V2: &str = "expected one of b1, i1, i2, i4, i8, u1, u2, u4, u8, f2, f4, f8, Un, Sn \
-     (with '<', '>' or '|' first) or |O with the filter 'vlen-utf8'";
+     (with '<', '>' or '|' first) or |O with the filter 'vlen-utf8' or 'vlen-bytes'";
 
 const SUPPORTED_V3: &str = "expected one of bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, \
-     float16, float32, float64, string, fixed_length_utf32, null_terminated_bytes";
+     float16, float32, float64, string, variable_length_bytes, fixed_length_utf32, null_terminated_bytes";
 
 fn checked_width(width: usize) -> Result<usize, StoreError> {
     match width {

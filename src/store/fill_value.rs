@@ -5,6 +5,7 @@
 use half::f16;
 use serde_json::Value;
 
+use super::array::CodecSpec;
 use super::element::ElementType;
 use super::error::StoreError;
 
@@ -117,6 +118,22 @@ fn float(value: &Value, element: &ElementType) -> Option<Vec<u8>> {
         ElementType::Float32 => (number as f32).to_le_bytes().to_vec(),
         _ => number.to_le_bytes().to_vec(),
     })
+}
+
+impl FillValue {
+    /// The fill value of an array with these codecs: that of bytes of variable length (`vlen-bytes`) is written in base64.
+    pub(super) fn encoded_by(self, codecs: &[CodecSpec]) -> Result<Self, StoreError> {
+        let is_bytes = codecs.iter().any(|codec| codec.name == "vlen-bytes");
+        match self {
+            Self::Text(text) if is_bytes && !text.is_empty() => {
+                let decoded = base64(&text).and_then(|bytes| String::from_utf8(bytes).ok());
+                decoded.map(Self::Text).ok_or_else(|| {
+                    format!("the fill value '{text}' of bytes is not UTF-8 in base64").into()
+                })
+            }
+            other => Ok(other),
+        }
+    }
 }
 
 /// Decodes standard base64 with or without padding; `None` if it is not that.
@@ -240,6 +257,19 @@ mod tests {
             FillValue::parse(&Value::Null, &ElementType::Int8).unwrap(),
             FillValue::Null
         );
+    }
+
+    #[test]
+    fn bytes_are_in_base64() {
+        let codecs = [CodecSpec::named("vlen-bytes")];
+        let of = |text: &str| FillValue::Text(text.to_owned()).encoded_by(&codecs);
+        assert_eq!(of("QUM=").unwrap(), FillValue::Text("AC".to_owned()));
+        assert_eq!(of("").unwrap(), FillValue::Text(String::new()));
+        for wrong in ["/+8=", "====", "?"] {
+            assert!(of(wrong).unwrap_err().contains("base64"), "{wrong}");
+        }
+        let text = FillValue::Text("QUM=".to_owned());
+        assert_eq!(text.clone().encoded_by(&[]).unwrap(), text);
     }
 
     #[test]

@@ -436,6 +436,7 @@ def test_an_object_store_that_fails_every_tenth_request(kinds, name, format_, bu
         fails(create("c", target), "SELECT count(*) FROM c", **bucket.variables())
     # Again, now that nothing fails. The mark may be left where requests that clean up were denied, too.
     bucket.remove(f"tenth/{name}/.vcz-writing")
+    bucket.remove(f"tenth/{name}.vcz-writing")
     sql(*statements[:1], statements[1].replace("OPTIONS (", "OPTIONS ('vcz.overwrite' 'true', "), **bucket.variables())
     shutil.rmtree(tmp_path / "down", ignore_errors=True)
     assert_copy(bucket.download(f"tenth/{name}", tmp_path / "down"), source.path, format_, (400, 10))
@@ -487,17 +488,19 @@ def test_answers_that_are_lost(name, format_, bucket, tmp_path):
 
 @pytest.mark.parametrize(("name", "format_"), TARGETS)
 def test_a_store_that_is_replaced_in_an_object_store(name, format_, bucket, tmp_path):
-    """A statement that fails at once, because of its query, keeps what is there; one that fails later leaves nothing that opens but is not whole."""
+    """A statement that fails, at once or late, keeps what is there."""
     source, target = fixture("sim"), f"s3://box/replaced/{name}"
     bucket.remove("replaced/")
     sql(source.table(), copy("SELECT * FROM t", target, format=format_), **bucket.variables())
-    before = bucket.download(f"replaced/{name}", tmp_path / "before")
+    before, keys = bucket.download(f"replaced/{name}", tmp_path / "before"), bucket.keys("replaced/")
     tables = [source.table(), fixture("unsorted").table("u")]
-    fails(*tables, copy("SELECT variant_contig, variant_position, -1 AS minus FROM t", target, overwrite="true"), **bucket.variables())
-    after = bucket.download(f"replaced/{name}", tmp_path / "after")
-    if opens(after):
-        assert digest(after) == digest(before)
-    print(f"after a failed statement the store {'is there' if opens(after) else 'is gone'}")
+    late = "CASE WHEN variant_position > 200000 AND variant_contig = 'chr2' THEN -1 ELSE 3 END"
+    for turn, minus in enumerate(["-1", late]):
+        query = f"SELECT variant_contig, variant_position, call_genotype, {minus} AS minus FROM t"
+        fails(*tables, copy(query, target, overwrite="true", format=format_, variants_chunk_size=300), **bucket.variables())
+        assert bucket.keys("replaced/") == keys
+        after = bucket.download(f"replaced/{name}", tmp_path / f"after{turn}")
+        assert list(digest(after).values()) == list(digest(before).values())
     sql(*tables, copy("SELECT * FROM u", target, overwrite="true", format=format_), **bucket.variables())
     assert_copy(bucket.download(f"replaced/{name}", tmp_path / "other"), fixture("unsorted").path, format_)
 
@@ -549,6 +552,8 @@ def test_two_writers_to_an_object_store(name, bucket, tmp_path):
         print([status for status, _ in ends])
         for status, message in ends:
             assert status == 0 or re.search("exist|another statement|at the same time", message), message
+        assert [status for status, _ in ends].count(0) == 1, ends
+        assert not [key for key in bucket.keys("both/") if ".vcz-" in key]
         down = bucket.download(f"both/{name}", tmp_path / str(turn))
         if not opens(down):
             assert 0 not in [status for status, _ in ends]

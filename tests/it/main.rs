@@ -57,3 +57,4 @@ mod unzip;
 mod vanished;
 mod windows;
 mod written;
+mod written_limits;

@@ -497,14 +497,55 @@ async fn stores_in_object_stores() {
     objects.delete(&mark).await.unwrap();
     run(&ctx, sql).await;
     assert!(!listed().await.contains(&mark.to_string()));
-    // What the query reads cannot be replaced as a whole.
+    // What the query reads is there until all of it is read.
     run(
         &ctx,
         "CREATE EXTERNAL TABLE z STORED AS VCZ LOCATION 'fake://bucket/b/z.vcz'",
     )
     .await;
-    let error = fails(&ctx, &sql.replace("COPY t", "COPY z")).await;
-    assert!(error.contains("read by the query"), "{error}");
+    run(&ctx, &sql.replace("COPY t", "COPY z")).await;
+    run(
+        &reader,
+        "CREATE EXTERNAL TABLE z STORED AS VCZ LOCATION 'fake://bucket/b/z.vcz'",
+    )
+    .await;
+    assert_eq!(text(&reader, "SELECT * FROM z").await, all);
+    // A statement that fails keeps what was to be replaced.
+    let before = listed().await;
+    assert!(
+        !before.iter().any(|key| key.contains(".vcz-")),
+        "{before:?}"
+    );
+    let failing = sql.replace(
+        "COPY t",
+        "COPY (SELECT *, CASE WHEN variant_position > 9000 THEN -1 END AS x FROM t)",
+    );
+    fails(&ctx, &failing).await;
+    assert_eq!(listed().await, before);
+    assert_eq!(text(&reader, "SELECT * FROM z").await, all);
+    // So does one that replaces an array.
+    run(&ctx, "DROP TABLE z").await;
+    run(
+        &ctx,
+        "CREATE EXTERNAL TABLE z STORED AS VCZ LOCATION 'fake://bucket/b/z.vcz'",
+    )
+    .await;
+    let quality = "COPY (SELECT QUALITY AS variant_quality FROM z) TO 'fake://bucket/b/z.vcz' STORED AS VCZ OPTIONS ('vcz.mode' 'add', \
+                   'vcz.overwrite' 'true')";
+    let negative = "CASE WHEN variant_position > 9000 THEN -1 END";
+    fails(&ctx, &quality.replace("QUALITY", negative)).await;
+    assert_eq!(listed().await, before);
+    assert_eq!(text(&reader, "SELECT * FROM z").await, all);
+    run(&ctx, &quality.replace("QUALITY", "variant_quality * 2")).await;
+    assert_eq!(listed().await, before);
+    run(
+        &ctx,
+        "CREATE OR REPLACE EXTERNAL TABLE z STORED AS VCZ LOCATION 'fake://bucket/b/z.vcz'",
+    )
+    .await;
+    let doubled = "SELECT sum(variant_quality) / 2 AS q, sfs(call_genotype) AS s FROM z";
+    let single = "SELECT sum(variant_quality) AS q, sfs(call_genotype) AS s FROM t";
+    assert_eq!(text(&ctx, doubled).await, text(&ctx, single).await);
     // Neither are other objects.
     let other = object_store::path::Path::from("c/notes.vcz/text");
     objects.put(&other, "text".into()).await.unwrap();
@@ -513,6 +554,105 @@ async fn stores_in_object_stores() {
     let keys = listed().await;
     let left = keys.iter().filter(|key| key.starts_with("c/"));
     assert_eq!(left.collect::<Vec<_>>(), ["c/notes.vcz/text"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arrays_that_are_added_at_once() {
+    let ctx = session(2, 100);
+    let objects: Arc<InMemory> = Arc::default();
+    let url = Url::parse("fake://adds").unwrap();
+    ctx.register_object_store(&url, Arc::clone(&objects) as _);
+    create(&ctx, "s", &fixtures().join("sim.vcz.zip"), None).await;
+    run(&ctx, "COPY s TO 'fake://adds/x.vcz' STORED AS VCZ").await;
+    run(
+        &ctx,
+        "CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION 'fake://adds/x.vcz'",
+    )
+    .await;
+    let open = async || {
+        let path = object_store::path::Path::from("x.vcz");
+        let location = "fake://adds/x.vcz".to_string();
+        let objects = Arc::clone(&objects) as _;
+        datafusion_vcz::store::Store::open(objects, path, location, None)
+            .await
+            .unwrap()
+    };
+    // One statement at a time writes arrays; the others say so, and are run again.
+    let adds = (0..6).map(|n| {
+        let (ctx, sql) = (
+            ctx.clone(),
+            format!(
+                "COPY (SELECT variant_position > {n} AS variant_mask_{n} FROM t) TO 'fake://adds/x.vcz' STORED AS VCZ OPTIONS ('vcz.mode' \
+                 'add')"
+            ),
+        );
+        tokio::spawn(async move {
+            loop {
+                let done = match ctx.sql(&sql).await {
+                    Ok(frame) => frame.collect().await.map(drop),
+                    Err(error) => Err(error),
+                };
+                match done {
+                    Ok(()) => return,
+                    Err(error) => {
+                        assert!(error.to_string().contains("another statement"), "{error}");
+                        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+                    }
+                }
+            }
+        })
+    });
+    futures::future::try_join_all(adds.collect::<Vec<_>>())
+        .await
+        .unwrap();
+    let names: Vec<String> = open()
+        .await
+        .arrays()
+        .map(|array| array.name.clone())
+        .collect();
+    for n in 0..6 {
+        assert!(names.contains(&format!("variant_mask_{n}")), "{names:?}");
+    }
+    // Of those that consolidate at once each sees what it did not write itself.
+    let stores = [open().await, open().await, open().await, open().await];
+    let all = stores.iter().map(|store| store.consolidate());
+    futures::future::try_join_all(all).await.unwrap();
+    assert_eq!(open().await.arrays().count(), names.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_statements_write_one_archive() {
+    let ctx = session(2, 100);
+    let objects: Arc<InMemory> = Arc::default();
+    let url = Url::parse("fake://archives").unwrap();
+    ctx.register_object_store(&url, Arc::clone(&objects) as _);
+    create(&ctx, "s", &fixtures().join("sim.vcz.zip"), None).await;
+    let copy = |n: usize| {
+        let ctx = ctx.clone();
+        tokio::spawn(async move {
+            let sql = format!(
+                "COPY (SELECT * FROM s LIMIT {n}) TO 'fake://archives/x.vcz.zip' STORED AS VCZ"
+            );
+            let frame = ctx.sql(&sql).await?;
+            frame.collect().await
+        })
+    };
+    let done = futures::future::join_all([copy(7), copy(8), copy(9)]).await;
+    let done: Vec<_> = done.into_iter().map(Result::unwrap).collect();
+    assert_eq!(
+        done.iter().filter(|done| done.is_ok()).count(),
+        1,
+        "{done:?}"
+    );
+    for error in done.into_iter().filter_map(Result::err) {
+        let error = error.to_string();
+        assert!(
+            error.contains("another statement") || error.contains("exists"),
+            "{error}"
+        );
+    }
+    let keys: Vec<_> = objects.list(None).collect().await;
+    assert_eq!(keys.len(), 1, "{keys:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

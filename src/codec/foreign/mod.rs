@@ -29,6 +29,7 @@ mod packbits;
 mod packing;
 mod parse;
 mod pcodec;
+mod reshape;
 #[cfg(test)]
 mod tests;
 mod zarrs_codec;

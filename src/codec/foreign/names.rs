@@ -1,7 +1,7 @@
 //! The names of the codecs of this module.
 
 /// Codecs that the fast path does not know, without the prefix `numcodecs.`.
-const FOREIGN: [&str; 13] = [
+const FOREIGN: [&str; 15] = [
     "adler32",
     "astype",
     "bitround",
@@ -14,12 +14,14 @@ const FOREIGN: [&str; 13] = [
     "packbits",
     "pcodec",
     "quantize",
+    "reshape",
     "shuffle",
+    "squeeze",
 ];
 
 /// The names, for messages.
 pub(in super::super) const SUPPORTED: &str = "adler32, astype, bitround, bz2, crc32, delta, fixedscaleoffset, fletcher32, lzma, \
-     packbits, pcodec, quantize, shuffle";
+     packbits, pcodec, quantize, reshape, shuffle, squeeze";
 
 /// The name of a codec without the prefix of zarr-python's codecs of numcodecs.
 pub(super) fn plain(name: &str) -> &str {

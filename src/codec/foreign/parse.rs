@@ -19,6 +19,7 @@ use super::filter::Filter;
 use super::names::plain;
 use super::packing::Packing;
 use super::pcodec;
+use super::reshape::reshaped;
 use super::zarrs_codec::ZarrsPacking;
 use crate::store::{CodecSpec, ElementType, Endianness, FillValue, ZarrFormat};
 
@@ -112,6 +113,17 @@ impl<'a> Steps<'a> {
             self.transposes.push(codec.clone());
             return Ok(None);
         }
+        if let Some(shape) = reshaped(name, configuration, &self.shape)? {
+            if self.element == ElementType::String && !self.transposes.is_empty() {
+                return Err(
+                    format!("{name}: after a transpose of text it is not supported").into(),
+                );
+            }
+            self.transpose()?;
+            self.shape = shape;
+            self.names.push(name);
+            return Ok(None);
+        }
         if let Some(filter) = Filter::parse(name, configuration, self.element)? {
             self.transpose()?;
             self.element = filter.encoded;
@@ -141,7 +153,7 @@ impl<'a> Steps<'a> {
             "bytes" if self.layout.format == ZarrFormat::V2 && skip(rest, "pcodec") => {
                 self.pcodec()?
             }
-            "bytes" | "vlen-utf8" | "sharding_indexed" => self.chain(codec)?,
+            "bytes" | "vlen-utf8" | "vlen-bytes" | "sharding_indexed" => self.chain(codec)?,
             _ => {
                 let place = format!("on elements of type {}", self.element);
                 return Err(parse::unsupported(&codec.name, &place));
@@ -171,7 +183,8 @@ impl<'a> Steps<'a> {
 
     /// The array → bytes codec of the fast path, with the transposes before it.
     fn chain(&self, codec: &CodecSpec) -> Result<Packing, CodecError> {
-        let has_filters = self.names.iter().any(|name| *name != "transpose");
+        let moves = ["transpose", "reshape", "squeeze"];
+        let has_filters = self.names.iter().any(|name| !moves.contains(name));
         // An inner chunk that is not stored would have to be filled with the encoded fill value.
         if has_filters && codec.name == "sharding_indexed" && !self.fills_with_zeros()? {
             return Err(

@@ -266,6 +266,60 @@ fn lying_sizes() {
     assert!(strings.unwrap().decode(&claimed, &mut scratch).is_err());
 }
 
+#[test]
+fn reshaped_and_squeezed() {
+    let bytes = json!({"name": "bytes", "configuration": {"endian": "little"}});
+    let mut scratch = Scratch::default();
+    let mut decode = |shape: &[usize], codecs: Value, encoded: &[u8]| {
+        let array = one_chunk(&json!("int8"), json!(0), shape, &codecs);
+        let chain = CodecChain::try_new(&array)?;
+        match chain.decode(encoded, &mut scratch)? {
+            ChunkData::Fixed(buffer) => Ok::<_, CodecError>(buffer.to_vec()),
+            ChunkData::Strings(_) => panic!("text"),
+        }
+    };
+    let reshape = |shape: Value| json!({"name": "reshape", "configuration": {"shape": shape}});
+    let transpose = json!({"name": "transpose", "configuration": {"order": [1, 0]}});
+    let encoded: Vec<u8> = (0..6).collect();
+    // The elements stay where they are.
+    let flat = json!([reshape(json!([[0, 1]])), bytes]);
+    assert_eq!(decode(&[2, 3], flat, &encoded).unwrap(), encoded);
+    let squeeze = json!([{"name": "squeeze"}, {"name": "crc32c"}]);
+    assert!(decode(&[6, 1], squeeze, &encoded).is_err(), "no serializer");
+    // Six elements as 3 × 2, encoded column by column.
+    let columns = [0, 2, 4, 1, 3, 5];
+    let codecs = json!([reshape(json!([3, -1])), transpose, bytes]);
+    assert_eq!(decode(&[6], codecs, &columns).unwrap(), encoded);
+    // A transpose before: 2 × 3 turned to 3 × 2, then flat.
+    let codecs = json!([transpose, reshape(json!([[0, 1]])), bytes]);
+    assert_eq!(
+        decode(&[2, 3], codecs, &[0, 3, 1, 4, 2, 5]).unwrap(),
+        encoded
+    );
+    // Without dimensions of one element, in shards of three.
+    let inner = json!({"chunk_shape": [3], "codecs": [bytes], "index_codecs": [bytes], "index_location": "end"});
+    let codecs = json!([{"name": "squeeze"}, {"name": "sharding_indexed", "configuration": inner}]);
+    let mut shard = encoded.clone();
+    for (at, length) in [(0u64, 3u64), (3, 3)] {
+        shard.extend(at.to_le_bytes());
+        shard.extend(length.to_le_bytes());
+    }
+    assert_eq!(decode(&[6, 1], codecs, &shard).unwrap(), encoded);
+    for (shape, part) in [
+        (json!([7]), "as many elements"),
+        (json!([-1, 4]), "as many elements"),
+        (json!([u64::MAX, u64::MAX]), "as many elements"),
+        (json!(-1), "expected a list"),
+    ] {
+        let error = decode(&[6], json!([reshape(shape), bytes]), &encoded).unwrap_err();
+        assert!(error.contains(part), "{error}");
+    }
+    let text = json!([transpose, {"name": "squeeze"}, {"name": "vlen-utf8"}]);
+    let text = one_chunk(&json!("string"), json!(""), &[2, 1], &text);
+    let error = CodecChain::try_new(&text).unwrap_err();
+    assert!(error.contains("not supported"), "{error}");
+}
+
 fn zip_bz2(data: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::new(1));

@@ -55,7 +55,7 @@ impl Encoding {
             Serializer::Sharding(_) => {
                 return Err("shards in shards are decoded on the host".into());
             }
-            Serializer::VlenUtf8 => return Err("text is decoded on the host".into()),
+            Serializer::Vlen(_) => return Err("text is decoded on the host".into()),
             Serializer::Foreign(foreign) => {
                 return Err(format!("{} is decoded on the host", foreign.summary()).into());
             }

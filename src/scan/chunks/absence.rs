@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use crate::error::VczError;
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnKind;
-use crate::store::DocumentId;
+use crate::store::{AbsentChunk, DocumentId};
 
 /// The first absent chunk of an array, and the state of the array's metadata after it was found to be absent.
 #[derive(Debug)]
@@ -73,13 +73,21 @@ impl Absences {
         let absent: Vec<_> = columns
             .filter_map(|(column, first)| Some((&column.array, first.get()?)))
             .collect();
-        let Some((array, first)) = absent.first() else {
+        if absent.is_empty() {
             return Ok(());
-        };
-        let arrays = absent
+        }
+        let chunks: Vec<AbsentChunk<'_>> = absent
             .iter()
-            .map(|(array, first)| store.check_array(array, &first.index, first.document.as_ref()));
-        let consolidated = store.check_consolidated(array, &first.index);
+            .map(|(array, first)| AbsentChunk {
+                array,
+                index: &first.index,
+                document: first.document.as_ref(),
+            })
+            .collect();
+        let arrays = chunks
+            .iter()
+            .map(|chunk| store.check_array(chunk.array, chunk.index, chunk.document));
+        let consolidated = store.check_consolidated(&chunks);
         try_join(try_join_all(arrays), consolidated).await.map(drop)
     }
 }

@@ -28,6 +28,11 @@ impl RemoteOptions {
         prefix.is_some_and(|prefix| PREFIXES.contains(&prefix))
     }
 
+    /// Whether this is the name of an option whose value may be a credential.
+    pub fn may_be_secret(key: &str) -> bool {
+        Self::has_prefix(key) && is_secret(&key.to_ascii_lowercase())
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()

@@ -14,12 +14,12 @@ use url::Url;
 
 use super::added_samples::{SAMPLE_ID, sample_arrays, sample_columns};
 use super::added_sites::SiteDigests;
-use super::chunk_rows::ChunkWriter;
+use super::chunk_tasks::ChunkTasks;
 use super::columns::{ColumnPlan, Layout, SAMPLES_CHUNK, VARIANTS_CHUNK, n_samples, plan_columns};
 use super::names::{NameIndex, WrittenNames};
 use super::options::WriteOptions;
 use super::plan_tables::PlanTables;
-use super::rows::write_rows;
+use super::rows::{write_rows, write_whole};
 use super::values::contig_codes;
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnKind;
@@ -100,8 +100,8 @@ fn is_same_place(location: &str, place: &Place) -> bool {
 /// Writes the rows of `data`. Returns their number.
 ///
 /// # Errors
-/// If the rows are not those of the store, an array is there already, or writing fails. Then the store is as before, but in an object store
-/// without the arrays that were to be replaced.
+/// If the rows are not those of the store, an array is there already, or writing fails. Then the store is as before, unless an object store
+/// fails while arrays are put in the place of others; the error says so.
 pub async fn add(
     addition: &Addition,
     data: SendableRecordBatchStream,
@@ -207,6 +207,7 @@ async fn add_variants(
         _ => None,
     };
     let target = target(addition, &plans).await?;
+    let mut tasks = ChunkTasks::new(Arc::clone(&target), context.runtime_env());
     let written = async {
         let mut digests = SiteDigests::default();
         let mut documents = Documents::new(layout.format);
@@ -226,8 +227,7 @@ async fn add_variants(
             &plans,
             schema,
             &names,
-            &target,
-            context,
+            &mut tasks,
             data,
             &mut documents,
             follow,
@@ -253,8 +253,9 @@ async fn add_variants(
         target.publish(documents.of_arrays()).await?;
         Ok(rows)
     };
-    let written = written.await;
+    let written: Result<u64> = written.await;
     if written.is_err() {
+        tasks.stop().await;
         target.abort().await;
     }
     written
@@ -329,21 +330,18 @@ async fn add_samples(
     let rows = concat_batches(schema, &batches)?;
     let arrays = sample_arrays(&plans, &rows, samples, &addition.place.location)?;
     let target = target(addition, &plans).await?;
-    let pool = &context.runtime_env().memory_pool;
+    let mut tasks = ChunkTasks::new(Arc::clone(&target), context.runtime_env());
     let written = async {
         let mut documents = Documents::new(dataset.store().format());
         for array in arrays {
-            let mut writer = ChunkWriter::try_new(vec![array.array], Arc::clone(&target), pool)?;
-            writer.push(&[array.elements], array.rows).await?;
-            writer.finish().await?;
-            let (arrays, rows) = writer.arrays();
-            arrays.for_each(|array| documents.add(array, rows));
+            write_whole(array, &mut tasks, &mut documents).await?;
         }
         target.publish(documents.of_arrays()).await?;
         Ok(rows.num_rows() as u64)
     };
     let written: Result<u64> = written.await;
     if written.is_err() {
+        tasks.stop().await;
         target.abort().await;
     }
     written

@@ -1,82 +1,94 @@
-//! [`ChunkWriter`]: gathers rows of several arrays until a chunk of them is full, then encodes and writes its chunks in parallel.
+//! [`ChunkWriter`]: gathers rows of several arrays until a chunk of them is full, then has its chunks encoded and written by
+//! [`ChunkTasks`].
 //!
-//! Invariant: at most [`MAX_IN_WORK`] bytes of elements wait to be encoded and written, or the chunks of one array in one row of chunks if
-//! they are more.
+//! Rows are kept by chunk along the second dimension. Invariant: at most [`ChunkTasks::gathered_limit`] bytes of them are in memory, and
+//! those beyond it in a temporary file; so the memory does not depend on how many samples there are, but for the chunks themselves.
 
 use std::sync::Arc;
 
-use arrow::buffer::Buffer;
-use datafusion::common::{DataFusionError, Result, exec_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::execution::memory_pool::MemoryReservation;
 
-use crate::codec::{ChunkData, ChunkEncoder, StringChunk};
-use crate::error::VczError;
-use crate::store::write::{NewArray, Target};
+use super::chunk_part::{ChunkPart, Rows, WrittenArray, of};
+use super::chunk_tasks::ChunkTasks;
+use super::columns::VARIANTS_CHUNK;
+use super::row_spill::{Piece, RowSpill, SpilledPart};
+use crate::codec::{ChunkData, StringChunk};
+use crate::store::write::NewArray;
 
-/// Bytes of elements that may wait to be encoded and written.
-const MAX_IN_WORK: usize = 128 << 20;
-/// What a permit of the limit on bytes stands for.
-const PERMIT: usize = 1 << 10;
+/// Bytes of rows that are added at once.
+pub const PIECE: usize = 8 << 20;
 
 /// Writes arrays that grow together along their first dimension.
-pub struct ChunkWriter {
+pub struct ChunkWriter<'a> {
     arrays: Vec<Growing>,
-    target: Arc<Target>,
+    tasks: &'a mut ChunkTasks,
     chunk_rows: usize,
     /// Rows of the chunks that are being gathered.
     pending: usize,
     rows: u64,
-    tasks: JoinSet<Result<()>>,
-    threads: Arc<Semaphore>,
-    in_work: Arc<Semaphore>,
+    /// Most bytes that are gathered in memory, and those that are.
+    limit: usize,
+    gathered: usize,
     memory: MemoryReservation,
+    /// The rows of the chunks that are being gathered that did not fit.
+    spill: Option<RowSpill>,
 }
 
-/// An array and the elements of its unfinished chunks.
+/// An array and the rows of its unfinished chunks.
 struct Growing {
-    array: Arc<NewArray>,
-    encoder: Arc<ChunkEncoder>,
-    elements: ChunkData,
+    of: Arc<WrittenArray>,
+    parts: Vec<Part>,
 }
 
-impl ChunkWriter {
+/// The gathered rows of one chunk.
+struct Part {
+    /// The chunk's index along the dimensions after the first.
+    index: Vec<u64>,
+    /// Where its elements begin in a row, and how many they are.
+    from: usize,
+    width: usize,
+    rows: Rows,
+    spilled: Vec<Piece>,
+}
+
+impl<'a> ChunkWriter<'a> {
     /// A writer of `arrays`, which have the same number of rows in a chunk.
     ///
     /// # Errors
     /// If an array cannot be encoded.
-    pub fn try_new(
-        arrays: Vec<NewArray>,
-        target: Arc<Target>,
-        pool: &Arc<dyn MemoryPool>,
-    ) -> Result<Self> {
+    pub fn try_new(arrays: Vec<NewArray>, tasks: &'a mut ChunkTasks) -> Result<Self> {
         let chunk_rows = arrays.first().map_or(1, |array| array.chunks[0]);
+        let chunk_rows = usize::try_from(chunk_rows).unwrap_or(usize::MAX);
+        let limit = tasks.gathered_limit();
+        let row_bytes: usize = arrays.iter().map(NewArray::row_bytes).sum();
+        // Memory that is not used is not taken from the system.
+        let capacity = chunk_rows.min((limit + PIECE) / row_bytes.max(1) + 1);
         let arrays = arrays.into_iter().map(|array| {
-            let encoder = ChunkEncoder::try_new(&array).map_err(|reason| of(&array, reason))?;
             Ok(Growing {
-                elements: empty(&array),
-                encoder: Arc::new(encoder),
-                array: Arc::new(array),
+                parts: parts(&array, capacity),
+                of: Arc::new(WrittenArray::try_new(array)?),
             })
         });
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             arrays: arrays.collect::<Result<_>>()?,
-            target,
-            chunk_rows: usize::try_from(chunk_rows).unwrap_or(usize::MAX),
+            memory: tasks.reservation(),
+            tasks,
+            chunk_rows,
             pending: 0,
             rows: 0,
-            tasks: JoinSet::new(),
-            threads: Arc::new(Semaphore::new(threads)),
-            in_work: Arc::new(Semaphore::new(MAX_IN_WORK / PERMIT)),
-            memory: MemoryConsumer::new("chunks of a VCZ store that is written").register(pool),
+            limit,
+            gathered: 0,
+            spill: None,
         })
     }
 
     /// The arrays, and the number of rows so far.
     pub fn arrays(&self) -> (impl Iterator<Item = &NewArray>, u64) {
-        (self.arrays.iter().map(|growing| &*growing.array), self.rows)
+        (
+            self.arrays.iter().map(|growing| &growing.of.array),
+            self.rows,
+        )
     }
 
     /// Adds rows: for each array the elements of the same `rows` rows.
@@ -84,19 +96,25 @@ impl ChunkWriter {
     /// # Errors
     /// If a chunk cannot be encoded or written, or there is not enough memory.
     pub async fn push(&mut self, elements: &[ChunkData], rows: usize) -> Result<()> {
+        let arrays = self.arrays.iter();
+        let row_bytes: usize = arrays.map(|growing| growing.of.array.row_bytes()).sum();
+        let at_once = (PIECE / row_bytes.max(1)).max(1);
         let mut from = 0;
         while from < rows {
-            let take = (rows - from).min(self.chunk_rows - self.pending);
+            let take = (rows - from)
+                .min(self.chunk_rows - self.pending)
+                .min(at_once);
+            let mut added = 0;
             for (growing, elements) in self.arrays.iter_mut().zip(elements) {
-                let per_row = growing.array.row_elements();
-                let added = append(&mut growing.elements, elements, &growing.array, {
-                    from * per_row..(from + take) * per_row
-                })?;
-                self.memory.try_grow(added)?;
+                added += growing.append(elements, from, take)?;
             }
             from += take;
             self.pending += take;
             self.rows += take as u64;
+            self.gathered += added;
+            if self.gathered > self.limit || self.memory.try_grow(added).is_err() {
+                self.spill().await?;
+            }
             if self.pending == self.chunk_rows {
                 self.flush().await?;
             }
@@ -109,202 +127,193 @@ impl ChunkWriter {
     /// # Errors
     /// If a chunk cannot be encoded or written.
     pub async fn finish(&mut self) -> Result<()> {
+        let is_first = self.rows == self.pending as u64;
+        if is_first && self.chunk_rows as u64 > VARIANTS_CHUNK.max(self.rows) {
+            self.fit_chunks()?;
+        }
         if self.pending > 0 {
             self.flush().await?;
         }
-        while let Some(done) = self.tasks.join_next().await {
-            outcome(done)?;
+        self.tasks.finish().await
+    }
+
+    /// Makes the chunks as long as the arrays, instead of padding them to a length that was asked for.
+    fn fit_chunks(&mut self) -> Result<()> {
+        let length = VARIANTS_CHUNK.max(self.rows);
+        for growing in &mut self.arrays {
+            let mut array = growing.of.array.clone();
+            array.chunks[0] = length;
+            growing.of = Arc::new(WrittenArray::try_new(array)?);
         }
+        self.chunk_rows = usize::try_from(length).unwrap_or(usize::MAX);
         Ok(())
     }
 
-    /// Begins to encode the gathered chunks.
+    /// Moves the gathered rows to a temporary file.
+    async fn spill(&mut self) -> Result<()> {
+        let spill = match self.spill.take() {
+            Some(spill) => spill,
+            None => RowSpill::try_new(self.tasks.runtime())?,
+        };
+        let parts = self.arrays.iter_mut().flat_map(|array| &mut array.parts);
+        let rows: Vec<Rows> = parts.map(|part| part.take()).collect();
+        let write = move || {
+            let mut spill = spill;
+            let pieces = rows.iter().map(|rows| spill.push(rows));
+            let pieces: Vec<Option<Piece>> = pieces.collect::<Result<_>>()?;
+            Ok::<_, datafusion::common::DataFusionError>((spill, pieces, rows))
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        let (spill, pieces, rows) = written.map_err(|error| {
+            exec_datafusion_err!("rows were not written to a temporary file: {error}")
+        })??;
+        let parts = self.arrays.iter_mut().flat_map(|array| &mut array.parts);
+        for ((part, piece), rows) in parts.zip(pieces).zip(rows) {
+            part.spilled.extend(piece);
+            part.rows = emptied(rows);
+        }
+        self.spill = Some(spill);
+        self.gathered = 0;
+        self.memory.free();
+        Ok(())
+    }
+
+    /// Has the gathered chunks encoded and written.
     async fn flush(&mut self) -> Result<()> {
         let variant_chunk = (self.rows - 1) / self.chunk_rows as u64;
+        if self.spill.is_some() && self.gathered > 0 {
+            self.spill().await?;
+        }
+        let file = match self.spill.take() {
+            Some(spill) => Some(spill.finish()?),
+            None => None,
+        };
         for growing in &mut self.arrays {
-            let elements = std::mem::replace(&mut growing.elements, empty(&growing.array));
-            let bytes = elements.byte_len();
-            let permits = (bytes / PERMIT + 1).min(MAX_IN_WORK / PERMIT) as u32;
-            let permit = Arc::clone(&self.in_work).acquire_many_owned(permits).await;
-            let rows = Rows {
-                array: Arc::clone(&growing.array),
-                elements,
-                rows: self.pending,
-                _memory: self.memory.split(bytes.min(self.memory.size())),
-                _permit: permit.ok(),
-            };
-            let rows = Arc::new(rows);
-            for inner in inner_chunks(&rows.array) {
-                let mut index = vec![variant_chunk];
-                index.extend(&inner);
-                let key = rows.array.chunk_key(&index);
-                let (rows, encoder) = (Arc::clone(&rows), Arc::clone(&growing.encoder));
-                let (target, threads) = (Arc::clone(&self.target), Arc::clone(&self.threads));
-                self.tasks.spawn(async move {
-                    let thread = threads.acquire_owned().await;
-                    // Its memory and its part of the limit are kept until the chunk is written, however slow that is.
-                    let held = Arc::clone(&rows);
-                    let encode = move || {
-                        let chunk = rows.chunk(&inner)?;
-                        let encoded = encoder.encode(&chunk).map_err(|e| of(&rows.array, e))?;
-                        Ok::<_, DataFusionError>(encoded)
-                    };
-                    let encoded = match tokio::task::spawn_blocking(encode).await {
-                        Ok(encoded) => encoded?,
-                        Err(error) => {
-                            return exec_err!(
-                                "array '{}': a chunk was not encoded: {error}",
-                                held.array.name
-                            );
-                        }
-                    };
-                    // Another chunk is encoded while this one is written.
-                    drop(thread);
-                    if let Some(encoded) = encoded {
-                        target.put(key, encoded).await?;
+            for part in &mut growing.parts {
+                let elements = match &file {
+                    Some(file) => {
+                        let pieces = std::mem::take(&mut part.spilled);
+                        Rows::Spilled(SpilledPart::new(Arc::clone(file), pieces))
                     }
-                    drop(held);
-                    Ok(())
-                });
+                    None => part.take(),
+                };
+                let mut index = vec![variant_chunk];
+                index.extend(&part.index);
+                let chunk = ChunkPart {
+                    of: Arc::clone(&growing.of),
+                    index,
+                    width: part.width,
+                    rows: self.pending,
+                    elements,
+                };
+                let held = chunk.gathered_bytes().min(self.memory.size());
+                let held = self.memory.split(held);
+                self.tasks.begin(chunk, held).await?;
             }
         }
         self.pending = 0;
-        while let Some(done) = self.tasks.try_join_next() {
-            outcome(done)?;
-        }
+        self.gathered = 0;
+        self.memory.free();
         Ok(())
     }
 }
 
-fn outcome(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
-    match done {
-        Ok(done) => done,
-        Err(error) => exec_err!("a chunk was not written: {error}"),
-    }
-}
-
-/// Elements of some rows of an array, of all its chunks along the other dimensions.
-struct Rows {
-    array: Arc<NewArray>,
-    elements: ChunkData,
-    rows: usize,
-    _memory: MemoryReservation,
-    /// `None` once the limit is closed, which it never is.
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl Rows {
-    /// The full chunk at `inner` along the dimensions after the first, padded with zeros or empty text.
-    fn chunk(&self, inner: &[u64]) -> Result<ChunkData> {
-        let array = &self.array;
-        let chunk: Vec<usize> = array.chunks.iter().map(|&n| n as usize).collect();
-        // Only the first inner dimension, samples, has several chunks.
-        let (axis, rest) = match array.row_shape.split_first() {
-            None => (1, 1),
-            Some((&axis, rest)) => (axis as usize, rest.iter().product::<u64>() as usize),
-        };
-        let width = chunk.get(1).copied().unwrap_or(1);
-        let padded_rest: usize = chunk.iter().skip(2).product();
-        let first = inner.first().map_or(0, |&at| at as usize * width);
-        let count = axis.saturating_sub(first).min(width);
-        let chunk_elements: usize = chunk.iter().product();
-        let is_whole = count == width && axis == width && rest == padded_rest;
-        match &self.elements {
-            ChunkData::Fixed(buffer) => {
-                let size = array.element.size().unwrap_or(1);
-                if is_whole && self.rows == chunk[0] {
-                    return Ok(ChunkData::Fixed(buffer.clone()));
-                }
-                let mut out = vec![0u8; chunk_elements * size];
-                for row in 0..self.rows {
-                    let from = (row * axis + first) * rest * size;
-                    let to = row * width * padded_rest * size;
-                    let len = count * rest * size;
-                    out[to..to + len].copy_from_slice(&buffer[from..from + len]);
-                }
-                Ok(ChunkData::Fixed(Buffer::from_vec(out)))
-            }
-            ChunkData::Strings(strings) => {
-                let mut out = StringChunk::default();
-                let push = |out: &mut StringChunk, text: &str| {
-                    out.push(text).map_err(|reason| of(array, reason))
-                };
-                for row in 0..chunk[0] {
-                    for at in 0..width * padded_rest {
-                        let is_there = row < self.rows && at < count * rest;
-                        let from = (row * axis + first) * rest + at;
-                        push(&mut out, if is_there { strings.get(from) } else { "" })?;
+impl Growing {
+    /// Appends `rows` rows of `elements`, beginning at row `from`. Returns the bytes that were added.
+    fn append(&mut self, elements: &ChunkData, from: usize, rows: usize) -> Result<usize> {
+        let array = &self.of.array;
+        let per_row = array.row_elements();
+        let mut added = 0;
+        for part in &mut self.parts {
+            match (&mut part.rows, elements) {
+                (Rows::Fixed(to), ChunkData::Fixed(elements)) => {
+                    let size = array.element.size().unwrap_or(1);
+                    let Some(elements) =
+                        elements.get(from * per_row * size..(from + rows) * per_row * size)
+                    else {
+                        return exec_err!(
+                            "array '{}': a batch has fewer values than rows × {per_row} values",
+                            array.name
+                        );
+                    };
+                    if part.width == per_row {
+                        to.extend_from_slice(elements);
+                    } else {
+                        for row in elements.chunks_exact(per_row * size) {
+                            let end = (part.from + part.width) * size;
+                            to.extend_from_slice(&row[part.from * size..end]);
+                        }
                     }
+                    added += rows * part.width * size;
                 }
-                Ok(ChunkData::Strings(out))
+                (Rows::Strings(to), ChunkData::Strings(elements)) => {
+                    let before = to.data.len();
+                    for row in from..from + rows {
+                        let first = row * per_row + part.from;
+                        for at in first..first + part.width {
+                            let text = elements.get(at);
+                            to.push(text).map_err(|reason| of(array, reason))?;
+                        }
+                    }
+                    added += to.data.len() - before + 4 * rows * part.width;
+                }
+                _ => return exec_err!("array '{}': values of another type", array.name),
             }
         }
+        Ok(added)
     }
 }
 
-/// The indices of an array's chunks along the dimensions after the first.
-fn inner_chunks(array: &NewArray) -> Vec<Vec<u64>> {
-    match array.row_shape.split_first() {
-        None => vec![vec![]],
-        Some((&axis, rest)) => {
-            let n = axis.div_ceil(array.chunks[1].max(1));
-            // A dimension without elements has no chunks.
-            let n = if rest.contains(&0) { 0 } else { n };
-            (0..n)
-                .map(|at| {
-                    let mut index = vec![at];
-                    index.extend(rest.iter().map(|_| 0));
-                    index
-                })
-                .collect()
+impl Part {
+    /// The rows that are in memory.
+    fn take(&mut self) -> Rows {
+        let next = match &self.rows {
+            Rows::Fixed(bytes) => Rows::Fixed(Vec::with_capacity(bytes.capacity())),
+            Rows::Strings(_) | Rows::Spilled(_) => Rows::Strings(StringChunk::default()),
+        };
+        std::mem::replace(&mut self.rows, next)
+    }
+}
+
+/// No rows, in the memory of these.
+fn emptied(rows: Rows) -> Rows {
+    match rows {
+        Rows::Fixed(mut bytes) => {
+            bytes.clear();
+            Rows::Fixed(bytes)
         }
+        Rows::Strings(_) | Rows::Spilled(_) => Rows::Strings(StringChunk::default()),
     }
 }
 
-fn empty(array: &NewArray) -> ChunkData {
-    match array.element.size() {
-        Some(_) => ChunkData::Fixed(Buffer::from_vec(Vec::<u8>::new())),
-        None => ChunkData::Strings(StringChunk::default()),
-    }
-}
-
-/// Appends elements `range` of `from` to `to`. Returns the bytes that were added.
-fn append(
-    to: &mut ChunkData,
-    from: &ChunkData,
-    array: &NewArray,
-    range: std::ops::Range<usize>,
-) -> Result<usize> {
-    let before = to.byte_len();
-    match (&mut *to, from) {
-        (ChunkData::Fixed(to), ChunkData::Fixed(from)) => {
-            let size = array.element.size().unwrap_or(1);
-            let part = from.as_slice().get(range.start * size..range.end * size);
-            let Some(part) = part else {
-                return exec_err!(
-                    "array '{}': a batch has fewer values than rows × {} values",
-                    array.name,
-                    array.row_elements()
-                );
-            };
-            // The buffer is not shared, so its vector is taken back without a copy.
-            let mut bytes = match std::mem::take(to).into_vec::<u8>() {
-                Ok(bytes) => bytes,
-                Err(shared) => shared.to_vec(),
-            };
-            bytes.extend_from_slice(part);
-            *to = Buffer::from_vec(bytes);
-        }
-        (ChunkData::Strings(to), ChunkData::Strings(from)) => {
-            for at in range {
-                to.push(from.get(at)).map_err(|reason| of(array, reason))?;
-            }
-        }
-        _ => return exec_err!("array '{}': values of another type", array.name),
-    }
-    Ok(to.byte_len().saturating_sub(before))
-}
-
-fn of(array: &NewArray, reason: crate::codec::CodecError) -> DataFusionError {
-    VczError::Invalid(format!("array '{}': {reason}", array.name)).into()
+/// The chunks of a row of chunks, without rows yet, and with memory for `rows` rows.
+fn parts(array: &NewArray, rows: usize) -> Vec<Part> {
+    let empty = |width: usize| match array.element.size() {
+        Some(size) => Rows::Fixed(Vec::with_capacity(rows.saturating_mul(width * size))),
+        None => Rows::Strings(StringChunk::default()),
+    };
+    let part = |index: Vec<u64>, from: usize, width: usize| Part {
+        index,
+        from,
+        width,
+        rows: empty(width),
+        spilled: vec![],
+    };
+    // Only the first dimension after variants, samples, has several chunks.
+    let Some((&axis, rest)) = array.row_shape.split_first() else {
+        return vec![part(vec![], 0, 1)];
+    };
+    let inner: usize = rest.iter().map(|&n| n as usize).product();
+    // A dimension without elements has no chunks.
+    let n = if inner == 0 { 0 } else { axis };
+    let chunk = array.chunks[1].max(1);
+    let first = (0..n).step_by(usize::try_from(chunk).unwrap_or(usize::MAX));
+    first
+        .map(|first| {
+            let mut index = vec![first / chunk];
+            index.extend(rest.iter().map(|_| 0));
+            let count = (axis - first).min(chunk) as usize;
+            part(index, first as usize * inner, count * inner)
+        })
+        .collect()
 }

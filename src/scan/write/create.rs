@@ -9,7 +9,7 @@ use datafusion::common::{Result, plan_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde_json::{Map, Value, json};
 
-use super::chunk_rows::ChunkWriter;
+use super::chunk_tasks::ChunkTasks;
 use super::columns::{
     ColumnPlan, Layout, SAMPLES_CHUNK, VARIANTS_CHUNK, n_samples, plan_columns, site_columns,
 };
@@ -18,7 +18,7 @@ use super::options::WriteOptions;
 use super::other_arrays::{WholeArray, contig_lengths, copied_arrays, names_array};
 use super::plan_tables::PlanTables;
 use super::regions::Regions;
-use super::rows::write_rows;
+use super::rows::{write_rows, write_whole};
 use super::sites::{Sites, region_index};
 use crate::error::VczError;
 use crate::scan::calls::context::SAMPLES_KEY;
@@ -104,12 +104,6 @@ impl Creation {
         let columns = plan_columns(&schema, layout, &tables)?;
         let samples = sample_ids(&options, &tables, &schema, &columns)?;
         let base = tables.stores_with(&samples).cloned();
-        if place.local.is_none() && options.overwrite && tables.reads(&place.location) {
-            return plan_err!(
-                "'{}' is read by the query, and object stores cannot replace it as a whole; write to another name",
-                place.location
-            );
-        }
         Ok(Self {
             place,
             options,
@@ -216,8 +210,10 @@ pub async fn create(
         path,
     );
     let target = Arc::new(target.await?);
-    let written = write(creation, Arc::clone(&target), data, context).await;
+    let mut tasks = ChunkTasks::new(Arc::clone(&target), context.runtime_env());
+    let written = write(creation, &target, &mut tasks, data).await;
     if written.is_err() {
+        tasks.stop().await;
         target.abort().await;
     }
     written
@@ -225,11 +221,10 @@ pub async fn create(
 
 async fn write(
     creation: &Creation,
-    target: Arc<Target>,
+    target: &Arc<Target>,
+    tasks: &mut ChunkTasks,
     data: SendableRecordBatchStream,
-    context: &Arc<TaskContext>,
 ) -> Result<u64> {
-    let pool = &context.runtime_env().memory_pool;
     let names = WrittenNames {
         contigs: NameIndex::new(&creation.names.contigs),
         filters: NameIndex::new(&creation.names.filters),
@@ -241,8 +236,7 @@ async fn write(
         &creation.columns,
         &creation.schema,
         &names,
-        &target,
-        context,
+        tasks,
         data,
         &mut documents,
         |batch| sites.follow(batch, &names, &mut regions),
@@ -253,11 +247,7 @@ async fn write(
         whole.push(region_index(index, creation.layout));
     }
     for array in whole {
-        let mut writer = ChunkWriter::try_new(vec![array.array], Arc::clone(&target), pool)?;
-        writer.push(&[array.elements], array.rows).await?;
-        writer.finish().await?;
-        let (arrays, rows) = writer.arrays();
-        arrays.for_each(|array| documents.add(array, rows));
+        write_whole(array, tasks, &mut documents).await?;
     }
     let documents = documents.of_store(attributes(creation));
     let documents = documents.map_err(|reason| VczError::Metadata {

@@ -2,7 +2,8 @@
 //! metadata, and `codec`, which encodes; `session` makes the statement of it.
 //!
 //! ```text
-//! batches ──► columns as elements (values) ──► chunks of rows (chunk_rows) ──► encoded in parallel ──► target
+//! batches ──► columns as elements (values) ──► rows by chunks (chunk_rows, chunk_part) ──► encoded in parallel (chunk_tasks) ──► target
+//!        │                                        └──► rows that do not fit into memory (row_spill) ──► the same
 //!        └──► lists, whose longest is known at the end (list_spool) ──► the same
 //!        └──► contigs and positions: order and region index (sites, regions), or comparison with a store's (added_sites)
 //! ```
@@ -13,7 +14,9 @@
 mod add;
 mod added_samples;
 mod added_sites;
+mod chunk_part;
 mod chunk_rows;
+mod chunk_tasks;
 mod columns;
 mod create;
 mod list_spool;
@@ -22,6 +25,7 @@ mod options;
 mod other_arrays;
 mod plan_tables;
 mod regions;
+mod row_spill;
 mod rows;
 mod sites;
 mod values;

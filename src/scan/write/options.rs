@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use datafusion::common::{Result, config_err};
 
 use crate::scan::remote::options::RemoteOptions;
+use crate::scan::statement_options::split_options;
 use crate::store::ZarrFormat;
 use crate::store::write::Compression;
 
@@ -92,23 +93,16 @@ impl WriteOptions {
     /// # Errors
     /// If a key is not known or a value is not valid; the message lists what is.
     pub fn try_from_map(options: &HashMap<String, String>) -> Result<Self> {
-        let mut parsed = Self::default();
-        let mut keys: Vec<_> = options.keys().collect();
-        keys.sort();
-        for key in keys {
-            if RemoteOptions::has_prefix(key) {
-                parsed.remote.set(key, &options[key])?;
-                continue;
-            }
+        let (remote, ours) = split_options(options)?;
+        let mut parsed = Self {
+            remote,
+            ..Self::default()
+        };
+        for (name, value) in ours {
             // An option of DataFusion's COPY, which says nothing here.
-            if key == "execution.keep_partition_by_columns" {
-                continue;
+            if name != "execution.keep_partition_by_columns" {
+                parsed.set(name, value)?;
             }
-            let name = key
-                .strip_prefix("vcz.")
-                .or_else(|| key.strip_prefix("format."))
-                .unwrap_or(key);
-            parsed.set(name, &options[key])?;
         }
         if parsed.mode == WriteMode::Add && (parsed.format.is_some() || parsed.zip.is_some()) {
             return config_err!(

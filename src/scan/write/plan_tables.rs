@@ -148,13 +148,6 @@ impl PlanTables {
             .or_else(|| self.tables.first().map(|table| &table.stores))
     }
 
-    /// Whether a table of the query has a store at this location.
-    pub fn reads(&self, location: &str) -> bool {
-        let location = location.trim_end_matches('/');
-        let mut members = self.tables.iter().flat_map(|table| table.stores.members());
-        members.any(|member| member.dataset.store().location().trim_end_matches('/') == location)
-    }
-
     /// The array behind the table's column `name`.
     pub fn array(&self, name: &str) -> Option<&Arc<ArrayMeta>> {
         let mut tables = self.tables.iter();

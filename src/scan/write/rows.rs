@@ -1,51 +1,45 @@
-//! [`write_rows`]: writes the columns of a query's batches, those of lists after the others.
-
-use std::sync::Arc;
+//! [`write_rows`]: writes the columns of a query's batches, those of lists after the others. [`write_whole`]: writes an array that is there
+//! as a whole.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
-use super::chunk_rows::ChunkWriter;
+use super::chunk_rows::{ChunkWriter, PIECE};
+use super::chunk_tasks::ChunkTasks;
 use super::columns::{ColumnPlan, Role};
 use super::list_spool::ListSpool;
 use super::names::WrittenNames;
+use super::other_arrays::WholeArray;
 use super::values::elements;
 use crate::codec::ChunkData;
-use crate::store::write::{Documents, Target};
+use crate::store::write::Documents;
 
 /// Writes the columns of the batches, and their metadata. Each batch is shown to `follow` first.
 ///
 /// # Errors
 /// If a value has no place in its array, or writing fails.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parts of a statement, which differ between a new store and new arrays"
-)]
 pub async fn write_rows(
     columns: &[ColumnPlan],
     schema: &SchemaRef,
     names: &WrittenNames,
-    target: &Arc<Target>,
-    context: &Arc<TaskContext>,
+    tasks: &mut ChunkTasks,
     mut data: SendableRecordBatchStream,
     documents: &mut Documents,
     mut follow: impl FnMut(&RecordBatch) -> Result<()>,
 ) -> Result<u64> {
-    let pool = &context.runtime_env().memory_pool;
     let (lists, direct): (Vec<_>, Vec<_>) = columns
         .iter()
         .cloned()
         .partition(|plan| plan.role == Role::List);
-    let arrays = direct.iter().map(|plan| plan.array.clone()).collect();
-    let mut writer = ChunkWriter::try_new(arrays, Arc::clone(target), pool)?;
     let places: Vec<usize> = lists.iter().map(|plan| plan.at).collect();
     let mut spool = match places.is_empty() {
         true => None,
-        false => Some(ListSpool::try_new(&context.runtime_env(), schema, places)?),
+        false => Some(ListSpool::try_new(tasks.runtime(), schema, places)?),
     };
+    let mut writer = ArrayWriter::try_new(&direct, tasks)?;
     let mut rows = 0u64;
     while let Some(batch) = data.next().await {
         let batch = batch?;
@@ -57,15 +51,9 @@ pub async fn write_rows(
         if let Some(spool) = &mut spool {
             spool.push(&batch)?;
         }
-        let values = direct
-            .iter()
-            .map(|plan| elements(plan, batch.column(plan.at), names));
-        let values: Vec<ChunkData> = values.collect::<Result<_>>()?;
-        writer.push(&values, batch.num_rows()).await?;
+        writer.push(&batch, |plan| plan.at, names).await?;
     }
-    writer.finish().await?;
-    let (arrays, _) = writer.arrays();
-    arrays.for_each(|array| documents.add(array, rows));
+    writer.finish(documents).await?;
     if let Some(spool) = spool {
         let (mut batches, longest) = spool.finish()?;
         let plans = lists
@@ -73,19 +61,76 @@ pub async fn write_rows(
             .zip(longest)
             .map(|(plan, longest)| plan.with_width(longest));
         let plans: Vec<ColumnPlan> = plans.collect::<Result<_>>()?;
-        let arrays = plans.iter().map(|plan| plan.array.clone()).collect();
-        let mut writer = ChunkWriter::try_new(arrays, Arc::clone(target), pool)?;
+        let mut writer = ArrayWriter::try_new(&plans, tasks)?;
         while let Some(batch) = batches.next().await? {
-            let values = plans
-                .iter()
-                .zip(batch.columns())
-                .map(|(plan, column)| elements(plan, column, names));
-            let values: Vec<ChunkData> = values.collect::<Result<_>>()?;
-            writer.push(&values, batch.num_rows()).await?;
+            // The file has these columns alone, in this order.
+            let mut at = 0..;
+            writer
+                .push(&batch, |_| at.next().unwrap_or_default(), names)
+                .await?;
         }
-        writer.finish().await?;
-        let (arrays, _) = writer.arrays();
-        arrays.for_each(|array| documents.add(array, rows));
+        writer.finish(documents).await?;
     }
     Ok(rows)
+}
+
+/// Writes an array with all its elements, and its metadata.
+///
+/// # Errors
+/// If writing fails.
+pub async fn write_whole(
+    array: WholeArray,
+    tasks: &mut ChunkTasks,
+    documents: &mut Documents,
+) -> Result<()> {
+    let mut writer = ChunkWriter::try_new(vec![array.array], tasks)?;
+    writer.push(&[array.elements], array.rows).await?;
+    writer.finish().await?;
+    let (arrays, rows) = writer.arrays();
+    arrays.for_each(|array| documents.add(array, rows));
+    Ok(())
+}
+
+/// Writes columns of batches as arrays.
+struct ArrayWriter<'a> {
+    plans: &'a [ColumnPlan],
+    writer: ChunkWriter<'a>,
+}
+
+impl<'a> ArrayWriter<'a> {
+    fn try_new(plans: &'a [ColumnPlan], tasks: &'a mut ChunkTasks) -> Result<Self> {
+        let arrays = plans.iter().map(|plan| plan.array.clone()).collect();
+        let writer = ChunkWriter::try_new(arrays, tasks)?;
+        Ok(Self { plans, writer })
+    }
+
+    /// Adds the columns of `batch`, which are at the places `at`, some rows at once, as lists that are padded may become much longer.
+    async fn push(
+        &mut self,
+        batch: &RecordBatch,
+        at: impl FnMut(&ColumnPlan) -> usize,
+        names: &WrittenNames,
+    ) -> Result<()> {
+        let plans = self.plans;
+        let row_bytes: usize = plans.iter().map(|plan| plan.array.row_bytes()).sum();
+        let at_once = (PIECE / row_bytes.max(1)).max(1);
+        let columns: Vec<usize> = plans.iter().map(at).collect();
+        for from in (0..batch.num_rows()).step_by(at_once) {
+            let rows = at_once.min(batch.num_rows() - from);
+            let values = plans.iter().zip(&columns).map(|(plan, &at)| {
+                let column = batch.column(at).slice(from, rows);
+                elements(plan, &column, names)
+            });
+            let values: Vec<ChunkData> = values.collect::<Result<_>>()?;
+            self.writer.push(&values, rows).await?;
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self, documents: &mut Documents) -> Result<()> {
+        self.writer.finish().await?;
+        let (arrays, rows) = self.writer.arrays();
+        arrays.for_each(|array| documents.add(array, rows));
+        Ok(())
+    }
 }

@@ -1,25 +1,31 @@
 //! [`ArchiveTarget`]: a store in a zip archive, whose files are stored without compression, as chunks have their own.
 //!
 //! It is written to a temporary file: beside the archive, which is then renamed; or, for an object store, to a scratch file that is
-//! uploaded at the end.
+//! uploaded at the end. There a mark beside the archive keeps other statements from writing it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use object_store::{ObjectStoreExt, WriteMultipart};
+use bytes::Bytes;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, WriteMultipart};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::blocking::blocking_work;
 use super::folder::{check_target, put_in_place, shown, temporary_beside};
+use super::mark::Mark;
 use super::place::Place;
 use super::temporaries;
 use super::write_error::{exists, failed};
-use crate::error::Result;
+use crate::error::{Result, VczError};
 
+/// What follows the archive's name in that of its mark.
+const MARK: &str = ".vcz-writing";
 /// Bytes of a part of an upload.
 const PART: usize = 16 << 20;
 /// Parts of an upload that are sent at once.
@@ -32,6 +38,8 @@ pub struct ArchiveTarget {
     local: Option<PathBuf>,
     temporary: PathBuf,
     overwrite: bool,
+    /// That of an object store; `None` for a local archive, and once it is removed.
+    mark: Mutex<Option<Mark>>,
     /// `None` once the archive is complete.
     zip: Arc<Mutex<Option<ZipWriter<BufWriter<File>>>>>,
 }
@@ -51,17 +59,8 @@ impl ArchiveTarget {
         if let Some(path) = &local {
             check_target(&location, path, overwrite)?;
         }
-        let is_there = match &local {
-            Some(_) => false,
-            None if overwrite => false,
-            None => match place.objects.head(&place.path).await {
-                Ok(_) => true,
-                Err(object_store::Error::NotFound { .. }) => false,
-                Err(error) => return Err(failed(&location, "", error)),
-            },
-        };
-        if is_there {
-            return Err(exists(&format!("'{location}'")));
+        if local.is_none() && !overwrite {
+            check_absent(&place).await?;
         }
         let temporary = match &local {
             Some(path) => temporary_beside(path).map_err(|error| failed(&location, "", error))?,
@@ -82,7 +81,17 @@ impl ArchiveTarget {
         });
         let zip = ZipWriter::new(BufWriter::new(made.await?));
         temporaries::note(&temporary);
+        let mark = match &local {
+            Some(_) => None,
+            None => {
+                let path = Path::from(format!("{}{MARK}", place.path));
+                let shown = format!("{}{MARK}", place.location);
+                let objects = Arc::clone(&place.objects);
+                Some(Mark::make(objects, path, &place.location, &shown).await?)
+            }
+        };
         Ok(Self {
+            mark: Mutex::new(mark),
             place,
             local,
             temporary,
@@ -111,7 +120,9 @@ impl ArchiveTarget {
         let archive = Arc::clone(self);
         blocking_work(move || archive.complete(&documents)).await?;
         if self.local.is_none() {
-            return self.upload().await;
+            let uploaded = self.upload_as_marked().await;
+            self.abort().await;
+            return uploaded;
         }
         let archive = Arc::clone(self);
         blocking_work(move || archive.name()).await
@@ -138,6 +149,64 @@ impl ArchiveTarget {
                 Err(exists(&format!("'{location}'")))
             }
             named => named.map_err(|error| failed(location, "", error)),
+        }
+    }
+
+    /// Removes the mark.
+    pub async fn abort(&self) {
+        let mark = self.mark.lock().take();
+        if let Some(mark) = mark {
+            remove_mark(mark, self.place.location.clone()).await;
+        }
+    }
+
+    /// Uploads the archive if the mark is still the statement's own.
+    async fn upload_as_marked(&self) -> Result<()> {
+        let location = &self.place.location;
+        let mark = self.mark.lock().clone();
+        let is_ours = match mark {
+            Some(mark) => mark.is_ours().await,
+            None => Ok(false),
+        };
+        if !is_ours.map_err(|error| failed(location, MARK, error))? {
+            return Err(VczError::Invalid(format!(
+                "another statement writes to '{location}' at the same time; let it end, or write to another name"
+            )));
+        }
+        if !self.overwrite {
+            check_absent(&self.place).await?;
+            if self.upload_at_once().await? {
+                return Ok(());
+            }
+        }
+        self.upload().await
+    }
+
+    /// Uploads a short archive in one request, which fails if something has got its name meanwhile. Returns whether that is done.
+    async fn upload_at_once(&self) -> Result<bool> {
+        let location = &self.place.location;
+        let path = self.temporary.clone();
+        let read = blocking_work(move || {
+            let is_short = fs::metadata(&path).is_ok_and(|file| file.len() <= PART as u64);
+            Ok(is_short.then(|| fs::read(&path)))
+        });
+        let Some(bytes) = read.await? else {
+            return Ok(false);
+        };
+        let bytes = Bytes::from(bytes.map_err(|error| failed(location, "", error))?);
+        let (objects, path) = (&self.place.objects, &self.place.path);
+        let put = objects.put_opts(path, bytes.clone().into(), PutMode::Create.into());
+        let error = match put.await {
+            Ok(_) => return Ok(true),
+            Err(object_store::Error::NotImplemented { .. }) => return Ok(false),
+            Err(error) => error,
+        };
+        // It is our own if the answer was lost.
+        let found = async { objects.get(path).await?.bytes().await };
+        match error {
+            _ if found.await.is_ok_and(|found| found == bytes) => Ok(true),
+            object_store::Error::AlreadyExists { .. } => Err(exists(&format!("'{location}'"))),
+            error => Err(failed(location, "", error)),
         }
     }
 
@@ -182,8 +251,31 @@ impl ArchiveTarget {
     }
 }
 
+/// Returns an error if something has the archive's name.
+async fn check_absent(place: &Place) -> Result<()> {
+    match place.objects.head(&place.path).await {
+        Ok(_) => Err(exists(&format!("'{}'", place.location))),
+        Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(failed(&place.location, "", error)),
+    }
+}
+
+async fn remove_mark(mark: Mark, location: String) {
+    let failure = match mark.is_surely_ours().await {
+        true => mark.remove().await,
+        false => None,
+    };
+    if let Some(error) = failure {
+        log::warn!("archive '{location}': cannot remove its mark '{location}{MARK}': {error}");
+    }
+}
+
 impl Drop for ArchiveTarget {
     fn drop(&mut self) {
+        if let (Some(mark), Ok(runtime)) = (self.mark.get_mut().take(), Handle::try_current()) {
+            // A statement that was cancelled.
+            runtime.spawn(remove_mark(mark, self.place.location.clone()));
+        }
         temporaries::forget(&self.temporary);
         // Gone if it was renamed.
         if let Err(error) = fs::remove_file(&self.temporary)

@@ -12,6 +12,7 @@ mod blocking;
 mod compression;
 mod documents;
 mod folder;
+mod mark;
 mod new_array;
 mod objects;
 mod place;

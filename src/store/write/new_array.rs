@@ -7,6 +7,9 @@ use crate::store::element::{ElementType, ZarrFormat};
 use crate::store::error::StoreError;
 use crate::store::names::check_name;
 
+/// Bytes of a text, guessed.
+const TEXT: usize = 16;
+
 /// An array that is written. In Zarr v3 chunks of zeros, or of empty text, are its fill value and are left out. In v2 it has no fill value,
 /// which xarray would take for a missing value, and all chunks are written.
 #[derive(Debug, Clone)]
@@ -73,6 +76,12 @@ impl NewArray {
             .iter()
             .fold(1u64, |product, &length| product.saturating_mul(length));
         usize::try_from(product).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes of a row; of text a guess.
+    pub fn row_bytes(&self) -> usize {
+        let size = self.element.size().unwrap_or(TEXT);
+        self.row_elements().saturating_mul(size)
     }
 
     /// Whether bits are shuffled in Blosc: for genotypes and booleans, as bio2zarr does.

@@ -2,18 +2,19 @@
 //! before it is complete.
 //!
 //! Object stores have no rename, so a statement marks the path with an object of its own, which it makes only if there is none, and
-//! checks before the metadata that the mark is still its own: of two statements at once, one fails. What is to be replaced can no longer
-//! be opened from the first chunk on.
+//! checks before the metadata that the mark is still its own: of two statements at once, one fails. Where something is replaced, the new
+//! chunks are written below a path of their own, and copied by the object store when all are there: what is replaced stays as it is if the
+//! statement fails before. It cannot be opened while they are copied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
 
+use super::mark::Mark;
 use super::place::Place;
 use super::write_error::{exists, failed, not_a_store};
 use crate::error::{Result, VczError};
@@ -22,28 +23,35 @@ use crate::store::source::below;
 
 /// The object that marks a path while it is written.
 const MARK: &str = ".vcz-writing";
-/// What the names of a store's arrays begin with.
-const ARRAYS: [&str; 6] = [
+/// Chunks that are to replace others are written below this and the text of the mark.
+const STAGED: &str = ".vcz-staged";
+/// What the names of a store's arrays, and of what a killed statement leaves, begin with.
+const ARRAYS: [&str; 7] = [
     "variant_",
     "call_",
     "sample_",
     "contig_",
     "filter_",
     "region_index",
+    STAGED,
 ];
 /// How often objects of a statement that failed are tried to be removed.
 const CLEANING_TRIES: usize = 3;
+/// Objects that are copied at once.
+const CONCURRENT_COPIES: usize = 32;
 
 /// A store, or arrays of one, that is written to an object store.
 #[derive(Debug)]
 pub struct ObjectsTarget {
     place: Place,
-    mark: String,
+    mark: Mark,
     /// Keys that were there and are to be replaced or removed.
     old: BTreeSet<Path>,
+    /// Where chunks are written first, if something is replaced.
+    staged: Option<Path>,
+    /// Keys of chunks that are written there, and all paths that were written.
+    chunks: Mutex<Vec<String>>,
     written: Mutex<BTreeSet<Path>>,
-    /// Set once the documents of what is replaced are removed.
-    is_cleared: OnceCell<()>,
     state: Mutex<State>,
 }
 
@@ -109,66 +117,52 @@ impl ObjectsTarget {
     }
 
     async fn start(place: Place, prefixes: Vec<(Path, String)>, overwrite: bool) -> Result<Self> {
-        let wrong = |error| failed(&place.location, "", error);
         let mark_path = path_of(&place, MARK)?;
-        let mut old = BTreeSet::new();
-        for (prefix, what) in prefixes {
-            let listed = place.objects.list(Some(&prefix));
-            let found: Vec<Path> = listed
-                .map_ok(|object| object.location)
-                .try_collect()
-                .await
-                .map_err(wrong)?;
-            let found: Vec<Path> = found
-                .into_iter()
-                .filter(|path| *path != mark_path)
-                .collect();
-            if !found.is_empty() && !overwrite {
-                return Err(exists(&what));
-            }
-            old.extend(found);
+        if !overwrite {
+            listed(&place, &prefixes, &mark_path, overwrite).await?;
         }
-        let mut random = [0; 16];
-        getrandom::getrandom(&mut random).map_err(|error| failed(&place.location, "", error))?;
-        let mark = format!("{:032x}", u128::from_le_bytes(random));
-        let made = put_mark(&place.objects, &mark_path, &mark).await;
-        match made {
-            Ok(()) => {}
-            Err(object_store::Error::AlreadyExists { .. }) => {
-                return Err(VczError::Invalid(format!(
-                    "'{0}' is being written by another statement, or one was killed while it wrote: the object '{MARK}' is there. If none is \
-                     running, remove '{0}/{MARK}' and try again",
-                    place.location.trim_end_matches('/')
-                )));
+        let shown = format!("{}/{MARK}", place.location.trim_end_matches('/'));
+        let objects = Arc::clone(&place.objects);
+        let mark = Mark::make(objects, mark_path.clone(), &place.location, &shown).await?;
+        // Another statement may have ended before the mark was made.
+        let old = match listed(&place, &prefixes, &mark_path, overwrite).await {
+            Ok(old) => old,
+            Err(error) => {
+                clean(place, mark, BTreeSet::new()).await;
+                return Err(error);
             }
-            Err(error) => return Err(wrong(error)),
-        }
+        };
+        let staged = match old.is_empty() {
+            true => None,
+            false => Some(path_of(&place, &format!("{STAGED}/{}", mark.text()))?),
+        };
         Ok(Self {
             place,
             mark,
             old,
+            staged,
+            chunks: Mutex::default(),
             written: Mutex::default(),
-            is_cleared: OnceCell::new(),
             state: Mutex::new(State::Writing),
         })
     }
 
-    /// Removes the documents of what is replaced, once.
-    async fn clear(&self) -> Result<()> {
-        let clear = self.is_cleared.get_or_try_init(|| {
-            let documents = self.old.iter().filter(|path| self.is_document(path));
-            self.remove(documents.cloned().collect())
-        });
-        clear.await.map(drop)
-    }
-
-    /// Writes the object `key`.
+    /// Writes the chunk `key`.
     ///
     /// # Errors
     /// Of the object store.
     pub async fn put(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
-        let path = path_of(&self.place, key)?;
-        self.clear().await?;
+        let path = match &self.staged {
+            None => path_of(&self.place, key)?,
+            Some(staged) => {
+                self.chunks.lock().push(key.to_owned());
+                below_of(&self.place, staged, key)?
+            }
+        };
+        self.put_at(key, path, bytes).await
+    }
+
+    async fn put_at(&self, key: &str, path: Path, bytes: Vec<u8>) -> Result<()> {
         // Noted before, as a failed request may have written it.
         self.written.lock().insert(path.clone());
         let put = self.place.objects.put(&path, PutPayload::from(bytes));
@@ -177,41 +171,76 @@ impl ObjectsTarget {
             .map_err(|error| failed(&self.place.location, key, error))
     }
 
-    /// Removes what is not of the new store, then writes the documents.
+    /// Puts the new chunks in the place of what is replaced, then writes the documents.
     ///
     /// # Errors
     /// Of the object store; or if another statement has begun to write there.
     pub async fn publish(&self, documents: Vec<(String, String)>) -> Result<()> {
         let location = &self.place.location;
-        let mark = path_of(&self.place, MARK)?;
-        let found = async { self.place.objects.get(&mark).await?.bytes().await };
-        let is_ours = match found.await {
-            Ok(found) => found == self.mark.as_bytes(),
-            Err(object_store::Error::NotFound { .. }) => false,
-            Err(error) => return Err(failed(location, MARK, error)),
-        };
-        if !is_ours {
-            // What is there belongs to the other statement.
+        let is_ours = self.mark.is_ours().await;
+        if !is_ours.map_err(|error| failed(location, MARK, error))? {
+            // What is there belongs to the other statement, but for what is staged.
             *self.state.lock() = State::Done;
+            self.warn(self.remove_staged().await);
             return Err(VczError::Invalid(format!(
                 "another statement writes to '{location}' at the same time; let it end, or write to another name"
             )));
         }
-        let stale: Vec<Path> = {
-            let written = self.written.lock();
-            let stale = self.old.iter().filter(|path| !written.contains(path));
-            stale.cloned().collect()
-        };
-        self.remove(stale).await?;
-        for (key, text) in documents {
-            self.put(&key, text.into_bytes()).await?;
+        let published = self.put_in_place(documents).await;
+        if self.old.is_empty() {
+            published?;
+        } else if let Err(error) = published {
+            return Err(VczError::Invalid(format!(
+                "{error}. What was to be replaced in '{location}' is gone, at least in part: write it again"
+            )));
         }
         *self.state.lock() = State::Done;
+        self.warn(self.remove_staged().await);
         // The store is complete with the mark, too.
-        if let Err(error) = self.place.objects.delete(&mark).await {
-            log::warn!("store '{location}': cannot remove '{MARK}': {error}");
+        self.warn(self.mark.remove().await);
+        Ok(())
+    }
+
+    async fn put_in_place(&self, documents: Vec<(String, String)>) -> Result<()> {
+        if let Some(staged) = &self.staged {
+            // From here on it cannot be opened.
+            let old = self.old.iter().filter(|path| self.is_document(path));
+            self.remove(old.cloned().collect()).await?;
+            let chunks = self.chunks.lock().clone();
+            let copies = chunks.iter().map(|key| self.copy(staged, key));
+            let copies: Vec<_> = copies.collect();
+            stream::iter(copies)
+                .buffer_unordered(CONCURRENT_COPIES)
+                .try_collect::<()>()
+                .await?;
+            let written = self.written.lock().clone();
+            let stale = self.old.iter().filter(|path| !written.contains(path));
+            self.remove(stale.cloned().collect()).await?;
+        }
+        for (key, text) in documents {
+            let path = path_of(&self.place, &key)?;
+            self.put_at(&key, path, text.into_bytes()).await?;
         }
         Ok(())
+    }
+
+    /// Copies a chunk to its place.
+    async fn copy(&self, staged: &Path, key: &str) -> Result<()> {
+        let from = below_of(&self.place, staged, key)?;
+        let to = path_of(&self.place, key)?;
+        self.written.lock().insert(to.clone());
+        let objects = &self.place.objects;
+        let copied = match objects.copy(&from, &to).await {
+            Err(object_store::Error::NotImplemented { .. }) => {
+                let bytes = async { objects.get(&from).await?.bytes().await };
+                match bytes.await {
+                    Ok(bytes) => objects.put(&to, bytes.into()).await.map(drop),
+                    Err(error) => Err(error),
+                }
+            }
+            copied => copied,
+        };
+        copied.map_err(|error| failed(&self.place.location, key, error))
     }
 
     /// Removes what was written.
@@ -223,23 +252,30 @@ impl ObjectsTarget {
         clean(self.place.clone(), self.mark.clone(), paths).await;
     }
 
-    async fn remove(&self, paths: Vec<Path>) -> Result<()> {
-        let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
-        let deleted = self.place.objects.delete_stream(paths);
-        let left = deleted.filter_map(|deleted| async {
-            match deleted {
-                Ok(_) | Err(object_store::Error::NotFound { .. }) => None,
-                Err(error) => Some(error),
-            }
-        });
-        let errors: Vec<object_store::Error> = left.collect().await;
-        match errors.into_iter().next() {
+    async fn remove_staged(&self) -> Option<object_store::Error> {
+        let staged = self.staged.as_ref()?;
+        let chunks = std::mem::take(&mut *self.chunks.lock());
+        let paths = chunks.iter().filter_map(|key| below(staged, key).ok());
+        remove_all(&self.place, paths.collect()).await
+    }
+
+    async fn remove(&self, paths: BTreeSet<Path>) -> Result<()> {
+        match remove_all(&self.place, paths).await {
             None => Ok(()),
             Some(error) => Err(failed(
                 &self.place.location,
                 "what is to be replaced",
                 error,
             )),
+        }
+    }
+
+    fn warn(&self, failure: Option<object_store::Error>) {
+        if let Some(error) = failure {
+            log::warn!(
+                "store '{}': objects that the statement needed cannot be removed: {error}",
+                self.place.location
+            );
         }
     }
 }
@@ -257,30 +293,43 @@ impl Drop for ObjectsTarget {
     }
 }
 
-/// Removes objects after an error or a cancelled statement, and then the mark, if it is the statement's own.
-async fn clean(place: Place, mark: String, paths: BTreeSet<Path>) {
-    let Ok(mark_path) = path_of(&place, MARK) else {
-        return;
-    };
-    let mut is_ours = None;
-    for _ in 0..CLEANING_TRIES {
-        let found = async { place.objects.get(&mark_path).await?.bytes().await };
-        is_ours = match found.await {
-            Ok(found) => Some(found == mark.as_bytes()),
-            Err(object_store::Error::NotFound { .. }) => Some(false),
-            Err(_) => None,
-        };
-        if is_ours.is_some() {
-            break;
+/// The objects below these prefixes, but for the mark.
+///
+/// # Errors
+/// Of the object store; or if there are some and `overwrite` is not set.
+async fn listed(
+    place: &Place,
+    prefixes: &[(Path, String)],
+    mark: &Path,
+    overwrite: bool,
+) -> Result<BTreeSet<Path>> {
+    let mut all = BTreeSet::new();
+    for (prefix, what) in prefixes {
+        let found: Vec<Path> = place
+            .objects
+            .list(Some(prefix))
+            .map_ok(|object| object.location)
+            .try_filter(|path| std::future::ready(path != mark))
+            .try_collect()
+            .await
+            .map_err(|error| failed(&place.location, "", error))?;
+        if !found.is_empty() && !overwrite {
+            return Err(exists(what));
         }
+        all.extend(found);
     }
-    if is_ours != Some(true) {
+    Ok(all)
+}
+
+/// Removes objects after an error or a cancelled statement, and then the mark, if it is the statement's own.
+async fn clean(place: Place, mark: Mark, paths: BTreeSet<Path>) {
+    if !mark.is_surely_ours().await {
         return;
     }
     // The mark last, so that nobody writes there before.
     let mut failure = remove_all(&place, paths).await;
     if failure.is_none() {
-        failure = remove_all(&place, BTreeSet::from([mark_path])).await;
+        failure = mark.remove().await;
     }
     if let Some(error) = failure {
         log::warn!(
@@ -311,40 +360,12 @@ async fn remove_all(place: &Place, mut paths: BTreeSet<Path>) -> Option<object_s
     failure
 }
 
-/// Makes the mark if there is none. Where an object store cannot do both at once, it is looked for first.
-async fn put_mark(
-    objects: &Arc<dyn ObjectStore>,
-    path: &Path,
-    mark: &str,
-) -> object_store::Result<()> {
-    let payload = || PutPayload::from(mark.as_bytes().to_vec());
-    match objects
-        .put_opts(path, payload(), PutMode::Create.into())
-        .await
-    {
-        Err(object_store::Error::NotImplemented { .. }) => {}
-        // It is our own if the answer to the first try was lost.
-        Err(error @ object_store::Error::AlreadyExists { .. }) => {
-            let found = async { objects.get(path).await?.bytes().await };
-            return match found.await {
-                Ok(found) if found == mark.as_bytes() => Ok(()),
-                _ => Err(error),
-            };
-        }
-        done => return done.map(drop),
-    }
-    match objects.head(path).await {
-        Ok(_) => Err(object_store::Error::AlreadyExists {
-            path: path.to_string(),
-            source: "the object is there".into(),
-        }),
-        Err(object_store::Error::NotFound { .. }) => objects.put(path, payload()).await.map(drop),
-        Err(error) => Err(error),
-    }
+fn path_of(place: &Place, key: &str) -> Result<Path> {
+    below_of(place, &place.path, key)
 }
 
-fn path_of(place: &Place, key: &str) -> Result<Path> {
-    below(&place.path, key).map_err(|_| {
+fn below_of(place: &Place, root: &Path, key: &str) -> Result<Path> {
+    below(root, key).map_err(|_| {
         VczError::Invalid(format!(
             "'{key}' is not a valid key of an object in '{}'",
             place.location

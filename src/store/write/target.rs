@@ -101,8 +101,10 @@ impl Target {
 
     /// Removes what was written, after an error. Files are removed when the target is dropped.
     pub async fn abort(&self) {
-        if let Self::Objects(objects) = self {
-            objects.abort().await;
+        match self {
+            Self::Objects(objects) => objects.abort().await,
+            Self::Archive(archive) => archive.abort().await,
+            Self::Folder(_) => {}
         }
     }
 }

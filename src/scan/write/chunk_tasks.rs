@@ -1,0 +1,230 @@
+//! [`ChunkTasks`]: encodes and writes the chunks of a statement in parallel, within limits on memory and on chunks.
+//!
+//! Invariants: a chunk counts towards the limits until it is written, however slow that is, with its decoded bytes while it is encoded and
+//! with its encoded ones afterwards; its memory is reserved in DataFusion's pool. A statement that fails waits for the chunks that are
+//! being written before anything is cleaned up, so that none appears afterwards.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinSet};
+
+use super::chunk_part::ChunkPart;
+use crate::store::write::Target;
+
+/// Decoded bytes of chunks that may be in work: each takes at most as much again for its encoded bytes.
+const MAX_IN_WORK: usize = 160 << 20;
+/// What a permit of the limit on bytes stands for.
+const PERMIT: usize = 1 << 10;
+/// Chunks that may be in work.
+const MAX_CHUNKS: usize = 64;
+/// Bytes of rows that are gathered in memory.
+const MAX_GATHERED: usize = 64 << 20;
+/// How long a statement that failed waits for the chunks that are being written.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The chunks of a statement that are in work.
+pub struct ChunkTasks {
+    target: Arc<Target>,
+    runtime: Arc<RuntimeEnv>,
+    tasks: JoinSet<Result<()>>,
+    threads: Arc<Semaphore>,
+    in_work: Arc<Semaphore>,
+    /// Permits of the limit on bytes.
+    permits: usize,
+    memory: MemoryReservation,
+}
+
+impl ChunkTasks {
+    /// No chunks yet.
+    pub fn new(target: Arc<Target>, runtime: Arc<RuntimeEnv>) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let consumer = MemoryConsumer::new("chunks of a VCZ store that is written");
+        let permits = within(&runtime.memory_pool, MAX_IN_WORK).div_ceil(PERMIT);
+        Self {
+            permits,
+            target,
+            tasks: JoinSet::new(),
+            threads: Arc::new(Semaphore::new(threads)),
+            in_work: Arc::new(Semaphore::new(permits)),
+            memory: consumer.register(&runtime.memory_pool),
+            runtime,
+        }
+    }
+
+    /// The session's memory and disk.
+    pub fn runtime(&self) -> &Arc<RuntimeEnv> {
+        &self.runtime
+    }
+
+    /// Bytes of rows that may be gathered in memory, of which there is no more than the pool has.
+    pub fn gathered_limit(&self) -> usize {
+        within(&self.runtime.memory_pool, MAX_GATHERED)
+    }
+
+    /// An empty reservation in the session's memory.
+    pub fn reservation(&self) -> MemoryReservation {
+        self.memory.new_empty()
+    }
+
+    /// Begins to encode and write a chunk, once the limits allow it. `held` is reserved for its elements.
+    ///
+    /// # Errors
+    /// If there is not enough memory for it, or another chunk was not written.
+    pub async fn begin(&mut self, part: ChunkPart, held: MemoryReservation) -> Result<()> {
+        let (decoded, needed) = (part.decoded_bytes(), part.needed_bytes());
+        let (all, permits) = (self.permits, permits_of(decoded, self.permits));
+        let permit = Arc::clone(&self.in_work)
+            .acquire_many_owned(permits as u32)
+            .await;
+        let Ok(mut permit) = permit else {
+            return stopped();
+        };
+        let memory = self.memory.new_empty();
+        while let Err(error) = memory.try_grow(needed) {
+            match self.tasks.join_next().await {
+                Some(done) => outcome(done)?,
+                None => return Err(too_large(part.name(), part.shape(), decoded, error)),
+            }
+        }
+        let (target, threads) = (Arc::clone(&self.target), Arc::clone(&self.threads));
+        self.tasks.spawn(async move {
+            let Ok(thread) = Arc::clone(&threads).acquire_owned().await else {
+                return stopped();
+            };
+            let (name, key) = (part.name().to_string(), part.key());
+            // The elements are dropped with the part.
+            let encoded = tokio::task::spawn_blocking(move || part.encode()).await;
+            let encoded = match encoded {
+                Ok(encoded) => encoded?,
+                Err(error) => {
+                    return exec_err!("array '{name}': a chunk was not encoded: {error}");
+                }
+            };
+            // Another chunk is encoded while this one is written.
+            drop((thread, held));
+            let Some(encoded) = encoded else {
+                return Ok(());
+            };
+            let kept = permits_of(encoded.len(), all);
+            let surplus = permit.num_permits().saturating_sub(kept);
+            drop(permit.split(surplus));
+            memory.shrink(memory.size().saturating_sub(encoded.len()));
+            if threads.is_closed() {
+                return stopped();
+            }
+            target.put(key, encoded).await?;
+            drop((permit, memory));
+            Ok(())
+        });
+        while let Some(done) = self.tasks.try_join_next() {
+            outcome(done)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all chunks.
+    ///
+    /// # Errors
+    /// If one was not encoded or written.
+    pub async fn finish(&mut self) -> Result<()> {
+        while let Some(done) = self.tasks.join_next().await {
+            outcome(done)?;
+        }
+        Ok(())
+    }
+
+    /// Stops after an error: chunks that wait are dropped, and those that are being written are waited for.
+    pub async fn stop(&mut self) {
+        self.close();
+        drain(&mut self.tasks).await;
+    }
+
+    fn close(&self) {
+        self.threads.close();
+        self.in_work.close();
+    }
+}
+
+impl Drop for ChunkTasks {
+    fn drop(&mut self) {
+        if self.tasks.is_empty() {
+            return;
+        }
+        // A statement that was cancelled. Its chunks hold the target, which cleans up when the last of them is written or dropped.
+        self.close();
+        let mut tasks = std::mem::take(&mut self.tasks);
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { drain(&mut tasks).await });
+        }
+    }
+}
+
+/// Waits for the tasks, but not for ever.
+async fn drain(tasks: &mut JoinSet<Result<()>>) {
+    let all = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(PATIENCE, all).await.is_err() {
+        tasks.shutdown().await;
+    }
+}
+
+/// The permits of so many bytes, of `all`; no chunk has so few that there could be more than [`MAX_CHUNKS`].
+fn permits_of(bytes: usize, all: usize) -> usize {
+    (bytes / PERMIT + 1).max(all / MAX_CHUNKS).min(all)
+}
+
+/// So many bytes, or a quarter of the pool: the query needs some, too, and chunks may need twice their bytes.
+fn within(pool: &Arc<dyn MemoryPool>, bytes: usize) -> usize {
+    match pool.memory_limit() {
+        MemoryLimit::Finite(limit) => bytes.min(limit / 4),
+        _ => bytes,
+    }
+}
+
+fn outcome(done: std::result::Result<Result<()>, JoinError>) -> Result<()> {
+    match done {
+        Ok(done) => done,
+        Err(error) => exec_err!("a chunk was not written: {error}"),
+    }
+}
+
+fn stopped<T>() -> Result<T> {
+    exec_err!("the statement was stopped")
+}
+
+fn too_large(
+    array: &str,
+    shape: &[u64],
+    decoded: usize,
+    error: DataFusionError,
+) -> DataFusionError {
+    error.context(format!(
+        "array '{array}': there is not enough memory to encode a chunk of {shape:?} elements, which has {decoded} bytes and may need as many \
+         again; set 'vcz.variants_chunk_size' or 'vcz.samples_chunk_size' to less"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    use super::*;
+
+    #[test]
+    fn chunks_are_limited_by_bytes_and_by_number() {
+        let all = MAX_IN_WORK / PERMIT;
+        assert_eq!(all / permits_of(0, all), MAX_CHUNKS);
+        assert_eq!(permits_of(usize::MAX, all), all);
+        assert!(permits_of(20 << 20, all) * 7 <= all);
+        let pool = |limit| -> Arc<dyn MemoryPool> { Arc::new(GreedyMemoryPool::new(limit)) };
+        assert_eq!(within(&pool(100), MAX_IN_WORK), 25);
+        assert_eq!(within(&pool(8 << 30), MAX_IN_WORK), MAX_IN_WORK);
+    }
+}

@@ -1,0 +1,218 @@
+//! [`RowSpill`]: rows of a row of chunks that do not fit into memory, in a temporary file, by chunks.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SpillFile, SpillWriter};
+
+use super::chunk_part::{Rows, of};
+use crate::codec::StringChunk;
+use crate::store::write::NewArray;
+
+/// A temporary file that is written. Dropping all that was made of it removes the file.
+pub struct RowSpill {
+    file: Arc<dyn SpillFile>,
+    path: PathBuf,
+    writer: Box<dyn SpillWriter>,
+    length: u64,
+}
+
+/// A part of the file.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece {
+    at: u64,
+    length: usize,
+    /// How many offsets of text come first; zero for numbers.
+    offsets: usize,
+}
+
+/// A complete file.
+pub struct SpilledFile {
+    path: PathBuf,
+    _file: Arc<dyn SpillFile>,
+}
+
+/// The rows of one chunk in a file.
+pub struct SpilledPart {
+    file: Arc<SpilledFile>,
+    pieces: Vec<Piece>,
+}
+
+impl std::fmt::Debug for SpilledPart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} pieces of {:?}", self.pieces.len(), self.file.path)
+    }
+}
+
+impl RowSpill {
+    /// An empty file.
+    ///
+    /// # Errors
+    /// If the session has no temporary files.
+    pub fn try_new(runtime: &RuntimeEnv) -> Result<Self> {
+        let what = "rows of a VCZ store that is written";
+        let file = runtime.disk_manager.create_tmp_file(what);
+        let file = file.map_err(|error| {
+            error.context(
+                "a row of chunks has more than fits into memory, and needs a temporary file; set 'vcz.variants_chunk_size' to less",
+            )
+        })?;
+        let Some(path) = file.path().map(ToOwned::to_owned) else {
+            return exec_err!(
+                "a row of chunks has more than fits into memory, and the session's temporary files are not local ones; set \
+                 'vcz.variants_chunk_size' to less"
+            );
+        };
+        Ok(Self {
+            writer: file.open_writer()?,
+            file,
+            path,
+            length: 0,
+        })
+    }
+
+    /// Appends rows of one chunk. Rows that are in a file already have no piece.
+    ///
+    /// # Errors
+    /// Of the file system, or if the session's temporary files have become too large.
+    pub fn push(&mut self, rows: &Rows) -> Result<Option<Piece>> {
+        let at = self.length;
+        let (length, offsets) = match rows {
+            Rows::Fixed(bytes) => {
+                self.writer.write_all(bytes)?;
+                (bytes.len(), 0)
+            }
+            Rows::Strings(strings) => {
+                let offsets: &[u8] = bytemuck::cast_slice(&strings.offsets);
+                self.writer.write_all(offsets)?;
+                self.writer.write_all(&strings.data)?;
+                (offsets.len() + strings.data.len(), strings.offsets.len())
+            }
+            Rows::Spilled(_) => return Ok(None),
+        };
+        self.length += length as u64;
+        Ok(Some(Piece {
+            at,
+            length,
+            offsets,
+        }))
+    }
+
+    /// The complete file.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn finish(mut self) -> Result<Arc<SpilledFile>> {
+        self.writer.flush()?;
+        self.writer.finish()?;
+        Ok(Arc::new(SpilledFile {
+            path: self.path,
+            _file: self.file,
+        }))
+    }
+}
+
+impl SpilledPart {
+    /// The `pieces` of a file.
+    pub fn new(file: Arc<SpilledFile>, pieces: Vec<Piece>) -> Self {
+        Self { file, pieces }
+    }
+
+    /// Bytes of all rows.
+    pub fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.length).sum()
+    }
+
+    /// Reads one piece after the other.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn pieces(&self, mut each: impl FnMut(&[u8])) -> Result<()> {
+        let mut file = File::open(&self.file.path).map_err(DataFusionError::from)?;
+        let mut bytes = Vec::new();
+        for piece in &self.pieces {
+            file.seek(SeekFrom::Start(piece.at))?;
+            bytes.resize(piece.length, 0);
+            file.read_exact(&mut bytes)?;
+            each(&bytes);
+        }
+        Ok(())
+    }
+
+    /// The text of all rows.
+    ///
+    /// # Errors
+    /// Of the file system; or if there is more than 4 GiB of it.
+    pub fn strings(&self, array: &NewArray) -> Result<StringChunk> {
+        let mut all = StringChunk::default();
+        let mut pieces = self.pieces.iter();
+        let mut failure = None;
+        self.pieces(|bytes| {
+            let offsets = pieces.next().map_or(0, |piece| piece.offsets);
+            let (offsets, data) = bytes.split_at(4 * offsets);
+            let piece = StringChunk {
+                offsets: bytemuck::pod_collect_to_vec(offsets),
+                data: data.to_vec(),
+            };
+            for text in piece.iter() {
+                if let Err(reason) = all.push(text) {
+                    failure.get_or_insert(reason);
+                }
+            }
+        })?;
+        match failure {
+            Some(reason) => Err(of(array, reason)),
+            None => Ok(all),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_read_as_they_were_written() {
+        let mut text = StringChunk::default();
+        for word in ["A", "", "ACGT"] {
+            text.push(word).unwrap();
+        }
+        let mut spill = RowSpill::try_new(&RuntimeEnv::default()).unwrap();
+        let numbers = spill.push(&Rows::Fixed(vec![1, 2, 3])).unwrap().unwrap();
+        let words = Rows::Strings(text.clone());
+        let one = spill.push(&words).unwrap().unwrap();
+        let more = spill.push(&Rows::Fixed(vec![4])).unwrap().unwrap();
+        let other = spill.push(&words).unwrap().unwrap();
+        let file = spill.finish().unwrap();
+        let mut read = vec![];
+        let part = SpilledPart::new(Arc::clone(&file), vec![numbers, more]);
+        part.pieces(|piece| read.push(piece.to_vec())).unwrap();
+        assert_eq!(read, [vec![1, 2, 3], vec![4]]);
+        assert_eq!(part.bytes(), 4);
+        drop(part);
+        let part = SpilledPart::new(Arc::clone(&file), vec![one, other]);
+        let array = NewArray {
+            name: "variant_x".to_string(),
+            format: crate::store::ZarrFormat::V2,
+            element: crate::store::ElementType::String,
+            row_shape: vec![],
+            chunks: vec![6],
+            dimensions: vec![],
+            attributes: Default::default(),
+            compression: Default::default(),
+        };
+        let strings = part.strings(&array).unwrap();
+        assert_eq!(
+            strings.iter().collect::<Vec<_>>(),
+            ["A", "", "ACGT", "A", "", "ACGT"]
+        );
+        let path = file.path.clone();
+        assert!(path.exists());
+        drop((part, file));
+        assert!(!path.exists());
+    }
+}
