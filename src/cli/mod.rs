@@ -46,7 +46,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Query stores with SQL: interactively, or with -c or -f and exit
-    Sql(sql::SqlArgs),
+    Sql(Box<sql::SqlArgs>),
     /// Show what a store holds: samples, contigs, arrays, how they are stored and what decodes them
     Inspect(inspect::InspectArgs),
     /// Publish stores to clients of Arrow Flight SQL: Python, R, Go, Java
@@ -111,7 +111,7 @@ fn run_command(cli: Cli) -> bool {
     };
     let result = runtime.block_on(async {
         match cli.command {
-            Command::Sql(args) => sql::run(args).await,
+            Command::Sql(args) => sql::run(*args).await,
             Command::Inspect(args) => inspect::run(args).await,
             #[cfg(feature = "flight")]
             Command::Serve(args) => serve::run(*args).await,

@@ -26,6 +26,8 @@ use crate::session::message;
 /// Connections that are open at the same time, unless the system or the operator says otherwise.
 const MAX_CONNECTIONS: usize = 1024;
 
+/// Stack of a worker's thread, in bytes: plans are trees, which are visited and dropped by recursion.
+const WORKER_STACK: usize = 32 << 20;
 /// Threads of a worker beyond two for each core.
 const SPARE_THREADS: usize = 4;
 
@@ -245,7 +247,7 @@ async fn work(args: &ServeArgs) -> Result<(), String> {
     let threads = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(cores.saturating_mul(2) + SPARE_THREADS)
         .thread_name("vcz-worker")
-        .thread_stack_size(super::STACK)
+        .thread_stack_size(WORKER_STACK)
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;

@@ -33,6 +33,11 @@ impl CodecSpec {
             configuration: Map::new(),
         }
     }
+
+    /// Whether it encodes bytes of variable length.
+    pub fn is_bytes(&self) -> bool {
+        self.name == "vlen-bytes"
+    }
 }
 
 /// The metadata of an array.

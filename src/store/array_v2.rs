@@ -64,7 +64,7 @@ impl ArrayMeta {
                 fields.get("fill_value").unwrap_or(&Value::Null),
                 &element,
             )?
-            .encoded_by(&codecs)?,
+            .of_bytes(codecs.iter().any(CodecSpec::is_bytes))?,
             key_encoding: ChunkKeyEncoding::V2 {
                 separator: separator(fields.get("dimension_separator"), '.')?,
             },

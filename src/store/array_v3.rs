@@ -101,7 +101,7 @@ impl ArrayMeta {
                 fields.get("fill_value").unwrap_or(&Value::Null),
                 &element,
             )?
-            .encoded_by(&codecs)?,
+            .of_bytes(codecs.iter().any(CodecSpec::is_bytes))?,
             key_encoding: key_encoding(fields.get("chunk_key_encoding"))?,
             element,
             codecs,

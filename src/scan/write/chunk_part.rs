@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use arrow::buffer::Buffer;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::Result;
 
-use super::row_spill::SpilledPart;
+use super::array_error::of;
+use super::spilled_part::SpilledPart;
 use crate::codec::{ChunkData, ChunkEncoder, StringChunk};
-use crate::error::VczError;
 use crate::store::write::NewArray;
 
 /// An array that is written, with its encoder.
@@ -208,9 +208,4 @@ fn put_rows(rows: &[u8], from: usize, out: &mut [u8], to: usize) {
     {
         out[..from].copy_from_slice(row);
     }
-}
-
-/// An error of an array.
-pub fn of(array: &NewArray, reason: crate::codec::CodecError) -> DataFusionError {
-    VczError::Invalid(format!("array '{}': {reason}", array.name)).into()
 }

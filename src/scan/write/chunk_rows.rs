@@ -9,10 +9,12 @@ use std::sync::Arc;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use super::chunk_part::{ChunkPart, Rows, WrittenArray, of};
+use super::array_error::of;
+use super::chunk_part::{ChunkPart, Rows, WrittenArray};
 use super::chunk_tasks::ChunkTasks;
 use super::columns::VARIANTS_CHUNK;
-use super::row_spill::{Piece, RowSpill, SpilledPart};
+use super::row_spill::RowSpill;
+use super::spilled_part::{Piece, SpilledPart};
 use crate::codec::{ChunkData, StringChunk};
 use crate::store::write::NewArray;
 

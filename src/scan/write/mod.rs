@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! batches ──► columns as elements (values) ──► rows by chunks (chunk_rows, chunk_part) ──► encoded in parallel (chunk_tasks) ──► target
-//!        │                                        └──► rows that do not fit into memory (row_spill) ──► the same
+//!        │                                        └──► rows that do not fit into memory (row_spill, spilled_part) ──► the same
 //!        └──► lists, whose longest is known at the end (list_spool) ──► the same
 //!        └──► contigs and positions: order and region index (sites, regions), or comparison with a store's (added_sites)
 //! ```
@@ -14,6 +14,7 @@
 mod add;
 mod added_samples;
 mod added_sites;
+mod array_error;
 mod chunk_part;
 mod chunk_rows;
 mod chunk_tasks;
@@ -28,6 +29,7 @@ mod regions;
 mod row_spill;
 mod rows;
 mod sites;
+mod spilled_part;
 mod values;
 
 pub use add::{Addition, add};

@@ -1,17 +1,14 @@
 //! [`RowSpill`]: rows of a row of chunks that do not fit into memory, in a temporary file, by chunks.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SpillFile, SpillWriter};
 
-use super::chunk_part::{Rows, of};
-use crate::codec::StringChunk;
-use crate::store::write::NewArray;
+use super::chunk_part::Rows;
+use super::spilled_part::{Piece, SpilledFile};
 
 /// A temporary file that is written. Dropping all that was made of it removes the file.
 pub struct RowSpill {
@@ -19,33 +16,6 @@ pub struct RowSpill {
     path: PathBuf,
     writer: Box<dyn SpillWriter>,
     length: u64,
-}
-
-/// A part of the file.
-#[derive(Debug, Clone, Copy)]
-pub struct Piece {
-    at: u64,
-    length: usize,
-    /// How many offsets of text come first; zero for numbers.
-    offsets: usize,
-}
-
-/// A complete file.
-pub struct SpilledFile {
-    path: PathBuf,
-    _file: Arc<dyn SpillFile>,
-}
-
-/// The rows of one chunk in a file.
-pub struct SpilledPart {
-    file: Arc<SpilledFile>,
-    pieces: Vec<Piece>,
-}
-
-impl std::fmt::Debug for SpilledPart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} pieces of {:?}", self.pieces.len(), self.file.path)
-    }
 }
 
 impl RowSpill {
@@ -109,71 +79,16 @@ impl RowSpill {
     pub fn finish(mut self) -> Result<Arc<SpilledFile>> {
         self.writer.flush()?;
         self.writer.finish()?;
-        Ok(Arc::new(SpilledFile {
-            path: self.path,
-            _file: self.file,
-        }))
-    }
-}
-
-impl SpilledPart {
-    /// The `pieces` of a file.
-    pub fn new(file: Arc<SpilledFile>, pieces: Vec<Piece>) -> Self {
-        Self { file, pieces }
-    }
-
-    /// Bytes of all rows.
-    pub fn bytes(&self) -> usize {
-        self.pieces.iter().map(|piece| piece.length).sum()
-    }
-
-    /// Reads one piece after the other.
-    ///
-    /// # Errors
-    /// Of the file system.
-    pub fn pieces(&self, mut each: impl FnMut(&[u8])) -> Result<()> {
-        let mut file = File::open(&self.file.path).map_err(DataFusionError::from)?;
-        let mut bytes = Vec::new();
-        for piece in &self.pieces {
-            file.seek(SeekFrom::Start(piece.at))?;
-            bytes.resize(piece.length, 0);
-            file.read_exact(&mut bytes)?;
-            each(&bytes);
-        }
-        Ok(())
-    }
-
-    /// The text of all rows.
-    ///
-    /// # Errors
-    /// Of the file system; or if there is more than 4 GiB of it.
-    pub fn strings(&self, array: &NewArray) -> Result<StringChunk> {
-        let mut all = StringChunk::default();
-        let mut pieces = self.pieces.iter();
-        let mut failure = None;
-        self.pieces(|bytes| {
-            let offsets = pieces.next().map_or(0, |piece| piece.offsets);
-            let (offsets, data) = bytes.split_at(4 * offsets);
-            let piece = StringChunk {
-                offsets: bytemuck::pod_collect_to_vec(offsets),
-                data: data.to_vec(),
-            };
-            for text in piece.iter() {
-                if let Err(reason) = all.push(text) {
-                    failure.get_or_insert(reason);
-                }
-            }
-        })?;
-        match failure {
-            Some(reason) => Err(of(array, reason)),
-            None => Ok(all),
-        }
+        Ok(Arc::new(SpilledFile::new(self.path, self.file)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::StringChunk;
+    use crate::scan::write::spilled_part::SpilledPart;
+    use crate::store::write::NewArray;
 
     #[test]
     fn rows_are_read_as_they_were_written() {
