@@ -185,6 +185,10 @@ impl Run {
         let mut again = 0;
         loop {
             let used = self.workers.usable();
+            if used.is_empty() {
+                log::warn!("a query runs on this machine alone: no worker is left");
+                stages = self.here();
+            }
             let mut rows = stages.execute(0, Arc::clone(&context))?;
             let first = rows.next().await;
             let Some(Err(error)) = first else {
@@ -210,10 +214,15 @@ impl Run {
                 // No worker is left that it could be divided among.
                 Err(reason) => {
                     log::warn!("a query runs on this machine alone: {reason}");
-                    Arc::new(CoalescePartitionsExec::new(Arc::clone(&self.portable)))
+                    self.here()
                 }
             };
         }
+    }
+
+    /// The plan on this machine.
+    fn here(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::new(CoalescePartitionsExec::new(Arc::clone(&self.portable)))
     }
 
     /// The rows, of which `first` was read already; notices of workers are collected after the last.

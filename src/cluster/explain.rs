@@ -46,7 +46,8 @@ pub fn described(decision: &Decision) -> String {
             bytes,
         } => {
             let megabytes = bytes.div_ceil(1 << 20);
-            format!("runs on {tasks} of {workers} workers: {megabytes} MiB to decode")
+            let asked = tasks.min(workers);
+            format!("runs on {asked} of {workers} workers: {megabytes} MiB to decode")
         }
     }
 }

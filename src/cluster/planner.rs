@@ -186,14 +186,17 @@ impl ClusterPlanner {
         }
         let (plan, state) = self.without_subqueries(plan, logical, state).await?;
         let work = Work::of(&plan)?;
+        // One worker gets two tasks: a plan is cut where rows of several tasks meet.
+        let most = workers.max(2);
         let tasks = match forced {
-            true => workers,
-            false => work.tasks(workers)?,
+            true => most,
+            false => work.tasks(most)?,
         };
         let config = state
             .config()
             .clone()
-            .with_extension(Arc::new(Goal { tasks }));
+            .with_extension(Arc::new(Goal { tasks }))
+            .with_distributed_max_tasks_per_stage(most)?;
         let state = with_config(state, config);
         let portable = portable(plan, &state.task_ctx()).await?;
         let cut = cut(Arc::clone(&portable), logical, &state).await?;
@@ -283,7 +286,7 @@ impl Work {
         work.ok_or_else(|| plan_datafusion_err!("no scan of a VCZ table can be divided"))
     }
 
-    /// The tasks that it is worth, at most `most`.
+    /// The tasks that it is worth: at least two, at most `most`, which is two or more.
     ///
     /// # Errors
     /// If it is not worth more than one.
@@ -297,5 +300,24 @@ impl Work {
         }
         let tasks = (self.time.as_secs_f64() / OF_TASK.as_secs_f64()).floor() as usize;
         Ok(tasks.clamp(2, most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_worth_at_least_two_tasks_or_none() {
+        let tasks = |milliseconds, most| {
+            let time = Duration::from_millis(milliseconds);
+            Work { bytes: 0, time }.tasks(most).ok()
+        };
+        assert_eq!(tasks(299, 8), None);
+        assert_eq!(tasks(300, 8), Some(2));
+        assert_eq!(tasks(300, 2), Some(2));
+        assert_eq!(tasks(60_000, 2), Some(2));
+        assert_eq!(tasks(600, 8), Some(4));
+        assert_eq!(tasks(60_000, 8), Some(8));
     }
 }

@@ -260,8 +260,9 @@ async fn same_bits(
             }
         }
     }
+    // On workers, the scans of a plan are not found here.
     assert!(
-        most > 2,
+        most > 2 || std::env::var_os("VCZ_TEST_WORKERS").is_some(),
         "{}: the scan was never split into more than {most} partitions",
         store.display()
     );

@@ -73,10 +73,15 @@ impl AsyncDB for Session {
     type ColumnType = DefaultColumnType;
 
     async fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, DataFusionError> {
-        // Plans are those of one machine, also where the tests run on workers.
-        let plans = sql.trim_start().starts_with("EXPLAIN");
+        // Plans and settings are those of one machine, also where the tests run on workers.
         if std::env::var_os("VCZ_TEST_WORKERS").is_some() {
-            let distribute = if plans { "never" } else { "always" };
+            let distribute = if sql.trim_start().starts_with("EXPLAIN") {
+                "never"
+            } else if sql.contains("df_settings") {
+                "auto"
+            } else {
+                "always"
+            };
             let set = format!("SET vcz.distribute = '{distribute}'");
             self.0.sql(&set).await?.collect().await?;
         }
