@@ -13,7 +13,7 @@
 //!
 //! * `planner`: whether a plan is distributed, and how (`decision`); `cut`: its stages; `explain`: what EXPLAIN says about it; `portable`: the form of a plan that travels;
 //!   `split`: how scans are divided.
-//! * `wire`: operators, functions and scans as bytes. `carried`, `unordered`, `stored_scan`: operators that only plans of workers have. `notices`: notices of
+//! * `wire`: operators, functions and scans as bytes. `carried`, `shuffle_input`, `stored_scan`: operators that only plans of workers have. `notices`: notices of
 //!   workers.
 //! * `exec`: runs a distributed plan, again without a worker that was lost, and collects notices.
 //! * `workers`: which workers there are, and which answer; `channels`: connections to them; `settings`: what of a session they are told.
@@ -34,9 +34,9 @@ mod planner;
 mod portable;
 mod settings;
 mod shown;
+mod shuffle_input;
 mod split;
 mod stored_scan;
-mod unordered;
 mod wire;
 mod worker;
 mod worker_stores;

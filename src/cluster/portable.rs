@@ -15,6 +15,7 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -30,8 +31,8 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt;
 
 use super::carried::CarriedExec;
+use super::shuffle_input::ShuffleInputExec;
 use super::split::scan_of;
-use super::unordered::UnorderedExec;
 use super::wire::field_expr::with_fields;
 use super::wire::functions::is_known_everywhere;
 use crate::flight::Held;
@@ -309,12 +310,18 @@ fn rebuilt(
 
 /// An operator that needs no order of a shuffle: the shuffle's input declares none, and rows are sorted again where an operator needs it.
 fn unordered(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-    if let Some(shuffle) = node.downcast_ref::<RepartitionExec>()
-        && matches!(shuffle.partitioning(), Partitioning::Hash(..))
-    {
-        let input = Arc::new(UnorderedExec::new(Arc::clone(shuffle.input())));
-        let shuffle = RepartitionExec::try_new(input, shuffle.partitioning().clone())?;
-        return Ok(Transformed::yes(Arc::new(shuffle)));
+    if let Some(shuffle) = node.downcast_ref::<RepartitionExec>() {
+        // What the rule for bounded memory has put there.
+        let merged = shuffle.input().downcast_ref::<CoalescePartitionsExec>();
+        let merged = merged.filter(|merged| merged.fetch().is_none());
+        let input = merged.map_or(shuffle.input(), |merged| merged.input());
+        let several = input.output_partitioning().partition_count() > 1;
+        let hashed = matches!(shuffle.partitioning(), Partitioning::Hash(..));
+        if hashed || several && !shuffle.preserve_order() {
+            let input = Arc::new(ShuffleInputExec::new(Arc::clone(input)));
+            let shuffle = RepartitionExec::try_new(input, shuffle.partitioning().clone())?;
+            return Ok(Transformed::yes(Arc::new(shuffle)));
+        }
     }
     let mut changed = false;
     let needed = node.required_input_ordering();

@@ -24,14 +24,16 @@ SIM = [str(FIXTURES / "sim.vcz.zip"), "--populations", str(FIXTURES / "sim.popul
 class Server:
     """A running server; `log` is what it has said."""
 
+    ROLE, READY = [], r"Flight SQL at grpc\+t(?:cp|ls)://(\S+)"
+
     def __init__(self, *arguments, tls=False, start_within=60):
         bind = [] if "--bind" in arguments else ["--bind", "127.0.0.1:0"]
-        command = [VCZ, "serve", *bind, "--metrics-bind", "127.0.0.1:0", *map(str, arguments)]
+        command = [VCZ, "serve", *self.ROLE, *bind, "--metrics-bind", "127.0.0.1:0", *map(str, arguments)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
         self.log = []
         self.tls = tls
         threading.Thread(target=self._read, daemon=True).start()
-        self.address = self._wait_for(r"Flight SQL at grpc\+t(?:cp|ls)://(\S+)", start_within)
+        self.address = self._wait_for(self.READY, start_within)
         self.ops = "http://" + self._wait_for(r"http://(\S+)/healthz", start_within)
 
     def _read(self):
@@ -117,6 +119,17 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+
+
+class Worker(Server):
+    """A running worker."""
+
+    ROLE, READY = ["--worker", "--worker-partitions", "2"], r"worker at (\S+)"
+
+    def cpu(self):
+        """Seconds of processor time that it has used."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Relay:

@@ -235,7 +235,7 @@ pub enum NodeKind {
     #[prost(message, tag = "9")]
     Held(Nothing),
     #[prost(message, tag = "10")]
-    Unordered(Nothing),
+    ShuffleInput(Nothing),
 }
 
 /// No content.

@@ -18,7 +18,7 @@ use super::frame::{broken, required};
 use super::messages::{Node, NodeKind, Nothing};
 use super::scan::{Decoder, Encoder, of_scan, to_scan};
 use crate::cluster::carried::CarriedExec;
-use crate::cluster::unordered::UnorderedExec;
+use crate::cluster::shuffle_input::ShuffleInputExec;
 use crate::flight::Held;
 use crate::scan::VczSource;
 use crate::scan::notices::Notices;
@@ -34,8 +34,8 @@ pub fn of_operator(plan: &Arc<dyn ExecutionPlan>, to: Encoder) -> Result<Node> {
             return plan_err!("a source of rows of this process cannot be sent to another one");
         };
         NodeKind::Scan(of_scan(source, plan.as_ref(), to)?)
-    } else if plan.is::<UnorderedExec>() {
-        NodeKind::Unordered(Nothing {})
+    } else if plan.is::<ShuffleInputExec>() {
+        NodeKind::ShuffleInput(Nothing {})
     } else if let Some(carried) = plan.downcast_ref::<CarriedExec>() {
         of_carried(carried.inner(), to)?
     } else {
@@ -102,7 +102,7 @@ pub fn to_operator(
     };
     let operator = match required(node.kind, "operator")? {
         NodeKind::Scan(scan) => return to_scan(scan, within),
-        NodeKind::Unordered(_) => return Ok(Arc::new(UnorderedExec::new(input()?))),
+        NodeKind::ShuffleInput(_) => return Ok(Arc::new(ShuffleInputExec::new(input()?))),
         NodeKind::Stock(plan) => {
             let plan = replace_children_if_necessary(plan_of(&plan, within)?, inputs.to_vec())?;
             return Ok(Arc::new(CarriedExec::new(plan, Some(notices))));

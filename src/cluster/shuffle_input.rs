@@ -1,5 +1,7 @@
-//! [`UnorderedExec`]: passes rows on and declares no order. Shuffles between machines of datafusion-distributed 4.0 declare the order of
-//! their inputs and do not keep it, so the inputs must not declare any.
+//! [`ShuffleInputExec`]: the input of a shuffle, as one partition that declares no order, for two reasons:
+//! * Shuffles between machines of datafusion-distributed 4.0 declare the order of their inputs and do not keep it.
+//! * A `RepartitionExec` with several inputs can hang where memory is bounded (see `session::repartition_rule`), which it is on workers.
+//!   The rule's own `CoalescePartitionsExec` would bring all rows to one machine before the shuffle; this one merges those of a task.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,24 +9,25 @@ use std::sync::Arc;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-/// Passes rows on without their order.
+/// The rows of all partitions of its input, in one, in no order.
 #[derive(Debug)]
-pub struct UnorderedExec {
+pub struct ShuffleInputExec {
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
 }
 
-impl UnorderedExec {
+impl ShuffleInputExec {
     /// The rows of `input`.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let of_input = input.properties();
         let properties = PlanProperties::new(
             EquivalenceProperties::new(input.schema()),
-            of_input.output_partitioning().clone(),
+            Partitioning::UnknownPartitioning(1),
             of_input.emission_type,
             of_input.boundedness,
         );
@@ -35,13 +38,13 @@ impl UnorderedExec {
     }
 }
 
-impl DisplayAs for UnorderedExec {
+impl DisplayAs for ShuffleInputExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl ExecutionPlan for UnorderedExec {
+impl ExecutionPlan for ShuffleInputExec {
     fn name(&self) -> &str {
         Self::static_name()
     }
@@ -84,6 +87,6 @@ impl ExecutionPlan for UnorderedExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        self.input.execute(partition, context)
+        CoalescePartitionsExec::new(Arc::clone(&self.input)).execute(partition, context)
     }
 }
