@@ -220,7 +220,7 @@ impl Run {
         }
     }
 
-    /// The plan on this machine.
+    /// The plan on this machine, as one partition.
     fn here(&self) -> Arc<dyn ExecutionPlan> {
         Arc::new(CoalescePartitionsExec::new(Arc::clone(&self.portable)))
     }

@@ -11,10 +11,10 @@
 //!  ClusterExec ── stages ──► workers: decode ─ open the stores ─ scan, aggregate ──► states, rows
 //! ```
 //!
-//! * `planner`: whether a plan is distributed, and how (`decision`); `cut`: its stages; `explain`: what EXPLAIN says about it; `portable`: the form of a plan that travels;
-//!   `split`: how scans are divided.
-//! * `wire`: operators, functions and scans as bytes. `carried`, `shuffle_input`, `stored_scan`: operators that only plans of workers have. `notices`: notices of
-//!   workers.
+//! * `planner`: whether a plan is distributed, and how (`decision`); `portable`: the form of a plan that travels; `cut`: its stages; `split`:
+//!   how scans are divided; `explain`: what EXPLAIN says about it.
+//! * `wire`: operators, functions and scans as bytes; `carried`, `shuffle_input`, `stored_scan`: operators that only distributed plans have;
+//!   `notices`: notices of workers.
 //! * `exec`: runs a distributed plan, again without a worker that was lost, and collects notices.
 //! * `workers`: which workers there are, and which answer; `channels`: connections to them; `settings`: what of a session they are told.
 //! * `worker`: the worker's side; `worker_stores`: the tables that it has opened.

@@ -1,5 +1,5 @@
 //! The form of a plan that travels: [`portable`] turns operators with functions of this crate into [`CarriedExec`]s, gives expressions
-//! their fields, takes orders from shuffles, and runs what only this process can.
+//! their fields, gives shuffles one input without an order, and runs what only this process can.
 //!
 //! Invariant: the portable plan gives the same rows as the plan, here and on workers. What cannot be made portable is an error that says
 //! what it is; the plan then runs here.
@@ -308,7 +308,8 @@ fn rebuilt(
     Ok(built)
 }
 
-/// An operator that needs no order of a shuffle: the shuffle's input declares none, and rows are sorted again where an operator needs it.
+/// An operator that needs no order of a shuffle: the shuffle's input is one partition that declares none (see [`ShuffleInputExec`]), and rows
+/// are sorted again where an operator needs it.
 fn unordered(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     if let Some(shuffle) = node.downcast_ref::<RepartitionExec>() {
         // What the rule for bounded memory has put there.
