@@ -7,7 +7,7 @@
 //! ```
 //! [`AggregatePopulationsExec`] does what DataFusion's `AggregateExec` does in the mode `Partial`, over the rows that the unnesting would
 //! give, one population after the other. A group is looked up once for each population and run of rows.
-//! [`populations_rule`](super::populations_rule) decides where it is used; the groups are those of [`runs_table`](super::runs_table).
+//! `populations_rule` decides where it is used; the groups are those of `runs_table`.
 
 use std::fmt;
 use std::ops::Range;
