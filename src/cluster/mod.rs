@@ -12,7 +12,7 @@
 //! ```
 //!
 //! * `planner`: whether a plan is distributed, and how (`decision`); `portable`: the form of a plan that travels; `cut`: its stages; `split`:
-//!   how scans are divided; `explain`: what EXPLAIN says about it.
+//!   how scans are divided; `route`: which worker runs which task; `explain`: what EXPLAIN says about it.
 //! * `wire`: operators, functions and scans as bytes; `carried`, `shuffle_input`, `stored_scan`: operators that only distributed plans have;
 //!   `notices`: notices of workers.
 //! * `exec`: runs a distributed plan, again without a worker that was lost, and collects notices.
@@ -32,6 +32,7 @@ mod explain;
 mod notices;
 mod planner;
 mod portable;
+mod route;
 mod settings;
 mod shown;
 mod shuffle_input;

@@ -1,7 +1,7 @@
 //! [`WorkerServer`]: a worker. It runs the tasks that coordinators send it, over stores that it opens itself.
 //!
 //! Invariants: without TLS and a token it listens on loopback addresses only, unless it is told to; tasks of a query that was abandoned
-//! are stopped at the next look for them, every half second.
+//! are stopped at the next look for them, four times a second.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ use crate::flight::{ServeError, listen, tls_of};
 use crate::scan::{VczSettings, warm_up};
 
 /// Time between two looks for tasks that were abandoned.
-const TICK: Duration = Duration::from_millis(500);
+const TICK: Duration = Duration::from_millis(250);
 /// Time after which a silent connection is asked whether it is there, and time that it has to answer.
 const KEEPALIVE: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(20)];
 /// The largest message, such as a batch of rows or a plan.
