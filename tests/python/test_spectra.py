@@ -43,6 +43,11 @@ def test_fs(db, tmp_path, reader):
     own = read_one.fold()
     assert (found.mask == own.mask).all() and (found.data[~own.mask] == own.data[~own.mask]).all()
 
+    # The reader's own objects can be made of the arrays, too.
+    made = reader(joint)
+    assert (made.data == joint).all() and not made.folded and (made.fold().data == read.fold().data).all()
+    assert made.S() == read.S() and reader(one).pi() == read_one.pi()
+
     # Projected spectra are not whole numbers.
     projected = db.joint_sfs("sim", "first", "second", project=[6, 4])
     read = reader.from_file(str(both_ways(db, tmp_path, "projected.fs", projected, projected.sql)))
@@ -99,6 +104,17 @@ def test_obs(db, tmp_path):
     assert first == "1 observations. No. of demes and sample sizes are on next line"
     assert sizes.split() == ["2", *(str(cells - 1) for cells in joint.shape)]
     assert [float(cell) for cell in cells.split()] == joint.ravel().tolist()
+    path = both_ways(db, tmp_path, "x_MSFS.obs", folded, folded.sql)
+    first, sizes, cells = path.read_text().splitlines()
+    assert first == "1 observations. No. of demes and sample sizes are on next line"
+    assert sizes == f"2\t{folded.shape[0] - 1} {folded.shape[1] - 1}"
+    found, own = np.array(cells.split(), dtype=float).reshape(folded.shape), dadi.Spectrum(joint).fold()
+    assert (found == folded).all() and (found[~own.mask] == own.data[~own.mask]).all()
+    # More than half of all copies are never those of the minor allele.
+    copies = np.add.outer(np.arange(found.shape[0]), np.arange(found.shape[1]))
+    assert found.sum() == joint.sum() and not found[copies > copies.max() / 2].any()
+    with pytest.raises(vcz.Error, match="MSFS"):
+        vcz.save_spectrum(tmp_path / "y_DSFS.obs", folded)
     vcz.save_spectrum(tmp_path / "y_DAFpop0.obs", one, monomorphic=1_000_000)
     assert table(tmp_path / "y_DAFpop0.obs", None)[0, 0] == 1_000_000
     with pytest.raises(vcz.Error, match="MAF instead of DAF"):
@@ -129,6 +145,8 @@ def test_options_and_errors(db, tmp_path):
     # What is computed of a spectrum keeps what it is of, a part of it does not.
     joint = db.joint_sfs("sim", "first", "second")
     assert (joint * 2).populations == ("first", "second") and joint[1:].populations == () and not hasattr(joint.T, "populations")
+    assert isinstance(joint.sum(), np.int64) and isinstance(joint.mean(), np.float64) and joint.sum(axis=0).populations == ()
+    assert joint.copy().populations == ("first", "second") and (joint == joint.copy()).all()
     result = db.sql("SELECT joint_sfs(call_genotype, 'first', 'second') FROM sim")
     result.write(tmp_path / "z", format="fs", spectrum_populations="x,y")
     assert dadi.Spectrum.from_file(str(tmp_path / "z")).pop_ids == ["x", "y"]

@@ -9,13 +9,14 @@ The functions are listed by ``db.sql("SELECT routine_name, description FROM info
 
 import atexit as _atexit
 import sys as _sys
+import typing as _typing
 
 from . import _vcz
 from ._connection import Connection, Notice, connect
 from ._result import Result
 from ._vcz import Error, __version__
 
-__all__ = ["Connection", "Error", "Notice", "Result", "connect", "plot", "save_spectrum", "__version__"]
+__all__ = ["Connection", "Error", "Notice", "Result", "Spectrum", "connect", "plot", "save_spectrum", "__version__"]
 
 # A notebook's kernel may not have activated its environment, in which packages have CUDA's libraries.
 _vcz.search_prefix(_sys.prefix)
@@ -23,31 +24,36 @@ _vcz.search_prefix(_sys.prefix)
 _atexit.register(_vcz.settle)
 
 
-def __getattr__(name):
-    # Imported when they are used: they need numpy or matplotlib.
-    if name == "save_spectrum":
-        from ._spectrum import save_spectrum
+if _typing.TYPE_CHECKING:
+    from . import plot
+    from ._spectrum import Spectrum, save_spectrum
+else:
 
-        return save_spectrum
-    if name == "Spectrum":
-        from ._spectrum import Spectrum
+    def __getattr__(name: str) -> _typing.Any:
+        # Imported when they are used: they need numpy or matplotlib.
+        if name == "save_spectrum":
+            from ._spectrum import save_spectrum
 
-        return Spectrum
-    if name == "plot":
-        import importlib
+            return save_spectrum
+        if name == "Spectrum":
+            from ._spectrum import Spectrum
 
-        return importlib.import_module(".plot", __name__)
-    raise AttributeError(f"module 'vcz' has no attribute '{name}'")
+            return Spectrum
+        if name == "plot":
+            import importlib
+
+            return importlib.import_module(".plot", __name__)
+        raise AttributeError(f"module 'vcz' has no attribute '{name}'")
 
 
-def load_ipython_extension(ipython):
+def load_ipython_extension(ipython: _typing.Any) -> None:
     """``%load_ext vcz``: the cell magic ``%%vcz``."""
     from ._notebook import load
 
     load(ipython)
 
 
-def _main():
+def _main() -> int:
     """The command ``vcz``."""
     import signal
 

@@ -6,17 +6,21 @@ import glob
 import os
 import warnings
 import weakref
-from typing import Any, Callable, Iterable, Mapping, Sequence, Union
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence, Union
 
 from . import _vcz
-from ._progress import bar
+from ._progress import Progress, bar
 from ._result import Result
 from ._sql import literal, quoted
 
-Populations = Union[str, os.PathLike, Mapping[str, Sequence[str]], Any]
-Progress = Union[bool, None, Callable[[int, int], Any]]
+if TYPE_CHECKING:
+    from ._spectrum import Spectrum
+
+Populations = Union[str, "os.PathLike[str]", Mapping[str, Sequence[str]], Any]
 
 _latest: weakref.ref[Connection] | None = None
+#: The connection of a notebook that has made none.
+_kept: Connection | None = None
 
 
 class Notice(UserWarning):
@@ -24,7 +28,7 @@ class Notice(UserWarning):
 
 
 def connect(
-    *stores: str | os.PathLike,
+    *stores: str | os.PathLike[str],
     populations: Populations | None = None,
     memory_limit: str | None = None,
     memory_pool: str | None = None,
@@ -82,7 +86,7 @@ class Connection:
 
     def open(
         self,
-        *stores: str | os.PathLike,
+        *stores: str | os.PathLike[str],
         name: str | None = None,
         populations: Populations | None = None,
         options: Mapping[str, Any] | None = None,
@@ -195,7 +199,7 @@ class Connection:
         folded: bool = False,
         project: int | None = None,
         where: str | None = None,
-    ):
+    ) -> Spectrum | None:
         """The site frequency spectrum of a population, as a numpy array with its SQL in ``.sql``; ``None`` if no site was counted.
 
         :param population: the name of a population, or a list of sample ids; without, all samples.
@@ -215,13 +219,21 @@ class Connection:
         folded: bool = False,
         project: Sequence[int] | None = None,
         where: str | None = None,
-    ):
+    ) -> Spectrum | None:
         """The joint spectrum of two populations, as a numpy array whose rows are the first; otherwise as :meth:`sfs`."""
         function = ("project_joint_sfs" if project is not None else "joint_sfs") + ("_folded" if folded else "")
         numbers = [] if project is None else list(project)
         return self._spectrum(function, table, [population1, population2], numbers, folded, where)
 
-    def _spectrum(self, function, table, populations, numbers, folded, where):
+    def _spectrum(
+        self,
+        function: str,
+        table: str,
+        populations: Sequence[str | Sequence[str] | None],
+        numbers: Sequence[int],
+        folded: bool,
+        where: str | None,
+    ) -> Spectrum | None:
         from ._spectrum import spectrum
 
         given = [literal(population) for population in populations if population is not None]
@@ -229,9 +241,8 @@ class Connection:
         condition = f" WHERE {where}" if where else ""
         source = f"FROM {quoted(table)}{condition}"
         statement = f"SELECT {function}({', '.join(arguments)}) AS spectrum {source}"
-        result = self.sql(statement)
-        cells = result.to_numpy("spectrum")
-        if cells is None or cells[0] is None:
+        cells: Any = self.sql(statement).to_numpy("spectrum")
+        if cells[0] is None:
             return None
         copies = numbers[0] if numbers else None
         if folded and len(populations) == 1 and copies is None:
@@ -239,8 +250,8 @@ class Connection:
             whole = f"SELECT CAST(cardinality(sfs({', '.join(arguments)})) AS BIGINT) - 1 AS n FROM {quoted(table)} WHERE false"
             copies = self.sql(whole)._query.collect(None).only()
         names = [population for population in populations if isinstance(population, str)]
-        names = tuple(names) if len(names) == len(populations) else ()
-        return spectrum(cells[0], statement, names, folded, copies)
+        is_named = len(names) == len(populations)
+        return spectrum(cells[0], statement, names if is_named else (), folded, copies)
 
     def windows(
         self,
@@ -274,7 +285,7 @@ class Connection:
     def __enter__(self) -> Connection:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 from ._connection import Connection, latest
+from ._result import Result
 
 
-def load(ipython) -> None:
+def load(ipython: Any) -> None:
     """Registers the magic."""
 
-    def vcz(line: str, cell: str):
+    def vcz(line: str, cell: str) -> Result | None:
         """``%%vcz [NAME] [--db CONNECTION]``: the result of the cell's SQL, in the variable NAME if it is given.
 
         The connection is the variable CONNECTION, else the one that was made last.

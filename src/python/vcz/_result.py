@@ -6,10 +6,10 @@ import html
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _vcz
-from ._progress import Bar, bar, is_wanted
+from ._progress import Bar, bar, is_kernel, is_wanted
 from ._sql import literal, quoted
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Result:
         self._query = query
         #: The statement.
         self.sql = sql
+        # The HTML of the run whose text a notebook has just got; empty if it failed.
+        self._html: str | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -72,7 +74,7 @@ class Result:
     def _head(self, rows: int) -> _vcz.Batches:
         with bar(self._connection._progress) as progress:
             batches = self._query.head(rows, progress)
-        self._connection._session.notices()
+        self._connection._notify()
         return batches
 
     def to_arrow(self) -> pyarrow.Table:
@@ -98,6 +100,12 @@ class Result:
         """All rows as a data frame of polars."""
         polars = _needed("polars", "to_polars")
         return polars.DataFrame(self._collect())
+
+    @overload
+    def to_numpy(self, column: str) -> numpy.ndarray: ...
+
+    @overload
+    def to_numpy(self, column: None = None) -> numpy.ndarray | dict[str, numpy.ndarray]: ...
 
     def to_numpy(self, column: str | None = None) -> numpy.ndarray | dict[str, numpy.ndarray]:
         """A column as an array of numpy, or all columns as a dict of arrays if there are several.
@@ -135,7 +143,7 @@ class Result:
         self._connection._session.notices()
         print(text)
 
-    def write(self, path: str | os.PathLike, format: str | None = None, **options: Any) -> int:
+    def write(self, path: str | os.PathLike[str], format: str | None = None, **options: Any) -> int:
         """Writes all rows to a file, in the format of its ending or in ``format``, and returns the number of rows.
 
         Formats are parquet, csv, tsv, json and arrow; and of one spectrum fs (dadi, moments), obs (fastsimcoal2), sfs (ANGSD) and npy.
@@ -160,10 +168,37 @@ class Result:
             return "<vcz.Result without columns>"
         return self._table(SHOWN_ROWS, _width())
 
-    def _repr_html_(self) -> str:
-        if not self.columns:
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The text for IPython. A notebook asks for HTML next: both are of one run, and an error is shown once."""
+        if not is_kernel():
+            printer.text(repr(self))
+            return
+        try:
+            batches = self._head(SHOWN_ROWS + 1) if self.columns else None
+            self._html = self._html_of(batches)
+            printer.text(repr(self) if batches is None else self._text_of(batches))
+        except Exception:
+            self._html = ""
+            raise
+
+    def _text_of(self, batches: _vcz.Batches) -> str:
+        shown, session = f"rows {id(batches):x}", self._connection._session
+        session.register_stream(shown, batches.stream(), None)
+        try:
+            table, more = session.sql(f"SELECT * FROM {quoted(shown)}", None, None).table(SHOWN_ROWS, _width(), None)
+        finally:
+            session.deregister(shown)
+        return table + (f"\n(the first {SHOWN_ROWS} rows)" if more else "")
+
+    def _repr_html_(self) -> str | None:
+        made, self._html = self._html, None
+        if made is None:
+            made = self._html_of(self._head(SHOWN_ROWS + 1) if self.columns else None)
+        return made or None
+
+    def _html_of(self, batches: _vcz.Batches | None) -> str:
+        if batches is None:
             return ""
-        batches = self._head(SHOWN_ROWS + 1)
         types = self.types
         rows = batches.rows()
         head = "".join(

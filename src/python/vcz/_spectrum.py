@@ -17,6 +17,10 @@ class Spectrum(numpy.ndarray):
     copies a folded spectrum of one population is. What is computed of it keeps these as long as the shape is the same.
     """
 
+    # Masked arrays, which the spectra of dadi and moments are, copy what is in `__dict__`, and have views of this class.
+    __slots__ = ("sql", "populations", "folded", "copies")
+    _baseclass = numpy.ndarray
+
     sql: str | None
     populations: tuple[str, ...]
     folded: bool
@@ -28,6 +32,10 @@ class Spectrum(numpy.ndarray):
         self.populations = getattr(source, "populations", ()) if same else ()
         self.folded = getattr(source, "folded", False) if same else False
         self.copies = getattr(source, "copies", None) if same else None
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        # A sum is a number.
+        return array[()] if array.ndim == 0 else super().__array_wrap__(array, context)
 
     def transpose(self, *axes: Any) -> Any:
         """The array with other axes, which does not know of what populations it is."""
@@ -47,7 +55,7 @@ def spectrum(cells: Any, sql: str | None, populations: Sequence[str], folded: bo
 
 
 def save_spectrum(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     spectrum: Any,
     *,
     format: str | None = None,

@@ -30,7 +30,7 @@ def call(statistic: str | Sequence[Any]) -> str:
     """``("diversity", "first")`` as ``diversity(call_genotype, 'first')``; a string is SQL already."""
     if isinstance(statistic, str):
         return statistic
-    function, *arguments = statistic
+    function, arguments = statistic[0], statistic[1:]
     return f"{function}(" + ", ".join(["call_genotype", *map(literal, arguments)]) + ")"
 
 

@@ -1,22 +1,25 @@
 """The compiled part of the module; what is for users is in the package ``vcz``."""
 
 import os
-from typing import Any, Callable
+from typing import Any, Callable, Self, final
+
+__all__ = ["Batches", "Buffer", "Error", "Query", "Session", "__version__", "main", "search_prefix", "settle", "write_spectrum"]
 
 __version__: str
 
 class Error(Exception):
     """What went wrong in a store, an option or a statement."""
 
+@final
 class Session:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         memory_limit: str | None,
         memory_pool: str | None,
         disk_limit: str | None,
         batch_size: int | None,
         settings: list[tuple[str, str]],
-    ) -> None: ...
+    ) -> Self: ...
     def open(
         self,
         arguments: list[str],
@@ -37,6 +40,7 @@ class Session:
     @property
     def closed(self) -> bool: ...
 
+@final
 class Query:
     def columns(self) -> list[tuple[str, str]]: ...
     def stream(
@@ -49,6 +53,7 @@ class Query:
         self, rows: int, width: int | None, progress: Callable[[int, int], Any] | None
     ) -> tuple[str, bool]: ...
 
+@final
 class Batches:
     def stream(self) -> Any: ...
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
@@ -59,6 +64,7 @@ class Batches:
     def rows(self) -> list[dict[str, Any]]: ...
     def only(self) -> Any: ...
 
+@final
 class Buffer:
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
