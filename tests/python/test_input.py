@@ -1,5 +1,9 @@
 """Arguments, settings, and errors, which have the text of the command line."""
 
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -145,6 +149,53 @@ def test_errors():
             use()
     assert repr(db) == "<vcz.Connection, closed>"
     db.close()
+
+
+VCZ = pathlib.Path(sys.executable).parent / "vcz"
+
+
+def command_error(*arguments):
+    """What `vcz sql` says of its last statement, which must fail."""
+    done = subprocess.run([VCZ, "sql", "-q", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and done.stderr.startswith("Error: "), done
+    return done.stderr.removeprefix("Error: ").rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT nothing FROM sim",
+        "SELECT * FROM nowhere",
+        "SELECT no_function(1)",
+        "SELECT diversity(call_genotype, 'frist') FROM sim",
+        "SELECT sfs(call_genotype, []) FROM sim",
+        "SELECT diversity('a')",
+        "SELEC 1",
+        "SELECT '",
+        "SELECT 1; SELEC 2",
+        "SELECT 1 / (value - value) FROM range(3)",
+        "SELECT CAST('x' AS INT)",
+        "SET vcz.nothing = 1",
+        "INSERT INTO sim VALUES (1)",
+        "CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION 'nowhere.vcz'",
+        "COPY (SELECT sfs(call_genotype) FROM sim GROUP BY variant_contig) TO 'nowhere/x.fs'",
+        "SELECT genome_bin(variant_position, 0) FROM sim",
+    ],
+)
+def test_errors_are_those_of_the_command(sql):
+    expected = command_error(SIM, "--populations", POPULATIONS, "-c", sql)
+    with vcz.connect(SIM, populations=POPULATIONS) as db, pytest.raises(vcz.Error) as raised:
+        db.sql(sql).to_pylist()
+    assert str(raised.value) == expected
+
+
+@pytest.mark.parametrize("stores, populations", [(["nowhere.vcz"], None), ([SIM], "nowhere.tsv"), ([SIM], FIXTURES / "sim.accessible.bed")])
+def test_errors_of_stores_are_those_of_the_command(stores, populations):
+    options = [] if populations is None else ["--populations", populations]
+    expected = command_error(*stores, *options, "-c", "SELECT 1")
+    with pytest.raises((vcz.Error, FileNotFoundError)) as raised:
+        vcz.connect(*stores, populations=populations)
+    assert str(raised.value) == expected
 
 
 def test_a_generator_that_fails():

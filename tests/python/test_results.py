@@ -5,6 +5,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.json
+import pyarrow.parquet
 import pytest
 
 import vcz
@@ -94,3 +98,50 @@ def test_pandas_refuses_objects_of_objects(db):
     result = db.sql("SELECT call_genotype FROM sim CROSS JOIN range(30)")
     with pytest.raises(vcz.Error, match=r"use to_numpy\('call_genotype'\)"):
         result.to_pandas()
+
+
+READERS = {
+    "parquet": pyarrow.parquet.read_table,
+    "csv": pyarrow.csv.read_csv,
+    "tsv": lambda path: pyarrow.csv.read_csv(path, parse_options=pyarrow.csv.ParseOptions(delimiter="\t")),
+    "json": pyarrow.json.read_json,
+    "arrow": lambda path: pyarrow.ipc.open_file(path).read_all(),
+}
+
+
+@pytest.mark.parametrize("format", READERS)
+def test_files(db, tmp_path, format):
+    read = READERS[format]
+    # Text has no type for NULL in a number, and no lists in CSV.
+    scan = db.sql("SELECT contig, start, sites, pi, nullif(sites, 1523) AS other FROM (" + SCAN + ") ORDER BY 1, 2")
+    rows = scan.to_pylist()
+    assert rows[0]["other"] is None
+    path = tmp_path / f"it's a scan.{format}"
+    assert scan.write(path) == len(rows)
+    assert read(path).to_pylist() == rows
+    # What is there is replaced, and a name with another ending needs the format.
+    assert db.sql("SELECT 1 AS one").write(path) == 1 and read(path).to_pylist() == [{"one": 1}]
+    other = tmp_path / "scan.txt"
+    assert scan.write(other, format=format) == len(rows) and read(other).to_pylist() == rows
+    # Without an ending it is a folder, as in COPY.
+    folder = tmp_path / "scan"
+    assert scan.write(folder, format=format) == len(rows)
+    assert sum(read(part).num_rows for part in folder.iterdir()) == len(rows)
+    if format in ("parquet", "arrow", "json"):
+        nested = db.sql("SELECT call_genotype, variant_allele FROM sim LIMIT 100")
+        assert nested.write(path) == 100
+        assert read(path).to_pylist() == nested.to_pylist()
+
+
+def test_options_of_files(db, tmp_path):
+    scan = db.sql("SELECT variant_position AS p FROM sim ORDER BY p LIMIT 2")
+    scan.write(tmp_path / "x.csv", format_has_header=False)
+    assert (tmp_path / "x.csv").read_text().split() == [str(row["p"]) for row in scan.to_pylist()]
+    scan.write(tmp_path / "x.parquet", format_compression="snappy")
+    assert pyarrow.parquet.ParquetFile(tmp_path / "x.parquet").metadata.row_group(0).column(0).compression == "SNAPPY"
+    with pytest.raises(vcz.Error, match="nothing"):
+        scan.write(tmp_path / "x.csv", format_nothing=1)
+    # A query that fails leaves no file, and no table.
+    with pytest.raises(vcz.Error, match="(?i)divide by zero"):
+        db.sql("SELECT 1 / (value - value) FROM range(3)").write(tmp_path / "y.parquet")
+    assert not (tmp_path / "y.parquet").exists() and db.tables() == ["sim"]
