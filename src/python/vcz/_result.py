@@ -146,7 +146,8 @@ class Result:
     def write(self, path: str | os.PathLike[str], format: str | None = None, **options: Any) -> int:
         """Writes all rows to a file, in the format of its ending or in ``format``, and returns the number of rows.
 
-        Formats are parquet, csv, tsv, json and arrow, of which a path without an ending becomes a folder, as in COPY; and of one spectrum fs (dadi, moments), obs (fastsimcoal2), sfs (ANGSD) and npy.
+        Formats are parquet, csv, tsv, json and arrow, of which a path without an ending becomes a folder, as in COPY; and of one spectrum fs
+        (dadi, moments), obs (fastsimcoal2), sfs (ANGSD) and npy.
         ``options`` are those of COPY, where ``_`` stands for ``.``: ``write("joint.fs", spectrum_populations="a,b")``.
         """
         view = f"result {id(self):x}"
