@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use datafusion::common::instant::Instant;
-use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::common::{Result, config_err, plan_datafusion_err};
 use datafusion::config::Dialect;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
@@ -21,6 +21,7 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
 use super::print;
+use crate::scan::write::WriteOptions;
 use crate::session::{explain_unknown_column, is_vcz};
 
 /// Runs all statements of `sql`, one after the other, up to the first that fails. Nothing is run if one of them cannot be parsed.
@@ -69,7 +70,8 @@ pub async fn plan(ctx: &SessionContext, statement: Statement) -> Result<LogicalP
     }
 }
 
-/// Runs a COPY or CREATE EXTERNAL TABLE of this text, with new object stores if it needs some. Returns false for any other statement.
+/// Runs a COPY or CREATE EXTERNAL TABLE of this text, with new object stores if it needs some. Returns false for any other statement, and
+/// for a COPY to a VCZ store that needs none, or makes its own.
 ///
 /// # Errors
 /// An error of the statement; a local file that a failed COPY has created is removed.
@@ -80,6 +82,20 @@ pub async fn run_of_files(
     plan: &LogicalPlan,
 ) -> Result<bool> {
     let target = match plan {
+        LogicalPlan::Copy(copy) if is_vcz(copy.file_type.as_ref()) => {
+            let makes_its_own = WriteOptions::check(&copy.options)?;
+            if makes_its_own || is_local(&copy.output_url) {
+                return Ok(false);
+            }
+            if let Some(name) = copy
+                .options
+                .keys()
+                .find_map(|key| key.strip_prefix("format."))
+            {
+                return config_err!("write the option '{name}' with its prefix: 'vcz.{name}'");
+            }
+            Some(NewFile::of(copy))
+        }
         LogicalPlan::Copy(copy) => Some(NewFile::of(copy)),
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => None,
         _ => return Ok(false),
@@ -134,6 +150,11 @@ async fn run_one(
     print::results(ctx, &options, rows, start).await
 }
 
+/// Whether a location is a path on this machine.
+fn is_local(location: &str) -> bool {
+    !location.contains("://") || location.starts_with("file://")
+}
+
 /// The local file, or folder of files, that a COPY will create.
 pub struct NewFile(Option<PathBuf>);
 
@@ -145,7 +166,7 @@ impl NewFile {
             return Self(None);
         }
         let path = Path::new(target.strip_prefix("file://").unwrap_or(target));
-        let is_new = !target.contains("://") || target.starts_with("file://");
+        let is_new = is_local(target);
         let is_absent = path.symlink_metadata().is_err();
         Self((is_new && is_absent).then(|| path.to_path_buf()))
     }

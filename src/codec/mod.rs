@@ -32,6 +32,8 @@ mod unshuffle;
 #[cfg(target_arch = "x86_64")]
 mod unshuffle_avx2;
 mod vlen_utf8;
+#[cfg(test)]
+mod zarrs_tests;
 pub mod zstd;
 
 pub use bytes_codec::BytesCodec;

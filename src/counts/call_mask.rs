@@ -98,9 +98,10 @@ impl CallMask {
             ElementType::Float16 => self.retain_numbers::<Half>(values, test),
             ElementType::Float32 => self.retain_numbers::<f32>(values, test),
             ElementType::Float64 => self.retain_numbers::<f64>(values, test),
-            ElementType::Unicode(_) | ElementType::Bytes(_) | ElementType::String => {
-                Err(no_such_test(test, values.element))
-            }
+            ElementType::Unicode(_)
+            | ElementType::Bytes(_)
+            | ElementType::Time(_)
+            | ElementType::String => Err(no_such_test(test, values.element)),
         }
     }
 

@@ -51,7 +51,10 @@ impl CallRange {
             ElementType::Float16 => Self::of::<Half>(test),
             ElementType::Float32 => Self::of::<f32>(test),
             ElementType::Float64 => Self::of::<f64>(test),
-            ElementType::Unicode(_) | ElementType::Bytes(_) | ElementType::String => None,
+            ElementType::Unicode(_)
+            | ElementType::Bytes(_)
+            | ElementType::Time(_)
+            | ElementType::String => None,
         };
         range.ok_or_else(|| {
             CountError::Mismatch(format!("values of type {element} have no test {test:?}"))

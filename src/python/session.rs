@@ -337,8 +337,10 @@ async fn one(shared: &Shared, text: &str, statement: Statement) -> Result<Source
             Some(statements::NewFile::of(copy))
         }
         LogicalPlan::Copy(_) | LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => {
-            statements::run_of_files(environment, &environment.silent(), text, &plan).await?;
-            return Ok(Source::nothing());
+            if statements::run_of_files(environment, &environment.silent(), text, &plan).await? {
+                return Ok(Source::nothing());
+            }
+            None
         }
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) => None,
         _ => return Ok(Source::Plan(plan)),

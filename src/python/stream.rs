@@ -136,13 +136,13 @@ impl Reader {
         State::Running(batches, task)
     }
 
-    /// Passes the notices on.
+    /// Passes the notices on, and tells the progress bar that the rows have ended.
     fn report(&mut self) {
         let Some(notify) = self.notify.take() else {
             return;
         };
         let notices = self.shared.environment.notices.sentences();
-        if notices.is_empty() || !is_python_thread() {
+        if !is_python_thread() {
             return;
         }
         self.shared.environment.notices.take();

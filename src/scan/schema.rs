@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 
 use crate::error::{Result, VczError};
 use crate::scan::calls::results::list_size;
 use crate::scan::value_error::ValueError;
-use crate::store::{ArrayMeta, ElementType, Store};
+use crate::store::{ArrayMeta, ElementType, Store, TickUnit, TimeType};
 
 /// Field-metadata key of the VCF field of a list of integers, e.g. `INFO/AC`. Statistics reject such a list, because it
 /// does not hold the allele counts of a site.
@@ -118,7 +118,22 @@ pub fn element_type(element: &ElementType) -> DataType {
         ElementType::Float16 => DataType::Float16,
         ElementType::Float32 => DataType::Float32,
         ElementType::Float64 => DataType::Float64,
+        ElementType::Time(time) => time_type(time),
         ElementType::Unicode(_) | ElementType::Bytes(_) | ElementType::String => DataType::Utf8View,
+    }
+}
+
+/// The Arrow type of points in time and of spans.
+pub fn time_type(time: &TimeType) -> DataType {
+    let unit = match time.unit {
+        TickUnit::Second => TimeUnit::Second,
+        TickUnit::Millisecond => TimeUnit::Millisecond,
+        TickUnit::Microsecond => TimeUnit::Microsecond,
+        TickUnit::Nanosecond => TimeUnit::Nanosecond,
+    };
+    match time.is_span {
+        true => DataType::Duration(unit),
+        false => DataType::Timestamp(unit, None),
     }
 }
 
@@ -252,7 +267,8 @@ pub fn column(array: &Arc<ArrayMeta>) -> Result<ColumnSpec, ValueError> {
             (ColumnKind::Genotype, nested_type(array, item, false)?)
         }
         _ if rank == 1 => (ColumnKind::Scalar, item),
-        name if rank == 2 && !name.starts_with("call_") => {
+        // Times have no fill value that would end a list.
+        name if rank == 2 && !name.starts_with("call_") && !item.is_temporal() => {
             let item = if item == DataType::Utf8View {
                 DataType::Utf8
             } else {

@@ -11,6 +11,7 @@ use super::array::{
 use super::element::{ElementType, Endianness, ZarrFormat};
 use super::error::StoreError;
 use super::fill_value::FillValue;
+use super::parts::Parts;
 
 /// Filters that make bytes of text of variable length.
 const TEXT_FILTERS: [&str; 2] = ["vlen-utf8", "vlen-bytes"];
@@ -53,18 +54,22 @@ impl ArrayMeta {
         };
         let shape = lengths(fields.get("shape"), "shape")?;
         let dtype = fields.get("dtype").ok_or("'dtype' is missing")?;
+        let parts = Parts::of_v2(dtype);
+        let dtype = parts.as_ref().map_or(dtype, |parts| &parts.data_type);
         let (element, endianness) = ElementType::parse_v2(dtype)?;
         let codecs = codecs(fields, shape.len(), element, endianness)?;
         let dimensions = dimension_names(attributes.get("_ARRAY_DIMENSIONS"), "_ARRAY_DIMENSIONS")?;
-        Self {
+        let fill_value = fields.get("fill_value").unwrap_or(&Value::Null);
+        let fill_value = match &parts {
+            Some(parts) => parts.fill(fill_value)?,
+            None => fill_value.clone(),
+        };
+        let meta = Self {
             name: name.to_owned(),
             format: ZarrFormat::V2,
             chunks: lengths(fields.get("chunks"), "chunks")?,
-            fill_value: FillValue::parse(
-                fields.get("fill_value").unwrap_or(&Value::Null),
-                &element,
-            )?
-            .of_bytes(codecs.iter().any(CodecSpec::is_bytes))?,
+            fill_value: FillValue::parse(&fill_value, &element)?
+                .of_bytes(codecs.iter().any(CodecSpec::is_bytes))?,
             key_encoding: ChunkKeyEncoding::V2 {
                 separator: separator(fields.get("dimension_separator"), '.')?,
             },
@@ -73,8 +78,11 @@ impl ArrayMeta {
             codecs,
             dimensions,
             attributes,
+        };
+        match &parts {
+            Some(parts) => meta.with_parts(parts)?.checked(),
+            None => meta.checked(),
         }
-        .checked()
     }
 }
 

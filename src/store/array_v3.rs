@@ -10,6 +10,7 @@ use super::array::{
 use super::element::{ElementType, ZarrFormat};
 use super::error::StoreError;
 use super::fill_value::FillValue;
+use super::parts::Parts;
 
 /// The fields of an array's `zarr.json` that are understood.
 const FIELDS: [&str; 11] = [
@@ -75,8 +76,15 @@ impl ArrayMeta {
                 return Err(format!("'attributes' is {}; expected an object", shown(other)).into());
             }
         };
-        let element =
-            ElementType::parse_v3(fields.get("data_type").ok_or("'data_type' is missing")?)?;
+        let data_type = fields.get("data_type").ok_or("'data_type' is missing")?;
+        let parts = Parts::of_v3(data_type);
+        let data_type = parts.as_ref().map_or(data_type, |parts| &parts.data_type);
+        let element = ElementType::parse_v3(data_type)?;
+        let fill_value = fields.get("fill_value").unwrap_or(&Value::Null);
+        let fill_value = match &parts {
+            Some(parts) => parts.fill(fill_value)?,
+            None => fill_value.clone(),
+        };
         let codecs = match fields.get("codecs").and_then(Value::as_array) {
             Some(codecs) => codecs.iter().map(codec).collect::<Result<Vec<_>, _>>()?,
             None => {
@@ -92,23 +100,23 @@ impl ArrayMeta {
             // Stores that were converted from v2 may have only its attribute.
             dimensions = dimension_names(attributes.get("_ARRAY_DIMENSIONS"), "_ARRAY_DIMENSIONS")?;
         }
-        Self {
+        let meta = Self {
             name: name.to_owned(),
             format: ZarrFormat::V3,
             shape: lengths(fields.get("shape"), "shape")?,
             chunks: chunk_shape(fields.get("chunk_grid"))?,
-            fill_value: FillValue::parse(
-                fields.get("fill_value").unwrap_or(&Value::Null),
-                &element,
-            )?
-            .of_bytes(codecs.iter().any(CodecSpec::is_bytes))?,
+            fill_value: FillValue::parse(&fill_value, &element)?
+                .of_bytes(codecs.iter().any(CodecSpec::is_bytes))?,
             key_encoding: key_encoding(fields.get("chunk_key_encoding"))?,
             element,
             codecs,
             dimensions,
             attributes,
+        };
+        match &parts {
+            Some(parts) => meta.with_parts(parts)?.checked(),
+            None => meta.checked(),
         }
-        .checked()
     }
 }
 
@@ -140,7 +148,7 @@ fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<Extension<'a>, 
     }
 }
 
-fn codec(value: &Value) -> Result<CodecSpec, StoreError> {
+pub(super) fn codec(value: &Value) -> Result<CodecSpec, StoreError> {
     let (name, configuration) = extension(Some(value), "a codec")?;
     Ok(CodecSpec {
         name: name.to_owned(),

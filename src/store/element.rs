@@ -3,6 +3,7 @@
 //! Used by the metadata parsers of this layer and by every layer above. Invariant: the width of a fixed-width type that
 //! was parsed here is at least one and at most [`MAX_WIDTH`], so that its size in bytes cannot overflow.
 use super::error::StoreError;
+use super::time::TimeType;
 
 use std::fmt;
 
@@ -42,6 +43,8 @@ pub enum ElementType {
     Unicode(usize),
     /// Fixed-width bytes of that many, padded with zeros (v2 `|Sn`, v3 `null_terminated_bytes`).
     Bytes(usize),
+    /// Points in time or spans of time (v2 `<M8[ns]`, `<m8[s]`, v3 `numpy.datetime64`, `numpy.timedelta64`).
+    Time(TimeType),
     /// Variable-length UTF-8 (v2 `|O` with the filter `vlen-utf8` or `vlen-bytes`, v3 `string` or `variable_length_bytes`).
     String,
 }
@@ -71,7 +74,7 @@ impl ElementType {
             Self::Bool | Self::Int8 | Self::UInt8 => 1,
             Self::Int16 | Self::UInt16 | Self::Float16 => 2,
             Self::Int32 | Self::UInt32 | Self::Float32 => 4,
-            Self::Int64 | Self::UInt64 | Self::Float64 => 8,
+            Self::Int64 | Self::UInt64 | Self::Float64 | Self::Time(_) => 8,
             Self::Unicode(width) => width.saturating_mul(4),
             Self::Bytes(width) => *width,
             Self::String => return None,
@@ -156,6 +159,10 @@ impl ElementType {
             ('f', "2") => Self::Float16,
             ('f', "4") => Self::Float32,
             ('f', "8") => Self::Float64,
+            ('M' | 'm', _) => {
+                let unit = digits.strip_prefix('8').ok_or_else(unknown)?;
+                Self::Time(TimeType::parse_v2(kind == 'm', unit).ok_or_else(unknown)?)
+            }
             _ => return Err(unknown()),
         };
         if order == '|' && element.has_endianness() {
@@ -204,6 +211,10 @@ impl ElementType {
             "float16" => Self::Float16,
             "float32" => Self::Float32,
             "float64" => Self::Float64,
+            "numpy.datetime64" | "numpy.timedelta64" => {
+                let time = TimeType::parse_v3(name == "numpy.timedelta64", configuration);
+                Self::Time(time.ok_or_else(unknown)?)
+            }
             "string" => Self::String,
             // Text, as far as it is UTF-8.
             "variable_length_bytes" | "bytes" => Self::String,
@@ -223,11 +234,12 @@ impl ElementType {
     }
 }
 
-const SUPPORTED_V2: &str = "expected one of b1, i1, i2, i4, i8, u1, u2, u4, u8, f2, f4, f8, Un, Sn \
-     (with '<', '>' or '|' first) or |O with the filter 'vlen-utf8' or 'vlen-bytes'";
+const SUPPORTED_V2: &str = "expected one of b1, i1, i2, i4, i8, u1, u2, u4, u8, f2, f4, f8, c8, c16, Un, Sn, Vn, \
+     M8[unit] and m8[unit] in weeks or less (with '<', '>' or '|' first) or |O with the filter 'vlen-utf8' or 'vlen-bytes'";
 
 const SUPPORTED_V3: &str = "expected one of bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, \
-     float16, float32, float64, string, variable_length_bytes, fixed_length_utf32, null_terminated_bytes";
+     float16, float32, float64, complex64, complex128, numpy.datetime64 and \
+     numpy.timedelta64 in weeks or less, r8, r16, …, raw_bytes, structured, string, variable_length_bytes, fixed_length_utf32, null_terminated_bytes";
 
 fn checked_width(width: usize) -> Result<usize, StoreError> {
     match width {
@@ -258,6 +270,7 @@ impl fmt::Display for ElementType {
             Self::Float64 => "float64",
             Self::Unicode(width) => return write!(f, "<U{width}"),
             Self::Bytes(width) => return write!(f, "|S{width}"),
+            Self::Time(time) => return write!(f, "<{time}"),
             Self::String => "string",
         })
     }
@@ -309,6 +322,7 @@ mod tests {
             ("<U12", Unicode(12)),
             ("|S3", Bytes(3)),
             ("|O", String),
+            ("<m8[25s]", Time(TimeType::of(true, "s", 25).unwrap())),
         ] {
             assert_eq!(v2(dtype).unwrap(), (element, Endianness::Little), "{dtype}");
         }
@@ -332,7 +346,8 @@ mod tests {
             "<U+1",
             "<U99999999999999999999",
             "<c8",
-            "<M8[ns]",
+            "<M8[Y]",
+            "<M8",
             "|V4",
             "|O8",
             "é4",
@@ -365,7 +380,7 @@ mod tests {
         );
         assert!(v3(json!({"name": "fixed_length_utf32"})).is_err());
         assert!(
-            v3(json!("complex64"))
+            v3(json!("bfloat16"))
                 .unwrap_err()
                 .contains("fixed_length_utf32")
         );

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::element::ElementType;
 use super::error::StoreError;
+use super::time::TimeType;
 
 /// The value of every element of a chunk that is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,14 @@ impl FillValue {
                 let decoded = decoded.ok_or_else(|| wrong("no more bytes than the width, in base64"))?;
                 Ok(Self::Bytes(padded(decoded, *width)))
             }
+            ElementType::Time(_) => match value.as_str() {
+                Some("NaT") => Ok(Self::Bytes(TimeType::NONE.to_le_bytes().to_vec())),
+                _ => {
+                    let ticks = whole_number(value).and_then(|ticks| i64::try_from(ticks).ok());
+                    let ticks = ticks.ok_or_else(|| wrong("a whole number of 64 bits, or \"NaT\""))?;
+                    Ok(Self::Bytes(ticks.to_le_bytes().to_vec()))
+                }
+            },
             integer => {
                 let (low, high) = integer.integer_bounds().ok_or_else(|| wrong("a number"))?;
                 let number = whole_number(value).filter(|number| (low..=high).contains(number));
@@ -135,7 +144,7 @@ impl FillValue {
 }
 
 /// Decodes standard base64 with or without padding; `None` if it is not that.
-fn base64(text: &str) -> Option<Vec<u8>> {
+pub(super) fn base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
     if text.len() - digits.len() > 2 || digits.len() % 4 == 1 {
         return None;

@@ -96,6 +96,11 @@ def test_a_rejected_line_leaves_the_prompt_empty(prompt, tmp_path):
 
 
 def test_completion(prompt):
+    # A table and a function.
+    prompt.type("SELECT count(*) + 1 AS n FROM si\t;\r")
+    assert "7403" in prompt.wait_for("Elapsed")
+    prompt.type("SELECT round(tajim\tcall_genotype, 'first'), 3) AS d FROM sim;\r")
+    assert re.search(r"\|\s*-?[0-9]\.[0-9]+\s*\|", prompt.wait_for("Elapsed"))
     prompt.type("SELECT count(*) FROM sim WHERE variant_pos\t > 0;\r")
     assert "7402" in prompt.wait_for("Elapsed")
     prompt.type("SELECT sfs(call_genotype, 'fir\t')[1] AS s FROM sim;\r")

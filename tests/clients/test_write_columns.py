@@ -134,6 +134,21 @@ def test_options_that_are_wrong(tmp_path):
         assert list(tmp_path.iterdir()) == [], key
 
 
+def test_prefixes_of_options(tmp_path):
+    """An option may lack its prefix; another prefix is an error before anything is asked of an object store."""
+    source = fixture("haploid")
+    sql(source.table(), f"COPY t TO '{tmp_path / 'a.vcz'}' STORED AS VCZ OPTIONS ('format' '3', 'codec' 'gzip')")
+    assert_copy(tmp_path / "a.vcz", source.path, 3)
+    codecs = group(tmp_path / "a.vcz")["call_genotype"].metadata.to_dict()["codecs"]
+    assert [codec["name"] for codec in codecs][-1] == "gzip"
+    for target, option, parts in [
+        (tmp_path / "b.vcz", "vzc.format", ["vzc.format", "'vcz.format'"]),
+        ("s3://bucket/b.vcz", "aws.regoin", ["aws.regoin", "aws.region"]),
+        ("s3://bucket/b.vcz", "format", ["format", "'vcz.format'"]),
+    ]:
+        says(fails(source.table(), f"COPY t TO '{target}' STORED AS VCZ OPTIONS ('{option}' '3')"), *parts)
+
+
 def test_targets_that_exist(tmp_path):
     """They are not touched, unless 'vcz.overwrite' says so."""
     source, other = fixture("haploid"), fixture("int16")

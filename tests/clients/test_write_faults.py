@@ -299,6 +299,24 @@ def test_no_permission(tmp_path):
         assert_copy(tmp_path / "no" / "a.vcz", source.path, 2)
 
 
+def test_a_replaced_store_that_cannot_be_removed(tmp_path):
+    """The new store is in place, so that the statement has succeeded; what it has replaced is left, and named."""
+    source, store = fixture("haploid"), tmp_path / "x.vcz"
+    sql(source.table(), copy("SELECT * FROM t WHERE variant_position % 2 = 0", store))
+    folders = [folder for folder in store.rglob("*") if folder.is_dir()]
+    tmp_path.chmod(0o777)
+    store.chmod(0o777)
+    for folder in folders:
+        folder.chmod(0o555)
+    status, message = ended(start([source.table(), copy("SELECT * FROM t", store, overwrite="true")], preexec_fn=without_privileges))
+    assert status == 0, message
+    (left,) = beside(store)
+    says(message, "cannot remove", left)
+    assert_copy(store, source.path, 2)
+    for folder in (tmp_path / left).rglob("*"):
+        folder.chmod(0o755)
+
+
 # ------------------------------------------------------------------------------------------- writers at the same time
 
 

@@ -10,7 +10,7 @@ use object_store::memory::InMemory;
 use object_store::{ObjectStoreExt, PutPayload};
 use url::Url;
 
-use crate::common::{create, fails, row, run, session, work_dir};
+use crate::common::{create, fails, plan, row, run, session, work_dir};
 use crate::partitions::{Bits, bits, queries};
 use crate::server::Server;
 use crate::store_writer::{Form, Site, write, zipped};
@@ -225,6 +225,41 @@ async fn many_stores_give_the_bits_of_one() {
             "SELECT n.*, x.score FROM vcz_nsl('t', ['s01', 's02', 's03'], 0.1) AS n
              LEFT JOIN vcz_xpnsl('t', ['s01', 's02'], ['s02', 's05'], 0) AS x ON n.row = x.row ORDER BY n.row",
         ),
+        (
+            "pairs of samples",
+            "SELECT sample_pairs(call_genotype, 'first') AS p, haplotype_pairs(call_genotype, 'second') AS h, grm(call_genotype) AS g,
+                    pca(call_genotype, 2) AS c FROM t",
+        ),
+        (
+            "kinship by contig",
+            "SELECT variant_contig, list_transform(sample_pairs(call_genotype), p -> kinship_king(p['het_het'], p['opposite'], p['het1'], p['het2'])) AS k
+             FROM t GROUP BY 1 ORDER BY 1",
+        ),
+        (
+            "haplotypes in windows",
+            "SELECT variant_contig, genome_bin(variant_position, 2000) AS w, haplotype_diversity(call_genotype, 'first'), haplotype_count(call_genotype)
+             FROM t GROUP BY 1, 2 ORDER BY 1, 2",
+        ),
+        (
+            "linkage by contig",
+            "SELECT variant_contig, mean_r2(call_genotype, 'first'), mean_r2_genotypes(call_genotype),
+                    ld_decay(call_genotype, 'second', variant_position, [0, 500, 5000]),
+                    ld_moments(call_genotype, 'first', 'second', variant_position, [0, 1000]),
+                    ld_moments_genotypes(call_genotype, variant_position, [0, 1000]) FROM t GROUP BY 1 ORDER BY 1",
+        ),
+        ("pairs of variants", "SELECT * FROM vcz_ld('t', 'first', 300, 0.2) ORDER BY row1, row2"),
+        ("pruned variants", "SELECT * FROM vcz_ld_prune('t', 1000, 0.2) ORDER BY row"),
+        (
+            "scans with positions",
+            "SELECT i.row, i.score, x.score FROM vcz_ihs('t', ['s01', 's02', 's03'], 0.1) AS i
+             LEFT JOIN vcz_xpehh('t', ['s01', 's02'], ['s02', 's05'], 0) AS x ON i.row = x.row ORDER BY i.row",
+        ),
+        (
+            "Hardy-Weinberg and heterozygosity",
+            "SELECT variant_contig, variant_position, hwe_exact(call_genotype), hwe_exact_midp(call_genotype, 'first'),
+                    observed_heterozygosity(call_genotype), expected_heterozygosity(call_genotype, 'second')
+             FROM t ORDER BY variant_contig, variant_position, variant_allele",
+        ),
         ("a limit", "SELECT variant_contig, variant_position, call_genotype FROM t LIMIT 71"),
         ("metadata", "SELECT * FROM vcz_samples('t')"),
         ("contigs", "SELECT * FROM vcz_contigs('t')"),
@@ -235,6 +270,7 @@ async fn many_stores_give_the_bits_of_one() {
     }
     let reference = session(1, 8192);
     create(&reference, "t", &one, Some(&populations)).await;
+    check_plan_of_many(&many, &populations).await;
     let mut wanted = Vec::new();
     for (_, sql) in &queries {
         wanted.push(bits(&reference, sql).await);
@@ -254,6 +290,33 @@ async fn many_stores_give_the_bits_of_one() {
             same(&bits(&ctx, sql).await, wanted, &place);
         }
     }
+}
+
+/// The plan of a query of 22 stores: one scan, whose partitions are cut between chunks of all stores; of one contig, a part of it.
+async fn check_plan_of_many(many: &Path, populations: &Path) {
+    let ctx = session(2, 8192);
+    create(&ctx, "t", many, Some(populations)).await;
+    for statement in [
+        "SET datafusion.explain.format = 'indent'",
+        "SET vcz.backend = 'host'",
+    ] {
+        run(&ctx, statement).await;
+    }
+    let scans = async |sql: &str| {
+        let shown = plan(&ctx, sql).await;
+        let scans = shown.lines().filter(|line| line.contains("VczSource"));
+        scans
+            .map(|line| line.trim().to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        scans("SELECT variant_contig, sfs(call_genotype) FROM t GROUP BY 1").await,
+        ["PLAN ALL"]
+    );
+    assert_eq!(
+        scans("SELECT sfs(call_genotype) FROM t WHERE variant_contig = '7'").await,
+        ["PLAN ONE"]
+    );
 }
 
 /// The files of a folder, below `sets`.

@@ -116,7 +116,7 @@ READINGS = {"collected": f"db.sql('{SCAN}').to_pylist()", "stream": f"pyarrow.ta
     "reading",
     [
         "collected",
-        pytest.param("stream", marks=pytest.mark.xfail(strict=True, reason="a stream tells its end only if the query has notices")),
+        "stream",
     ],
 )
 def test_the_bar_of_a_script(absent, terminal, reading):

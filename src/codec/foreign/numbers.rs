@@ -90,7 +90,7 @@ pub(super) fn load(element: ElementType, bytes: &[u8]) -> Number {
         ElementType::Int8 => whole!(i8),
         ElementType::Int16 => whole!(i16),
         ElementType::Int32 => whole!(i32),
-        ElementType::Int64 => whole!(i64),
+        ElementType::Int64 | ElementType::Time(_) => whole!(i64),
         ElementType::UInt8 => whole!(u8),
         ElementType::UInt16 => whole!(u16),
         ElementType::UInt32 => whole!(u32),
@@ -117,7 +117,7 @@ pub(super) fn store(element: ElementType, number: Number, bytes: &mut [u8]) {
         ElementType::Int8 => whole!(i8),
         ElementType::Int16 => whole!(i16),
         ElementType::Int32 => whole!(i32),
-        ElementType::Int64 => whole!(i64),
+        ElementType::Int64 | ElementType::Time(_) => whole!(i64),
         ElementType::UInt8 => whole!(u8),
         ElementType::UInt16 => whole!(u16),
         ElementType::UInt32 => whole!(u32),
@@ -169,7 +169,9 @@ pub(super) fn accumulate(element: ElementType, numbers: &mut [u8]) {
         ElementType::Int8 | ElementType::UInt8 => sums!(u8, 0, u8::wrapping_add),
         ElementType::Int16 | ElementType::UInt16 => sums!(u16, 0, u16::wrapping_add),
         ElementType::Int32 | ElementType::UInt32 => sums!(u32, 0, u32::wrapping_add),
-        ElementType::Int64 | ElementType::UInt64 => sums!(u64, 0, u64::wrapping_add),
+        ElementType::Int64 | ElementType::UInt64 | ElementType::Time(_) => {
+            sums!(u64, 0, u64::wrapping_add)
+        }
         // From −0, so that a first −0 stays one.
         ElementType::Float16 => sums!(f16, f16::NEG_ZERO, |a: f16, b: f16| f16::from_f32(
             a.to_f32() + b.to_f32()

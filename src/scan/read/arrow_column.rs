@@ -9,13 +9,13 @@ use std::sync::Arc;
 use super::dense::Dense;
 use crate::codec::StringChunk;
 use crate::scan::codes::{Codes, FILL_TEXT};
-use crate::scan::schema::{ColumnKind, ColumnSpec};
+use crate::scan::schema::{ColumnKind, ColumnSpec, time_type};
 use crate::scan::value_error::ValueError;
-use crate::store::ElementType;
+use crate::store::{ElementType, TimeType};
 use arrow::array::{
-    ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
     Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    StringBuilder, StringViewArray, StringViewBuilder,
+    StringBuilder, StringViewArray, StringViewBuilder, make_array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -166,8 +166,33 @@ fn values(
             bytes.iter().map(|&byte| Some(byte != 0)),
         )));
     }
+    if let ElementType::Time(time) = element {
+        return times(time, buffer, range);
+    }
     let nan = spec.nan_is_missing;
     for_number!(element, T => Ok(Arc::new(numbers::<T>(buffer, range, nulls, nan))), _ => Err(format!("{element} is not a number").into()))
+}
+
+/// Points in time, or spans; NaT is NULL.
+fn times(time: &TimeType, buffer: &Buffer, range: Range<usize>) -> Result<ArrayRef, ValueError> {
+    let stored = ScalarBuffer::<i64>::new(buffer.clone(), range.start, range.len());
+    let mut validity = NullBufferBuilder::new(stored.len());
+    let mut values = Vec::with_capacity(stored.len());
+    for &count in stored.iter() {
+        let is_time = count != TimeType::NONE;
+        validity.append(is_time);
+        values.push(match is_time {
+            true => count.checked_mul(time.ticks.into()).ok_or_else(|| {
+                format!("the time {count}, as {time}, does not fit 64 bits in Arrow's units")
+            })?,
+            false => count,
+        });
+    }
+    let values = Int64Array::new(values.into(), validity.finish());
+    let data = values.into_data().into_builder().data_type(time_type(time));
+    data.build()
+        .map(make_array)
+        .map_err(|error| error.to_string().into())
 }
 
 fn numbers<T: ArrowPrimitiveType>(

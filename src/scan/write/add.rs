@@ -53,7 +53,20 @@ impl Addition {
         schema: SchemaRef,
         is_plain: bool,
     ) -> Result<Self> {
+        if place.local.as_ref().is_some_and(|path| !path.exists()) {
+            return plan_err!(
+                "there is no store '{}' that could get new arrays; without the option 'vcz.mode' COPY writes a new store",
+                place.location
+            );
+        }
         let of_samples = schema.index_of(SAMPLE_ID).is_ok();
+        let mut names = schema.fields().iter().map(|field| field.name());
+        if let Some(name) = names.find(|name| !of_samples && name.starts_with("sample_")) {
+            return plan_err!(
+                "'{name}' is named like an array over the samples: select {SAMPLE_ID}, too, which says whose the values are; name an array \
+                 over the variants 'variant_…'"
+            );
+        }
         let sites = SITE.map(|name| schema.index_of(name).is_ok());
         if sites[0] != sites[1] {
             return plan_err!(

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::{Result, plan_err};
 
 use super::plan_tables::PlanTables;
 use crate::error::VczError;
 use crate::store::write::{Compression, NewArray};
-use crate::store::{ElementType, ZarrFormat};
+use crate::store::{ElementType, TickUnit, TimeType, ZarrFormat};
 
 /// Variants in a chunk, as bio2zarr has it.
 pub const VARIANTS_CHUNK: u64 = 1000;
@@ -245,7 +245,8 @@ fn layers(column: &str, data_type: &DataType) -> Result<(Vec<u64>, DataType, boo
         leaf if !leaf.is_nested() => Ok((sizes, leaf.clone(), false)),
         _ => plan_err!(
             "column '{column}' of type {data_type} cannot be written as an array; select the parts of a struct as columns of their own \
-             (column['name'] AS variant_name), and lists of lists one by one"
+             (column['name'] AS variant_name), and elements of lists of lists; lists of lists of one length can be written as fixed-size lists, \
+             such as genotypes of 2 samples: arrow_cast(column, 'FixedSizeList(2 x FixedSizeList(2 x Int8))')"
         ),
     }
 }
@@ -262,6 +263,9 @@ fn element_of(column: &str, data_type: &DataType) -> Result<ElementType> {
         DataType::Float32 => ElementType::Float32,
         DataType::Float64 => ElementType::Float64,
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => ElementType::String,
+        DataType::Date32 | DataType::Date64 => ElementType::Time(time_of(TimeUnit::Second, false)),
+        DataType::Timestamp(unit, _) => ElementType::Time(time_of(*unit, false)),
+        DataType::Duration(unit) => ElementType::Time(time_of(*unit, true)),
         DataType::Dictionary(_, values) => return element_of(column, values),
         _ => {
             return plan_err!(
@@ -270,6 +274,21 @@ fn element_of(column: &str, data_type: &DataType) -> Result<ElementType> {
             );
         }
     })
+}
+
+/// The element type of points in time, or of spans, in a unit of Arrow's.
+fn time_of(unit: TimeUnit, is_span: bool) -> TimeType {
+    let unit = match unit {
+        TimeUnit::Second => TickUnit::Second,
+        TimeUnit::Millisecond => TickUnit::Millisecond,
+        TimeUnit::Microsecond => TickUnit::Microsecond,
+        TimeUnit::Nanosecond => TickUnit::Nanosecond,
+    };
+    TimeType {
+        is_span,
+        unit,
+        ticks: 1,
+    }
 }
 
 /// The smallest signed integers that hold the indices of `n` names.
@@ -356,7 +375,8 @@ pub fn site_columns(schema: &Arc<Schema>) -> Result<(usize, usize)> {
     let place = |name: &str| match schema.index_of(name) {
         Ok(at) => Ok(at),
         Err(_) => plan_err!(
-            "a VCZ store has variant_contig and variant_position, and the query lacks '{name}'; select it, too"
+            "a VCZ store has variant_contig and variant_position, and the query lacks '{name}'; select it, too. New arrays of a store that is \
+             there are written with the option 'vcz.mode' 'add'"
         ),
     };
     Ok((place("variant_contig")?, place("variant_position")?))

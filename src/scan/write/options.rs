@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use datafusion::common::{Result, config_err};
 
 use crate::scan::remote::options::RemoteOptions;
-use crate::scan::statement_options::split_options;
+use crate::scan::statement_options::{PREFIX, split_options};
 use crate::store::ZarrFormat;
 use crate::store::write::Compression;
 
@@ -112,6 +112,14 @@ impl WriteOptions {
         Ok(parsed)
     }
 
+    /// Checks the options of a statement before anything is asked of an object store. Returns whether they configure the object store.
+    ///
+    /// # Errors
+    /// As [`WriteOptions::try_from_map`].
+    pub fn check(options: &HashMap<String, String>) -> Result<bool> {
+        Self::try_from_map(options).map(|parsed| !parsed.remote.is_empty())
+    }
+
     /// Sets the option `name`, without its prefix.
     ///
     /// # Errors
@@ -151,8 +159,9 @@ impl WriteOptions {
                 let known = WRITE_OPTIONS
                     .map(|(known, _)| format!("'vcz.{known}'"))
                     .join(", ");
+                let prefix = if name.contains('.') { "" } else { PREFIX };
                 return config_err!(
-                    "unknown option 'vcz.{name}' of COPY … STORED AS VCZ; the options are {known}, and those of the object store, such as \
+                    "unknown option '{prefix}{name}' of COPY … STORED AS VCZ; the options are {known}, and those of the object store, such as \
                      'aws.region'"
                 );
             }
@@ -217,6 +226,7 @@ mod tests {
             ("vcz.zip", "1", "'true' or 'false'"),
             ("vcz.contigs", "a,b,a", "'a' twice"),
             ("vcz.chunks", "1", "'vcz.samples_chunk_size'"),
+            ("vzc.format", "3", "unknown option 'vzc.format'"),
         ] {
             let error = parse(&[(key, value)]).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

@@ -21,7 +21,8 @@ use super::names::WrittenNames;
 use crate::codec::{ChunkData, StringChunk};
 use crate::error::VczError;
 use crate::scan::codes::{Codes, FILL_TEXT};
-use crate::store::ElementType;
+use crate::scan::schema::time_type;
+use crate::store::{ElementType, TimeType};
 
 /// The elements of `column`, row-major.
 ///
@@ -192,6 +193,10 @@ fn codes_of(element: &ElementType) -> (Vec<u8>, Vec<u8>) {
         }
         ElementType::Float32 => bytes::<f32>(),
         ElementType::Float64 => bytes::<f64>(),
+        ElementType::Time(_) => {
+            let none = TimeType::NONE.to_ne_bytes().to_vec();
+            (none.clone(), none)
+        }
         _ => (vec![], vec![]),
     }
 }
@@ -233,6 +238,21 @@ fn leaf_elements(
         ElementType::Float16 => numbers!(Float16Type),
         ElementType::Float32 => numbers!(Float32Type),
         ElementType::Float64 => numbers!(Float64Type),
+        ElementType::Time(ref time) => {
+            let counts = as_type(&as_type(leaf, &time_type(time))?, &DataType::Int64)?;
+            let counts = counts.as_primitive::<Int64Type>().values();
+            let is_null = |at: usize| nulls.is_some_and(|nulls| nulls.is_null(at));
+            let counts = counts
+                .iter()
+                .enumerate()
+                .map(|(at, &count)| match is_null(at) {
+                    true => TimeType::NONE,
+                    false => count,
+                });
+            Ok(ChunkData::Fixed(Buffer::from_vec(
+                counts.collect::<Vec<_>>(),
+            )))
+        }
         ElementType::String => strings(plan, &text(leaf)?, nulls).map(ChunkData::Strings),
         ref element => exec_err!("array '{}': {element} is not written", plan.array.name),
     }

@@ -17,7 +17,7 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use super::blocking::blocking_work;
-use super::folder::{check_target, put_in_place, shown, temporary_beside};
+use super::folder::{check_target, put_in_place, remove_temporary, shown, temporary_beside};
 use super::mark::Mark;
 use super::place::Place;
 use super::temporaries;
@@ -146,10 +146,12 @@ impl ArchiveTarget {
         };
         match put_in_place(&self.temporary, path, self.overwrite) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(exists(&format!("'{location}'")))
+                return Err(exists(&format!("'{location}'")));
             }
-            named => named.map_err(|error| failed(location, "", error)),
+            named => named.map_err(|error| failed(location, "", error))?,
         }
+        remove_temporary(&self.temporary);
+        Ok(())
     }
 
     /// Removes the mark.
@@ -276,16 +278,7 @@ impl Drop for ArchiveTarget {
             // A statement that was cancelled.
             runtime.spawn(remove_mark(mark, self.place.location.clone()));
         }
-        temporaries::forget(&self.temporary);
-        // Gone if it was renamed.
-        if let Err(error) = fs::remove_file(&self.temporary)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            log::warn!(
-                "cannot remove the temporary file '{}': {error}",
-                shown(&self.temporary)
-            );
-        }
+        remove_temporary(&self.temporary);
     }
 }
 

@@ -107,6 +107,12 @@ impl FolderTarget {
         for (key, text) in &documents {
             self.put(key, text.as_bytes())?;
         }
+        self.name_all()?;
+        remove_temporary(&self.temporary);
+        Ok(())
+    }
+
+    fn name_all(&self) -> Result<()> {
         match &self.arrays {
             None => self.name(&self.temporary, &self.path, &format!("'{}'", self.location)),
             Some(arrays) => {
@@ -139,16 +145,7 @@ impl FolderTarget {
 
 impl Drop for FolderTarget {
     fn drop(&mut self) {
-        temporaries::forget(&self.temporary);
-        // Gone if it was renamed.
-        if let Err(error) = fs::remove_dir_all(&self.temporary)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            log::warn!(
-                "cannot remove the temporary folder '{}': {error}",
-                shown(&self.temporary)
-            );
-        }
+        remove_temporary(&self.temporary);
     }
 }
 
@@ -195,20 +192,33 @@ pub(super) fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(format!(".{}.tmp-{random:016x}", name.to_string_lossy())))
 }
 
-/// Renames `from` to `to`. With `overwrite` what was there is removed afterwards; it is never absent in between where the file system
-/// can exchange two names.
+/// Removes a temporary file or folder once, if it is there: either what was not published, or what a published store has replaced.
+pub(super) fn remove_temporary(path: &Path) {
+    if !temporaries::forget(path) {
+        return;
+    }
+    let removed = match path.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    if let Err(error) = removed
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        log::warn!(
+            "cannot remove '{}', which is not needed any more: {error}",
+            shown(path)
+        );
+    }
+}
+
+/// Renames `from` to `to`. With `overwrite` what was there gets the name `from`, for the caller to remove; `to` is never absent in between
+/// where the file system can exchange two names.
 pub(super) fn put_in_place(from: &Path, to: &Path, overwrite: bool) -> io::Result<()> {
     match rename_unless_there(from, to) {
         Err(error) if overwrite && is_there(&error) => {}
         done => return done,
     }
-    exchange(from, to)?;
-    // `from` is now what was there.
-    if from.is_dir() {
-        fs::remove_dir_all(from)
-    } else {
-        fs::remove_file(from)
-    }
+    exchange(from, to)
 }
 
 fn is_there(error: &io::Error) -> bool {

@@ -170,8 +170,9 @@ impl NewArray {
         }
     }
 
-    fn dtype_v2(&self) -> &'static str {
-        match self.element {
+    fn dtype_v2(&self) -> Value {
+        json!(match self.element {
+            ElementType::Time(time) => return json!(time.dtype_v2()),
             ElementType::Bool => "|b1",
             ElementType::Int8 => "|i1",
             ElementType::Int16 => "<i2",
@@ -185,11 +186,12 @@ impl NewArray {
             ElementType::Float32 => "<f4",
             ElementType::Float64 => "<f8",
             ElementType::String | ElementType::Unicode(_) | ElementType::Bytes(_) => "|O",
-        }
+        })
     }
 
-    fn data_type_v3(&self) -> &'static str {
-        match self.element {
+    fn data_type_v3(&self) -> Value {
+        json!(match self.element {
+            ElementType::Time(time) => return time.data_type_v3(),
             ElementType::Bool => "bool",
             ElementType::Int8 => "int8",
             ElementType::Int16 => "int16",
@@ -203,6 +205,6 @@ impl NewArray {
             ElementType::Float32 => "float32",
             ElementType::Float64 => "float64",
             ElementType::String | ElementType::Unicode(_) | ElementType::Bytes(_) => "string",
-        }
+        })
     }
 }

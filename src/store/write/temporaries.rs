@@ -13,9 +13,9 @@ pub(super) fn note(path: &Path) {
     TEMPORARIES.lock().insert(path.to_path_buf());
 }
 
-/// Forgets a temporary file or folder that is removed or has got its name.
-pub(super) fn forget(path: &Path) {
-    TEMPORARIES.lock().remove(path);
+/// Forgets a temporary file or folder that is removed or has got its name. Returns whether it was noted.
+pub(super) fn forget(path: &Path) -> bool {
+    TEMPORARIES.lock().remove(path)
 }
 
 /// Removes the temporaries of all statements, which fail then.
