@@ -601,6 +601,8 @@ fn commands_of_the_prompt() {
     for (command, said) in [
         ("\\h nothing", "there is no function 'nothing'"),
         ("\\h fst", "Here 'fst' is fst_hudson"),
+        ("\\h dxy", "Here 'dxy' is divergence"),
+        ("\\h af", "Here 'af' is allele_frequencies"),
         (
             "CREATE EXTERNAL TABLE t STORED AS GFF LOCATION 'a.gff'",
             "write STORED AS GFF3",

@@ -1,5 +1,6 @@
 """Clients are told the names of tables, not where the server keeps them."""
 
+import gzip
 import shutil
 
 import pytest
@@ -98,9 +99,27 @@ def test_plans_and_errors_name_tables(served):
         assert name in failed[query], failed
 
 
-def test_a_pattern_is_a_table():
-    """A server of several stores as one table, as on the command line."""
-    with Server(f"genome={FIXTURES}/c*r.vcz.zip") as server, server.adbc() as connection:
-        found = rows(connection, "SELECT count(*) AS n, count(DISTINCT variant_contig) AS contigs FROM genome")
-        assert found == [{"n": 2800, "contigs": 6}]
-        assert rows(connection, "SELECT count(DISTINCT store) AS stores FROM vcz_arrays('genome')") == [{"stores": 2}]
+def test_several_stores_are_a_table(tmp_path):
+    """A server of several stores as one table, as on the command line: a pattern, a folder, and stores of one name."""
+    stores = sorted(FIXTURES.glob("c*r.vcz.zip"))
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for store in stores:
+        shutil.copy(store, folder)
+    for arguments in [[f"genome={FIXTURES}/c*r.vcz.zip"], [f"genome={folder}"], [f"genome={store}" for store in stores]]:
+        with Server(*arguments) as server, server.adbc() as connection:
+            found = rows(connection, "SELECT count(*) AS n, count(DISTINCT variant_contig) AS contigs FROM genome")
+            assert found == [{"n": 2800, "contigs": 6}]
+            assert rows(connection, "SELECT count(DISTINCT store) AS stores FROM vcz_arrays('genome')") == [{"stores": 2}]
+
+
+def test_a_compressed_mask_is_a_table(tmp_path):
+    mask = FIXTURES / "sim.accessible.bed"
+    (tmp_path / "mask.bed.gz").write_bytes(gzip.compress(mask.read_bytes()))
+    sql = tmp_path / "init.sql"
+    sql.write_text(f"CREATE EXTERNAL TABLE plain STORED AS BED LOCATION '{mask}'; CREATE EXTERNAL TABLE zipped STORED AS BED LOCATION '{tmp_path}/mask.bed.gz';")
+    with Server(FIXTURES / "sim.vcz.zip", "--sql", sql) as server, server.adbc() as connection:
+        plain, zipped = (rows(connection, f"SELECT * FROM {name} ORDER BY 1, 2") for name in ("plain", "zipped"))
+        assert plain == zipped and len(plain) > 10
+        counts = [rows(connection, f"SELECT count(*) AS n FROM sim WHERE is_accessible(variant_contig, variant_position, '{name}')") for name in ("plain", "zipped")]
+        assert counts[0] == counts[1] and 0 < counts[0][0]["n"] < 7402

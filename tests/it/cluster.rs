@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -290,6 +290,70 @@ async fn explain_shows_stages_or_why_there_are_none() {
     );
     let rows = run(&none, sql).await;
     assert!(rows.iter().map(RecordBatch::num_rows).sum::<usize>() > 0);
+}
+
+const WINDOWS: &str = "\
+runs on 2 of 2 workers: 1 MiB to decode
+┌───── DistributedExec
+│ SortPreservingMergeExec: [variant_contig@0 ASC NULLS LAST, w@1 ASC NULLS LAST]
+│   [Stage 2] => NetworkCoalesceExec: output_partitions=4, input_tasks=2
+└──────────────────────────────────────────────────
+  ┌───── Stage 2 ── tasks=2, partitions=2
+  │ SortExec: expr=[variant_contig@0 ASC NULLS LAST, w@1 ASC NULLS LAST], preserve_partitioning=[true]
+  │   ProjectionExec: expr=[variant_contig@0 as variant_contig, genome_bin(sim.variant_position,Int64(50000))@1 as w, diversity(sim.call_genotype)@2 as pi]
+  │     AggregateExec: mode=FinalPartitioned, gby=[variant_contig@0 as variant_contig, genome_bin(sim.variant_position,Int64(50000))@1 as genome_bin(sim.variant_position,Int64(50000))], aggr=[diversity(__datafusion_extracted_1) as diversity(sim.call_genotype)]
+  │       [Stage 1] => NetworkShuffleExec: output_partitions=2, input_tasks=2
+  └──────────────────────────────────────────────────
+    ┌───── Stage 1 ── tasks=2, partitions=4
+    │ RepartitionExec: partitioning=Hash([variant_contig@0, genome_bin(sim.variant_position,Int64(50000))@1], 4), input_partitions=1
+    │   ShuffleInputExec
+    │     AggregateRunsExec: mode=Partial, gby=[variant_contig@1 as variant_contig, genome_bin(CAST(variant_position@2 AS Int64), 50000) as genome_bin(sim.variant_position,Int64(50000))], aggr=[diversity(__datafusion_extracted_1) as diversity(sim.call_genotype)]
+    │       DistributedLeafExec:
+    │         t0: DataSourceExec: VczSource: store=sim.vcz.zip, columns=[variant_contig, variant_position], functions=[allele_counts(all)], variants=4000 of 7402, chunks=4 of 8, partitions=2, backend=host (vcz.backend = 'host')
+    │         t1: DataSourceExec: VczSource: store=sim.vcz.zip, columns=[variant_contig, variant_position], functions=[allele_counts(all)], variants=3402 of 7402, chunks=4 of 8, partitions=2, backend=host (vcz.backend = 'host')
+    └──────────────────────────────────────────────────
+";
+const SPECTRUM: &str = "\
+runs on 2 of 2 workers: 1 MiB to decode
+┌───── DistributedExec
+│ AggregateExec: mode=Final, gby=[], aggr=[sfs(__datafusion_extracted_1) as sfs(sim.call_genotype,Utf8(\"first\"))]
+│   CoalescePartitionsExec
+│     [Stage 1] => NetworkCoalesceExec: output_partitions=4, input_tasks=2
+└──────────────────────────────────────────────────
+  ┌───── Stage 1 ── tasks=2, partitions=4
+  │ AggregateExec: mode=Partial, gby=[], aggr=[sfs(__datafusion_extracted_1) as sfs(sim.call_genotype,Utf8(\"first\"))]
+  │   DistributedLeafExec:
+  │     t0: DataSourceExec: VczSource: store=sim.vcz.zip, columns=[], functions=[allele_counts(first)], variants=4000 of 7402, chunks=4 of 8, partitions=2, backend=host (vcz.backend = 'host')
+  │     t1: DataSourceExec: VczSource: store=sim.vcz.zip, columns=[], functions=[allele_counts(first)], variants=3402 of 7402, chunks=4 of 8, partitions=2, backend=host (vcz.backend = 'host')
+  └──────────────────────────────────────────────────
+";
+
+/// Partial aggregation is on the workers, of consecutive chunks; only states are shuffled or collected.
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_of_windows_and_spectra() {
+    let all = workers(2);
+    let ctx = on_workers(here(2), addresses(&all));
+    with_sim(&ctx).await;
+    run(&ctx, "SET vcz.backend = 'host'").await;
+    let folder = format!("{}/", fixtures().display());
+    for (sql, wanted) in [
+        (
+            "SELECT variant_contig, genome_bin(variant_position, 50000) AS w, diversity(call_genotype) AS pi FROM sim GROUP BY 1, 2 ORDER BY 1, 2",
+            WINDOWS,
+        ),
+        ("SELECT sfs(call_genotype, 'first') FROM sim", SPECTRUM),
+    ] {
+        let rows = run(&ctx, &format!("EXPLAIN FORMAT INDENT {sql}")).await;
+        let plans: Vec<String> = rows
+            .iter()
+            .flat_map(|batch| {
+                let plans = batch.column(1).as_string::<i32>();
+                plans.iter().flatten().map(str::to_string).collect::<Vec<_>>()
+            })
+            .collect();
+        let physical = plans.last().unwrap().replace(&folder, "");
+        assert_eq!(physical, wanted, "{physical}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
