@@ -1,15 +1,18 @@
-"""What makes writing fail: an S3 server behind a proxy that fails, a small disk, limits of a process, folders without permission."""
+"""What makes reading and writing fail: an S3 server behind a proxy that fails, a small disk, limits of a process, folders without permission."""
 
 import contextlib
 import ctypes
+import hashlib
 import http.client
 import os
+import re
 import resource
 import signal
 import socket
 import struct
 import subprocess
 import threading
+import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import boto3
@@ -66,12 +69,14 @@ class Bucket:
 class Proxy:
     """Passes requests on to a server; `fault(number, method, path)` names what happens to each:
 
-    None (it is passed on), `unavailable` (503), `internal` (500), `denied` (403), `reset` (the connection is cut before it is passed on), or `lost`
-    (it is passed on, and the answer is cut off).
+    None (it is passed on), `unavailable` (503), `internal` (500), `denied` (403), `reset` (the connection is cut before it is passed on), `lost`
+    (it is passed on, and the answer is cut off), `cut` (so is its second half), `shorter` and `longer` (the answer has a byte less or more), `retagged`
+    (it has another ETag), or a pair of texts (the request is passed on with the first in its path replaced by the second). `headers` has those of each request.
     """
 
     def __init__(self, host, port, fault):
-        self.fault, self.number, self.lock, self.faults, self.requests = fault, 0, threading.Lock(), {}, []
+        self.host, self.to = host, port
+        self.fault, self.number, self.lock, self.faults, self.requests, self.headers = fault, 0, threading.Lock(), {}, [], []
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -84,7 +89,7 @@ class Proxy:
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.close_connection = True
 
-            def answer(self, status, headers, body):
+            def answer(self, status, headers, body, half=False):
                 self.send_response_only(status)
                 for key, text in headers:
                     if key.lower() not in ("transfer-encoding", "content-length", "connection"):
@@ -93,7 +98,9 @@ class Proxy:
                 self.send_header("Content-Length", str(length))
                 self.end_headers()
                 if self.command != "HEAD":
-                    self.wfile.write(body)
+                    self.wfile.write(body[: len(body) // 2] if half else body)
+                if half:
+                    self.cut()
 
             def pass_on(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -102,6 +109,7 @@ class Proxy:
                     number = proxy.number
                     fault = proxy.fault(number, self.command, self.path)
                     proxy.requests.append((self.command, self.path))
+                    proxy.headers.append(dict(self.headers))
                     if fault:
                         proxy.faults[fault] = proxy.faults.get(fault, 0) + 1
                 if fault == "reset":
@@ -110,14 +118,17 @@ class Proxy:
                     status, code = {"unavailable": (503, "SlowDown"), "internal": (500, "InternalError"), "denied": (403, "AccessDenied")}[fault]
                     text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>a fault of the test</Message></Error>"
                     return self.answer(status, [("Content-Type", "application/xml")], text.encode())
-                there = http.client.HTTPConnection(host, port, timeout=60)
-                there.request(self.command, self.path, body=body, headers=dict(self.headers))
-                answer = there.getresponse()
-                received = answer.read()
-                there.close()
+                path = self.path.replace(*fault) if isinstance(fault, tuple) else self.path
+                status, headers, received = proxy.forward(self.command, path, body, dict(self.headers))
                 if fault == "lost":
                     return self.cut()
-                self.answer(answer.status, answer.getheaders(), received)
+                if fault == "retagged":
+                    headers = [(key, f'"{number}"' if key.lower() == "etag" else text) for key, text in headers]
+                if fault == "shorter":
+                    received = received[:-1]
+                if fault == "longer":
+                    received += b"\0"
+                self.answer(status, headers, received, half=fault == "cut")
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on
 
@@ -129,7 +140,16 @@ class Proxy:
 
         self.server = Quiet(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def forward(self, method, path, body, headers):
+        """Status, headers and body of the server's answer."""
+        there = http.client.HTTPConnection(self.host, self.to, timeout=60)
+        there.request(method, path, body=body, headers=headers)
+        answer = there.getresponse()
+        received = answer.read()
+        there.close()
+        return answer.status, answer.getheaders(), received
 
     def __enter__(self):
         return self
@@ -137,6 +157,44 @@ class Proxy:
     def __exit__(self, *_):
         self.server.shutdown()
         self.server.server_close()
+
+
+class Shelf(Proxy):
+    """A server of the bucket `box` that answers by itself: `objects` has the bytes of each key. It reads and lists as S3 does, and faster than moto."""
+
+    def __init__(self, objects, fault=lambda *_: None):
+        self.objects = objects
+        super().__init__(None, None, fault)
+
+    def forward(self, method, path, body, headers):
+        path, _, query = path.partition("?")
+        if path == "/box":
+            return 200, [("Content-Type", "application/xml")], self.listed(urllib.parse.parse_qs(query)).encode()
+        key = urllib.parse.unquote(path.removeprefix("/box/"))
+        if (whole := self.objects.get(key)) is None:
+            return 404, [], b""
+        tag = '"' + hashlib.md5(key.encode() + whole).hexdigest() + '"'
+        common = [("ETag", tag), ("Last-Modified", "Tue, 24 Nov 2026 12:00:00 GMT")]
+        if headers.get("if-match", tag) != tag:
+            return 412, common, b""
+        if headers.get("if-none-match") == tag:
+            return 304, common, b""
+        if not (asked := headers.get("range")):
+            return 200, [*common, ("Content-Length", str(len(whole)))], whole
+        begin, end = re.fullmatch(r"bytes=(\d*)-(\d*)", asked).groups()
+        begin, end = (int(begin), min(int(end) + 1 if end else len(whole), len(whole))) if begin else (max(0, len(whole) - int(end)), len(whole))
+        return 206, [*common, ("Content-Range", f"bytes {begin}-{end - 1}/{len(whole)}")], whole[begin:end]
+
+    def listed(self, query):
+        prefix, delimiter = query["prefix"][0], query.get("delimiter", [None])[0]
+        keys, folders = [], set()
+        for key in sorted(key for key in self.objects if key.startswith(prefix)):
+            folder, found, _ = key.removeprefix(prefix).partition(delimiter) if delimiter else ("", "", "")
+            folders.add(prefix + folder + delimiter) if found else keys.append(key)
+        date = "<LastModified>2026-11-24T12:00:00.000Z</LastModified>"
+        entries = [f"<Contents><Key>{key}</Key>{date}<ETag>e</ETag><Size>{len(self.objects[key])}</Size></Contents>" for key in keys]
+        entries += [f"<CommonPrefixes><Prefix>{folder}</Prefix></CommonPrefixes>" for folder in sorted(folders)]
+        return f"<?xml version='1.0'?><ListBucketResult><IsTruncated>false</IsTruncated>{''.join(entries)}</ListBucketResult>"
 
 
 @contextlib.contextmanager
@@ -149,7 +207,9 @@ def small_disk(folder, size):
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        # A test may have done it.
+        if os.path.ismount(folder):
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def small_files(most):

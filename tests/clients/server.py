@@ -135,6 +135,8 @@ class Worker(Server):
 class Relay:
     """A port whose connections go on to a server from another address of this machine, such as 127.0.0.2."""
 
+    tls = False
+
     def __init__(self, address, source):
         host, port = address.rsplit(":", 1)
         self.target, self.source = (host, int(port)), source

@@ -1,24 +1,31 @@
 """Connections that say nothing, too little, or nothing for long keep nobody out and leave nothing behind."""
 
+import functools
 import os
 import resource
 import socket
 import ssl
 import subprocess
+import threading
 import time
 
 import pyarrow.flight as flight
 import pytest
 import trustme
 
-from protocol import read
-from server import SIM, VCZ, Server
+from protocol import query, read
+from server import SIM, VCZ, Relay, Server
 
 FLOOD = 2000
 LOGIN = 1
 HALF_HEADERS = b"GET /metrics HTTP/1.1\r\nHost: here\r\nX-Half: "
 # The start of a TLS record with a ClientHello of 512 bytes, which do not follow.
 HALF_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(32)
+# HTTP/2: the preface and SETTINGS; POST, http and / as HEADERS of stream 1, whose END_HEADERS or END_STREAM does not follow.
+SETTINGS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+HALF_BLOCK = SETTINGS + bytes.fromhex("000003010000000001838684")
+# CONTINUATION of these headers, of 100 bytes of which not all follow.
+DRIPPED = bytes.fromhex("000064090000000001") + bytes(100)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,41 +107,117 @@ def flood(address, says, begin=lambda connection: connection, number=FLOOD):
     return sockets
 
 
+@functools.cache
+def context():
+    found = ssl.create_default_context()
+    found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
+    found.set_alpn_protocols(["h2"])
+    return found
+
+
 def encrypted(connection):
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
-    return context.wrap_socket(connection)
+    return context().wrap_socket(connection)
 
 
-@pytest.mark.parametrize("kind", ["nothing", "half preface", "half hello", "half preface in TLS", "half headers", "half headers to TLS"])
+class Drip:
+    """Says a byte on each connection every second, and at last again and again, until the block ends."""
+
+    def __init__(self, sockets, says):
+        self.sockets, self.says, self.ended = sockets, says, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        at = 0
+        while self.says and not self.ended.wait(1):
+            byte = self.says[min(at, len(self.says) - 1)].to_bytes(1)
+            for connection in self.sockets:
+                try:
+                    connection.send(byte)
+                except OSError:
+                    pass
+            at += 1
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+
+# What a connection says at first, and a byte every second of what it says then. "page" is the second port.
+KINDS = {
+    "nothing": (b"", b""),
+    "nothing in TLS": (b"", b""),
+    "half preface": (b"PRI ", b""),
+    "half preface in TLS": (b"PRI ", b""),
+    "half hello": (HALF_HELLO, b""),
+    "settings": (SETTINGS, b""),
+    "settings in TLS": (SETTINGS, b""),
+    "half block of headers": (HALF_BLOCK, b""),
+    "half block of headers in TLS": (HALF_BLOCK, b""),
+    "drip": (b"", SETTINGS),
+    "drip of headers in TLS": (HALF_BLOCK, DRIPPED),
+    "half page": (HALF_HEADERS, b""),
+    "half page beside TLS": (HALF_HEADERS, b""),
+    "drip of a page": (HALF_HEADERS, b"x"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_floods(kind, users, certificate):
-    tls = kind in ["half hello", "half preface in TLS", "half headers to TLS"]
-    arguments = [*SIM, *users, "--connection-timeout", "5s", "--max-connections", "400"]
+    tls = kind == "half hello" or "TLS" in kind
+    arguments = [*SIM, *users, "--connection-timeout", "3s", "--max-connections", "400"]
     with Server(*arguments, *(certificate if tls else []), tls=tls) as server:
         for _ in range(2):
             login(server)
         time.sleep(1)
         baseline, before = used(server), cpu(server)
-        address = server.ops.removeprefix("http://") if "headers" in kind else server.address
-        says = {"nothing": b"", "half hello": HALF_HELLO}.get(kind, HALF_HEADERS if "headers" in kind else b"PRI ")
-        sockets = flood(address, says, encrypted if kind == "half preface in TLS" else lambda connection: connection)
+        address = server.ops.removeprefix("http://") if "page" in kind else server.address
+        first, then = KINDS[kind]
+        sockets = flood(address, first, encrypted if kind.endswith("in TLS") else lambda connection: connection)
         waits = []
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
-            waits.append(login(server))
-            assert server.get("/healthz")[0] == 200
-        assert max(waits) < LOGIN, waits
-        assert used(server)[0] < baseline[0] + 550
-        # The server closes them itself.
-        settled(server, baseline)
+        with Drip(sockets, then):
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                waits.append(login(server))
+                assert server.get("/healthz")[0] == 200
+            assert max(waits) < LOGIN, waits
+            assert used(server)[0] < baseline[0] + 550
+            # The server closes them itself.
+            settled(server, baseline)
         busy = cpu(server)
-        time.sleep(2)
-        assert cpu(server) - busy < 0.5, "it does not spin"
+        time.sleep(1)
+        assert cpu(server) - busy < 0.25, "it does not spin"
         assert server.wait_for_log(r"connections were closed", 5)
         print(f"{kind}: a login took at most {max(waits):.2f} s of {len(waits)}; {busy - before:.1f} s of computing")
         for connection in sockets:
             connection.close()
+
+
+def test_one_address_keeps_no_other_out(users):
+    """An address with all of its connections in use gets no further one; another address does."""
+    limits = ["--max-connections", "100", "--max-connections-per-address", "3", "--max-queries", "8"]
+    # Otherwise clients of a process share connections.
+    alone = {"generic_options": [("grpc.use_local_subchannel_pool", 1)]}
+    with Server(*SIM, *users, *limits) as server, Relay(server.address, "127.0.0.2") as other:
+        header = server.flight().authenticate_basic_token("ada", "ada")
+        options = lambda seconds: flight.FlightCallOptions(headers=[header], timeout=seconds)
+        held = []
+        for _ in range(3):
+            client = server.flight(**alone)
+            info = client.get_flight_info(query("SELECT value FROM generate_series(1, 100000000)"), options(60))
+            held.append(client.do_get(info.endpoints[0].ticket, options(60)))
+            assert len(held[-1].read_chunk().data)
+        with pytest.raises((flight.FlightUnavailableError, flight.FlightTimedOutError)):
+            read(server.flight(**alone), "SELECT 1 AS a", options(2))
+        server.wait_for_log(r"refused=[1-9]", 10)
+        assert login(other) < LOGIN
+        assert all(len(reader.read_chunk().data) for reader in held), "those that are in use go on"
+        for reader in held:
+            reader.cancel()
+        server.idle()
+        assert login(server, **alone) < LOGIN
 
 
 def test_without_descriptors(users):
