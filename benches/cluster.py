@@ -53,9 +53,10 @@ def times_of(arguments, workers, distribute, query, repeats, backend, store=None
     # The coordinator's own GPU is not used.
     environment = dict(os.environ, CUDA_VISIBLE_DEVICES="") if workers else None
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    lines = done.stdout.splitlines()
-    elapsed = [float(match[1]) for line in lines if (match := ELAPSED.match(line))][-repeats:]
-    answers = {line for line in lines if line.startswith("[{")}
+    # Rows are on standard output, times on standard error.
+    elapsed = [float(match[1]) for line in done.stderr.splitlines() if (match := ELAPSED.match(line))][-repeats:]
+    answers = {line for line in done.stdout.splitlines() if line.startswith("[{")}
+    assert len(elapsed) == repeats and answers, f"{done.stdout[-300:]}{done.stderr[-1000:]}"
     return elapsed, answers
 
 

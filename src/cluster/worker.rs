@@ -155,7 +155,9 @@ impl WorkerServer {
             _ => Ok(request),
         };
         let service = InterceptedService::new(self.worker.into_worker_server(), check);
-        let incoming = tonic::transport::server::TcpIncoming::from(self.listener);
+        // Small messages are sent at once: Nagle's algorithm would hold them for tens of milliseconds.
+        let incoming = tonic::transport::server::TcpIncoming::from(self.listener)
+            .with_nodelay(Some(true));
         let serving = server
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, wait(stopped));

@@ -112,13 +112,7 @@ print("then", db.sql("SELECT 7 AS n").to_pylist())
 READINGS = {"collected": f"db.sql('{SCAN}').to_pylist()", "stream": f"pyarrow.table(db.sql('{SCAN}')).to_pylist()"}
 
 
-@pytest.mark.parametrize(
-    "reading",
-    [
-        "collected",
-        "stream",
-    ],
-)
+@pytest.mark.parametrize("reading", READINGS)
 def test_the_bar_of_a_script(absent, terminal, reading):
     child = terminal(*script(absent, READINGS[reading]))
     child.expect(BAR)
