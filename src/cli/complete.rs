@@ -30,6 +30,8 @@ pub struct PromptHelper {
     files: FilenameCompleter,
     /// Candidates outside of quotes.
     words: BTreeSet<String>,
+    /// Tables and table functions: candidates where a table is expected.
+    tables: BTreeSet<String>,
     /// Populations of the tables: candidates inside of quotes.
     populations: BTreeSet<String>,
 }
@@ -41,6 +43,7 @@ impl PromptHelper {
             stock: CliHelper::new(&datafusion::config::Dialect::Generic, color),
             files: FilenameCompleter::new(),
             words: BTreeSet::new(),
+            tables: BTreeSet::new(),
             populations: BTreeSet::new(),
         }
     }
@@ -52,6 +55,7 @@ impl PromptHelper {
         self.stock.set_dialect(dialect);
         let keywords = KEYWORDS.iter().map(|word| word.to_string());
         self.words = keywords.collect();
+        self.tables.clear();
         self.populations.clear();
         let functions = state
             .scalar_functions()
@@ -60,6 +64,9 @@ impl PromptHelper {
             .chain(state.window_functions().keys())
             .chain(state.table_functions().keys());
         self.words
+            .extend(functions.map(|function| format!("{function}(")));
+        let functions = state.table_functions().keys();
+        self.tables
             .extend(functions.map(|function| format!("{function}(")));
         let settings = state.config_options().entries();
         self.words
@@ -85,6 +92,7 @@ impl PromptHelper {
                         self.populations
                             .extend(populations.map(|(population, _)| population.to_string()));
                     }
+                    self.tables.insert(name.clone());
                     self.words.insert(name);
                 }
             }
@@ -109,10 +117,11 @@ impl PromptHelper {
             return (start, vec![]);
         }
         let lower = typed.to_lowercase();
-        let words = if in_quotes {
-            &self.populations
-        } else {
-            &self.words
+        let before = line.get(..start).unwrap_or_default();
+        let words = match in_quotes {
+            true => &self.populations,
+            false if takes_a_table(before) => &self.tables,
+            false => &self.words,
         };
         let pairs = words
             .iter()
@@ -123,6 +132,14 @@ impl PromptHelper {
             });
         (start, pairs.collect())
     }
+}
+
+/// Whether a table follows `before`.
+fn takes_a_table(before: &str) -> bool {
+    let word = before.split_whitespace().next_back().unwrap_or_default();
+    ["FROM", "JOIN", "DESCRIBE"]
+        .iter()
+        .any(|expected| expected.eq_ignore_ascii_case(word))
 }
 
 /// Whether `line` ends inside of the quotes of a location: after LOCATION, FROM, JOIN, TO, or a mask's or population's file.
@@ -216,6 +233,8 @@ mod tests {
         assert_eq!(completed("SELECT fay_wu_h_").1, ["fay_wu_h_norm("]);
         assert_eq!(completed("SET vcz.pre").1, ["vcz.prefetch"]);
         assert_eq!(completed("SELECT 1 + ").1, Vec::<String>::new());
+        assert_eq!(completed("SELECT 1 FROM ex").1, ["exons"]);
+        assert_eq!(completed("SELECT 1 from genome_w").1, ["genome_windows("]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::decision::{Decision, Goal};
 use super::exec::ClusterExec;
 use super::explain::explained;
 use super::portable::portable;
-use super::route::RouteByNumber;
+use super::route::route_by_number;
 use super::split::{CountTasks, DivideScan, scan_of};
 use super::wire::codec::VczCodec;
 use super::workers::Workers;
@@ -44,7 +44,7 @@ pub fn distribute(state: SessionState, workers: Arc<Workers>) -> Result<SessionS
         .with_distributed_user_codec(VczCodec::default())
         .with_distributed_desired_task_count_handler(CountTasks)
         .with_distributed_scale_up_leaf_node_handler(DivideScan(Arc::clone(&workers)))
-        .with_distributed_route_tasks_handler(RouteByNumber(Arc::clone(&workers)))
+        .with_distributed_route_tasks_handler(route_by_number)
         .with_distributed_planner();
     // The crate's planner is used for single plans only: see `cut`.
     builder.query_planner().take();

@@ -1,21 +1,21 @@
 //! Which worker runs a task: of a stage with a task for each worker, always the same one, so that a query that is repeated finds its share
 //! of a store where it was read before.
 
-use std::sync::Arc;
-
 use datafusion::common::Result;
-use datafusion_distributed::{RouteTasksEvent, RouteTasksEventResponse, RouteTasksHandler};
+use datafusion_distributed::{DistributedGetterExt, RouteTasksEvent, RouteTasksEventResponse};
 use url::Url;
 
-use super::workers::Workers;
-
-/// Routes tasks by their number.
-pub struct RouteByNumber(pub Arc<Workers>);
-
-impl RouteTasksHandler for RouteByNumber {
-    fn handle(&self, event: RouteTasksEvent) -> Option<Result<RouteTasksEventResponse>> {
-        let urls = routes(&self.0.usable(), event.task_count)?;
-        Some(Ok(RouteTasksEventResponse::new(urls)))
+/// Routes tasks by their number, among the workers of their session.
+pub fn route_by_number(event: RouteTasksEvent) -> Option<Result<RouteTasksEventResponse>> {
+    let config = event.task_ctx.session_config();
+    let workers = config.get_distributed_worker_resolver();
+    let workers = workers.and_then(|workers| workers.get_urls());
+    match workers {
+        Ok(workers) => {
+            let urls = routes(&workers, event.task_count)?;
+            Some(Ok(RouteTasksEventResponse::new(urls)))
+        }
+        Err(error) => Some(Err(error)),
     }
 }
 

@@ -156,8 +156,8 @@ impl WorkerServer {
         };
         let service = InterceptedService::new(self.worker.into_worker_server(), check);
         // Small messages are sent at once: Nagle's algorithm would hold them for tens of milliseconds.
-        let incoming = tonic::transport::server::TcpIncoming::from(self.listener)
-            .with_nodelay(Some(true));
+        let incoming =
+            tonic::transport::server::TcpIncoming::from(self.listener).with_nodelay(Some(true));
         let serving = server
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, wait(stopped));

@@ -64,6 +64,8 @@ pub struct ArrayMeta {
     /// The array's attributes.
     pub attributes: Map<String, Value>,
     pub(super) key_encoding: ChunkKeyEncoding,
+    /// Whether the last dimension is that of the parts of an element, which keys do not have.
+    pub(super) has_parts: bool,
 }
 
 /// How the index of a chunk becomes its key below the array.
@@ -131,6 +133,7 @@ impl ArrayMeta {
 
     /// The key of the chunk at `index`, below the array: `3.0.0`, `3/0/0`, `c/3/0/0`; for rank 0 `0` or `c`.
     pub fn chunk_key(&self, index: &[u64]) -> String {
+        let index = &index[..index.len().saturating_sub(usize::from(self.has_parts))];
         match self.key_encoding {
             ChunkKeyEncoding::V2 { .. } if index.is_empty() => "0".to_owned(),
             ChunkKeyEncoding::V2 { separator } => joined(String::new(), index, separator),
@@ -233,6 +236,7 @@ impl ArrayMeta {
             dimensions: vec![],
             attributes: Map::new(),
             key_encoding: ChunkKeyEncoding::V2 { separator: '.' },
+            has_parts: false,
         }
         .checked()
     }
@@ -348,6 +352,7 @@ mod tests {
             dimensions: vec![],
             attributes: Map::new(),
             key_encoding,
+            has_parts: false,
         }
     }
 

@@ -73,6 +73,7 @@ impl ArrayMeta {
             key_encoding: ChunkKeyEncoding::V2 {
                 separator: separator(fields.get("dimension_separator"), '.')?,
             },
+            has_parts: false,
             shape,
             element,
             codecs,

@@ -108,6 +108,7 @@ impl ArrayMeta {
             fill_value: FillValue::parse(&fill_value, &element)?
                 .of_bytes(codecs.iter().any(CodecSpec::is_bytes))?,
             key_encoding: key_encoding(fields.get("chunk_key_encoding"))?,
+            has_parts: false,
             element,
             codecs,
             dimensions,

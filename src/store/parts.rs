@@ -96,6 +96,7 @@ impl ArrayMeta {
         let rank = self.shape.len();
         self.shape.push(parts.number);
         self.chunks.push(parts.number);
+        self.has_parts = true;
         if !self.dimensions.is_empty() {
             self.dimensions.push(DIMENSION.to_string());
         }

@@ -90,8 +90,6 @@ ERRORS = {
     "integer -2 of a list": (f"{BASE}, make_array(-2, 3) AS minus FROM t", ["minus", "-2"]),
     "struct": (f"{BASE}, genotype_counts(call_genotype) AS counted FROM t", ["counted", "struct"]),
     "decimal": (f"{BASE}, CAST(1.25 AS DECIMAL(10, 2)) AS price FROM t", ["price", "cast|float|double"]),
-    "date": (f"{BASE}, DATE '2024-01-01' AS born FROM t", ["born", "cast|date"]),
-    "timestamp": (f"{BASE}, now() AS written FROM t", ["written", "cast|timestamp"]),
     "no positions": ("SELECT variant_contig, variant_id FROM t", ["variant_position"]),
     "no contigs": ("SELECT variant_position, variant_id FROM t", ["variant_contig"]),
     "no rows of variants": ("SELECT sfs(call_genotype) AS s FROM t", ["variant_contig|variant_position"]),

@@ -348,7 +348,11 @@ async fn plans_of_windows_and_spectra() {
             .iter()
             .flat_map(|batch| {
                 let plans = batch.column(1).as_string::<i32>();
-                plans.iter().flatten().map(str::to_string).collect::<Vec<_>>()
+                plans
+                    .iter()
+                    .flatten()
+                    .map(str::to_string)
+                    .collect::<Vec<_>>()
             })
             .collect();
         let physical = plans.last().unwrap().replace(&folder, "");
