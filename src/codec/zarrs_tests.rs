@@ -100,6 +100,9 @@ fn zarrs_decodes_the_same() {
     for (reason, arrays) in &refused {
         println!("zarrs does not read {}: {reason}: {arrays:?}", arrays.len());
     }
-    println!("{same} arrays are the same, {others:?} are not");
-    assert!(others.is_empty(), "{others:?}");
+    println!("{same} arrays are the same");
+    assert!(same >= 1100, "{same}");
+    // zarrs 0.23 keeps the scale and the offset of `fixedscaleoffset` as f32; zarr-python, which wrote the arrays, and this crate as f64.
+    let known = ["v2", "v3"].map(|name| format!("{name}.vcz.zip/variant_scale_of_scale"));
+    assert_eq!(others, known);
 }

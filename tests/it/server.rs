@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
@@ -149,19 +150,27 @@ impl Server {
         }
     }
 
-    /// Runs `work` on one thread, and returns its result and the number of rounds: whenever nothing else can go on, all requests that
-    /// wait are answered.
+    /// Runs `work`, and returns its result and the number of rounds: whenever no request has come for a while, all that wait are answered.
     pub async fn rounds<T>(&self, work: impl Future<Output = T>) -> (T, usize) {
         let mut work = pin!(work);
         let mut rounds = 0;
+        let gate = self.gate.as_ref().unwrap();
         loop {
-            for _ in 0..1000 {
-                if let Poll::Ready(done) = poll!(&mut work) {
-                    return (done, rounds);
+            // Other threads may have to wait for a processor.
+            let (mut waiting, mut quiet) = (0, 0);
+            while quiet < 10 {
+                for _ in 0..100 {
+                    if let Poll::Ready(done) = poll!(&mut work) {
+                        return (done, rounds);
+                    }
+                    tokio::task::yield_now().await;
                 }
-                tokio::task::yield_now().await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let now = gate.lock().len();
+                quiet = if now == waiting { quiet + 1 } else { 0 };
+                waiting = now;
             }
-            let waiting = std::mem::take(&mut *self.gate.as_ref().unwrap().lock());
+            let waiting = std::mem::take(&mut *gate.lock());
             rounds += usize::from(!waiting.is_empty());
             for request in waiting {
                 // Whoever has asked may be gone.
