@@ -10,8 +10,8 @@ use zarrs::metadata::v3::ArrayMetadataV3;
 
 use super::CodecError;
 use super::chunk_data::ChunkData;
-use crate::store::ZarrFormat;
 use crate::store::write::NewArray;
+use crate::store::{ElementType, ZarrFormat};
 
 /// Encodes full chunks of one array.
 #[derive(Debug)]
@@ -31,7 +31,12 @@ impl ChunkEncoder {
     /// The reason, if zarrs does not take the metadata.
     pub fn try_new(array: &NewArray) -> Result<Self, CodecError> {
         let wrong = |error: String| CodecError::from(format!("its metadata: {error}"));
-        let document = array.metadata(0);
+        let mut encoded = array.clone();
+        if matches!(array.element, ElementType::Time(_)) {
+            // zarrs does not know the times of v2; their bytes are those of the numbers.
+            encoded.element = ElementType::Int64;
+        }
+        let document = encoded.metadata(0);
         let metadata = match array.format {
             ZarrFormat::V2 => serde_json::from_value::<ArrayMetadataV2>(document)
                 .map(ArrayMetadata::V2)

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 
 use super::functions;
 use crate::error::VczError;
-use crate::session::message_without_files;
+use crate::session::{is_about_a_regex, message_without_files};
 
 /// Longest message of a status, in bytes: it is sent in an HTTP header, whose size clients limit.
 const MAX_MESSAGE: usize = 2000;
@@ -89,6 +89,7 @@ fn hint(error: &io::Error) -> &'static str {
 pub fn status(error: &DataFusionError) -> Status {
     let root = error.find_root();
     let code = match root {
+        _ if is_about_a_regex(error) => Code::InvalidArgument,
         DataFusionError::Plan(_)
         | DataFusionError::SQL(..)
         | DataFusionError::SchemaError(..)

@@ -38,8 +38,27 @@ pub fn message(error: &DataFusionError) -> String {
     match hint(&text).or_else(|| hint_on_table(missing_table(&text)?)) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
         None if guesses_far(&text) => without_guess(&text).to_string(),
-        None => of_a_list(&text).unwrap_or(text),
+        None => of_a_list(&text)
+            .or_else(|| of_a_regex(&text))
+            .unwrap_or(text),
     }
+}
+
+/// Whether `error` says that a regular expression of the query is not valid, or too large.
+pub fn is_about_a_regex(error: &DataFusionError) -> bool {
+    of_a_regex(&error.strip_backtrace()).is_some()
+}
+
+/// The message for a regular expression that is not valid or too large, which DataFusion may report as an internal error.
+fn of_a_regex(text: &str) -> Option<String> {
+    if text.contains("CompiledTooBig(") || text.contains("Compiled regex exceeds size limit") {
+        return Some(
+            "the regular expression is too large: repetitions of repetitions, such as (a{1,9}){1,9}, multiply"
+                .to_string(),
+        );
+    }
+    let (_, parsed) = text.split_once("regex parse error:\n")?;
+    Some(format!("the regular expression is not valid:\n{parsed}"))
 }
 
 /// Whether `text` says that a function does not exist, and guesses at one whose name is another word: DataFusion always names the nearest.
@@ -385,5 +404,33 @@ mod tests {
         }
         let text = of("SELECT a.x FROM (SELECT [1] AS x) a WHERE a.x = 1").await;
         assert!(!text.contains("caused by"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn regular_expressions() {
+        for (sql, says) in [
+            (
+                "SELECT x ~ '(((((a{1,99}){1,99}){1,99}){1,99}){1,99})' FROM (VALUES ('a')) AS t(x)",
+                "too large",
+            ),
+            (
+                "SELECT x ~ '(' FROM (VALUES ('a')) AS t(x)",
+                "is not valid:\n    (\n",
+            ),
+            (
+                "SELECT regexp_replace(x, '(', 'y') FROM (VALUES ('a')) AS t(x)",
+                "is not valid:\n    (\n",
+            ),
+        ] {
+            let ctx = SessionContext::new();
+            let rows = async { ctx.sql(sql).await?.collect().await };
+            let error = rows.await.unwrap_err();
+            let text = message(&error);
+            assert!(is_about_a_regex(&error));
+            assert!(
+                text.starts_with("the regular expression is ") && text.contains(says),
+                "{text}"
+            );
+        }
     }
 }

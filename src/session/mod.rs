@@ -100,7 +100,7 @@ pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use field_words::hint_on;
-pub use message::{message, message_without_files};
+pub use message::{is_about_a_regex, message, message_without_files};
 pub use placeholders::{numbered, substitute};
 pub use unknown_column::explain_unknown_column;
 pub use vcz_format::is_vcz;

@@ -12,6 +12,7 @@ use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -160,10 +161,11 @@ impl ExecutionPlan for SiteExec {
             let batch = running.next().await?;
             Ok(batch.map(|batch| (batch, running)))
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
+        // Its batches may take long to compute, and other queries need turns on the same threads.
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
             self.schema(),
             Box::pin(batches),
-        )))
+        ))))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
