@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--variants", type=float, default=722e6)
     parser.add_argument("--workers", default="1,8,32,128")
     parser.add_argument("--backend", choices=["gpu", "host"], default="gpu")
-    parser.add_argument("--decode", type=float, help="400e9 for a GPU, 60e9 for 16 cores")
+    parser.add_argument("--decode", type=float, help="2e12 for an H200, 200e9 for 16 cores, both of mostly rare variants")
     parser.add_argument("--compression", type=float, default=250)
     parser.add_argument("--link", type=float, default=3e9)
     parser.add_argument("--latency", type=float, default=0.03)
@@ -70,7 +70,7 @@ def main():
     parser.add_argument("--open", type=float, default=0.5)
     parser.add_argument("--merge", type=float, default=1e9)
     arguments = parser.parse_args()
-    arguments.decode = arguments.decode or {"gpu": 400e9, "host": 60e9}[arguments.backend]
+    arguments.decode = arguments.decode or {"gpu": 2e12, "host": 200e9}[arguments.backend]
     calls = arguments.samples * 2 * arguments.variants
     print(f"{arguments.samples:,.0f} samples × {arguments.variants:,.0f} variants: {calls / 1e12:.0f} TB decoded, {calls / arguments.compression / 1e12:.2f} TB encoded")
     print("| query | workers | seconds | limited by | " + " | ".join(seconds(arguments, 1, (0, 0))) + " |\n|" + " --- |" * 11)

@@ -55,7 +55,7 @@ def expected(values):
     if values.dtype.kind in "Mm":
         return [None if np.isnat(value) else int(value.astype("i8")) for value in values.ravel()]
     if values.dtype.kind == "c":
-        return [[value.real.item(), value.imag.item()] for value in values.ravel()]
+        return [[float(str(value.real)), float(str(value.imag))] for value in values.ravel()]
     return [list(value.tobytes()) for value in values]
 
 
@@ -105,7 +105,8 @@ def test_copies(store, written, tmp_path):
         assert found[f"variant_{name}"].dtype.str.lstrip("<>") == VALUES[name].dtype.str.lstrip("<>"), name
         np.testing.assert_array_equal(found[f"variant_{name}"], VALUES[name])
     np.testing.assert_array_equal(found["variant_days"], TIMES.astype("M8[s]"))
-    assert found["variant_complex"].tolist() == expected(VALUES["complex"]) and found["variant_complex"].dtype == "f4"
+    assert found["variant_complex"].dtype == "f4"
+    assert (found["variant_complex"] == VALUES["complex"].view("f4").reshape(N, 2)).all()
     assert found["variant_raw"].tolist() == expected(VALUES["raw"])
     again = tmp_path / "again.vcz"
     sql(create("t", target), copy("SELECT * FROM t", again, format=written))

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
@@ -43,9 +44,10 @@ pub struct ChunkTasks {
 }
 
 impl ChunkTasks {
-    /// No chunks yet.
-    pub fn new(target: Arc<Target>, runtime: Arc<RuntimeEnv>) -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    /// No chunks yet. As many are encoded at the same time as the session has partitions.
+    pub fn new(target: Arc<Target>, context: &TaskContext) -> Self {
+        let threads = context.session_config().target_partitions().max(1);
+        let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new("chunks of a VCZ store that is written");
         let permits = within(&runtime.memory_pool, MAX_IN_WORK).div_ceil(PERMIT);
         Self {
