@@ -310,7 +310,7 @@ mod tests {
                 json!({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0, 4]}}}),
                 "zero",
             ),
-            (json!({"data_type": "r24"}), "r24"),
+            (json!({"data_type": "bfloat16"}), "bfloat16"),
             (json!({"fill_value": 300}), "fill value"),
             (json!({"dimension_names": ["a"]}), "dimension names"),
             (json!({"dimension_names": [1, 2]}), "dimension_names"),
