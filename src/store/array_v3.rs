@@ -149,7 +149,7 @@ fn extension<'a>(value: Option<&'a Value>, what: &str) -> Result<Extension<'a>, 
     }
 }
 
-pub(super) fn codec(value: &Value) -> Result<CodecSpec, StoreError> {
+fn codec(value: &Value) -> Result<CodecSpec, StoreError> {
     let (name, configuration) = extension(Some(value), "a codec")?;
     Ok(CodecSpec {
         name: name.to_owned(),

@@ -129,7 +129,12 @@ fn extend(codec: &mut CodecSpec, rank: usize, parts: u64) -> Result<(), StoreErr
                 return Err(wrong("sharding_indexed"));
             };
             for document in inner {
-                let mut spec = super::array_v3::codec(document)?;
+                let name = name_of(document).ok_or_else(|| wrong("sharding_indexed"))?;
+                let configuration = document.get("configuration").and_then(Value::as_object);
+                let mut spec = CodecSpec {
+                    name: name.to_owned(),
+                    configuration: configuration.cloned().unwrap_or_default(),
+                };
                 extend(&mut spec, rank, parts)?;
                 *document = json!({"name": spec.name, "configuration": spec.configuration});
             }

@@ -232,8 +232,8 @@ async fn many_stores_give_the_bits_of_one() {
         ),
         (
             "kinship by contig",
-            "SELECT variant_contig, list_transform(sample_pairs(call_genotype), p -> kinship_king(p['het_het'], p['opposite'], p['het1'], p['het2'])) AS k
-             FROM t GROUP BY 1 ORDER BY 1",
+            "SELECT variant_contig, p['sample1'], p['sample2'], kinship_king(p['het_het'], p['opposite'], p['het1'], p['het2']) AS k
+             FROM (SELECT variant_contig, unnest(sample_pairs(call_genotype)) AS p FROM t GROUP BY 1) ORDER BY 1, 2, 3",
         ),
         (
             "haplotypes in windows",
