@@ -22,10 +22,11 @@ GENOME = 3.1e9
 def queries(samples):
     """Name: (bytes of states of a task, which do not depend on its rows, and bytes of states of the whole genome, shared by the tasks)."""
     haplotypes = 2 * samples
-    window = 8 * 24
+    # Guesses: statistics of a window in their states, and cells of a joint spectrum that are not zero.
+    window, cells = 8 * 24, 20_000_000
     return {
         "sfs": (8 * (haplotypes + 1), 0),
-        "joint_sfs of two halves": (16 * min((haplotypes // 2 + 1) ** 2, 20_000_000), 0),
+        "joint_sfs of two halves": (16 * min((haplotypes // 2 + 1) ** 2, cells), 0),
         "six statistics in windows of 50 kb": (0, GENOME / 50_000 * window),
         "allele_counts of each variant": (0, None),
     }

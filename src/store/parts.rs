@@ -62,30 +62,34 @@ impl Parts {
     /// The fill value of a part.
     ///
     /// # Errors
-    /// If parts have different ones.
+    /// If parts have different ones, or it is not known which they have: zeros may be spelled in any way, other values as a list of all
+    /// parts, or of bytes in base64.
     pub fn fill(&self, value: &Value) -> Result<Value, StoreError> {
         let wrong = || {
             StoreError::from(format!(
                 "fill value {value}; expected one whose parts are all the same, such as zero"
             ))
         };
+        let is_bytes = matches!(self.data_type.as_str(), Some("|u1" | "uint8"));
         let parts = match value {
+            Value::Null => return Ok(Value::Null),
             Value::Array(parts) => parts.clone(),
-            // Bytes in base64.
-            Value::String(text)
-                if self.data_type != json!("float32") && self.data_type != json!("float64") =>
-            {
+            Value::String(text) if is_bytes => {
                 let bytes = super::fill_value::base64(text).ok_or_else(wrong)?;
                 bytes.iter().map(|byte| json!(byte)).collect()
             }
-            // A structure of zeros, and numbers.
             Value::Object(fields) => fields.values().cloned().collect(),
-            other => return Ok(other.clone()),
+            other => vec![other.clone()],
         };
-        let first = parts.first().cloned().unwrap_or(json!(0));
-        match parts.iter().all(|part| *part == first) {
-            true => Ok(first),
-            false => Err(wrong()),
+        let is_zero = |part: &Value| part.as_f64() == Some(0.0) || *part == json!(false);
+        if parts.iter().all(is_zero) {
+            return Ok(json!(0));
+        }
+        // One value for each field of a structure is not one for each byte.
+        let is_whole = !value.is_object() && parts.len() as u64 == self.number;
+        match parts.first() {
+            Some(first) if is_whole && parts.iter().all(|part| part == first) => Ok(first.clone()),
+            _ => Err(wrong()),
         }
     }
 }
@@ -276,6 +280,16 @@ mod tests {
         let raw = Parts::of_v2(&json!("|V3")).unwrap();
         assert_eq!(raw.fill(&json!("AAAA")), Ok(json!(0)));
         assert!(raw.fill(&json!("AAAB")).is_err());
+        assert_eq!(raw.fill(&json!("AQEB")), Ok(json!(1)));
+        // One byte of three, a number for all of them, the values of fields, a real number: not the values of all parts.
+        assert!(raw.fill(&json!("AQ==")).is_err() && raw.fill(&json!(1)).is_err());
+        assert!(raw.fill(&json!({"a": 1})).is_err() && raw.fill(&json!([1])).is_err());
+        assert_eq!(
+            raw.fill(&json!({"a": 0, "b": 0.0, "c": false})),
+            Ok(json!(0))
+        );
+        assert!(complex.fill(&json!(1.5)).is_err() && complex.fill(&json!("AQEB")).is_err());
+        assert_eq!(complex.fill(&json!(["NaN", "NaN"])), Ok(json!("NaN")));
         assert_eq!(raw.fill(&Value::Null), Ok(Value::Null));
     }
 }
