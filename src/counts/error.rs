@@ -32,6 +32,9 @@ pub enum CountError {
     /// [`CountError::Code`] in a chunk that is absent.
     #[error("the chunk is absent, so its codes are the array's fill value: {0}")]
     AbsentChunk(Box<CountError>),
+    /// Nobody waits for the counts any more.
+    #[error("the query was stopped")]
+    Stopped,
     /// The chunk does not decode.
     #[error(transparent)]
     Codec(#[from] CodecError),

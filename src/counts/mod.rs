@@ -27,6 +27,7 @@ mod sample_set;
 pub(crate) mod scans;
 pub(crate) mod sites;
 mod tally;
+mod workers;
 
 pub use call_mask::{CallMask, CallValues};
 pub use call_numbers::ValueOrder;
@@ -45,6 +46,7 @@ pub use request::{
     MISSING,
 };
 pub use sample_set::{SampleIndex, SampleSet};
+pub(crate) use workers::Workers;
 
 #[cfg(test)]
 mod tests;

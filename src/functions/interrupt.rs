@@ -1,14 +1,16 @@
-//! Lets an aggregate that computes for long be stopped, and other tasks run meanwhile.
+//! Lets an aggregate that computes for long use several threads, be stopped, and other tasks run meanwhile.
 //!
 //! DataFusion evaluates an aggregate within one poll of its operator. Nothing outside can end a poll, so long loops ask [`check`] whether
 //! their query still runs. The operator must be polled [`within`](Interrupt::within) an [`Interrupt`], in a task of its own, because the task
 //! that would otherwise poll it is the one that notices that the query is cancelled.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::counts::Workers;
 
 /// Work of this many steps, each of about a nanosecond, gives its thread up; less is not worth the change of threads.
 const LONG: usize = 1 << 24;
@@ -17,14 +19,68 @@ tokio::task_local! {
     static CURRENT: Interrupt;
 }
 
-/// Whether an operator must stop. Clones are of the same operator.
+/// The threads of an operator, which its partitions share. Clones are of the same threads.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    /// Those that no computation has.
+    free: Arc<AtomicUsize>,
+}
+
+impl Threads {
+    /// So many threads.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            free: Arc::new(AtomicUsize::new(threads)),
+        }
+    }
+}
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self::new(1)
+    }
+}
+
+/// Threads that a computation has until this is dropped: all that were free, and at least one.
+struct Lease<'a> {
+    threads: &'a Threads,
+    taken: usize,
+}
+
+impl<'a> Lease<'a> {
+    fn new(threads: &'a Threads) -> Self {
+        Self {
+            threads,
+            taken: threads.free.swap(0, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.threads.free.fetch_add(self.taken, Ordering::Relaxed);
+    }
+}
+
+/// Whether a partition of an operator must stop, and the operator's threads. Clones are of the same partition.
 #[derive(Clone, Debug, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+pub struct Interrupt {
+    stop: Arc<AtomicBool>,
+    threads: Threads,
+}
 
 impl Interrupt {
+    /// Of an operator with these threads.
+    pub fn new(threads: &Threads) -> Self {
+        Self {
+            stop: Arc::default(),
+            threads: threads.clone(),
+        }
+    }
+
     /// Tells the operator to stop.
     pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Runs `work`, in which [`check`] obeys this.
@@ -33,15 +89,29 @@ impl Interrupt {
     }
 }
 
+/// The error of an operator that was told to stop.
+pub(crate) fn stopped() -> DataFusionError {
+    exec_datafusion_err!("the query was stopped while it compared pairs")
+}
+
 /// Returns an error if the operator that calls this must stop; outside of [`Interrupt::within`] always Ok.
 ///
 /// # Errors
 /// If nobody waits for the operator any more.
 pub fn check() -> Result<()> {
-    match CURRENT.try_with(|current| current.0.load(Ordering::Relaxed)) {
-        Ok(true) => exec_err!("the query was stopped while it evaluated an aggregate"),
+    match CURRENT.try_with(|current| current.stop.load(Ordering::Relaxed)) {
+        Ok(true) => Err(stopped()),
         _ => Ok(()),
     }
+}
+
+/// Runs `work` with those threads of the operator that no other computation has, outside of [`Interrupt::within`] with the calling one. They
+/// are asked to stop where [`check`] would return an error.
+pub(crate) fn with_workers<T>(work: impl FnOnce(&Workers<'_>) -> T) -> T {
+    let current = CURRENT.try_with(Interrupt::clone).unwrap_or_default();
+    let lease = Lease::new(&current.threads);
+    let stopped = || current.stop.load(Ordering::Relaxed);
+    work(&Workers::new(lease.taken, &stopped))
 }
 
 /// Runs `work`, which takes about `steps` nanoseconds. If that is long, the thread's other tasks move to another thread, so that timers go
@@ -77,6 +147,22 @@ mod tests {
             "{error}"
         );
         check().unwrap();
+    }
+
+    #[test]
+    fn computations_share_threads() {
+        let threads = Threads::new(4);
+        let [one, other] = [Interrupt::new(&threads), Interrupt::new(&threads)];
+        let number = |interrupt: &Interrupt| interrupt.within(|| with_workers(Workers::threads));
+        let nested = one.within(|| with_workers(|workers| (workers.threads(), number(&other))));
+        assert_eq!(nested, (4, 1));
+        assert_eq!(number(&other), 4);
+        other.request();
+        let ends = |interrupt: &Interrupt| {
+            interrupt.within(|| with_workers(|workers| workers.check().is_err()))
+        };
+        assert_eq!((ends(&one), ends(&other)), (false, true));
+        assert_eq!(with_workers(Workers::threads), 1);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::options::VczSettings;
 use super::origin::TableOrigin;
 use super::plan::contig_names::{TableContigs, contigs_without_rows};
 use super::plan::ranges::merge;
-use super::plan::site_planes::scan_site_planes;
+use super::plan::site_planes::{scan_planes, scan_site_planes};
 use super::plan::source::{PartitionGoal, ScanTable, VczSource};
 use super::plan::zones::Zones;
 use super::schema::ColumnKind;
@@ -191,6 +191,20 @@ impl VczTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let settings = VczSettings::of(state.config_options());
         scan_site_planes(&self.scan, samples, partitions, settings)
+    }
+
+    /// A scan of the bit-planes of `samples` for each variant, in about as many partitions as `state` wants.
+    ///
+    /// # Errors
+    /// If the table has no genotypes.
+    pub fn scan_planes(
+        &self,
+        state: &dyn Session,
+        samples: Arc<SampleSet>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let settings = VczSettings::of(state.config_options());
+        let partitions = state.config().target_partitions();
+        scan_planes(&self.scan, samples, partitions, settings)
     }
 
     /// The contigs that have variants, or all contigs if positions would have to be read first.

@@ -1,14 +1,16 @@
 //! Runs aggregates that compare pairs, which may compute for long, so that they stop when their query is cancelled.
 //!
 //! The operators that call them are polled in tasks of their own. When the stream of one is dropped, its
-//! [`Interrupt`] is requested, which the aggregate looks at while it computes. The nodes are added after planning, so that EXPLAIN shows
+//! [`Interrupt`] is requested, which the aggregate looks at while it computes. The partitions of an operator share as many threads as the
+//! session has partitions: where only one of them has much to compute, it has them all. The nodes are added after planning, so that EXPLAIN shows
 //! the plan as it is without them.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -20,10 +22,12 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::memory_rule::aggregate_of;
+use super::pairs_memory::check_memory;
 use super::runs::AggregateRunsExec;
 use super::window_memory::ReserveWindowMemoryExec;
 use crate::functions::compares_pairs;
-use crate::functions::interrupt::Interrupt;
+use crate::functions::interrupt::{Interrupt, Threads};
+use crate::functions::table::SamplePairsExec;
 
 /// Batches that the task may be ahead of its reader.
 const AHEAD: usize = 1;
@@ -31,8 +35,12 @@ const AHEAD: usize = 1;
 /// `plan` with an [`InterruptibleExec`] above each operator that compares pairs.
 ///
 /// # Errors
-/// If an operator does not take its new input.
-pub fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+/// If an operator does not take its new input, or `pool` cannot hold what they need.
+pub fn interruptible(
+    plan: Arc<dyn ExecutionPlan>,
+    pool: &Arc<dyn MemoryPool>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    check_memory(&plan, pool)?;
     plan.transform_up(|node| {
         Ok(match may_compute_for_long(&node) {
             true => Transformed::yes(Arc::new(InterruptibleExec::new(node)) as _),
@@ -48,6 +56,9 @@ fn may_compute_for_long(node: &Arc<dyn ExecutionPlan>) -> bool {
     }
     if let Some(runs) = node.downcast_ref::<AggregateRunsExec>() {
         return of_aggregate(runs.aggregate());
+    }
+    if node.is::<SamplePairsExec>() {
+        return true;
     }
     // It runs the window operator below it in its own scope, so both belong into one task.
     node.is::<ReserveWindowMemoryExec>() && node.children().into_iter().any(of_window)
@@ -74,12 +85,17 @@ fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
 #[derive(Debug)]
 pub struct InterruptibleExec {
     input: Arc<dyn ExecutionPlan>,
+    /// As many as the session has partitions, for all partitions together.
+    threads: OnceLock<Threads>,
 }
 
 impl InterruptibleExec {
     /// Runs `input` in a task.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input }
+        Self {
+            input,
+            threads: OnceLock::new(),
+        }
     }
 }
 
@@ -134,7 +150,7 @@ impl ExecutionPlan for InterruptibleExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self { input })),
+            (Some(input), true) => Ok(Arc::new(Self::new(input))),
             _ => internal_err!("{} has one input", self.name()),
         }
     }
@@ -144,9 +160,11 @@ impl ExecutionPlan for InterruptibleExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        let partitions = context.session_config().target_partitions();
+        let threads = self.threads.get_or_init(|| Threads::new(partitions));
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
-        let interrupt = Interrupt::default();
+        let interrupt = Interrupt::new(threads);
         let stops = Stops(interrupt.clone());
         // The task starts when the first batch is wanted, as the input would.
         let batches = stream::once(async move { in_own_task(input, interrupt) });
@@ -237,9 +255,7 @@ mod tests {
         });
         let input =
             StreamingTableExec::try_new(schema, vec![endless], None, vec![], false, None).unwrap();
-        let plan = InterruptibleExec {
-            input: Arc::new(input),
-        };
+        let plan = InterruptibleExec::new(Arc::new(input));
         let query = async move {
             let mut batches = plan.execute(0, Arc::default()).unwrap();
             assert_eq!(batches.next().await.unwrap().unwrap().num_rows(), 1);

@@ -21,7 +21,7 @@
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
-//! * `interrupt`: aggregates over pairs, which stop when their query is cancelled.
+//! * `interrupt`: aggregates over pairs, which use all threads and stop when their query is cancelled; `pairs_memory`: plans of them refused.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
 //! * `operators`: this crate's operators, for other processes.
@@ -54,6 +54,7 @@ mod memory_rule;
 mod message;
 mod notices;
 pub mod operators;
+mod pairs_memory;
 mod placeholders;
 mod planner;
 pub mod populations;

@@ -67,7 +67,7 @@ impl QueryPlanner for VczQueryPlanner {
                     .await
             }
         };
-        interruptible(planned?)
+        interruptible(planned?, &session.runtime_env().memory_pool)
     }
 }
 

@@ -41,6 +41,7 @@ impl Avx2 {
 /// Both halves of a strip.
 impl Lanes for Avx2 {
     type Strip = [__m256i; 2];
+    type Doubles = [__m256d; 2];
 
     #[inline(always)]
     fn zero(self) -> [__m256i; 2] {
@@ -177,6 +178,37 @@ impl Lanes for Avx2 {
             );
             (_mm_cvtsi128_si64(two) + _mm_extract_epi64::<1>(two)) as u64
         }
+    }
+    #[inline(always)]
+    fn doubles(self, from: &[f64; 8]) -> [__m256d; 2] {
+        // SAFETY: `self` proves AVX2, and `from` is 64 bytes.
+        unsafe {
+            [
+                _mm256_loadu_pd(from.as_ptr()),
+                _mm256_loadu_pd(from.as_ptr().add(4)),
+            ]
+        }
+    }
+    #[inline(always)]
+    fn add_product(self, sum: [__m256d; 2], a: f64, b: [__m256d; 2]) -> [__m256d; 2] {
+        // SAFETY: `self` proves AVX2.
+        unsafe {
+            let a = _mm256_set1_pd(a);
+            [
+                _mm256_add_pd(sum[0], _mm256_mul_pd(a, b[0])),
+                _mm256_add_pd(sum[1], _mm256_mul_pd(a, b[1])),
+            ]
+        }
+    }
+    #[inline(always)]
+    fn each(self, a: [__m256d; 2]) -> [f64; 8] {
+        let mut each = [0.0; 8];
+        // SAFETY: `each` has room for both halves.
+        unsafe {
+            _mm256_storeu_pd(each.as_mut_ptr(), a[0]);
+            _mm256_storeu_pd(each.as_mut_ptr().add(4), a[1]);
+        }
+        each
     }
     #[inline(always)]
     fn low_plane(self, codes: &[u8]) -> ([__m256i; 2], bool) {

@@ -50,6 +50,7 @@ unsafe fn quarter_sums(a: __m512i, b: __m512i) -> __m512i {
 /// One register.
 impl Lanes for Avx512 {
     type Strip = __m512i;
+    type Doubles = __m512d;
 
     #[inline(always)]
     fn zero(self) -> __m512i {
@@ -142,6 +143,23 @@ impl Lanes for Avx512 {
             _mm512_storeu_si512(sums.as_mut_ptr().cast(), all);
             sums
         }
+    }
+    #[inline(always)]
+    fn doubles(self, from: &[f64; 8]) -> __m512d {
+        // SAFETY: `self` proves the instruction sets, and `from` is 64 bytes.
+        unsafe { _mm512_loadu_pd(from.as_ptr()) }
+    }
+    #[inline(always)]
+    fn add_product(self, sum: __m512d, a: f64, b: __m512d) -> __m512d {
+        // SAFETY: `self` proves the instruction sets.
+        unsafe { _mm512_fmadd_pd(_mm512_set1_pd(a), b, sum) }
+    }
+    #[inline(always)]
+    fn each(self, a: __m512d) -> [f64; 8] {
+        let mut each = [0.0; 8];
+        // SAFETY: `self` proves the instruction sets, and `each` is 64 bytes.
+        unsafe { _mm512_storeu_pd(each.as_mut_ptr(), a) };
+        each
     }
     #[inline(always)]
     fn low_plane(self, codes: &[u8]) -> (__m512i, bool) {

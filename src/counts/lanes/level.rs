@@ -115,6 +115,16 @@ mod tests {
                     .for_each(|(to, from)| *to = *from);
                 u64::from_le_bytes(word)
             };
+            // Whole numbers, of which sums and products are exact.
+            let numbers = |from: usize| {
+                let mut numbers = [0.0; 8];
+                for (to, at) in numbers.iter_mut().zip(from..) {
+                    *to = (word(at) >> 42) as f64;
+                }
+                l.doubles(&numbers)
+            };
+            let sum = l.add_product(numbers(0), (word(2) >> 40) as f64, numbers(5));
+            out.extend(l.each(sum).map(|sum| sum.to_le_bytes().to_vec()));
             for (word, mask) in [(word(0), word(9)), (word(3), u64::MAX), (word(1), 0)] {
                 out.push(l.compress(word, mask).to_le_bytes().to_vec());
             }

@@ -35,6 +35,7 @@ fn groups(codes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 
 impl Lanes for Portable {
     type Strip = [u64; 8];
+    type Doubles = [f64; 8];
 
     #[inline(always)]
     fn zero(self) -> [u64; 8] {
@@ -96,6 +97,21 @@ impl Lanes for Portable {
     #[inline(always)]
     fn sum(self, a: [u64; 8]) -> u64 {
         a.iter().fold(0, |sum, n| sum.wrapping_add(*n))
+    }
+    #[inline(always)]
+    fn doubles(self, from: &[f64; 8]) -> [f64; 8] {
+        *from
+    }
+    #[inline(always)]
+    fn add_product(self, mut sum: [f64; 8], a: f64, b: [f64; 8]) -> [f64; 8] {
+        for (sum, b) in sum.iter_mut().zip(b) {
+            *sum += a * b;
+        }
+        sum
+    }
+    #[inline(always)]
+    fn each(self, a: [f64; 8]) -> [f64; 8] {
+        a
     }
     #[inline(always)]
     fn low_plane(self, codes: &[u8]) -> ([u64; 8], bool) {

@@ -9,6 +9,8 @@ pub(in crate::counts) const STRIP_COPIES: usize = 8 * STRIP;
 pub(crate) trait Lanes: Copy {
     /// A strip, or eight 64-bit counters.
     type Strip: Copy;
+    /// Eight doubles.
+    type Doubles: Copy;
 
     /// All zero.
     fn zero(self) -> Self::Strip;
@@ -68,6 +70,13 @@ pub(crate) trait Lanes: Copy {
         }
         bits
     }
+
+    /// These doubles.
+    fn doubles(self, from: &[f64; 8]) -> Self::Doubles;
+    /// `sum + a * b`, rounded once or twice; so for whole numbers below 2⁵³ only, of which neither is rounded.
+    fn add_product(self, sum: Self::Doubles, a: f64, b: Self::Doubles) -> Self::Doubles;
+    /// The doubles.
+    fn each(self, a: Self::Doubles) -> [f64; 8];
 
     /// Number of set bits.
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! is the same.
 
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
-use crate::counts::{CountError, Lanes};
+use crate::counts::{CountError, Lanes, Workers};
 
 use super::diploids::pooled;
 use super::matrix::Shape;
@@ -20,7 +20,7 @@ const ANY: usize = 3;
 /// The first plane of codes: those of the first copies, then of the second ones.
 const CODES: usize = 4;
 /// The first bits of pairs of bits.
-const FIRSTS: u64 = 0x5555_5555_5555_5555;
+pub(super) const FIRSTS: u64 = 0x5555_5555_5555_5555;
 
 /// Whether a diploid call of the row has exactly one called copy.
 pub(super) fn has_half_calls(row: PlanesRow<'_>) -> bool {
@@ -39,12 +39,12 @@ pub(super) fn panel(
     rows: &[PlanesRow<'_>],
     shape: Shape,
     planes: usize,
+    workers: &Workers<'_>,
 ) -> Result<Panel, CountError> {
-    let bits = Transposed::try_new(rows, shape.copies(), planes, true)?;
+    let bits = Transposed::try_new(rows, shape.copies(), planes, true, workers)?;
     let mut panel = Panel::try_new(shape.samples, CODES + 2 * planes, rows.len())?;
-    let mut words: Vec<Vec<u64>> = vec![Vec::with_capacity(bits.words); CODES + 2 * planes];
-    for sample in 0..shape.samples {
-        words.iter_mut().for_each(Vec::clear);
+    panel.fill(workers, |sample, unit| {
+        let mut words: Vec<Vec<u64>> = vec![Vec::with_capacity(bits.words); CODES + 2 * planes];
         // A haploid call has its only copy twice, and is no diploid.
         let (first, second) = match shape.ploidy {
             1 => (sample, sample),
@@ -68,9 +68,9 @@ pub(super) fn panel(
             words[ANY].push(called[0] | called[1]);
         }
         for (plane, words) in words.iter().enumerate() {
-            panel.set(sample, plane, words.iter().copied());
+            unit.set(plane, words.iter().copied());
         }
-    }
+    })?;
     Ok(panel)
 }
 

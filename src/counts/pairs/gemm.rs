@@ -1,91 +1,119 @@
 //! Sums over columns of p · q for all pairs of units, exact because every partial sum is a whole number below 2⁵³.
 
-use crate::counts::{Job, Lanes, Level};
+use std::ops::Range;
 
-/// First units of a tile.
-const FIRST: usize = 4;
+use crate::counts::{CountError, Job, Lanes, Level, Workers};
+
+use super::matrix::zeros;
+use super::triangle::Part;
+
+/// First units of a tile: their sums with [`SECOND`] others fit the registers of AVX2.
+pub(super) const FIRST: usize = 6;
 /// Second units of a tile.
-const SECOND: usize = 16;
+pub(super) const SECOND: usize = 8;
 
-/// Numbers of units by column, in tiles: for each tile and column, the numbers of its units, zeros past the last.
-#[derive(Debug, Default)]
-pub(super) struct Tiles<const T: usize> {
-    numbers: Vec<[f64; T]>,
+/// The numbers q: for each tile of units and each column those of its units, zeros past the last.
+#[derive(Debug)]
+pub(super) struct Seconds {
+    numbers: Vec<[f64; SECOND]>,
     columns: usize,
-}
-
-impl<const T: usize> Tiles<T> {
-    /// Makes room for `columns` columns of `units` units, all zero.
-    pub(super) fn reset(&mut self, units: usize, columns: usize) {
-        self.columns = columns;
-        self.numbers.clear();
-        self.numbers.resize(units.div_ceil(T) * columns, [0.0; T]);
-    }
-
-    /// Sets the numbers of a column, one for each unit.
-    pub(super) fn set(&mut self, column: usize, numbers: impl Iterator<Item = f64>) {
-        for (unit, number) in numbers.enumerate() {
-            self.numbers[unit / T * self.columns + column][unit % T] = number;
-        }
-    }
-
-    fn tile(&self, tile: usize) -> &[[f64; T]] {
-        &self.numbers[tile * self.columns..(tile + 1) * self.columns]
-    }
-}
-
-/// The tiles of both sides.
-#[derive(Debug, Default)]
-pub(super) struct Operands {
-    pub(super) first: Tiles<FIRST>,
-    pub(super) second: Tiles<SECOND>,
-}
-
-/// Calls `sink(i, j, Σ p_i q_j)` for every pair of units i ≤ j.
-pub(super) fn for_each_sum<S: FnMut(usize, usize, f64)>(
-    operands: &Operands,
     units: usize,
-    level: Level,
+}
+
+impl Seconds {
+    /// `columns` numbers of each unit, which `fill(units, columns)` sets for the units of a tile.
+    pub(super) fn try_new(
+        units: usize,
+        columns: usize,
+        workers: &Workers<'_>,
+        fill: impl Fn(Range<usize>, &mut [[f64; SECOND]]) + Sync,
+    ) -> Result<Self, CountError> {
+        let mut numbers = zeros(units.div_ceil(SECOND).saturating_mul(columns), units)?;
+        let tiles = numbers.chunks_mut(columns.max(1)).enumerate();
+        workers.each(tiles, |(tile, columns)| {
+            fill(tile * SECOND..units.min((tile + 1) * SECOND), columns);
+            Ok(())
+        })?;
+        Ok(Self {
+            numbers,
+            columns,
+            units,
+        })
+    }
+
+    fn tile(&self, tile: usize) -> &[[f64; SECOND]] {
+        let from = tile * self.columns;
+        self.numbers
+            .get(from..from + self.columns)
+            .unwrap_or_default()
+    }
+}
+
+/// Calls `sink(place of (i, j) in the part, Σ p_i q_j, Σ p_i q_j+1, …)` for all pairs i ≤ j of a part that begins at a multiple of [`FIRST`].
+/// `fill(units, columns)` sets the numbers p of a tile, which are zeros before.
+pub(super) fn for_each_sum<F, S>(
+    seconds: &Seconds,
+    part: &Part,
+    (level, workers): (Level, &Workers<'_>),
+    fill: F,
     sink: S,
-) {
+) -> Result<(), CountError>
+where
+    F: Fn(Range<usize>, &mut [[f64; FIRST]]),
+    S: FnMut(usize, &[f64]),
+{
     level.run(Sums {
-        operands,
-        units,
+        seconds,
+        part,
+        workers,
+        fill,
         sink,
-    });
+    })
 }
 
-struct Sums<'a, S> {
-    operands: &'a Operands,
-    units: usize,
+struct Sums<'a, F, S> {
+    seconds: &'a Seconds,
+    part: &'a Part,
+    workers: &'a Workers<'a>,
+    fill: F,
     sink: S,
 }
 
-impl<S: FnMut(usize, usize, f64)> Job for Sums<'_, S> {
-    type Output = ();
+impl<F, S> Job for Sums<'_, F, S>
+where
+    F: Fn(Range<usize>, &mut [[f64; FIRST]]),
+    S: FnMut(usize, &[f64]),
+{
+    type Output = Result<(), CountError>;
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self, _lanes: L) {
-        for second in 0..self.units.div_ceil(SECOND) {
-            let columns = self.operands.second.tile(second);
-            let end = ((second + 1) * SECOND).min(self.units);
-            for first in 0..end.div_ceil(FIRST) {
-                let mut sums = [[0.0f64; SECOND]; FIRST];
-                for (p, q) in self.operands.first.tile(first).iter().zip(columns) {
-                    for i in 0..FIRST {
-                        for j in 0..SECOND {
-                            sums[i][j] += p[i] * q[j];
-                        }
+    fn run<L: Lanes>(mut self, lanes: L) -> Result<(), CountError> {
+        let (seconds, firsts) = (self.seconds, &self.part.firsts);
+        let mut numbers = vec![[0.0; FIRST]; seconds.columns];
+        for start in firsts.clone().step_by(FIRST) {
+            self.workers.check()?;
+            let end = firsts.end.min(start + FIRST);
+            numbers.fill([0.0; FIRST]);
+            (self.fill)(start..end, &mut numbers);
+            for second in start / SECOND..seconds.units.div_ceil(SECOND) {
+                let mut sums = [lanes.doubles(&[0.0; SECOND]); FIRST];
+                for (p, q) in numbers.iter().zip(seconds.tile(second)) {
+                    let q = lanes.doubles(q);
+                    for (sum, p) in sums.iter_mut().zip(p) {
+                        *sum = lanes.add_product(*sum, *p, q);
                     }
                 }
-                for (i, sums) in (first * FIRST..end).zip(&sums) {
-                    for (j, sum) in (second * SECOND..end).zip(sums) {
-                        if i <= j {
-                            (self.sink)(i, j, *sum);
-                        }
+                let to = seconds.units.min((second + 1) * SECOND);
+                for (i, sum) in (start..end).zip(sums) {
+                    let from = i.max(second * SECOND);
+                    let each = lanes.each(sum);
+                    if from < to {
+                        let each = &each[from - second * SECOND..to - second * SECOND];
+                        (self.sink)(self.part.at(i, from), each);
                     }
                 }
             }
         }
+        Ok(())
     }
 }

@@ -1,15 +1,17 @@
 //! [`HaplotypePairs`]: for every pair of copies the rows at which both are called, and those of them at which they differ.
 
 use std::collections::BTreeMap;
+use std::num::Wrapping;
 
 use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Lanes, Level};
+use crate::counts::{CountError, Lanes, Level, Workers};
 
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair};
+use super::rare::{Rare, rare_plane, words_of};
 use super::site_rows::RowsPart;
 use super::transposed::Transposed;
-use super::triangle::{pairs_of, row_base};
+use super::triangle::{Divided, Part, pairs_of, row_base};
 
 /// Rows that are added at a time.
 const ROWS: usize = 1 << 14;
@@ -24,8 +26,10 @@ pub(crate) struct HaplotypePairs {
     complete: u64,
     /// For each pair, rows that are not complete at which both are called; empty if there are no such rows.
     joint: Vec<u32>,
-    /// For each pair, rows at which both are called with different codes.
-    differences: Vec<u32>,
+    /// For each pair, rows at which both are called with different codes; where few copies carry a code, less the rows of [`carried`](Self::carried).
+    differences: Vec<Wrapping<u32>>,
+    /// For each copy, rows at which it has a code that few copies carry.
+    carried: Vec<u32>,
 }
 
 /// Rows with `planes` planes of codes, every copy called.
@@ -111,8 +115,11 @@ impl HaplotypePairs {
     /// Rows at which both copies are called and those of them at which they differ, i < j.
     pub(crate) fn pair(&self, i: usize, j: usize) -> (u64, u64) {
         let at = row_base(self.copies, i).wrapping_add(j);
-        let count = |of: &[u32]| of.get(at).copied().map_or(0, u64::from);
-        (self.complete + count(&self.joint), count(&self.differences))
+        let joint = self.joint.get(at).copied().map_or(0, u64::from);
+        let carried = |copy: usize| Wrapping(self.carried.get(copy).copied().unwrap_or(0));
+        let differences = self.differences.get(at).copied().unwrap_or_default();
+        let differences = differences + carried(i) + carried(j);
+        (self.complete + joint, u64::from(differences.0))
     }
 
     fn add(
@@ -120,41 +127,80 @@ impl HaplotypePairs {
         rows: &[PlanesRow<'_>],
         complete: bool,
         planes: usize,
-        level: Level,
+        (level, workers): (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
         let copies = self.copies;
         let all = planes + usize::from(!complete);
-        let bits = Transposed::try_new(rows, copies, planes, !complete)?;
+        let bits = Transposed::try_new(rows, copies, planes, !complete, workers)?;
         let mut panel = Panel::try_new(copies, all, rows.len())?;
-        for copy in 0..copies {
+        panel.fill(workers, |copy, unit| {
             for plane in 0..all {
-                panel.set(copy, plane, bits.of(plane, copy).iter().copied());
+                unit.set(plane, bits.of(plane, copy).iter().copied());
             }
-        }
+        })?;
         drop(bits);
-        let differences = &mut self.differences;
-        let mut count = |i: usize, j: usize, [differ]: [u64; 1]| {
-            // Fits: there are fewer than 2^32 rows.
-            differences[row_base(copies, i).wrapping_add(j)] += differ as u32;
-        };
-        if complete {
-            match planes {
-                1 => for_each_pair::<1, 8, _, _>(&panel, CompleteBiallelic, level, count),
-                _ => for_each_pair::<1, 2, _, _>(&panel, Complete { planes }, level, count),
-            }
-            return Ok(());
-        }
-        if self.joint.is_empty() {
+        if !complete && self.joint.is_empty() {
             self.joint = zeros(pairs_of(copies), copies)?;
         }
-        let joint = &mut self.joint;
-        let sink = |i: usize, j: usize, [both, differ]: [u64; 2]| {
-            joint[row_base(copies, i).wrapping_add(j)] += both as u32;
-            count(i, j, [differ]);
-        };
-        for_each_pair::<2, 2, _, _>(&panel, Incomplete { planes }, level, sink);
-        Ok(())
+        let mut of_parts = Divided::new(&mut self.differences);
+        let mut joint_of_parts = Divided::new(&mut self.joint);
+        let parts = Part::whole(copies, false).divide(1, workers);
+        let parts = parts.into_iter().map(|part| {
+            let (differences, joint) = (of_parts.next(&part), joint_of_parts.next(&part));
+            (part, differences, joint)
+        });
+        let (panel, on) = (&panel, (level, workers));
+        workers.each(parts, |(part, differences, joint)| {
+            // Counts fit: there are fewer than 2^32 rows.
+            let mut count = |at: usize, [differ]: [u64; 1]| {
+                differences[at] += differ as u32;
+            };
+            match (complete, planes) {
+                (true, 1) => {
+                    for_each_pair::<1, 8, _, _>(panel, &part, CompleteBiallelic, on, count)
+                }
+                (true, _) => {
+                    for_each_pair::<1, 2, _, _>(panel, &part, Complete { planes }, on, count)
+                }
+                (false, _) => {
+                    let sink = |at: usize, [both, differ]: [u64; 2]| {
+                        joint[at] += both as u32;
+                        count(at, [differ]);
+                    };
+                    for_each_pair::<2, 2, _, _>(panel, &part, Incomplete { planes }, on, sink)
+                }
+            }
+        })
     }
+
+    /// Adds rows of which few copies carry a code: two copies differ at those that the one carries and those that the other does, but
+    /// for those that both carry.
+    fn add_rare(&mut self, rare: &Rare, workers: &Workers<'_>) -> Result<(), CountError> {
+        for (copy, _) in rare.carriers() {
+            self.carried[*copy as usize] += 1;
+        }
+        let mut of_parts = Divided::new(&mut self.differences);
+        let parts = Part::whole(self.copies, false).divide(1, workers);
+        let parts = parts.into_iter().map(|part| {
+            let differences = of_parts.next(&part);
+            (part, differences)
+        });
+        workers.each(parts, |(part, differences)| {
+            rare.for_each_pair(&part, |i, j, _, _| differences[part.at(i, j)] -= 2);
+            Ok(())
+        })
+    }
+}
+
+/// The copies of the bits of words.
+fn bits_of(words: impl Iterator<Item = (usize, u64)>) -> impl Iterator<Item = (u32, u8)> {
+    words.flat_map(|(at, mut word)| {
+        std::iter::from_fn(move || {
+            let bit = (word != 0).then(|| word.trailing_zeros())?;
+            word &= word - 1;
+            Some((at as u32 * 64 + bit, 1))
+        })
+    })
 }
 
 impl PairMatrix for HaplotypePairs {
@@ -169,10 +215,17 @@ impl PairMatrix for HaplotypePairs {
             complete: 0,
             joint: vec![],
             differences: zeros(pairs_of(copies), copies)?,
+            carried: zeros(copies, copies)?,
         })
     }
 
-    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError> {
+    fn fold(
+        &mut self,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let mut rare = Rare::default();
         self.rows = more_rows(self.rows, rows.len() as u64)?;
         // By whether they are complete and by the number of their planes of codes.
         let mut classes: BTreeMap<(bool, usize), Vec<PlanesRow<'_>>> = BTreeMap::new();
@@ -183,19 +236,27 @@ impl PairMatrix for HaplotypePairs {
             if planes == 0 && complete {
                 continue;
             }
+            if let Some((plane, set)) = rare_plane(row, self.copies) {
+                rare.push(bits_of(words_of(plane, set, self.copies)));
+                if rare.len() == ROWS {
+                    self.add_rare(&rare, workers)?;
+                    rare.clear();
+                }
+                continue;
+            }
             let class = classes.entry((complete, planes)).or_default();
             class.push(row);
             if class.len() == ROWS {
                 let full = std::mem::take(class);
-                self.add(&full, complete, planes, level)?;
+                self.add(&full, complete, planes, (level, workers))?;
             }
         }
         for ((complete, planes), rows) in classes {
             if !rows.is_empty() {
-                self.add(&rows, complete, planes, level)?;
+                self.add(&rows, complete, planes, (level, workers))?;
             }
         }
-        Ok(())
+        self.add_rare(&rare, workers)
     }
 
     fn merge(&mut self, other: &Self) -> Result<(), CountError> {
@@ -203,6 +264,7 @@ impl PairMatrix for HaplotypePairs {
         self.complete += other.complete;
         add_all(&mut self.joint, &other.joint);
         add_all(&mut self.differences, &other.differences);
+        add_all(&mut self.carried, &other.carried);
         Ok(())
     }
 
@@ -210,6 +272,7 @@ impl PairMatrix for HaplotypePairs {
         out.extend([self.rows, self.complete]);
         save_optional(&self.joint, out);
         save_optional(&self.differences, out);
+        save_optional(&self.carried, out);
     }
 
     fn load(shape: Shape, (): (), words: &mut Words<'_>) -> Option<Self> {
@@ -217,17 +280,21 @@ impl PairMatrix for HaplotypePairs {
         let pairs = pairs_of(copies);
         let (rows, complete) = (words.next()?, words.next()?);
         let (joint, differences) = (words.optional(pairs)?, words.optional(pairs)?);
-        (differences.len() == pairs).then_some(Self {
+        let carried = words.optional(copies)?;
+        let counted = (differences.len(), carried.len()) == (pairs, copies);
+        counted.then_some(Self {
             copies,
             rows,
             complete,
             joint,
             differences,
+            carried,
         })
     }
 
     fn heap_bytes(&self) -> usize {
-        (self.joint.capacity() + self.differences.capacity()) * size_of::<u32>()
+        let numbers = self.joint.capacity() + self.differences.capacity() + self.carried.capacity();
+        numbers * size_of::<u32>()
     }
 
     fn bytes_of(shape: Shape, (): ()) -> usize {

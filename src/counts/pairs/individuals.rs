@@ -1,28 +1,41 @@
 //! [`IndividualPairs`]: for every pair of individuals the counts of `sample_pairs`.
 //!
-//! Rows are added in classes: complete biallelic diploid calls need two counts of a pair, those with missing calls five, and any other
-//! calls twelve (`any_calls`). What a row's alleles and half-called or haploid calls change of the counts that pool all alleles other
+//! Rows are added in classes: complete biallelic diploid calls need two counts of a pair, or only those of pairs of carriers where an allele
+//! is rare (`rare`); those with missing calls need five, and any other calls twelve (`any_calls`). What a row's alleles and half-called or haploid calls change of the counts that pool all alleles other
 //! than the reference is kept apart, as corrections.
 
-use crate::counts::gathered::PlanesRow;
-use crate::counts::{CountError, Lanes, Level};
+use std::num::Wrapping;
+use std::ops::Range;
 
-use super::any_calls::{self, AnyCalls};
+use crate::counts::gathered::PlanesRow;
+use crate::counts::{CountError, Lanes, Level, Workers};
+
+use super::any_calls::{self, AnyCalls, FIRSTS};
+use super::corrections::{
+    Corrections, CorrectionsOfPart, DividedCorrections, DividedMissing, Missing, MissingOfPart,
+};
 use super::diploids::{ALT, CALLED, DISTANCE_BITS, HET, fixed, pooled, quarters};
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::polyploid;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair, ones};
+use super::rare::{Rare, rare_plane, words_of};
 use super::site_rows::RowsPart;
 use super::transposed::Transposed;
-use super::triangle::{pairs_of, row_base};
+use super::triangle::{Divided, Part, pairs_of};
 
 /// Rows that are added at a time.
 const ROWS: usize = 1 << 14;
+/// Rows of calls of more than two copies that are added at a time.
+const POLYPLOID_ROWS: usize = 64;
+/// What an individual carries that is homozygous for a rare allele.
+const HOMOZYGOUS: u8 = 2;
 
 /// Counts over pairs of individuals.
 #[derive(Clone, Debug)]
 pub(crate) struct IndividualPairs {
     shape: Shape,
+    /// The pairs that are counted.
+    of: Part,
     /// Rows.
     rows: u64,
     /// Rows at which every individual is a complete diploid and no allele has a code above 1.
@@ -31,33 +44,15 @@ pub(crate) struct IndividualPairs {
     het: Vec<u32>,
     /// For each pair, rows at which both are heterozygous, alleles other than the reference pooled.
     both_het: Vec<u32>,
-    /// For each pair, rows at which they are homozygous for different alleles, likewise pooled.
-    opposite: Vec<u32>,
+    /// For each pair, rows at which they are homozygous for different alleles, likewise pooled; where an allele is rare, less the rows of
+    /// [`carried`](Self::carried).
+    opposite: Vec<Wrapping<u32>>,
+    /// For each individual, rows at which it is homozygous for a rare allele.
+    carried: Vec<u32>,
     /// Counts at rows that are not complete.
     missing: Missing,
     /// Corrections of the pooled counts for rows with further alleles or incomplete or non-diploid calls.
     corrections: Corrections,
-}
-
-/// For each pair, over rows that are not complete; empty if there are no such rows.
-#[derive(Clone, Debug, Default)]
-struct Missing {
-    /// Both are complete diploids.
-    sites: Vec<u32>,
-    /// And the first is heterozygous.
-    het1: Vec<u32>,
-    /// And the second is.
-    het2: Vec<u32>,
-}
-
-/// Exact counts minus pooled counts, for each pair; empty if there are no such rows.
-#[derive(Clone, Debug, Default)]
-struct Corrections {
-    ibs0: Vec<i64>,
-    ibs2: Vec<i64>,
-    distance_sites: Vec<i64>,
-    /// As a multiple of 2⁻⁹⁰.
-    distance: Vec<i128>,
 }
 
 /// The counts of a pair of individuals, as `sample_pairs` gives them.
@@ -123,6 +118,8 @@ impl PairCounts<5> for Incomplete {
 enum Class {
     /// Every copy has the reference.
     Reference,
+    /// Few copies have one of two alleles, and no call is missing.
+    Rare,
     Complete,
     Incomplete,
     /// Any calls, with this many planes of codes.
@@ -130,6 +127,28 @@ enum Class {
 }
 
 impl IndividualPairs {
+    /// Counts over no rows of the pairs whose first individuals are these.
+    ///
+    /// # Errors
+    /// [`CountError::TooLarge`] if they do not fit in memory.
+    pub(crate) fn of_firsts(shape: Shape, firsts: Range<usize>) -> Result<Self, CountError> {
+        let samples = shape.samples;
+        let of = Part::of(samples, false, firsts);
+        let pairs = of.pairs();
+        Ok(Self {
+            shape,
+            of,
+            rows: 0,
+            complete: 0,
+            het: zeros(samples, samples)?,
+            both_het: zeros(pairs, samples)?,
+            opposite: zeros(pairs, samples)?,
+            carried: zeros(samples, samples)?,
+            missing: Missing::default(),
+            corrections: Corrections::default(),
+        })
+    }
+
     /// The class of a row of diploid calls.
     fn class(&self, row: PlanesRow<'_>) -> Class {
         let planes = row.codes().count();
@@ -141,22 +160,38 @@ impl IndividualPairs {
         }
         let biallelic = planes == 0 || row.only_low().is_some();
         match biallelic {
+            true if rare_plane(row, self.shape.copies()).is_some() => Class::Rare,
             true if row.is_complete() => Class::Complete,
             true if !any_calls::has_half_calls(row) => Class::Incomplete,
             _ => Class::Any(planes),
         }
     }
 
+    /// The counts of KING of a pair, i < j: both heterozygous, opposite, the first heterozygous, and the second.
+    #[inline]
+    pub(crate) fn king(&self, i: usize, j: usize) -> [i64; 4] {
+        let at = self.of.at(i, j);
+        let count = |of: &[u32]| of.get(at).map_or(0, |count| i64::from(*count));
+        let of_sample = |of: &[u32], sample: usize| of.get(sample).copied().unwrap_or(0);
+        let carried = [i, j].map(|sample| Wrapping(of_sample(&self.carried, sample)));
+        let opposite = self.opposite.get(at).copied().unwrap_or_default();
+        let opposite = opposite + carried[0] + carried[1];
+        let [het1, het2] = [i, j].map(|sample| i64::from(of_sample(&self.het, sample)));
+        [
+            count(&self.both_het),
+            i64::from(opposite.0),
+            het1 + count(&self.missing.het1),
+            het2 + count(&self.missing.het2),
+        ]
+    }
+
     /// The counts of a pair, i < j.
     pub(crate) fn pair(&self, i: usize, j: usize) -> IndividualPair {
-        let at = row_base(self.shape.samples, i).wrapping_add(j);
+        let at = self.of.at(i, j);
         let count = |of: &[u32]| of.get(at).map_or(0, |count| i64::from(*count));
         let more = |of: &[i64]| of.get(at).copied().unwrap_or(0);
-        let het = |sample: usize| self.het.get(sample).map_or(0, |count| i64::from(*count));
-        let (both_het, opposite) = (count(&self.both_het), count(&self.opposite));
+        let [both_het, opposite, het1, het2] = self.king(i, j);
         let sites = self.complete as i64 + count(&self.missing.sites);
-        let het1 = het(i) + count(&self.missing.het1);
-        let het2 = het(j) + count(&self.missing.het2);
         let ibs0 = opposite + more(&self.corrections.ibs0);
         let same = sites - het1 - het2 + 2 * both_het - opposite;
         let ibs2 = same + more(&self.corrections.ibs2);
@@ -178,53 +213,91 @@ impl IndividualPairs {
         &mut self,
         rows: &[PlanesRow<'_>],
         complete: bool,
-        level: Level,
+        (level, workers): (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
         let samples = self.shape.samples;
-        let bits = Transposed::try_new(rows, self.shape.copies(), 1, !complete)?;
+        let bits = Transposed::try_new(rows, self.shape.copies(), 1, !complete, workers)?;
         let planes = if complete { 2 } else { 3 };
         let mut panel = Panel::try_new(samples, planes, rows.len())?;
-        for sample in 0..samples {
+        panel.fill(workers, |sample, unit| {
             let copies = || {
                 let (first, second) = (bits.of(0, 2 * sample), bits.of(0, 2 * sample + 1));
                 first.iter().zip(second)
             };
-            panel.set(sample, HET, copies().map(|(first, second)| first ^ second));
-            panel.set(sample, ALT, copies().map(|(first, second)| first & second));
+            unit.set(HET, copies().map(|(first, second)| first ^ second));
+            unit.set(ALT, copies().map(|(first, second)| first & second));
             if !complete {
                 // Both copies are called, or neither.
                 let called = bits.of(1, 2 * sample).iter().copied();
-                panel.set(sample, CALLED, called);
+                unit.set(CALLED, called);
             }
-        }
+        })?;
         drop(bits);
-        let (both_het, opposite) = (&mut self.both_het, &mut self.opposite);
-        let mut pooled = |at: usize, het: u64, homozygous: u64| {
-            // These fit: there are fewer than 2^32 rows.
-            both_het[at] += het as u32;
-            opposite[at] += homozygous as u32;
-        };
-        let at = |i: usize, j: usize| row_base(samples, i).wrapping_add(j);
+        let parts = self.of.divide(1, workers);
+        let mut both_het = Divided::new(&mut self.both_het);
+        let mut opposite = Divided::new(&mut self.opposite);
+        let (panel, on) = (&panel, (level, workers));
         if complete {
             for (sample, het) in self.het.iter_mut().enumerate() {
-                *het += ones(&panel, sample, HET) as u32;
+                *het += ones(panel, sample, HET) as u32;
             }
-            let sink = |i: usize, j: usize, [het, opposite]: [u64; 2]| {
-                pooled(at(i, j), het, opposite);
-            };
-            for_each_pair::<2, 4, _, _>(&panel, Complete, level, sink);
-            return Ok(());
+            let parts = parts.into_iter().map(|part| {
+                let (both_het, opposite) = (both_het.next(&part), opposite.next(&part));
+                (part, both_het, opposite)
+            });
+            return workers.each(parts, |(part, both_het, opposite)| {
+                let sink = |at: usize, [het, homozygous]: [u64; 2]| {
+                    // These fit: there are fewer than 2^32 rows.
+                    both_het[at] += het as u32;
+                    opposite[at] += homozygous as u32;
+                };
+                for_each_pair::<2, 4, _, _>(panel, &part, Complete, on, sink)
+            });
         }
-        self.missing.reserve(samples)?;
-        let missing = &mut self.missing;
-        let sink = |i: usize, j: usize, counts: [u64; 5]| {
-            let [het, opposite, called, het1, het2] = counts;
-            let at = at(i, j);
-            pooled(at, het, opposite);
-            missing.add(at, called, het1, het2);
-        };
-        for_each_pair::<5, 2, _, _>(&panel, Incomplete, level, sink);
-        Ok(())
+        self.missing.reserve(&self.of)?;
+        let mut missing = self.missing.divided();
+        let parts = parts.into_iter().map(|part| {
+            let (both_het, opposite) = (both_het.next(&part), opposite.next(&part));
+            let missing = missing.next(&part);
+            (part, both_het, opposite, missing)
+        });
+        workers.each(parts, |(part, both_het, opposite, mut missing)| {
+            let sink = |at: usize, counts: [u64; 5]| {
+                let [het, homozygous, called, het1, het2] = counts;
+                both_het[at] += het as u32;
+                opposite[at] += homozygous as u32;
+                missing.add(at, called, het1, het2);
+            };
+            for_each_pair::<5, 2, _, _>(panel, &part, Incomplete, on, sink)
+        })
+    }
+
+    /// Adds rows of which few copies have one of two alleles. An individual that is homozygous for it is opposite to all but the carriers.
+    fn add_rare(&mut self, rare: &Rare, workers: &Workers<'_>) -> Result<(), CountError> {
+        for (sample, carries) in rare.carriers() {
+            let counts = match *carries {
+                HOMOZYGOUS => &mut self.carried,
+                _ => &mut self.het,
+            };
+            counts[*sample as usize] += 1;
+        }
+        let mut both_het = Divided::new(&mut self.both_het);
+        let mut opposite = Divided::new(&mut self.opposite);
+        let parts = self.of.divide(1, workers);
+        let parts = parts.into_iter().map(|part| {
+            let (both_het, opposite) = (both_het.next(&part), opposite.next(&part));
+            (part, both_het, opposite)
+        });
+        workers.each(parts, |(part, both_het, opposite)| {
+            rare.for_each_pair(&part, |i, j, first, second| {
+                let at = part.at(i, j);
+                // 0 of two heterozygous ones, 1 with one, and 2 of two homozygous ones.
+                let homozygous = u32::from(first == HOMOZYGOUS) + u32::from(second == HOMOZYGOUS);
+                both_het[at] += u32::from(homozygous == 0);
+                opposite[at] -= homozygous;
+            });
+            Ok(())
+        })
     }
 
     /// Adds rows of any haploid or diploid calls.
@@ -232,92 +305,124 @@ impl IndividualPairs {
         &mut self,
         rows: &[PlanesRow<'_>],
         planes: usize,
-        level: Level,
+        (level, workers): (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
-        let samples = self.shape.samples;
-        let panel = any_calls::panel(rows, self.shape, planes)?;
-        self.missing.reserve(samples)?;
-        self.corrections.reserve(samples)?;
-        let (both_het, opposite) = (&mut self.both_het, &mut self.opposite);
-        let (missing, corrections) = (&mut self.missing, &mut self.corrections);
-        let sink = |i: usize, j: usize, counts: [u64; any_calls::COUNTS]| {
-            let at = row_base(samples, i).wrapping_add(j);
-            both_het[at] += counts[0] as u32;
-            opposite[at] += counts[1] as u32;
-            missing.add(at, counts[2], counts[3], counts[4]);
-            corrections.add(at, counts.map(|count| count as i64));
-        };
-        for_each_pair::<{ any_calls::COUNTS }, 1, _, _>(&panel, AnyCalls { planes }, level, sink);
+        let panel = any_calls::panel(rows, self.shape, planes, workers)?;
+        self.missing.reserve(&self.of)?;
+        self.corrections.reserve(&self.of)?;
+        let parts = self.of.divide(1, workers);
+        let mut of_parts = self.divided();
+        let parts = parts.into_iter().map(|part| {
+            let numbers = of_parts.next(&part);
+            (part, numbers)
+        });
+        let (panel, on) = (&panel, (level, workers));
+        workers.each(parts, |(part, mut numbers)| {
+            let sink = |at: usize, counts: [u64; any_calls::COUNTS]| {
+                numbers.both_het[at] += counts[0] as u32;
+                numbers.opposite[at] += counts[1] as u32;
+                numbers.missing.add(at, counts[2], counts[3], counts[4]);
+                numbers
+                    .corrections
+                    .add(at, counts.map(|count| count as i64));
+            };
+            let any = AnyCalls { planes };
+            for_each_pair::<{ any_calls::COUNTS }, 1, _, _>(panel, &part, any, on, sink)
+        })
+    }
+
+    /// Adds rows of calls of more than two copies.
+    fn add_polyploid(
+        &mut self,
+        rows: &[PlanesRow<'_>],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        self.missing.reserve(&self.of)?;
+        self.corrections.reserve(&self.of)?;
+        for rows in rows.chunks(POLYPLOID_ROWS) {
+            let calls: Vec<_> = rows
+                .iter()
+                .map(|row| polyploid::calls(*row, self.shape))
+                .collect();
+            let parts = self.of.divide(1, workers);
+            let mut of_parts = self.divided();
+            let parts = parts.into_iter().map(|part| {
+                let numbers = of_parts.next(&part);
+                (part, numbers)
+            });
+            workers.each(parts, |(part, mut numbers)| {
+                calls.iter().try_for_each(|row| {
+                    workers.check()?;
+                    polyploid::for_each_pair(row, &part, |at, pair| {
+                        numbers.add_polyploid(at, pair)
+                    });
+                    Ok(())
+                })
+            })?;
+        }
         Ok(())
     }
 
+    fn divided(&mut self) -> DividedNumbers<'_> {
+        DividedNumbers {
+            both_het: Divided::new(&mut self.both_het),
+            opposite: Divided::new(&mut self.opposite),
+            missing: self.missing.divided(),
+            corrections: self.corrections.divided(),
+        }
+    }
+}
+
+/// The numbers of pairs, to be divided into those of parts.
+struct DividedNumbers<'a> {
+    both_het: Divided<'a, u32>,
+    opposite: Divided<'a, Wrapping<u32>>,
+    missing: DividedMissing<'a>,
+    corrections: DividedCorrections<'a>,
+}
+
+/// The numbers of a part.
+struct Numbers<'a> {
+    both_het: &'a mut [u32],
+    opposite: &'a mut [Wrapping<u32>],
+    missing: MissingOfPart<'a>,
+    corrections: CorrectionsOfPart<'a>,
+}
+
+impl<'a> DividedNumbers<'a> {
+    fn next(&mut self, part: &Part) -> Numbers<'a> {
+        Numbers {
+            both_het: self.both_het.next(part),
+            opposite: self.opposite.next(part),
+            missing: self.missing.next(part),
+            corrections: self.corrections.next(part),
+        }
+    }
+}
+
+impl Numbers<'_> {
     /// Adds what one row with calls of more than two copies gives for a pair.
     fn add_polyploid(&mut self, at: usize, row: polyploid::PairOfCalls) {
         self.both_het[at] += u32::from(row.both_het);
         self.opposite[at] += u32::from(row.opposite);
-        if let Some(het) = row.diploids {
-            self.missing
-                .add(at, 1, u64::from(het[0]), u64::from(het[1]));
+        if let Some([het1, het2]) = row.diploids {
+            self.missing.add(at, 1, u64::from(het1), u64::from(het2));
         }
-        let corrections = &mut self.corrections;
-        corrections.ibs0[at] += row.ibs0;
-        corrections.ibs2[at] += row.ibs2;
-        corrections.distance_sites[at] += row.distance_sites;
-        corrections.distance[at] += row.distance;
+        self.corrections.add_polyploid(at, &row);
     }
 }
 
-impl Missing {
-    fn reserve(&mut self, samples: usize) -> Result<(), CountError> {
-        for counts in [&mut self.sites, &mut self.het1, &mut self.het2] {
-            if counts.is_empty() {
-                *counts = zeros(pairs_of(samples), samples)?;
-            }
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn add(&mut self, at: usize, sites: u64, het1: u64, het2: u64) {
-        self.sites[at] += sites as u32;
-        self.het1[at] += het1 as u32;
-        self.het2[at] += het2 as u32;
-    }
-}
-
-impl Corrections {
-    fn reserve(&mut self, samples: usize) -> Result<(), CountError> {
-        let pairs = pairs_of(samples);
-        for counts in [&mut self.ibs0, &mut self.ibs2, &mut self.distance_sites] {
-            if counts.is_empty() {
-                *counts = zeros(pairs, samples)?;
-            }
-        }
-        if self.distance.is_empty() {
-            self.distance = zeros(pairs, samples)?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn add(&mut self, at: usize, counts: [i64; any_calls::COUNTS]) {
-        let [
-            both_het,
-            opposite,
-            sites,
-            het1,
-            het2,
-            ibs0,
-            ibs2,
-            any,
-            same @ ..,
-        ] = counts;
-        self.ibs0[at] += ibs0 - opposite;
-        self.ibs2[at] += ibs2 - (sites - het1 - het2 + 2 * both_het - opposite);
-        self.distance_sites[at] += any - sites;
-        let exact = 4 * any - same.iter().sum::<i64>();
-        self.distance[at] += fixed(exact - quarters(opposite, het1, het2, both_het));
-    }
+/// The carriers of a row: individuals whose pair of bits is not 0, and whether both bits are set.
+fn carriers_of(words: impl Iterator<Item = (usize, u64)>) -> impl Iterator<Item = (u32, u8)> {
+    words.flat_map(|(at, word)| {
+        let mut any = (word | word >> 1) & FIRSTS;
+        std::iter::from_fn(move || {
+            let bit = (any != 0).then(|| any.trailing_zeros())?;
+            any &= any - 1;
+            let carries = (word >> bit & 3).count_ones() as u8;
+            Some(((at as u32 * 64 + bit) / 2, carries))
+        })
+    })
 }
 
 impl PairMatrix for IndividualPairs {
@@ -325,25 +430,21 @@ impl PairMatrix for IndividualPairs {
     type Options = ();
 
     fn try_new(shape: Shape, (): ()) -> Result<Self, CountError> {
-        let (samples, pairs) = (shape.samples, pairs_of(shape.samples));
-        Ok(Self {
-            shape,
-            rows: 0,
-            complete: 0,
-            het: zeros(samples, samples)?,
-            both_het: zeros(pairs, samples)?,
-            opposite: zeros(pairs, samples)?,
-            missing: Missing::default(),
-            corrections: Corrections::default(),
-        })
+        Self::of_firsts(shape, 0..shape.samples)
     }
 
-    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError> {
+    fn fold(
+        &mut self,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
         self.rows = more_rows(self.rows, rows.len() as u64)?;
         let mut classes: Vec<(Class, Vec<PlanesRow<'_>>)> = vec![];
         for row in rows.iter(self.shape.copies()) {
             let class = self.class(row);
-            self.complete += u64::from(matches!(class, Class::Reference | Class::Complete));
+            let complete = [Class::Reference, Class::Rare, Class::Complete].contains(&class);
+            self.complete += u64::from(complete);
             if class == Class::Reference {
                 continue;
             }
@@ -358,12 +459,12 @@ impl PairMatrix for IndividualPairs {
             of_class.push(row);
             if of_class.len() == ROWS {
                 let full = std::mem::take(of_class);
-                self.add_rows(&full, class, level)?;
+                self.add_rows(&full, class, (level, workers))?;
             }
         }
         for (class, rows) in classes {
             if !rows.is_empty() {
-                self.add_rows(&rows, class, level)?;
+                self.add_rows(&rows, class, (level, workers))?;
             }
         }
         Ok(())
@@ -375,64 +476,45 @@ impl PairMatrix for IndividualPairs {
         add_all(&mut self.het, &other.het);
         add_all(&mut self.both_het, &other.both_het);
         add_all(&mut self.opposite, &other.opposite);
-        add_all(&mut self.missing.sites, &other.missing.sites);
-        add_all(&mut self.missing.het1, &other.missing.het1);
-        add_all(&mut self.missing.het2, &other.missing.het2);
-        let (to, from) = (&mut self.corrections, &other.corrections);
-        add_all(&mut to.ibs0, &from.ibs0);
-        add_all(&mut to.ibs2, &from.ibs2);
-        add_all(&mut to.distance_sites, &from.distance_sites);
-        add_all(&mut to.distance, &from.distance);
+        add_all(&mut self.carried, &other.carried);
+        self.missing.merge(&other.missing);
+        self.corrections.merge(&other.corrections);
         Ok(())
     }
 
     fn save(&self, out: &mut Vec<u64>) {
         out.extend([self.rows, self.complete]);
         save_optional(&self.het, out);
-        let Missing { sites, het1, het2 } = &self.missing;
-        for counts in [&self.both_het, &self.opposite, sites, het1, het2] {
-            save_optional(counts, out);
-        }
-        let of = &self.corrections;
-        for counts in [&of.ibs0, &of.ibs2, &of.distance_sites] {
-            save_optional(counts, out);
-        }
-        save_optional(&of.distance, out);
+        save_optional(&self.both_het, out);
+        save_optional(&self.opposite, out);
+        save_optional(&self.carried, out);
+        self.missing.save(out);
+        self.corrections.save(out);
     }
 
     fn load(shape: Shape, (): (), words: &mut Words<'_>) -> Option<Self> {
         let (samples, pairs) = (shape.samples, pairs_of(shape.samples));
         let loaded = Self {
             shape,
+            of: Part::whole(samples, false),
             rows: words.next()?,
             complete: words.next()?,
             het: words.optional(samples)?,
             both_het: words.optional(pairs)?,
             opposite: words.optional(pairs)?,
-            missing: Missing {
-                sites: words.optional(pairs)?,
-                het1: words.optional(pairs)?,
-                het2: words.optional(pairs)?,
-            },
-            corrections: Corrections {
-                ibs0: words.optional(pairs)?,
-                ibs2: words.optional(pairs)?,
-                distance_sites: words.optional(pairs)?,
-                distance: words.optional(pairs)?,
-            },
+            carried: words.optional(samples)?,
+            missing: Missing::load(pairs, words)?,
+            corrections: Corrections::load(pairs, words)?,
         };
-        let counted = [loaded.both_het.len(), loaded.opposite.len()] == [pairs; 2];
-        (counted && loaded.het.len() == samples).then_some(loaded)
+        let of_pairs = [loaded.both_het.len(), loaded.opposite.len()];
+        let of_samples = [loaded.het.len(), loaded.carried.len()];
+        (of_pairs == [pairs; 2] && of_samples == [samples; 2]).then_some(loaded)
     }
 
     fn heap_bytes(&self) -> usize {
-        let Missing { sites, het1, het2 } = &self.missing;
-        let of = &self.corrections;
-        let narrow = [&self.het, &self.both_het, &self.opposite, sites, het1, het2];
-        let narrow: usize = narrow.map(Vec::capacity).iter().sum();
-        let wide = [&of.ibs0, &of.ibs2, &of.distance_sites];
-        let wide: usize = wide.map(Vec::capacity).iter().sum();
-        narrow * size_of::<u32>() + wide * size_of::<i64>() + of.distance.capacity() * 16
+        let of_samples = self.het.capacity() + self.carried.capacity();
+        let numbers = of_samples + self.both_het.capacity() + self.opposite.capacity();
+        numbers * size_of::<u32>() + self.missing.heap_bytes() + self.corrections.heap_bytes()
     }
 
     fn bytes_of(shape: Shape, (): ()) -> usize {
@@ -445,21 +527,21 @@ impl IndividualPairs {
         &mut self,
         rows: &[PlanesRow<'_>],
         class: Class,
-        level: Level,
+        on: (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
         match class {
             Class::Reference => Ok(()),
-            Class::Complete => self.add_biallelic(rows, true, level),
-            Class::Incomplete => self.add_biallelic(rows, false, level),
-            Class::Any(_) if self.shape.ploidy > 2 => {
-                self.missing.reserve(self.shape.samples)?;
-                self.corrections.reserve(self.shape.samples)?;
-                polyploid::for_each_pair(rows, self.shape, |at, row| {
-                    self.add_polyploid(at, row);
-                });
-                Ok(())
+            Class::Rare => {
+                let (copies, mut rare) = (self.shape.copies(), Rare::default());
+                for (plane, set) in rows.iter().filter_map(|row| rare_plane(*row, copies)) {
+                    rare.push(carriers_of(words_of(plane, set, copies)));
+                }
+                self.add_rare(&rare, on.1)
             }
-            Class::Any(planes) => self.add_any(rows, planes, level),
+            Class::Complete => self.add_biallelic(rows, true, on),
+            Class::Incomplete => self.add_biallelic(rows, false, on),
+            Class::Any(_) if self.shape.ploidy > 2 => self.add_polyploid(rows, on.1),
+            Class::Any(planes) => self.add_any(rows, planes, on),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The trait of counts over pairs: rows are added to a matrix, and matrices are added, saved and loaded.
 
 use std::fmt::Debug;
+use std::num::Wrapping;
 
 use super::site_rows::RowsPart;
-use crate::counts::{CountError, Level};
+use crate::counts::{CountError, Level, Workers};
 
 /// The individuals of a population.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +38,14 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
     /// Adds rows.
     ///
     /// # Errors
-    /// [`CountError::TooLarge`] if there are 2³² rows or more, or memory is short.
-    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError>;
+    /// [`CountError::TooLarge`] if there are 2³² rows or more, or memory is short; [`CountError::Stopped`], after which the matrix must not be
+    /// used.
+    fn fold(
+        &mut self,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError>;
 
     /// Adds the rows of another matrix of the same population and options.
     ///
@@ -156,6 +163,25 @@ impl Saved for u32 {
             .iter()
             .flat_map(|word| [*word as u32, (word >> 32) as u32]);
         numbers.take(len).collect()
+    }
+}
+
+/// Differences of counts, which may be negative meanwhile.
+impl Saved for Wrapping<u32> {
+    fn words(len: usize) -> Option<usize> {
+        u32::words(len)
+    }
+
+    fn save(numbers: &[Self], out: &mut Vec<u64>) {
+        let pair = |pair: &[Self]| {
+            let high = pair.get(1).map_or(0, |high| high.0);
+            u64::from(pair[0].0) | u64::from(high) << 32
+        };
+        out.extend(numbers.chunks(2).map(pair));
+    }
+
+    fn load(words: &[u64], len: usize) -> Vec<Self> {
+        u32::load(words, len).into_iter().map(Wrapping).collect()
     }
 }
 

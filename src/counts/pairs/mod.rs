@@ -2,12 +2,14 @@
 //!
 //! * [`SiteRows`]: rows that are kept. [`Shape`]: the individuals of a population and the copies of their calls.
 //! * [`PairMatrix`]: what rows are added to once there are many: [`HaplotypePairs`], [`IndividualPairs`] and [`Relationship`].
-//! * `transposed`: the bits of rows by copy. `products`: counts over all pairs, with the host's best instruction set.
+//! * `rare`: rows of which few units carry an allele, for all of them. `read_rows`: rows as the last of them adds them.
+//! * `triangle`: parts of all pairs, which several threads add to. `transposed`: the bits of rows by copy. `products`: counts over all pairs, with the host's best instruction set.
 //!   `gemm`: exact sums of products of whole numbers.
 //!
 //! Invariant: everything is an integer, so rows and matrices may be added in any order.
 
 mod any_calls;
+mod corrections;
 mod diploids;
 mod dosages;
 mod gemm;
@@ -16,6 +18,8 @@ mod individuals;
 mod matrix;
 mod polyploid;
 mod products;
+mod rare;
+mod read_rows;
 mod relationship;
 mod site_rows;
 mod transposed;

@@ -5,7 +5,7 @@ use crate::counts::reference::diploid_alleles;
 
 use super::diploids::{fixed, quarters};
 use super::matrix::Shape;
-use super::triangle::row_base;
+use super::triangle::Part;
 
 /// What one row gives for a pair of individuals.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct PairOfCalls {
 }
 
 /// A call: the alleles of a complete diploid, and the number of called copies and of each allele among them.
-struct Call {
+pub(super) struct Call {
     diploid: Option<[usize; 2]>,
     called: i64,
     alleles: Vec<(i64, i64)>,
@@ -96,25 +96,24 @@ fn pair(first: &Call, second: &Call) -> PairOfCalls {
     row
 }
 
-/// Calls `sink(pair index, counts of the row)` for every pair i < j of individuals of every row.
-pub(super) fn for_each_pair(
-    rows: &[PlanesRow<'_>],
-    shape: Shape,
-    mut sink: impl FnMut(usize, PairOfCalls),
-) {
-    for row in rows {
-        let calls: Vec<Call> = (0..shape.samples)
-            .map(|sample| {
-                let copies = sample * shape.ploidy..(sample + 1) * shape.ploidy;
-                let codes: Vec<i64> = copies.map(|copy| row.code(copy)).collect();
-                Call::of(&codes)
-            })
-            .collect();
-        for (i, first) in calls.iter().enumerate() {
-            for (j, second) in calls.iter().enumerate().skip(i + 1) {
-                let at = row_base(shape.samples, i).wrapping_add(j);
-                sink(at, pair(first, second));
-            }
+/// The calls of a row.
+pub(super) fn calls(row: PlanesRow<'_>, shape: Shape) -> Vec<Call> {
+    let call = |sample: usize| {
+        let copies = sample * shape.ploidy..(sample + 1) * shape.ploidy;
+        let codes: Vec<i64> = copies.map(|copy| row.code(copy)).collect();
+        Call::of(&codes)
+    };
+    (0..shape.samples).map(call).collect()
+}
+
+/// Calls `sink(place in the part, counts of the row)` for every pair i < j of a part.
+pub(super) fn for_each_pair(calls: &[Call], part: &Part, mut sink: impl FnMut(usize, PairOfCalls)) {
+    for i in part.firsts.clone() {
+        let (Some(first), Some(others)) = (calls.get(i), calls.get(i + 1..)) else {
+            continue;
+        };
+        for (j, second) in (i + 1..).zip(others) {
+            sink(part.at(i, j), pair(first, second));
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Counts over all pairs of units (haplotypes or individuals) of a panel, in strips of 512 rows, with the host's best instruction set.
 
 use crate::counts::lanes::STRIP;
-use crate::counts::{CountError, Job, Lanes, Level};
+use crate::counts::{CountError, Job, Lanes, Level, Workers};
 
 use super::matrix::zeros;
+use super::triangle::Part;
 
 /// Rows of a strip.
 pub(super) const STRIP_ROWS: usize = 8 * STRIP;
@@ -37,17 +38,20 @@ impl Panel {
         })
     }
 
-    /// Sets the words of a unit's plane, one for each 64 rows.
-    #[inline(always)]
-    pub(super) fn set(&mut self, unit: usize, plane: usize, words: impl Iterator<Item = u64>) {
-        let from = (unit * self.planes + plane) * self.strips;
-        let strips = &mut self.bits[from..from + self.strips];
-        for (at, word) in words.enumerate() {
-            if let Some(strip) = strips.get_mut(at / 8) {
-                let from = at % 8 * 8;
-                strip[from..from + 8].copy_from_slice(&word.to_le_bytes());
+    /// Calls `set(unit, bits)` for every unit.
+    pub(super) fn fill(
+        &mut self,
+        workers: &Workers<'_>,
+        set: impl Fn(usize, &mut UnitBits<'_>) + Sync,
+    ) -> Result<(), CountError> {
+        let (strips, len) = (self.strips, self.planes * self.strips);
+        let blocks = self.bits.chunks_mut((len * BLOCK).max(1)).enumerate();
+        workers.each(blocks, |(block, bits)| {
+            for (at, bits) in bits.chunks_exact_mut(len).enumerate() {
+                set(block * BLOCK + at, &mut UnitBits { bits, strips });
             }
-        }
+            Ok(())
+        })
     }
 
     /// The planes of a unit, one after the other.
@@ -55,6 +59,26 @@ impl Panel {
     fn unit(&self, unit: usize) -> &[[u8; STRIP]] {
         let len = self.planes * self.strips;
         &self.bits[unit * len..(unit + 1) * len]
+    }
+}
+
+/// The planes of one unit, for writing.
+pub(super) struct UnitBits<'a> {
+    bits: &'a mut [[u8; STRIP]],
+    strips: usize,
+}
+
+impl UnitBits<'_> {
+    /// Sets the words of a plane, one for each 64 rows.
+    #[inline(always)]
+    pub(super) fn set(&mut self, plane: usize, words: impl Iterator<Item = u64>) {
+        let strips = &mut self.bits[plane * self.strips..(plane + 1) * self.strips];
+        for (at, word) in words.enumerate() {
+            if let Some(strip) = strips.get_mut(at / 8) {
+                let from = at % 8 * 8;
+                strip[from..from + 8].copy_from_slice(&word.to_le_bytes());
+            }
+        }
     }
 }
 
@@ -96,25 +120,31 @@ impl UnitStrip<'_> {
     }
 }
 
-/// Calls `sink(i, j, counts)` for every pair of units i < j. Counts of `T` second units are made at a time, in registers.
+/// Calls `sink(place in the part, counts)` for every pair i < j of a part. Counts of `T` second units are made at a time, in registers.
 pub(super) fn for_each_pair<const N: usize, const T: usize, C, S>(
     panel: &Panel,
+    part: &Part,
     counts: C,
-    level: Level,
+    (level, workers): (Level, &Workers<'_>),
     sink: S,
-) where
+) -> Result<(), CountError>
+where
     C: PairCounts<N>,
-    S: FnMut(usize, usize, [u64; N]),
+    S: FnMut(usize, [u64; N]),
 {
     level.run(Pairs::<N, T, C, S> {
         panel,
+        part,
+        workers,
         counts,
         sink,
-    });
+    })
 }
 
 struct Pairs<'a, const N: usize, const T: usize, C, S> {
     panel: &'a Panel,
+    part: &'a Part,
+    workers: &'a Workers<'a>,
     counts: C,
     sink: S,
 }
@@ -122,17 +152,19 @@ struct Pairs<'a, const N: usize, const T: usize, C, S> {
 impl<const N: usize, const T: usize, C, S> Job for Pairs<'_, N, T, C, S>
 where
     C: PairCounts<N>,
-    S: FnMut(usize, usize, [u64; N]),
+    S: FnMut(usize, [u64; N]),
 {
-    type Output = ();
+    type Output = Result<(), CountError>;
 
     #[inline(always)]
-    fn run<L: Lanes>(mut self, lanes: L) {
+    fn run<L: Lanes>(mut self, lanes: L) -> Result<(), CountError> {
         let units = self.panel.units;
-        let mut block = 0;
+        let firsts = &self.part.firsts;
+        let mut block = firsts.start / BLOCK * BLOCK;
         while block < units {
+            self.workers.check()?;
             let end = (block + BLOCK).min(units);
-            for i in 0..end {
+            for i in firsts.start..firsts.end.min(end) {
                 let mut j = block.max(i + 1);
                 while j + T <= end {
                     self.tile::<L, T>(lanes, i, j);
@@ -145,13 +177,14 @@ where
             }
             block = end;
         }
+        Ok(())
     }
 }
 
 impl<const N: usize, const T: usize, C, S> Pairs<'_, N, T, C, S>
 where
     C: PairCounts<N>,
-    S: FnMut(usize, usize, [u64; N]),
+    S: FnMut(usize, [u64; N]),
 {
     #[inline(always)]
     fn tile<L: Lanes, const J: usize>(&mut self, lanes: L, i: usize, j: usize) {
@@ -175,7 +208,7 @@ where
             for (count, sum) in counts.iter_mut().zip(sums) {
                 *count = lanes.sum(*sum);
             }
-            (self.sink)(i, j + at, counts);
+            (self.sink)(self.part.at(i, j + at), counts);
         }
     }
 }

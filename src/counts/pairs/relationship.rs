@@ -3,25 +3,24 @@
 //! The terms of pairs are 0 for all but the carriers of the rarer allele and the incomplete individuals of a row. If these are few they
 //! are added one by one; other rows are collected and multiplied as matrices of doubles ([`gemm`](super::gemm)), which is exact.
 
-use crate::counts::{CountError, Level};
+use parking_lot::Mutex;
 
-use super::dosages::Dosages;
-use super::gemm::{Operands, for_each_sum};
+use crate::counts::gathered::PlanesRow;
+use crate::counts::{CountError, Level, Workers};
+
+use super::gemm::{FIRST, Seconds, for_each_sum};
 use super::matrix::{
     PairMatrix, Saved, Shape, Words, add_all, more_rows, save_optional, too_large, zeros,
 };
+use super::read_rows::{DenseBlock, ReadRows, Sparse};
 use super::site_rows::RowsPart;
-use super::triangle::{diagonal_base, pairs_of};
-use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, Terms, covariance, grm};
+use super::triangle::{Divided, Part, diagonal_base, pairs_of};
+use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, covariance, grm};
 
-/// Rows that are multiplied at a time.
-const ROWS: usize = 256;
-/// Rows are added pair by pair if less than this part of individuals have terms.
-const SPARSE: usize = 6;
-/// Sums of doubles that are whole numbers are exact up to 2⁵³.
-const EXACT: i64 = 1 << 53;
-/// Rows with a larger term are added pair by pair, too.
-const LARGEST: i64 = EXACT >> 6;
+/// Bytes of doubles that are multiplied at a time, about.
+const BATCH: usize = 1 << 25;
+/// The fewest and the most rows of a batch.
+const BATCH_ROWS: (usize, usize) = (256, 1 << 11);
 
 /// The sums of a population.
 #[derive(Clone, Debug)]
@@ -40,15 +39,6 @@ struct Sum {
     single: Vec<i128>,
     /// Empty if all are 0.
     pairs: Vec<i128>,
-}
-
-/// Rows that are to be multiplied: values of all individuals, and terms.
-#[derive(Debug, Default)]
-struct Dense {
-    values: Vec<u8>,
-    terms: Vec<[Terms; 6]>,
-    /// Σ of the largest terms.
-    largest: i64,
 }
 
 fn with_diagonal(samples: usize) -> usize {
@@ -133,114 +123,142 @@ impl Relationship {
         Some(centred / (rows - 1.0))
     }
 
+    /// Adds rows that were read.
     fn add(
         &mut self,
-        dosages: &mut Dosages,
-        dense: &mut [Dense; 2],
-        level: Level,
-    ) -> Result<(), CountError> {
-        if self.forms.flips() && dosages.total > dosages.complete {
-            dosages.flip();
-        }
-        let samples = self.shape.samples;
-        let terms = self.forms.terms(dosages.complete, dosages.total);
-        for (sum, terms) in self.sums.iter_mut().zip(&terms) {
-            sum.total += i128::from(terms.total);
-            if terms.single == [0; 4] {
-                continue;
-            }
-            for &sample in &dosages.marked {
-                let value = dosages.values[sample as usize];
-                sum.single[sample as usize] += i128::from(terms.single[usize::from(value)]);
-            }
-        }
-        let is_complete = dosages.complete == samples as u64;
-        let count = self.sums.len();
-        let largest = terms[..count]
-            .iter()
-            .map(|terms| terms.largest(is_complete));
-        let largest = largest.max().unwrap_or(0);
-        if dosages.marked.len() <= samples / SPARSE || largest > LARGEST {
-            for (sum, terms) in self.sums.iter_mut().zip(&terms) {
-                if terms.has_pairs(is_complete) {
-                    sum.reserve(samples)?;
-                    sum.add_sparse(dosages, terms, samples);
-                }
-            }
-            return Ok(());
-        }
-        let [complete, incomplete] = dense;
-        let block = if is_complete { complete } else { incomplete };
-        if block.largest + largest > EXACT {
-            self.multiply(block, is_complete, level)?;
-        }
-        block.values.extend_from_slice(&dosages.values);
-        block.terms.push(terms);
-        block.largest += largest;
-        if block.terms.len() == ROWS {
-            self.multiply(block, is_complete, level)?;
-        }
-        Ok(())
-    }
-
-    /// Adds the terms of pairs of collected rows.
-    fn multiply(
-        &mut self,
-        block: &mut Dense,
-        complete: bool,
-        level: Level,
+        read: &[ReadRows],
+        (level, workers): (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
         let samples = self.shape.samples;
-        let rows = block.terms.len();
-        debug_assert!(block.largest <= EXACT);
-        // Columns for x′ of each row, and if there are incomplete individuals those for u′.
-        let columns = if complete { rows } else { 2 * rows };
-        let mut operands = Operands::default();
-        operands.second.reset(samples, columns);
-        let rows_of = || block.values.chunks_exact(samples.max(1)).enumerate();
-        for (row, values) in rows_of() {
-            let dosages = values.iter().map(|&value| f64::from(value % 3));
-            operands.second.set(row, dosages);
-            if !complete {
-                let incomplete = values.iter().map(|&value| f64::from(value / 3));
-                operands.second.set(rows + row, incomplete);
+        for rows in read {
+            self.rows = more_rows(self.rows, rows.rows)?;
+            let of_rows = rows.totals.iter().zip(&rows.singles);
+            for (sum, (total, single)) in self.sums.iter_mut().zip(of_rows) {
+                sum.total += total;
+                add_all(&mut sum.single, single);
             }
         }
+        let mut blocks = vec![];
+        for block in read.iter().flat_map(|rows| rows.blocks(samples)) {
+            blocks.push((block, seconds(block, samples, workers)?));
+        }
+        let parts = Part::whole(samples, true).divide(FIRST, workers);
         for (at, sum) in self.sums.iter_mut().enumerate() {
-            if !block
-                .terms
+            let of_sparse = |(rows, complete): &(&Sparse, bool)| {
+                rows.terms
+                    .iter()
+                    .any(|terms| terms[at].has_pairs(*complete))
+            };
+            let of_dense = |block: &DenseBlock<'_>| {
+                block
+                    .terms
+                    .iter()
+                    .any(|terms| terms[at].has_pairs(block.complete))
+            };
+            let dense: Vec<_> = blocks.iter().filter(|(block, _)| of_dense(block)).collect();
+            let sparse = read
                 .iter()
-                .any(|terms| terms[at].has_pairs(complete))
-            {
+                .flat_map(|rows| rows.sparse.iter().zip([true, false]));
+            let sparse: Vec<_> = sparse.filter(of_sparse).collect();
+            if dense.is_empty() && sparse.is_empty() {
                 continue;
-            }
-            operands.first.reset(samples, columns);
-            for (row, values) in rows_of() {
-                let by_value: Vec<[i64; 2]> = (0..4)
-                    .map(|value| block.terms[row][at].first(value))
-                    .collect();
-                let factor = |part: usize| {
-                    let by_value = &by_value;
-                    let of = move |value: &u8| by_value[usize::from(*value)][part] as f64;
-                    values.iter().map(of)
-                };
-                operands.first.set(row, factor(0));
-                if !complete {
-                    operands.first.set(rows + row, factor(1));
-                }
             }
             sum.reserve(samples)?;
-            let pairs = &mut sum.pairs;
-            for_each_sum(&operands, samples, level, |i, j, products| {
-                // A whole number below 2^53.
-                pairs[diagonal_base(samples, i) + j] += i128::from(products as i64);
-            });
+            let mut pairs = Divided::new(&mut sum.pairs);
+            let parts = parts.iter().map(|part| (part, pairs.next(part)));
+            workers.each(parts, |(part, pairs)| {
+                for (rows, _) in &sparse {
+                    workers.check()?;
+                    add_sparse(rows, at, part, pairs);
+                }
+                for (block, seconds) in &dense {
+                    add_dense(*block, seconds, at, part, (level, workers), pairs)?;
+                }
+                Ok(())
+            })?;
         }
-        block.values.clear();
-        block.terms.clear();
-        block.largest = 0;
         Ok(())
     }
+}
+
+/// The second factors of a block's terms of pairs: x′ of each row, and if there are incomplete individuals then u′ of each row.
+fn seconds(
+    block: DenseBlock<'_>,
+    samples: usize,
+    workers: &Workers<'_>,
+) -> Result<Seconds, CountError> {
+    let rows = block.terms.len();
+    let columns = if block.complete { rows } else { 2 * rows };
+    Seconds::try_new(samples, columns, workers, |units, columns| {
+        let of_rows = block.values.chunks_exact(samples);
+        for (row, values) in of_rows.enumerate() {
+            for (at, value) in values[units.clone()].iter().enumerate() {
+                columns[row][at] = f64::from(value % 3);
+                if !block.complete {
+                    columns[rows + row][at] = f64::from(value / 3);
+                }
+            }
+        }
+    })
+}
+
+/// Adds the terms of a part's pairs in sum `at`, by products.
+fn add_dense(
+    block: DenseBlock<'_>,
+    seconds: &Seconds,
+    at: usize,
+    part: &Part,
+    on: (Level, &Workers<'_>),
+    pairs: &mut [i128],
+) -> Result<(), CountError> {
+    let rows = block.terms.len();
+    let samples = block.values.len() / rows.max(1);
+    let factors = block.terms.iter().map(|terms| {
+        let mut factors = [[0.0; 2]; 4];
+        for (value, factors) in factors.iter_mut().enumerate() {
+            *factors = terms[at].first(value).map(|factor| factor as f64);
+        }
+        factors
+    });
+    let factors: Vec<_> = factors.collect();
+    let fill = |units: std::ops::Range<usize>, columns: &mut [[f64; FIRST]]| {
+        let of_rows = block.values.chunks_exact(samples).zip(&factors);
+        for (row, (values, factors)) in of_rows.enumerate() {
+            for (at, value) in values[units.clone()].iter().enumerate() {
+                let [by_x, by_u] = factors[usize::from(*value) % 4];
+                columns[row][at] = by_x;
+                if !block.complete {
+                    columns[rows + row][at] = by_u;
+                }
+            }
+        }
+    };
+    for_each_sum(seconds, part, on, fill, |from, sums| {
+        if let Some(pairs) = pairs.get_mut(from..from + sums.len()) {
+            for (pair, sum) in pairs.iter_mut().zip(sums) {
+                // A whole number below 2^53.
+                *pair += i128::from(*sum as i64);
+            }
+        }
+    })
+}
+
+/// The same one by one.
+fn add_sparse(rows: &Sparse, at: usize, part: &Part, pairs: &mut [i128]) {
+    let (mut row, mut by_values) = (usize::MAX, [[0; 4]; 4]);
+    rows.rows.for_each_first(part, |of, carriers| {
+        if row != of {
+            (row, by_values) = (of, rows.terms[of][at].of_values());
+        }
+        if let Some(&(first, value)) = carriers.first() {
+            let terms = by_values[usize::from(value) % 4];
+            let from = part.at(first as usize, first as usize);
+            for &(second, value) in carriers {
+                let place = from + (second - first) as usize;
+                pairs[place] += i128::from(terms[usize::from(value) % 4]);
+            }
+        }
+    });
 }
 
 /// A fixed-point number as the nearest double.
@@ -254,20 +272,6 @@ impl Sum {
             self.pairs = zeros(with_diagonal(samples), samples)?;
         }
         Ok(())
-    }
-
-    fn add_sparse(&mut self, dosages: &Dosages, terms: &Terms, samples: usize) {
-        let by_values = terms.of_values();
-        for (at, &first) in dosages.marked.iter().enumerate() {
-            let first = first as usize;
-            let terms = by_values[usize::from(dosages.values[first])];
-            let from = diagonal_base(samples, first);
-            let pairs = &mut self.pairs[from..from + samples];
-            for &second in &dosages.marked[at..] {
-                let value = dosages.values[second as usize];
-                pairs[second as usize] += i128::from(terms[usize::from(value) % 4]);
-            }
-        }
     }
 }
 
@@ -296,26 +300,24 @@ impl PairMatrix for Relationship {
         })
     }
 
-    fn fold(&mut self, rows: RowsPart<'_>, level: Level) -> Result<(), CountError> {
-        let mut dosages = Dosages::default();
-        let mut dense = [Dense::default(), Dense::default()];
-        let mut summed = 0;
-        for row in rows.iter(self.shape.copies()) {
-            dosages.read(row, self.shape);
-            let used = match self.forms {
-                Forms::Covariance => dosages.complete > 0,
-                _ => dosages.is_segregating(),
-            };
-            if used {
-                summed += 1;
-                self.add(&mut dosages, &mut dense, level)?;
-            }
-        }
-        self.rows = more_rows(self.rows, summed)?;
-        for (at, block) in dense.iter_mut().enumerate() {
-            if !block.terms.is_empty() {
-                self.multiply(block, at == 0, level)?;
-            }
+    fn fold(
+        &mut self,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let (fewest, most) = BATCH_ROWS;
+        let rows: Vec<PlanesRow<'_>> = rows.iter(self.shape.copies()).collect();
+        let batch = BATCH / size_of::<f64>() / self.shape.samples.max(1);
+        for rows in rows.chunks(batch.clamp(fewest, most)) {
+            let read = Mutex::new(vec![]);
+            let parts = rows.chunks(rows.len().div_ceil(workers.threads()));
+            workers.each(parts, |rows| {
+                let rows = ReadRows::try_new(rows, self.shape, self.forms)?;
+                read.lock().push(rows);
+                Ok(())
+            })?;
+            self.add(&read.into_inner(), (level, workers))?;
         }
         Ok(())
     }

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 
 use super::weights::GCTA_BITS;
 use super::*;
-use crate::counts::Level;
 use crate::counts::gathered::GatheredPlanes;
 use crate::counts::reference::diploid_alleles;
+use crate::counts::{CountError, Level, Workers};
 
 /// K in these tests.
 const ALLELES: usize = 6;
@@ -99,27 +99,27 @@ fn counted<M: PairMatrix>(
         matrix.save(&mut words);
         words
     };
-    let of = |rows: &[Vec<i64>], level: Level, most: usize| {
+    let of = |rows: &[Vec<i64>], level: Level, most: usize, threads: usize| {
+        let workers = Workers::new(threads, &|| false);
         let mut matrix = M::try_new(shape, options).unwrap();
         let part = Calls {
             shape: calls.shape,
             rows: rows.to_vec(),
         };
         for part in part.site_rows().parts(shape.copies(), most) {
-            matrix.fold(part, level).unwrap();
+            matrix.fold(part, level, &workers).unwrap();
         }
         matrix
     };
-    let whole = of(&calls.rows, Level::Portable, usize::MAX);
+    let whole = of(&calls.rows, Level::Portable, usize::MAX, 1);
     for level in Level::available() {
-        assert_eq!(
-            words(&of(&calls.rows, level, 5)),
-            words(&whole),
-            "{level:?}"
-        );
+        for (most, threads) in [(5, 1), (usize::MAX, 3)] {
+            let found = of(&calls.rows, level, most, threads);
+            assert_eq!(words(&found), words(&whole), "{level:?} {threads}");
+        }
     }
     let (first, second) = calls.rows.split_at(cut.index(calls.rows.len() + 1));
-    let [first, second] = [first, second].map(|rows| of(rows, Level::detect(), 5));
+    let [first, second] = [first, second].map(|rows| of(rows, Level::detect(), 5, 1));
     for (to, from) in [(&first, &second), (&second, &first)] {
         let saved = words(from);
         let mut left = Words(&saved);
@@ -244,6 +244,17 @@ proptest! {
                 }
             }
         }
+        // The same of some first individuals.
+        let firsts = cut.index(calls.shape.samples)..calls.shape.samples;
+        let mut some = IndividualPairs::of_firsts(calls.shape, firsts.clone()).unwrap();
+        for part in calls.site_rows().parts(calls.shape.copies(), 7) {
+            some.fold(part, Level::detect(), &Workers::new(2, &|| false)).unwrap();
+        }
+        for i in firsts {
+            for j in i + 1..calls.shape.samples {
+                prop_assert_eq!(some.pair(i, j), found.pair(i, j), "{} {}", i, j);
+            }
+        }
     }
 
     #[test]
@@ -326,4 +337,33 @@ fn weights_are_rounded_once() {
     let scale = f64::from(1u32 << (GCTA_BITS / 2)).powi(2);
     let wanted = [128.0, 64.0, 64.0, 32.0].map(|of: f64| (of / 48.0 * scale).round() as i64);
     assert_eq!(terms.pair, wanted);
+}
+
+#[test]
+fn folding_stops() {
+    let shape = Shape {
+        samples: 40,
+        ploidy: 2,
+    };
+    let rows = (0..600).map(|row| (0..80).map(move |copy| i64::from(copy % 7 > row % 5)));
+    let rows = rows.map(Iterator::collect).collect();
+    let rows = Calls { shape, rows }.site_rows();
+    fn stops<M: PairMatrix>(shape: Shape, options: M::Options, rows: &SiteRows) {
+        let part = rows.parts(shape.copies(), usize::MAX).next().unwrap();
+        for threads in [1, 2] {
+            let mut matrix = M::try_new(shape, options).unwrap();
+            let stopped = matrix.fold(part, Level::detect(), &Workers::new(threads, &|| true));
+            assert_eq!(stopped, Err(CountError::Stopped));
+        }
+    }
+    stops::<IndividualPairs>(shape, (), &rows);
+    stops::<HaplotypePairs>(
+        Shape {
+            samples: 80,
+            ploidy: 1,
+        },
+        (),
+        &rows,
+    );
+    stops::<Relationship>(shape, Forms::Grm, &rows);
 }

@@ -1,7 +1,7 @@
 //! The bits of rows of bit-planes by copy: word `g` of a copy holds its bits of rows 64 g to 64 g + 63.
 
-use crate::counts::CountError;
 use crate::counts::gathered::{ABSENT, PlanesRow, UNCALLED};
+use crate::counts::{CountError, Workers};
 
 use super::matrix::zeros;
 
@@ -33,6 +33,49 @@ fn transpose(block: &mut [u64; 64]) {
     }
 }
 
+/// Copies that are transposed at a time.
+const BLOCK: usize = 64;
+
+/// The words of a plane of each row: those of a plane of codes, or at `planes` those of uncalled and of absent copies.
+fn sources<'a>(rows: &[PlanesRow<'a>], plane: usize, planes: usize) -> Vec<[&'a [u64]; 2]> {
+    let of_row = |row: &PlanesRow<'a>| match plane < planes {
+        true => [
+            row.codes().nth(plane).map_or(&[][..], |(_, plane)| plane),
+            &[],
+        ],
+        false => [UNCALLED, ABSENT].map(|bit| row.plane(bit).unwrap_or_default()),
+    };
+    rows.iter().map(of_row).collect()
+}
+
+/// Word `at` of all rows, xor `inverse`, as the bits of 64 copies, `words` words each.
+fn transpose_block(
+    sources: &[[&[u64]; 2]],
+    at: usize,
+    inverse: u64,
+    bits: &mut [u64],
+    words: usize,
+) {
+    // Eight words of a copy are a line of the cache.
+    for (line, rows) in sources.chunks(8 * 64).enumerate() {
+        let mut blocks = [[0u64; 64]; 8];
+        let groups = rows.len().div_ceil(64);
+        for (block, rows) in blocks.iter_mut().zip(rows.chunks(64)) {
+            for (to, [first, second]) in block.iter_mut().zip(rows) {
+                let word = |of: &[u64]| of.get(at).copied().unwrap_or(0);
+                *to = (word(first) | word(second)) ^ inverse;
+            }
+            transpose(block);
+        }
+        for (copy, bits) in bits.chunks_exact_mut(words).enumerate() {
+            let line = bits.get_mut(line * 8..line * 8 + groups);
+            for (to, block) in line.unwrap_or_default().iter_mut().zip(&blocks) {
+                *to = block[copy];
+            }
+        }
+    }
+}
+
 impl Transposed {
     /// The planes of codes of `rows`, which have at most `planes` each, in the order of their bits; then, if `called`, the plane of
     /// called copies. Bits of rows past the last are zero.
@@ -41,48 +84,26 @@ impl Transposed {
         copies: usize,
         planes: usize,
         called: bool,
+        workers: &Workers<'_>,
     ) -> Result<Self, CountError> {
         let words = rows.len().div_ceil(64);
         let all = planes + usize::from(called);
         let len = words.saturating_mul(copies).saturating_mul(all);
         let mut bits: Vec<u64> = zeros(len, copies)?;
-        let width = copies.div_ceil(64);
-        let empty: &[u64] = &[];
-        for (group, rows) in rows.chunks(64).enumerate() {
-            for plane in 0..all {
-                let sources: Vec<[&[u64]; 2]> = rows
-                    .iter()
-                    .map(|row| match plane < planes {
-                        true => [
-                            row.codes().nth(plane).map_or(empty, |(_, plane)| plane),
-                            empty,
-                        ],
-                        false => [UNCALLED, ABSENT].map(|bit| row.plane(bit).unwrap_or(empty)),
-                    })
-                    .collect();
-                if plane < planes && sources.iter().all(|[source, _]| source.is_empty()) {
-                    continue;
-                }
-                for at in 0..width {
-                    let mut block = [0u64; 64];
-                    for (to, [first, second]) in block.iter_mut().zip(&sources) {
-                        *to = first.get(at).copied().unwrap_or(0)
-                            | second.get(at).copied().unwrap_or(0);
-                    }
-                    if plane == planes {
-                        // Called copies are those that are neither uncalled nor absent.
-                        for word in block.iter_mut().take(sources.len()) {
-                            *word = !*word;
-                        }
-                    }
-                    transpose(&mut block);
-                    let first = plane * copies + at * 64;
-                    for (copy, word) in block.iter().take(copies - at * 64).enumerate() {
-                        bits[(first + copy) * words + group] = *word;
-                    }
-                }
-            }
-        }
+        let sources: Vec<Vec<[&[u64]; 2]>> =
+            (0..all).map(|plane| sources(rows, plane, planes)).collect();
+        let of_planes = bits.chunks_mut((copies * words).max(1));
+        let blocks = of_planes.zip(&sources).enumerate();
+        let blocks = blocks.flat_map(|(plane, (bits, sources))| {
+            let blocks = bits.chunks_mut((BLOCK * words).max(1)).enumerate();
+            blocks.map(move |(at, bits)| (plane, at, bits, sources))
+        });
+        workers.each(blocks, |(plane, at, bits, sources)| {
+            // Called copies are those that are neither uncalled nor absent.
+            let inverse = if plane == planes { u64::MAX } else { 0 };
+            transpose_block(sources, at, inverse, bits, words);
+            Ok(())
+        })?;
         Ok(Self {
             words,
             bits,
@@ -121,7 +142,7 @@ mod tests {
                 .iter()
                 .map(|words| PlanesRow::try_new(words, copies).unwrap())
                 .collect();
-            let found = Transposed::try_new(&view, copies, 2, true).unwrap();
+            let found = Transposed::try_new(&view, copies, 2, true, &Workers::ALONE).unwrap();
             for (row, view) in view.iter().enumerate() {
                 // Codes have as many planes as bits that occur in the row.
                 let present: Vec<u32> = view.codes().map(|(bit, _)| bit).collect();

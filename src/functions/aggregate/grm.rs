@@ -91,7 +91,7 @@ impl PairValue for Relationships {
     }
 
     fn check_groups(&self, groups: usize) -> Result<()> {
-        check_pairs(NAME, "samples", self.ids.len(), groups)
+        check_pairs(NAME, "samples", self.ids.len(), groups, None)
     }
 
     fn size(&self) -> usize {
@@ -110,7 +110,7 @@ impl PlanesDefinition for Grm {
 
     fn statistic(population: &Population) -> Result<Self::Statistic> {
         let (shape, ids) = population.individuals(NAME)?;
-        check_pairs(NAME, "samples", ids.len(), 1)?;
+        check_pairs(NAME, "samples", ids.len(), 1, None)?;
         Ok(PairsOf::new(shape, Forms::Grm, Relationships { ids }))
     }
 

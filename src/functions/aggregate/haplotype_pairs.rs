@@ -73,7 +73,7 @@ impl PairValue for PairsOfCopies {
     }
 
     fn check_groups(&self, groups: usize) -> Result<()> {
-        check_pairs(NAME, "copies", self.copies, groups)
+        check_pairs(NAME, "copies", self.copies, groups, None)
     }
 
     fn size(&self) -> usize {
@@ -91,7 +91,7 @@ impl PlanesDefinition for HaplotypePairsAggregate {
 
     fn statistic(population: &Population) -> Result<Self::Statistic> {
         let copies = population.copies;
-        check_pairs(NAME, "copies", copies, 1)?;
+        check_pairs(NAME, "copies", copies, 1, None)?;
         // Every copy by itself.
         let shape = Shape {
             samples: copies,

@@ -16,7 +16,7 @@ use super::site_pair_sums::{
     wide,
 };
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::{in_order, sweep};
+use super::site_sweep::{Merge, in_order};
 use crate::counts::Level;
 use crate::counts::sites::{Copies, SiteRecords};
 use crate::functions::numeric::FixedSum;
@@ -58,6 +58,15 @@ struct DecaySums {
     d_prime: FixedSum,
     dd: Quotients,
     pi2: Quotients,
+}
+
+impl Merge for DecaySums {
+    fn merge(&mut self, other: &Self) {
+        self.r2.merge(&other.r2);
+        self.d_prime.merge(other.d_prime);
+        self.dd.merge(&other.dd);
+        self.pi2.merge(&other.pi2);
+    }
 }
 
 impl PairSums for DecaySums {
@@ -132,9 +141,9 @@ impl SitePairValue for LdDecay {
             let pairs = count_pairs(&all, copies, &self.edges, &[[MOMENT_COPIES as usize, 0]])?;
             let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
             let positions: Vec<f64> = varying.iter().map(|site| site.position).collect();
-            let mut tiles = OnePopulation::<DecaySums>::new(&varying, copies.first, bins, level);
-            sweep(&positions, &self.edges, &mut tiles)?;
-            for (bin, pairs) in tiles.sums.iter().zip(pairs.iter().flatten()) {
+            let of_bins: Vec<DecaySums> =
+                OnePopulation::sums(&varying, &positions, &self.edges, copies.first, level)?;
+            for (bin, pairs) in of_bins.iter().zip(pairs.iter().flatten()) {
                 // There are fewer than 2^63 pairs.
                 wholes[0].push(*pairs as i64);
                 wholes[1].push(bin.r2.defined as i64);

@@ -15,7 +15,7 @@ use super::site_pair_sums::{
     AT_ONCE, Complete, EXACT_COPIES, MOMENT_COPIES, OnePopulation, PairSums, Quotients, wide,
 };
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::{Tiles, clip, in_order, load, no_counts, sweep};
+use super::site_sweep::{Merge, Tiles, clip, in_order, load, merge_all, no_counts, sweep};
 use crate::counts::Level;
 use crate::counts::sites::{
     Block, Copies, JointCounts, Ranges, SiteRecord, SiteRecords, joint_counts,
@@ -94,6 +94,20 @@ pub(super) fn long_rows(
 /// The sums of one bin for one population: DD, Dz and π₂.
 #[derive(Clone, Debug, Default)]
 struct MomentSums([Quotients; OF_ONE.len()]);
+
+impl Merge for MomentSums {
+    fn merge(&mut self, other: &Self) {
+        self.0.merge(&other.0);
+    }
+}
+
+impl<const N: usize> Merge for [Quotients; N] {
+    fn merge(&mut self, other: &Self) {
+        for (to, from) in self.iter_mut().zip(other) {
+            to.merge(from);
+        }
+    }
+}
 
 impl PairSums for MomentSums {
     #[inline(always)]
@@ -213,12 +227,7 @@ impl Tiles for TwoPopulations<'_> {
         }
     }
 
-    fn second(
-        &mut self,
-        sites: Range<usize>,
-        ranges: &Ranges,
-        bounds: &[Vec<usize>],
-    ) -> Result<()> {
+    fn second(&mut self, sites: Range<usize>, ranges: &Ranges, bounds: &[Vec<usize>]) {
         let mut complete = [true; 2];
         for (of, complete) in complete.iter_mut().enumerate() {
             load(&mut self.second[of], self.records, sites.clone(), of);
@@ -249,7 +258,6 @@ impl Tiles for TwoPopulations<'_> {
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -259,14 +267,14 @@ impl LdMoments {
         let bins = self.edges.len() - 1;
         let positions: Vec<f64> = sites.iter().map(|site| site.position).collect();
         let Some(second) = copies.second else {
-            let mut tiles = OnePopulation::<MomentSums>::new(sites, copies.first, bins, level);
-            sweep(&positions, &self.edges, &mut tiles)?;
+            let of_bins: Vec<MomentSums> =
+                OnePopulation::sums(sites, &positions, &self.edges, copies.first, level)?;
             let below = falling_4(copies.first as f64);
-            let sums = tiles.sums.iter().flat_map(|sums| sums.0);
+            let sums = of_bins.iter().flat_map(|sums| sums.0);
             return Ok(sums.map(|sum| sum.total(below)).collect());
         };
         let copies = [copies.first, second];
-        let mut tiles = TwoPopulations {
+        let start = || TwoPopulations {
             records: sites,
             level,
             copies: copies.map(|copies| copies as u32),
@@ -275,10 +283,13 @@ impl LdMoments {
             counts: std::array::from_fn(|_| std::array::from_fn(|_| no_counts())),
             sums: vec![[Quotients::default(); MOMENTS]; bins],
         };
-        sweep(&positions, &self.edges, &mut tiles)?;
+        let mut of_bins = vec![[Quotients::default(); MOMENTS]; bins];
+        sweep(&positions, &self.edges, start, |tiles| {
+            merge_all(&mut of_bins, &tiles.sums);
+        })?;
         let below = denominators(copies[0] as f64, copies[1] as f64);
         let mut values = Vec::with_capacity(bins * MOMENTS);
-        for sums in &tiles.sums {
+        for sums in &of_bins {
             for ((sum, below), moment) in sums.iter().zip(below).zip(&OF_TWO) {
                 let mut least = moment.least.iter().zip(copies);
                 let enough = least.all(|(least, copies)| copies >= *least);

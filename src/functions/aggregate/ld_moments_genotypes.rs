@@ -11,7 +11,7 @@ use super::ld_moments::{long_rows, rows_type};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_genotype_sums::{DosageSums, GenotypePairs};
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::{in_order, sweep};
+use super::site_sweep::{Merge, in_order};
 use crate::counts::Level;
 use crate::counts::pairs::Shape;
 use crate::counts::sites::{Copies, SiteRecords};
@@ -38,6 +38,14 @@ const LARGEST: f64 = 4.0;
 /// The sums of one bin: DD, Dz and π₂.
 #[derive(Clone, Debug, Default)]
 struct MomentSums([FixedSum; OF_ONE.len()]);
+
+impl Merge for MomentSums {
+    fn merge(&mut self, other: &Self) {
+        for (to, from) in self.0.iter_mut().zip(other.0) {
+            to.merge(from);
+        }
+    }
+}
 
 impl DosageSums for MomentSums {
     const HIGHER: bool = true;
@@ -68,7 +76,7 @@ impl SitePairValue for LdMomentsGenotypes {
         copies: Copies,
         level: Level,
     ) -> Result<ArrayRef> {
-        let (number, bins) = (groups.len(), self.edges.len().saturating_sub(1));
+        let number = groups.len();
         let (mut counts, mut sums) = (vec![], vec![]);
         for group in groups {
             let all = in_order(group.iter(copies));
@@ -76,9 +84,9 @@ impl SitePairValue for LdMomentsGenotypes {
             let pairs = count_pairs(&all, copies, &self.edges, &[[2 * INDIVIDUALS, 0]])?;
             let varying: Vec<_> = all.into_iter().filter(|site| site.varies()).collect();
             let positions: Vec<f64> = varying.iter().map(|site| site.position).collect();
-            let mut tiles = GenotypePairs::<MomentSums>::new(&varying, copies.first, bins, level);
-            sweep(&positions, &self.edges, &mut tiles)?;
-            for (of_bin, MomentSums(of_moments)) in pairs[0].iter().zip(&tiles.sums) {
+            let of_bins: Vec<MomentSums> =
+                GenotypePairs::sums(&varying, &positions, &self.edges, copies.first, level)?;
+            for (of_bin, MomentSums(of_moments)) in pairs[0].iter().zip(&of_bins) {
                 // There are fewer than 2^63 pairs.
                 counts.extend([*of_bin as i64; OF_ONE.len()]);
                 sums.extend(of_moments.iter().map(|sum| sum.to_f64() * LARGEST));

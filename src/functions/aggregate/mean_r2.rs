@@ -10,7 +10,7 @@ use datafusion::logical_expr::Documentation;
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_pair_sums::{AT_ONCE, Complete, OnePopulation, PairSums, floats};
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::{in_order, sweep};
+use super::site_sweep::{Merge, in_order};
 use crate::counts::Level;
 use crate::counts::sites::{Copies, SiteRecords};
 use crate::functions::numeric::FixedSum;
@@ -40,6 +40,13 @@ impl R2Sum {
     /// The mean; `None` over nothing.
     pub(super) fn mean(self) -> Option<f64> {
         (self.defined > 0).then(|| self.sum.to_f64() / self.defined as f64)
+    }
+}
+
+impl Merge for R2Sum {
+    fn merge(&mut self, other: &Self) {
+        self.defined += other.defined;
+        self.sum.merge(other.sum);
     }
 }
 
@@ -105,9 +112,9 @@ impl SitePairValue for MeanR2 {
         for group in groups {
             let sites = in_order(group.iter(copies));
             let positions = vec![0.0; sites.len()];
-            let mut tiles = OnePopulation::<R2Sum>::new(&sites, copies.first, 1, level);
-            sweep(&positions, &ALL_PAIRS, &mut tiles)?;
-            values.push(tiles.sums.first().and_then(|sum| sum.mean()));
+            let sums: Vec<R2Sum> =
+                OnePopulation::sums(&sites, &positions, &ALL_PAIRS, copies.first, level)?;
+            values.push(sums.first().and_then(|sum| sum.mean()));
         }
         Ok(Arc::new(Float64Array::from(values)))
     }

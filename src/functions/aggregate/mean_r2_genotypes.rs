@@ -11,7 +11,7 @@ use super::mean_r2::{ALL_PAIRS, R2Sum, check_sites};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use super::site_genotype_sums::{DosageSums, GenotypePairs};
 use super::site_pairs::{Kept, SitePairValue, SitePairsOf};
-use super::site_sweep::{in_order, sweep};
+use super::site_sweep::in_order;
 use crate::counts::Level;
 use crate::counts::pairs::Shape;
 use crate::counts::sites::{Copies, SiteRecords};
@@ -57,9 +57,10 @@ impl SitePairValue for MeanR2Genotypes {
         let mut values = Vec::with_capacity(groups.len());
         for group in groups {
             let sites = in_order(group.iter(copies));
-            let mut tiles = GenotypePairs::<R2Sum>::new(&sites, copies.first, 1, level);
-            sweep(&vec![0.0; sites.len()], &ALL_PAIRS, &mut tiles)?;
-            values.push(tiles.sums.first().and_then(|sum| sum.mean()));
+            let positions = vec![0.0; sites.len()];
+            let sums: Vec<R2Sum> =
+                GenotypePairs::sums(&sites, &positions, &ALL_PAIRS, copies.first, level)?;
+            values.push(sums.first().and_then(|sum| sum.mean()));
         }
         Ok(Arc::new(Float64Array::from(values)))
     }

@@ -132,7 +132,7 @@ pub use self::stages::{
     Stages, is_exact, is_state, merge_of, merged, stages, state_of, state_source,
 };
 pub use self::udaf::Reports;
-pub use self::value_size::{planes_size, value_size};
+pub use self::value_size::{pairs_size, planes_size, value_size};
 
 /// The site arguments of `func`, an aggregate of this crate or one that another crate made by [`aggregate_of_sums`] or
 /// [`aggregate_of_cells`]; `None` for any other.

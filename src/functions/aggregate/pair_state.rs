@@ -14,13 +14,13 @@ use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic};
 use crate::counts::pairs::{PairMatrix, Shape, SiteRows, Words, pairs_of};
-use crate::counts::{CountError, Level};
+use crate::counts::{CountError, Level, Workers};
 use crate::functions::interrupt;
 
 /// Pairs that all values of a query may have.
 pub(crate) const MOST_PAIRS: usize = 1 << 26;
 /// The version of saved states.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// Words of the header: version and kind, samples, ploidy, words of the rows.
 const HEADER: usize = 4;
 /// The fewest rows that are added to a matrix at a time.
@@ -92,7 +92,10 @@ pub(crate) struct PairsOf<V: PairValue> {
 
 /// An error of counting, as DataFusion has it.
 pub(crate) fn counted<T>(name: &str, result: std::result::Result<T, CountError>) -> Result<T> {
-    result.map_err(|error| DataFusionError::ResourcesExhausted(format!("{name}: {error}")))
+    result.map_err(|error| match error {
+        CountError::Stopped => interrupt::stopped(),
+        error => DataFusionError::ResourcesExhausted(format!("{name}: {error}")),
+    })
 }
 
 impl<V: PairValue> PairsOf<V> {
@@ -123,18 +126,19 @@ impl<V: PairValue> PairsOf<V> {
         counted(V::NAME, V::Matrix::try_new(self.shape, self.options))
     }
 
-    /// Adds rows to a matrix, in parts, between which a query can be stopped.
+    /// Adds rows to a matrix, in parts, with the operator's threads.
     fn fold(&self, matrix: &mut V::Matrix, rows: &SiteRows) -> Result<()> {
         let copies = self.shape.copies();
         // A step of the host's instruction sets counts some hundred rows of a pair.
         let steps = pairs_of(copies).saturating_mul(rows.len() / 256);
-        interrupt::long(steps, || {
-            for part in rows.parts(copies, MOST_ROWS) {
-                interrupt::check()?;
-                counted(V::NAME, matrix.fold(part, self.level))?;
-            }
-            Ok(())
-        })
+        let fold = |workers: &Workers<'_>| {
+            let mut parts = rows.parts(copies, MOST_ROWS);
+            parts.try_for_each(|part| matrix.fold(part, self.level, workers))
+        };
+        counted(
+            V::NAME,
+            interrupt::long(steps, || interrupt::with_workers(fold)),
+        )
     }
 
     /// Adds the kept rows to the matrix, once they take as much memory.
@@ -313,8 +317,15 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     }
 }
 
-/// Returns an error if the values of `groups` groups over the pairs of so many `units` ("samples") are more than a list can hold.
-pub(crate) fn check_pairs(name: &str, what: &str, units: usize, groups: usize) -> Result<()> {
+/// Returns an error if the values of `groups` groups over the pairs of so many `units` ("samples") are more than a list can hold. `instead` is
+/// what else may be called.
+pub(crate) fn check_pairs(
+    name: &str,
+    what: &str,
+    units: usize,
+    groups: usize,
+    instead: Option<&str>,
+) -> Result<()> {
     let pairs = pairs_of(units).saturating_mul(groups);
     if pairs <= MOST_PAIRS {
         return Ok(());
@@ -323,8 +334,12 @@ pub(crate) fn check_pairs(name: &str, what: &str, units: usize, groups: usize) -
         1 => format!("{units} {what}"),
         groups => format!("{units} {what} in {groups} groups"),
     };
+    let instead = match instead {
+        Some(instead) if groups == 1 => format!(", or read {instead}"),
+        _ => ", or make fewer groups".to_string(),
+    };
     exec_err!(
-        "{name} over {over} has {:.1e} pairs (limit {:.1e}): name a population of fewer samples, or make fewer groups",
+        "{name} over {over} has {:.1e} pairs (limit {:.1e}): name a population of fewer samples{instead}",
         pairs as f64,
         MOST_PAIRS as f64
     )

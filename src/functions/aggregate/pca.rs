@@ -247,7 +247,7 @@ impl PlanesDefinition for Pca {
     fn statistic(population: &Population) -> Result<Self::Statistic> {
         let (shape, ids) = population.individuals(NAME)?;
         let (count, forms) = arguments(&population.others, ids.len())?;
-        check_pairs(NAME, "samples", ids.len(), 1)?;
+        check_pairs(NAME, "samples", ids.len(), 1, None)?;
         Ok(PairsOf::new(shape, forms, Components { ids, count, forms }))
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct PairsOfSamples {
 }
 
 const NAME: &str = "sample_pairs";
+/// What has no limit of pairs.
+const STREAMS: &str = "vcz_sample_pairs('table' [, population [, min_kinship]]), which streams";
 /// A field of a pair: its name, and its value.
 type Count = (&'static str, fn(&IndividualPair) -> i64);
 /// The whole numbers of a pair.
@@ -124,7 +126,7 @@ impl PairValue for PairsOfSamples {
     }
 
     fn check_groups(&self, groups: usize) -> Result<()> {
-        check_pairs(NAME, "samples", self.ids.len(), groups)
+        check_pairs(NAME, "samples", self.ids.len(), groups, Some(STREAMS))
     }
 
     fn size(&self) -> usize {
@@ -149,7 +151,7 @@ impl PlanesDefinition for SamplePairs {
 
     fn statistic(population: &Population) -> Result<Self::Statistic> {
         let (shape, ids) = population.individuals(NAME)?;
-        check_pairs(NAME, "samples", ids.len(), 1)?;
+        check_pairs(NAME, "samples", ids.len(), 1, Some(STREAMS))?;
         Ok(PairsOf::new(shape, (), PairsOfSamples { ids }))
     }
 
@@ -166,7 +168,7 @@ impl PlanesDefinition for SamplePairs {
              are heterozygous, they are homozygous for different alleles, the first is heterozygous, and the second. distance is the \
              sum over the distance_sites variants at which both have a called copy of the probability that a copy of the one differs \
              from a copy of the other. The identity by state of plink (DST) is (ibs2 + ibs1 / 2) / sites, and kinship_king gives the \
-             kinship of KING. At most 2^26 pairs in all groups.",
+             kinship of KING. At most 2^26 pairs in all groups; the table function vcz_sample_pairs has no such limit.",
             "sample_pairs(call_genotype [, population])",
             "SELECT p['sample1'], p['sample2'], kinship_king(p['het_het'], p['opposite'], p['het1'], p['het2']) AS kinship FROM \
              (SELECT unnest(sample_pairs(call_genotype, 'YRI')) AS p FROM chr22) ORDER BY kinship DESC NULLS LAST LIMIT 20;",

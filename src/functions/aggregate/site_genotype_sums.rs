@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use datafusion::common::Result;
 
-use super::site_sweep::{Tiles, clip, load, no_counts};
+use super::site_sweep::{Merge, Tiles, clip, load, merge_all, no_counts, sweep};
 use crate::counts::sites::{Block, JointCounts, Ranges, SiteRecord, joint_counts};
 use crate::counts::{Job, Lanes, Level};
 use crate::functions::numeric::two_dosages::TwoDosages;
@@ -22,7 +22,7 @@ const ALWAYS: Range<usize> = 0..2;
 const HIGHER: Range<usize> = 7..10;
 
 /// The sums of one bin.
-pub(super) trait DosageSums: Clone + Default + Send {
+pub(super) trait DosageSums: Clone + Default + Send + Merge {
     /// Whether [`TwoDosages::higher`] is needed.
     const HIGHER: bool;
 
@@ -38,17 +38,31 @@ pub(super) struct GenotypePairs<'a, S> {
     second: Block,
     counts: [Box<JointCounts>; PRODUCTS],
     /// The sums of each bin.
-    pub(super) sums: Vec<S>,
+    sums: Vec<S>,
 }
 
 impl<'a, S: DosageSums> GenotypePairs<'a, S> {
-    /// Of sites in the order in which they are compared.
-    pub(super) fn new(
+    /// The sums of each bin over the pairs of sites in the order in which they are compared, which is that of their `positions`.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub(super) fn sums(
         records: &'a [SiteRecord<'a>],
+        positions: &[f64],
+        edges: &[f64],
         copies: usize,
-        bins: usize,
         level: Level,
-    ) -> Self {
+    ) -> Result<Vec<S>> {
+        let bins = edges.len().saturating_sub(1);
+        let mut sums = vec![S::default(); bins];
+        let start = || Self::new(records, copies, bins, level);
+        sweep(positions, edges, start, |tiles| {
+            merge_all(&mut sums, &tiles.sums)
+        })?;
+        Ok(sums)
+    }
+
+    fn new(records: &'a [SiteRecord<'a>], copies: usize, bins: usize, level: Level) -> Self {
         Self {
             records,
             level,
@@ -66,12 +80,7 @@ impl<S: DosageSums> Tiles for GenotypePairs<'_, S> {
         self.first.add_genotypes();
     }
 
-    fn second(
-        &mut self,
-        sites: Range<usize>,
-        ranges: &Ranges,
-        bounds: &[Vec<usize>],
-    ) -> Result<()> {
+    fn second(&mut self, sites: Range<usize>, ranges: &Ranges, bounds: &[Vec<usize>]) {
         load(&mut self.second, self.records, sites.clone(), 0);
         self.second.add_genotypes();
         let complete = self.first.is_complete() && self.second.is_complete();
@@ -110,7 +119,6 @@ impl<S: DosageSums> Tiles for GenotypePairs<'_, S> {
             bounds,
             sums: &mut self.sums,
         });
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use datafusion::common::Result;
 
-use super::site_sweep::{Tiles, clip, load, no_counts};
+use super::site_sweep::{Merge, Tiles, clip, load, merge_all, no_counts, sweep};
 use crate::counts::sites::{BLOCK, Block, JointCounts, Ranges, SiteRecord, joint_counts};
 use crate::counts::{Job, Lanes, Level};
 use crate::functions::numeric::FixedSum;
@@ -77,7 +77,7 @@ impl Complete<'_> {
 }
 
 /// The sums of one bin.
-pub(super) trait PairSums: Clone + Default + Send {
+pub(super) trait PairSums: Clone + Default + Send + Merge {
     /// Adds a site with each of the others; every site varies.
     fn add_complete(&mut self, pairs: &Complete<'_>);
 
@@ -96,7 +96,7 @@ pub(super) struct OnePopulation<'a, S> {
     /// Joint counts of alternates; of alternates and called copies, and reversed; of called copies.
     counts: [Box<JointCounts>; 4],
     /// The sums of each bin.
-    pub(super) sums: Vec<S>,
+    sums: Vec<S>,
 }
 
 fn inverses(block: &Block) -> [f64; BLOCK] {
@@ -108,13 +108,27 @@ fn inverses(block: &Block) -> [f64; BLOCK] {
 }
 
 impl<'a, S: PairSums> OnePopulation<'a, S> {
-    /// Of sites in the order in which they are compared.
-    pub(super) fn new(
+    /// The sums of each bin over the pairs of sites in the order in which they are compared, which is that of their `positions`.
+    ///
+    /// # Errors
+    /// If the query was stopped.
+    pub(super) fn sums(
         records: &'a [SiteRecord<'a>],
+        positions: &[f64],
+        edges: &[f64],
         copies: usize,
-        bins: usize,
         level: Level,
-    ) -> Self {
+    ) -> Result<Vec<S>> {
+        let bins = edges.len().saturating_sub(1);
+        let mut sums = vec![S::default(); bins];
+        let start = || Self::new(records, copies, bins, level);
+        sweep(positions, edges, start, |tiles| {
+            merge_all(&mut sums, &tiles.sums)
+        })?;
+        Ok(sums)
+    }
+
+    fn new(records: &'a [SiteRecord<'a>], copies: usize, bins: usize, level: Level) -> Self {
         Self {
             records,
             level,
@@ -134,12 +148,7 @@ impl<S: PairSums> Tiles for OnePopulation<'_, S> {
         self.first_inverses = inverses(&self.first);
     }
 
-    fn second(
-        &mut self,
-        sites: Range<usize>,
-        ranges: &Ranges,
-        bounds: &[Vec<usize>],
-    ) -> Result<()> {
+    fn second(&mut self, sites: Range<usize>, ranges: &Ranges, bounds: &[Vec<usize>]) {
         load(&mut self.second, self.records, sites.clone(), 0);
         self.second_inverses = inverses(&self.second);
         let complete = self.first.is_complete() && self.second.is_complete();
@@ -168,7 +177,6 @@ impl<S: PairSums> Tiles for OnePopulation<'_, S> {
             bounds,
             sums: &mut self.sums,
         });
-        Ok(())
     }
 }
 
@@ -245,6 +253,12 @@ impl Quotients {
     pub(super) fn add(&mut self, numerator: i128, denominator: f64) {
         self.others
             .add((numerator as f64 / denominator).clamp(-1.0, 1.0));
+    }
+
+    /// Adds the sums of other pairs.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.whole += other.whole;
+        self.others.merge(other.others);
     }
 
     /// The sum; 0 over nothing.

@@ -1,10 +1,13 @@
 //! All pairs of a group's sites by bins of distance: in tiles of 64 × 64 sites, each counted in one call of a kernel.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::common::Result;
+use parking_lot::Mutex;
 
 use crate::counts::sites::{BLOCK, Block, JointCounts, Ranges, SiteRecord};
+use crate::counts::{CountError, Workers};
 use crate::functions::interrupt;
 
 /// For one site after the other, where each bin of distances begins among the sites after it.
@@ -51,20 +54,63 @@ pub(super) trait Tiles {
 
     /// Sites `sites` become the second ones; `ranges` are the pairs of interest, and `bins(row)` the bounds of the bins of row `row` of the
     /// first sites, among all sites.
-    fn second(&mut self, sites: Range<usize>, ranges: &Ranges, bounds: &[Vec<usize>])
-    -> Result<()>;
+    fn second(&mut self, sites: Range<usize>, ranges: &Ranges, bounds: &[Vec<usize>]);
 }
 
-/// Calls `tiles` for all pairs of sites at `positions`, which ascend, whose distance is in a bin.
+/// Exact sums, so that the order in which they are merged does not show.
+pub(super) trait Merge {
+    /// Adds the sums of other pairs.
+    fn merge(&mut self, other: &Self);
+}
+
+/// Merges the sums of each bin.
+pub(super) fn merge_all<S: Merge>(to: &mut [S], from: &[S]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        to.merge(from);
+    }
+}
+
+/// Has all pairs of sites at `positions`, which ascend, whose distance is in a bin, computed by the operator's threads: each calls tiles
+/// of its own, which `start` begins and `finish` takes, in any order.
 ///
 /// # Errors
-/// Those of `tiles`, and if the query was stopped.
-pub(super) fn sweep(positions: &[f64], edges: &[f64], tiles: &mut impl Tiles) -> Result<()> {
+/// If the query was stopped.
+pub(super) fn sweep<T: Tiles>(
+    positions: &[f64],
+    edges: &[f64],
+    start: impl Fn() -> T + Sync,
+    finish: impl FnMut(T) + Send,
+) -> Result<()> {
+    let finish = Mutex::new(finish);
+    let next = AtomicUsize::new(0);
+    let swept = interrupt::with_workers(|workers| {
+        let threads = workers.threads().min(positions.len().div_ceil(BLOCK));
+        workers.each(0..threads, |_| {
+            let mut tiles = start();
+            sweep_blocks(positions, edges, &next, workers, &mut tiles)?;
+            (*finish.lock())(tiles);
+            Ok(())
+        })
+    });
+    swept.map_err(|_| interrupt::stopped())
+}
+
+/// Calls `tiles` for the pairs of the next block of first sites, and so on.
+fn sweep_blocks(
+    positions: &[f64],
+    edges: &[f64],
+    next: &AtomicUsize,
+    workers: &Workers<'_>,
+    tiles: &mut impl Tiles,
+) -> std::result::Result<(), CountError> {
     let sites = positions.len();
     let mut bounds = Bounds::new(positions, edges);
     let mut of_rows: Vec<Vec<usize>> = vec![vec![]; BLOCK];
-    let mut start = 0;
-    while start < sites {
+    loop {
+        let start = next.fetch_add(1, Ordering::Relaxed).saturating_mul(BLOCK);
+        if start >= sites {
+            return Ok(());
+        }
         let first = start..sites.min(start + BLOCK);
         for (site, of_row) in first.clone().zip(&mut of_rows) {
             of_row.clear();
@@ -92,14 +138,12 @@ pub(super) fn sweep(positions: &[f64], edges: &[f64], tiles: &mut impl Tiles) ->
                 }
             }
             if any {
-                interrupt::check()?;
-                tiles.second(second.clone(), &ranges, of_rows)?;
+                workers.check()?;
+                tiles.second(second.clone(), &ranges, of_rows);
             }
             at = second.end;
         }
-        start = first.end;
     }
-    Ok(())
 }
 
 /// The part of `range` in `block`, counted from the block's start.
@@ -139,38 +183,40 @@ pub(super) fn in_order<'a>(records: impl Iterator<Item = SiteRecord<'a>>) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::functions::interrupt::Interrupt;
+    use crate::functions::interrupt::{Interrupt, Threads};
 
     /// Counts tiles, and requests `interrupt` at the third.
-    struct Counted {
-        tiles: usize,
+    struct Counted<'a> {
+        tiles: &'a AtomicUsize,
         interrupt: Interrupt,
     }
 
-    impl Tiles for Counted {
+    impl Tiles for Counted<'_> {
         fn first(&mut self, _sites: Range<usize>) {}
 
-        fn second(&mut self, _: Range<usize>, _: &Ranges, _: &[Vec<usize>]) -> Result<()> {
-            self.tiles += 1;
-            if self.tiles == 3 {
+        fn second(&mut self, _: Range<usize>, _: &Ranges, _: &[Vec<usize>]) {
+            if self.tiles.fetch_add(1, Ordering::SeqCst) == 2 {
                 self.interrupt.request();
             }
-            Ok(())
         }
     }
 
     #[test]
     fn a_sweep_stops_between_tiles() {
         let positions = vec![0.0; 10 * BLOCK];
-        let interrupt = Interrupt::default();
-        let mut counted = Counted {
-            tiles: 0,
-            interrupt: interrupt.clone(),
-        };
-        let swept = interrupt.within(|| sweep(&positions, &[0.0, 1.0], &mut counted));
-        assert!(swept.is_err());
-        assert_eq!(counted.tiles, 3);
-        sweep(&positions, &[0.0, 1.0], &mut counted).unwrap();
-        assert_eq!(counted.tiles, 3 + 55);
+        for threads in [1, 3] {
+            let interrupt = Interrupt::new(&Threads::new(threads));
+            let tiles = AtomicUsize::new(0);
+            let start = || Counted {
+                tiles: &tiles,
+                interrupt: interrupt.clone(),
+            };
+            let swept = interrupt.within(|| sweep(&positions, &[0.0, 1.0], start, |_| {}));
+            assert!(swept.is_err());
+            let stopped = tiles.swap(0, Ordering::SeqCst);
+            assert!((3..3 + threads).contains(&stopped), "{stopped}");
+            sweep(&positions, &[0.0, 1.0], start, |_| {}).unwrap();
+            assert_eq!(tiles.load(Ordering::SeqCst), 55);
+        }
     }
 }

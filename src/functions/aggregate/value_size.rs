@@ -34,6 +34,13 @@ pub fn value_size(call: &AggregateFunctionExpr) -> Result<usize> {
     Ok(accumulator.size().saturating_sub(without))
 }
 
+/// Bytes that `call` needs for counts over pairs, in each partition, whatever rows it gets.
+pub fn pairs_size(call: &AggregateFunctionExpr) -> usize {
+    // If the accumulator cannot be created, running the plan returns the error.
+    let accumulator = call.create_accumulator();
+    accumulator.map_or(0, |accumulator| accumulator.size())
+}
+
 /// Bytes of a row of the bit-planes that `call` takes, if it is an aggregate over genotypes; else 0. They are those of a biallelic site
 /// where every copy is called: of the header and one plane.
 ///

@@ -10,6 +10,7 @@ pub mod haplotypes;
 pub mod hardy_weinberg;
 pub mod harmonic;
 pub mod jackknife;
+pub mod kinship;
 pub mod many_blocks;
 pub mod partition;
 pub mod populations;

@@ -7,6 +7,7 @@ use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs,
 use super::support::{
     Inputs, check_arity, coerce_integer, document, function_identity, function_struct, numbers,
 };
+use crate::functions::numeric::kinship::king;
 
 const SYNTAX: &str = "kinship_king(het_het, opposite, het1, het2)";
 const ARGUMENTS: [&str; 4] = ["het_het", "opposite", "het1", "het2"];
@@ -37,14 +38,6 @@ fn documentation() -> Documentation {
     )
 }
 
-/// The formula; in doubles, where sums of counts are exact.
-fn kinship([het_het, opposite, het1, het2]: [i64; 4]) -> Option<f64> {
-    let least = het1.min(het2);
-    let [het_het, opposite, het1, het2] = [het_het, opposite, het1, het2].map(|count| count as f64);
-    let distance = 4.0 * opposite + het1 + het2 - 2.0 * het_het;
-    (least > 0).then(|| 0.5 - distance / (4.0 * least as f64))
-}
-
 impl ScalarUDFImpl for KinshipKing {
     function_identity!("kinship_king");
 
@@ -69,7 +62,7 @@ impl ScalarUDFImpl for KinshipKing {
             let [Some(het_het), Some(opposite), Some(het1), Some(het2)] = counts else {
                 return Ok(None);
             };
-            Ok(kinship([het_het, opposite, het1, het2]))
+            Ok(king([het_het, opposite, het1, het2]))
         })?;
         inputs.finish(array)
     }

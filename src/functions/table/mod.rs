@@ -1,4 +1,5 @@
-//! Table functions: metadata of stores as tables, the grid of windows, and `sites`, which compare variants. One file per function;
+//! Table functions: metadata of stores as tables, the grid of windows, `sample_pairs`, which compares samples, and `sites`, which compare
+//! variants. One file per function;
 //! `resolve` finds the table of the first argument, `metadata` is shared by the functions of metadata. A new function needs a new file and
 //! a line in [`all`], which has its documentation, too: DataFusion keeps none of table functions, so `\h` shows this one.
 
@@ -9,6 +10,7 @@ mod genome_windows;
 pub(super) mod metadata;
 mod populations;
 pub mod resolve;
+mod sample_pairs;
 mod samples;
 mod sites;
 
@@ -20,6 +22,7 @@ pub use entry::TableFunction;
 pub use genome_windows::GenomeWindows;
 pub use metadata::{Metadata, MetadataFunction};
 pub use populations::Populations;
+pub use sample_pairs::{SamplePairs, SamplePairsExec};
 pub use samples::Samples;
 pub use sites::{Ihs, Ld, LdPrune, Nsl, XpEhh, XpNsl};
 
@@ -31,12 +34,14 @@ pub fn call_of(table: &dyn TableProvider) -> Option<&str> {
     }
     let windows = || table.downcast_ref::<genome_windows::Windows>();
     let sites = || table.downcast_ref::<sites::SiteTable>();
+    let pairs = || table.downcast_ref::<sample_pairs::SamplePairsTable>();
     of::<Samples>(table)
         .or_else(|| of::<Contigs>(table))
         .or_else(|| of::<Populations>(table))
         .or_else(|| of::<Arrays>(table))
         .or_else(|| windows().map(|windows| windows.call.as_str()))
         .or_else(|| sites().map(|sites| sites.call.as_str()))
+        .or_else(|| pairs().map(|pairs| pairs.call.as_str()))
 }
 
 /// Every function of this folder.
@@ -47,6 +52,7 @@ pub fn all() -> Vec<TableFunction> {
         MetadataFunction::<Populations>::entry(),
         MetadataFunction::<Arrays>::entry(),
         GenomeWindows::entry(),
+        SamplePairs::entry(),
         Ld::entry(),
         LdPrune::entry(),
         Nsl::entry(),

@@ -8,11 +8,11 @@ use crate::scan::{PopulationArg, population_of};
 
 /// The arguments of a call.
 #[derive(Debug)]
-pub(super) struct Arguments {
+pub(in crate::functions::table) struct Arguments {
     /// The table's name.
-    pub(super) table: String,
+    pub(in crate::functions::table) table: String,
     /// The populations, as many as the function takes; every sample where the first is left out.
-    pub(super) populations: Vec<PopulationArg>,
+    pub(in crate::functions::table) populations: Vec<PopulationArg>,
     /// The numbers after them.
     pub(super) numbers: Vec<ScalarValue>,
 }
@@ -37,7 +37,7 @@ fn constant(expr: &Expr) -> Option<ScalarValue> {
 impl Arguments {
     /// Reads the arguments of `function`, which takes one population that may be left out, or, if `required`, so many that may not; and
     /// then at most `numbers` numbers. `usage` is for errors.
-    pub(super) fn try_new(
+    pub(in crate::functions::table) fn try_new(
         function: &str,
         usage: &str,
         exprs: &[Expr],
@@ -106,7 +106,7 @@ impl Arguments {
     }
 
     /// Number `at`, between `least` and `most`; `None` if it is left out.
-    pub(super) fn number(
+    pub(in crate::functions::table) fn number(
         &self,
         function: &str,
         at: usize,

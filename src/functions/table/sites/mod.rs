@@ -23,6 +23,7 @@ mod site_scan;
 mod xpehh;
 mod xpnsl;
 
+pub(super) use arguments::Arguments;
 pub use ihs::Ihs;
 pub use ld::Ld;
 pub use ld_prune::LdPrune;

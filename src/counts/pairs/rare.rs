@@ -1,0 +1,96 @@
+//! [`Rare`]: rows of which few units carry one of two alleles. Of these rows, pairs of carriers are visited one by one.
+
+use crate::counts::gathered::PlanesRow;
+
+use super::triangle::Part;
+
+/// A row is rare if at most this part of the copies, and [`FEWEST`] more, carry one of the alleles: then comparing bits of all pairs takes longer.
+const PART: usize = 32;
+/// See [`PART`].
+const FEWEST: usize = 2;
+
+/// The carriers of rare rows.
+#[derive(Debug, Default)]
+pub(super) struct Rare {
+    /// Each unit in the order of a row, with what it carries.
+    carriers: Vec<(u32, u8)>,
+    /// Where each row ends.
+    ends: Vec<usize>,
+}
+
+/// The plane of a row in which every copy has code 0 or 1, and whether it is that of the rarer code; `None` if it is not rare.
+pub(super) fn rare_plane<'a>(row: PlanesRow<'a>, copies: usize) -> Option<(&'a [u64], bool)> {
+    let plane = row.only_low().filter(|_| row.is_complete())?;
+    let ones: usize = plane.iter().map(|word| word.count_ones() as usize).sum();
+    let most = copies / PART + FEWEST;
+    match ones <= most {
+        true => Some((plane, true)),
+        false => (copies.saturating_sub(ones) <= most).then_some((plane, false)),
+    }
+}
+
+/// The words of a plane of `copies` copies, or those of the copies that have no bit in it.
+pub(super) fn words_of(
+    plane: &[u64],
+    set: bool,
+    copies: usize,
+) -> impl Iterator<Item = (usize, u64)> {
+    plane.iter().enumerate().map(move |(at, word)| match set {
+        true => (at, *word),
+        false => {
+            let last = copies - at * 64;
+            let exist = if last < 64 { (1 << last) - 1 } else { u64::MAX };
+            (at, !word & exist)
+        }
+    })
+}
+
+impl Rare {
+    /// Adds a row with these carriers, which ascend.
+    pub(super) fn push(&mut self, carriers: impl Iterator<Item = (u32, u8)>) {
+        self.carriers.extend(carriers);
+        self.ends.push(self.carriers.len());
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Removes all rows.
+    pub(super) fn clear(&mut self) {
+        self.carriers.clear();
+        self.ends.clear();
+    }
+
+    /// Every carrier of every row.
+    pub(super) fn carriers(&self) -> &[(u32, u8)] {
+        &self.carriers
+    }
+
+    /// Calls `sink(row, carriers)` for each carrier of each row that is a first one of a part's pairs: itself and those after it.
+    #[inline(always)]
+    pub(super) fn for_each_first(&self, part: &Part, mut sink: impl FnMut(usize, &[(u32, u8)])) {
+        let mut start = 0;
+        for (at, end) in self.ends.iter().enumerate() {
+            let row = self.carriers.get(start..*end).unwrap_or_default();
+            start = *end;
+            let first = |unit: usize| row.partition_point(|(other, _)| (*other as usize) < unit);
+            for first in first(part.firsts.start)..first(part.firsts.end) {
+                sink(at, &row[first..]);
+            }
+        }
+    }
+
+    /// Calls `sink(i, j, what i carries, what j carries)` for the pairs i < j of a part.
+    #[inline(always)]
+    pub(super) fn for_each_pair(&self, part: &Part, mut sink: impl FnMut(usize, usize, u8, u8)) {
+        self.for_each_first(part, |_, carriers| {
+            if let Some(((i, of_i), others)) = carriers.split_first() {
+                for (j, of_j) in others {
+                    sink(*i as usize, *j as usize, *of_i, *of_j);
+                }
+            }
+        });
+    }
+}

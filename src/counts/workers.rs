@@ -1,0 +1,151 @@
+//! [`Workers`]: the threads that a long computation may use, and whether it must stop.
+
+use std::fmt;
+use std::thread::{self, Builder};
+
+use parking_lot::Mutex;
+
+use super::CountError;
+
+/// Parts of a computation for each thread, so that threads end at about the same time.
+const PARTS: usize = 8;
+
+/// Threads, and a question that is asked between steps.
+#[derive(Clone, Copy)]
+pub(crate) struct Workers<'a> {
+    threads: usize,
+    stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl fmt::Debug for Workers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} threads", self.threads)
+    }
+}
+
+impl<'a> Workers<'a> {
+    /// The calling thread, which is never stopped.
+    #[cfg(test)]
+    pub(crate) const ALONE: Workers<'static> = Workers {
+        threads: 1,
+        stopped: &|| false,
+    };
+
+    /// `threads` threads, the calling one among them, until `stopped` says so.
+    pub(crate) fn new(threads: usize, stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Self { threads, stopped }
+    }
+
+    /// Number of threads, at least 1.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.max(1)
+    }
+
+    /// Parts that a computation should have.
+    pub(crate) fn parts(&self) -> usize {
+        match self.threads {
+            0 | 1 => 1,
+            threads => threads.saturating_mul(PARTS),
+        }
+    }
+
+    /// Asks whether to go on. A step between two calls should take milliseconds at most.
+    ///
+    /// # Errors
+    /// [`CountError::Stopped`] if not.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<(), CountError> {
+        match (self.stopped)() {
+            true => Err(CountError::Stopped),
+            false => Ok(()),
+        }
+    }
+
+    /// Does `work` for each of `jobs`, in any order and by several threads at a time.
+    ///
+    /// # Errors
+    /// The first error of `work`, and [`CountError::Stopped`]; jobs that are left are then not begun.
+    pub(crate) fn each<J, I: Iterator<Item = J> + Send>(
+        &self,
+        jobs: impl IntoIterator<Item = J, IntoIter = I>,
+        work: impl Fn(J) -> Result<(), CountError> + Sync,
+    ) -> Result<(), CountError> {
+        let jobs = jobs.into_iter();
+        let most = jobs.size_hint().1.unwrap_or(usize::MAX);
+        let others = self.threads.min(most).saturating_sub(1);
+        if others == 0 {
+            for job in jobs {
+                self.check()?;
+                work(job)?;
+            }
+            return Ok(());
+        }
+        let (jobs, failed) = (Mutex::new(jobs), Mutex::new(None));
+        let run = || {
+            while failed.lock().is_none() {
+                let Some(job) = jobs.lock().next() else {
+                    break;
+                };
+                if let Err(error) = self.check().and_then(|()| work(job)) {
+                    failed.lock().get_or_insert(error);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 0..others {
+                let builder = Builder::new().name("vcz-pairs".to_string());
+                // Without more threads, this one does all that is left.
+                if builder.spawn_scoped(scope, run).is_err() {
+                    break;
+                }
+            }
+            run();
+        });
+        failed.into_inner().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_job_is_done_once() {
+        for threads in [0, 1, 2, 7] {
+            let workers = Workers::new(threads, &|| false);
+            let mut done = vec![0; 100];
+            let jobs = done.iter_mut().enumerate();
+            let worked = workers.each(jobs, |(at, done)| {
+                *done += at;
+                Ok(())
+            });
+            assert_eq!(worked, Ok(()));
+            assert_eq!(done, (0..100).collect::<Vec<_>>());
+            assert_eq!(workers.each(0..0, |_: i32| panic!("a job")), Ok(()));
+        }
+    }
+
+    #[test]
+    fn jobs_end_at_an_error_and_when_stopped() {
+        for threads in [1, 3] {
+            let begun = AtomicUsize::new(0);
+            let stopped = || begun.load(Ordering::SeqCst) >= 10;
+            let workers = Workers::new(threads, &stopped);
+            let count = |_: usize| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            };
+            assert_eq!(workers.each(0..1000, count), Err(CountError::Stopped));
+            assert!(begun.load(Ordering::SeqCst) < 10 + threads);
+            let workers = Workers::new(threads, &|| false);
+            let fail = |job: usize| match job {
+                5 => Err(CountError::Request("no".to_string())),
+                _ => Ok(()),
+            };
+            let failed = workers.each(0..1000, fail);
+            assert_eq!(failed, Err(CountError::Request("no".to_string())));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One execution: pairs are counted strip by strip, and given in batches.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{SchemaRef, UInt64Type};
+use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder,
+};
+use futures::StreamExt;
+
+use super::columns::{self, Found};
+use super::exec::Call;
+use super::function::NAME;
+use super::strip::{PAIR_BYTES, Strip, Taken, firsts_within};
+use crate::counts::pairs::{IndividualPairs, PairMatrix, SiteRows, pairs_of};
+use crate::counts::{CountError, Level};
+use crate::functions::interrupt;
+
+/// Rows that are counted at a time.
+const ROWS: usize = 1 << 13;
+/// Bytes of bits that are counted at a time, if that is fewer rows.
+const BYTES: usize = 1 << 26;
+
+/// An execution.
+pub(super) struct Running {
+    call: Arc<Call>,
+    input: Arc<dyn ExecutionPlan>,
+    schema: SchemaRef,
+    context: Arc<TaskContext>,
+    /// Bytes that the counts of pairs may take.
+    budget: usize,
+    /// How many of [`PAIR_BYTES`] the table is known to need.
+    kind: usize,
+    strip: Option<Strip>,
+    /// The first sample of the next strip.
+    next: usize,
+    found: Vec<Found>,
+    reservation: MemoryReservation,
+    metrics: BaselineMetrics,
+    passes: Count,
+}
+
+impl Running {
+    pub(super) fn new(
+        call: Arc<Call>,
+        input: Arc<dyn ExecutionPlan>,
+        schema: SchemaRef,
+        budget: usize,
+        context: Arc<TaskContext>,
+        metrics: &ExecutionPlanMetricsSet,
+    ) -> Self {
+        let consumer = MemoryConsumer::new(call.text.clone());
+        Self {
+            reservation: consumer.register(context.memory_pool()),
+            metrics: BaselineMetrics::new(metrics, 0),
+            passes: MetricBuilder::new(metrics).counter("passes", 0),
+            call,
+            input,
+            schema,
+            context,
+            budget,
+            kind: 0,
+            strip: None,
+            next: 0,
+            found: vec![],
+        }
+    }
+
+    /// The next batch.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let rows = self.context.session_config().batch_size();
+        let samples = self.call.shape.samples;
+        loop {
+            if let Some(strip) = &mut self.strip {
+                let metrics = self.metrics.clone();
+                let timer = metrics.elapsed_compute().timer();
+                let taken = strip.take(self.call.least, rows, &mut self.found)?;
+                if taken == Taken::All {
+                    self.strip = None;
+                    self.reservation.free();
+                }
+                drop(timer);
+            } else if self.next + 1 < samples {
+                self.count().await?;
+                continue;
+            }
+            let is_last = self.strip.is_none() && self.next + 1 >= samples;
+            if self.found.len() >= rows || is_last && !self.found.is_empty() {
+                return self.batch().map(Some);
+            }
+            if is_last {
+                return Ok(None);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The found pairs.
+    fn batch(&mut self) -> Result<RecordBatch> {
+        let (call, found) = (&self.call, &self.found);
+        let arrays = call
+            .columns
+            .iter()
+            .map(|at| columns::array(*at, found, &call.ids));
+        let options = RecordBatchOptions::new().with_row_count(Some(found.len()));
+        let schema = Arc::clone(&self.schema);
+        let batch = RecordBatch::try_new_with_options(schema, arrays.collect(), &options)?;
+        self.metrics.record_output(batch.num_rows());
+        self.found.clear();
+        Ok(batch)
+    }
+
+    /// Counts the next strip of pairs.
+    async fn count(&mut self) -> Result<()> {
+        let shape = self.call.shape;
+        loop {
+            let most = self.budget / PAIR_BYTES[self.kind];
+            let firsts = firsts_within(shape.samples, self.next, most);
+            let pairs = IndividualPairs::of_firsts(shape, firsts.clone()).map_err(counted)?;
+            self.passes.add(1);
+            if let Some(pairs) = self.read(pairs, &firsts).await? {
+                self.next = firsts.end;
+                self.strip = Some(Strip::new(pairs, shape.samples, firsts));
+                return Ok(());
+            }
+            // There are calls of another kind than before, whose counts are larger: fewer pairs at a time.
+            self.kind += 1;
+        }
+    }
+
+    /// Adds all rows of the table; `None` if the counts became larger than they may be, and fewer pairs would take less.
+    async fn read(
+        &mut self,
+        mut pairs: IndividualPairs,
+        firsts: &Range<usize>,
+    ) -> Result<Option<IndividualPairs>> {
+        let copies = self.call.shape.copies();
+        let most_words = (BYTES / size_of::<u64>()).max(2 * copies.div_ceil(64));
+        let mut rows = SiteRows::default();
+        // The batches of all partitions, in any order.
+        let input = CoalescePartitionsExec::new(Arc::clone(&self.input));
+        let mut batches = input.execute(0, Arc::clone(&self.context))?;
+        loop {
+            let batch = batches.next().await.transpose()?;
+            let ended = batch.is_none();
+            if let Some(batch) = batch {
+                add_rows(&mut rows, &batch)?;
+            }
+            let is_full = rows.len() >= ROWS || rows.words().len() >= most_words;
+            if rows.len() > 0 && (ended || is_full) {
+                self.fold(&mut pairs, &mut rows)?;
+                let can_shrink = firsts.len() > 1 && self.kind + 1 < PAIR_BYTES.len();
+                if can_shrink && pairs.heap_bytes() > self.budget {
+                    self.reservation.free();
+                    return Ok(None);
+                }
+            }
+            if ended {
+                self.reserve(&pairs, 0)?;
+                return Ok(Some(pairs));
+            }
+        }
+    }
+
+    fn fold(&mut self, pairs: &mut IndividualPairs, rows: &mut SiteRows) -> Result<()> {
+        let copies = self.call.shape.copies();
+        // Planes are transposed, and then are those of individuals.
+        self.reserve(pairs, 3 * rows.heap_bytes())?;
+        let metrics = self.metrics.clone();
+        let _timer = metrics.elapsed_compute().timer();
+        let steps = pairs_of(copies).saturating_mul(rows.len() / 256 + 1);
+        let folded = interrupt::long(steps, || {
+            interrupt::with_workers(|workers| {
+                let mut parts = rows.parts(copies, ROWS);
+                parts.try_for_each(|part| pairs.fold(part, Level::detect(), workers))
+            })
+        });
+        folded.map_err(counted)?;
+        rows.clear();
+        Ok(())
+    }
+
+    fn reserve(&mut self, pairs: &IndividualPairs, more: usize) -> Result<()> {
+        let bytes = pairs.heap_bytes().saturating_add(more);
+        self.reservation.try_resize(bytes).map_err(|error| {
+            error.context(format!(
+                "{NAME}: counts of pairs and genotypes of {} samples need {bytes} bytes at a time; raise the memory limit, or name a population \
+                 of fewer samples",
+                self.call.shape.samples
+            ))
+        })
+    }
+}
+
+/// Adds the rows of a batch that have genotypes.
+fn add_rows(rows: &mut SiteRows, batch: &RecordBatch) -> Result<()> {
+    let planes = batch.columns().first();
+    let planes = planes.and_then(|planes| planes.as_list_opt::<i32>());
+    let values = planes.and_then(|list| list.values().as_primitive_opt::<UInt64Type>());
+    let (Some(planes), Some(values)) = (planes, values) else {
+        return internal_err!("{NAME}: the scan gives no bit-planes");
+    };
+    let (offsets, words) = (planes.value_offsets(), values.values());
+    for (row, bounds) in offsets.windows(2).enumerate() {
+        // Offsets of lists are not negative and never decrease.
+        let of_row = words.get(bounds[0] as usize..bounds[1] as usize);
+        if let (true, Some(of_row)) = (planes.is_valid(row), of_row) {
+            rows.push(of_row);
+        }
+    }
+    Ok(())
+}
+
+fn counted(error: CountError) -> DataFusionError {
+    match error {
+        CountError::Stopped => interrupt::stopped(),
+        error => DataFusionError::ResourcesExhausted(format!("{NAME}: {error}")),
+    }
+}

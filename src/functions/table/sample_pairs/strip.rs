@@ -1,0 +1,136 @@
+//! The pairs of some first samples with all samples after them: how many fit into memory, and their rows.
+
+use std::ops::Range;
+
+use datafusion::common::Result;
+
+use super::columns::Found;
+use crate::counts::pairs::{IndividualPairs, pairs_of};
+use crate::functions::interrupt;
+use crate::functions::numeric::kinship::king;
+
+/// Pairs that are looked at before others get a turn.
+const TURN: usize = 1 << 18;
+/// Bytes of the counts of a pair: of complete biallelic calls, with missing ones, and with any others.
+pub(super) const PAIR_BYTES: [usize; 3] = [8, 20, 60];
+
+/// Number of pairs of so many samples whose first is one of `firsts`; saturating.
+pub(super) fn pairs_of_firsts(samples: usize, firsts: &Range<usize>) -> usize {
+    let after = |first: usize| pairs_of(samples.saturating_sub(first));
+    after(firsts.start) - after(firsts.end)
+}
+
+/// The first samples from `start` on of whose pairs there are at most `most`, and at least one.
+pub(super) fn firsts_within(samples: usize, start: usize, most: usize) -> Range<usize> {
+    let (mut enough, mut end) = (start + 1, samples.max(start + 1));
+    while enough < end {
+        let middle = enough + (end - enough).div_ceil(2);
+        match pairs_of_firsts(samples, &(start..middle)) <= most {
+            true => enough = middle,
+            false => end = middle - 1,
+        }
+    }
+    start..enough
+}
+
+/// How often the table is read for all pairs, if so many are counted at a time.
+pub(super) fn passes(samples: usize, most: usize) -> usize {
+    let (mut start, mut passes) = (0, 0);
+    while start + 1 < samples {
+        start = firsts_within(samples, start, most).end;
+        passes += 1;
+    }
+    passes
+}
+
+/// Counted pairs of some first samples.
+#[derive(Debug)]
+pub(super) struct Strip {
+    pairs: IndividualPairs,
+    samples: usize,
+    end: usize,
+    /// The next pair.
+    next: [usize; 2],
+}
+
+/// What [`Strip::take`] ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// There are no more pairs.
+    All,
+    /// There may be more.
+    Some,
+}
+
+impl Strip {
+    /// The pairs of `firsts`, all of which were counted.
+    pub(super) fn new(pairs: IndividualPairs, samples: usize, firsts: Range<usize>) -> Self {
+        Self {
+            pairs,
+            samples,
+            end: firsts.end,
+            next: [firsts.start, firsts.start + 1],
+        }
+    }
+
+    /// Appends pairs of a kinship of at least `least` to `found` until it has `rows`, or others must get a turn.
+    pub(super) fn take(
+        &mut self,
+        least: Option<f64>,
+        rows: usize,
+        found: &mut Vec<Found>,
+    ) -> Result<Taken> {
+        interrupt::check()?;
+        for _ in 0..TURN {
+            let [i, j] = self.next;
+            if i >= self.end {
+                return Ok(Taken::All);
+            }
+            if j >= self.samples {
+                self.next = [i + 1, i + 2];
+                continue;
+            }
+            if found.len() >= rows {
+                break;
+            }
+            self.next = [i, j + 1];
+            let kinship = king(self.pairs.king(i, j));
+            let is_wanted = least.is_none_or(|least| kinship.is_some_and(|of| of >= least));
+            if is_wanted {
+                found.push(Found {
+                    samples: [i, j],
+                    counts: self.pairs.pair(i, j),
+                    kinship,
+                });
+            }
+        }
+        Ok(Taken::Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strips_have_each_pair_once() {
+        for samples in [0, 1, 2, 3, 10, 100] {
+            for most in [0, 1, 7, 99, 5000] {
+                let (mut start, mut strips, mut pairs) = (0, 0, 0);
+                while start + 1 < samples {
+                    let firsts = firsts_within(samples, start, most);
+                    assert!(firsts.start == start && firsts.end > start);
+                    let of_firsts = pairs_of_firsts(samples, &firsts);
+                    assert!(of_firsts <= most.max(samples - start - 1), "{firsts:?}");
+                    if firsts.end < samples {
+                        let more = pairs_of_firsts(samples, &(start..firsts.end + 1));
+                        assert!(more > most, "{firsts:?}");
+                    }
+                    (start, strips, pairs) = (firsts.end, strips + 1, pairs + of_firsts);
+                }
+                assert_eq!(pairs, pairs_of(samples));
+                assert_eq!(passes(samples, most), strips);
+            }
+        }
+    }
+}
