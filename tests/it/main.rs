@@ -39,6 +39,10 @@ mod missing_data;
 mod notices;
 mod opening;
 mod other_writers;
+#[cfg(feature = "gpu")]
+mod pair_definitions;
+#[cfg(feature = "gpu")]
+mod pairs;
 mod partitions;
 mod populations;
 mod queries;

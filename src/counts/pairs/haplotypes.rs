@@ -186,7 +186,7 @@ impl HaplotypePairs {
             (part, differences)
         });
         workers.each(parts, |(part, differences)| {
-            rare.for_each_pair(&part, |i, j, _, _| differences[part.at(i, j)] -= 2);
+            rare.for_each_pair(&part, |at, _, _| differences[at] -= 2);
             Ok(())
         })
     }

@@ -289,12 +289,12 @@ impl IndividualPairs {
             (part, both_het, opposite)
         });
         workers.each(parts, |(part, both_het, opposite)| {
-            rare.for_each_pair(&part, |i, j, first, second| {
-                let at = part.at(i, j);
-                // 0 of two heterozygous ones, 1 with one, and 2 of two homozygous ones.
-                let homozygous = u32::from(first == HOMOZYGOUS) + u32::from(second == HOMOZYGOUS);
-                both_het[at] += u32::from(homozygous == 0);
-                opposite[at] -= homozygous;
+            rare.for_each_pair(&part, |at, first, second| {
+                // Mostly neither is homozygous.
+                match u32::from(first == HOMOZYGOUS) + u32::from(second == HOMOZYGOUS) {
+                    0 => both_het[at] += 1,
+                    homozygous => opposite[at] -= homozygous,
+                }
             });
             Ok(())
         })

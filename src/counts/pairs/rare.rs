@@ -82,13 +82,14 @@ impl Rare {
         }
     }
 
-    /// Calls `sink(i, j, what i carries, what j carries)` for the pairs i < j of a part.
+    /// Calls `sink(place in the part, what i carries, what j carries)` for the pairs i < j of a part.
     #[inline(always)]
-    pub(super) fn for_each_pair(&self, part: &Part, mut sink: impl FnMut(usize, usize, u8, u8)) {
+    pub(super) fn for_each_pair(&self, part: &Part, mut sink: impl FnMut(usize, u8, u8)) {
         self.for_each_first(part, |_, carriers| {
             if let Some(((i, of_i), others)) = carriers.split_first() {
+                let from = part.at(*i as usize, *i as usize + 1);
                 for (j, of_j) in others {
-                    sink(*i as usize, *j as usize, *of_i, *of_j);
+                    sink(from + (j - i - 1) as usize, *of_i, *of_j);
                 }
             }
         });

@@ -1,0 +1,346 @@
+//! Functions over pairs, of random genotypes: they give what their definitions give, to the last bit, in any partitions and batches; and
+//! pairs of samples in any memory.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{Float64Type, Int64Type};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use crate::common::{create, fails, fixtures, plan, run, session, unpack};
+use crate::pair_definitions::{Genotypes, Related, SamplePair};
+use crate::partitions::bits;
+use crate::random_store::{Random, prepare, put_genotypes};
+
+const BASES: i64 = 3_000;
+const EDGES: [f64; 4] = [0.0, 100.0, 1_000.0, 20_000.0];
+
+/// The columns of a query, in one batch.
+async fn columns(ctx: &SessionContext, sql: &str) -> Vec<ArrayRef> {
+    bits(ctx, sql).await.batch.columns().to_vec()
+}
+
+fn wholes(column: &ArrayRef) -> Vec<i64> {
+    column.as_primitive::<Int64Type>().values().to_vec()
+}
+
+fn numbers(column: &ArrayRef) -> Vec<Option<f64>> {
+    column.as_primitive::<Float64Type>().iter().collect()
+}
+
+fn in_bits(column: &ArrayRef) -> Vec<Option<u64>> {
+    numbers(column)
+        .into_iter()
+        .map(|of| of.map(f64::to_bits))
+        .collect()
+}
+
+/// Every code of the table, and where its variants are.
+async fn read(ctx: &SessionContext) -> Genotypes {
+    let sql = "SELECT arrow_cast(variant_contig, 'Utf8') AS c, arrow_cast(variant_position, 'Int64') AS p, call_genotype FROM t";
+    let found = columns(ctx, sql).await;
+    let calls = found[2].as_fixed_size_list();
+    let first = calls.values().as_fixed_size_list();
+    let (samples, ploidy) = (calls.value_length() as usize, first.value_length() as usize);
+    let codes = arrow::compute::cast(first.values(), &arrow::datatypes::DataType::Int64).unwrap();
+    Genotypes {
+        samples,
+        ploidy,
+        contigs: found[0]
+            .as_string::<i32>()
+            .iter()
+            .map(|c| c.unwrap().to_string())
+            .collect(),
+        positions: wholes(&found[1]),
+        rows: wholes(&codes)
+            .chunks(samples * ploidy)
+            .map(<[i64]>::to_vec)
+            .collect(),
+    }
+}
+
+const FIELDS: [&str; 9] = [
+    "sites",
+    "ibs0",
+    "ibs1",
+    "ibs2",
+    "het_het",
+    "opposite",
+    "het1",
+    "het2",
+    "distance_sites",
+];
+
+fn pairs_of(found: &[ArrayRef]) -> Vec<SamplePair> {
+    let counts: Vec<Vec<i64>> = found[..FIELDS.len()].iter().map(wholes).collect();
+    let distances = in_bits(&found[FIELDS.len()]);
+    let pair = |at: usize| SamplePair {
+        counts: std::array::from_fn(|of| counts[of][at]),
+        distance: distances[at].unwrap(),
+    };
+    (0..distances.len()).map(pair).collect()
+}
+
+async fn compare_with_definitions(ctx: &SessionContext, place: &str) {
+    let all = read(ctx).await;
+    let fields = |of: &str| FIELDS.map(|field| format!("{of}['{field}']")).join(", ");
+    let sql = format!(
+        "SELECT {}, p['distance'] FROM (SELECT unnest(sample_pairs(call_genotype)) AS p FROM t)",
+        fields("p")
+    );
+    let found = pairs_of(&columns(ctx, &sql).await);
+    let each = (0..all.samples).flat_map(|i| (i + 1..all.samples).map(move |j| (i, j)));
+    let wanted: Vec<SamplePair> = each.map(|(i, j)| all.sample_pair(i, j)).collect();
+    assert_eq!(found, wanted, "{place}");
+    let sql = format!(
+        "SELECT {}, distance, kinship FROM vcz_sample_pairs('t')",
+        FIELDS.join(", ")
+    );
+    let streamed = columns(ctx, &sql).await;
+    assert_eq!(pairs_of(&streamed), wanted, "{place}");
+    let kinship: Vec<_> = wanted.iter().map(Genotypes::kinship).collect();
+    assert_eq!(in_bits(&streamed[FIELDS.len() + 1]), kinship, "{place}");
+
+    let found = columns(
+        ctx,
+        "SELECT p['sites'], p['differences'] FROM (SELECT unnest(haplotype_pairs(call_genotype)) AS p FROM t)",
+    )
+    .await;
+    let copies = all.samples * all.ploidy;
+    let each = (0..copies).flat_map(|i| (i + 1..copies).map(move |j| (i, j)));
+    let wanted: Vec<_> = each.map(|(i, j)| all.haplotype_pair(i, j)).collect();
+    let found: Vec<_> = wholes(&found[0])
+        .into_iter()
+        .zip(wholes(&found[1]))
+        .collect();
+    assert_eq!(found, wanted, "{place}");
+
+    let found = columns(
+        ctx,
+        "SELECT p['gcta'], p['vanraden'], p['sites'] FROM (SELECT unnest(grm(call_genotype)) AS p FROM t)",
+    )
+    .await;
+    let (gcta, vanraden, sites) = (in_bits(&found[0]), in_bits(&found[1]), wholes(&found[2]));
+    let each = (0..all.samples).flat_map(|i| (0..=i).map(move |j| (i, j)));
+    for (at, (i, j)) in each.enumerate() {
+        let found = Related {
+            gcta: gcta[at],
+            vanraden: vanraden[at],
+            sites: sites[at],
+        };
+        assert_eq!(found, all.related(i, j), "{place}: {i} {j}");
+    }
+
+    let sql = format!("SELECT row1, row2, n, r2 FROM vcz_ld('t', {BASES}, 0.1) ORDER BY 1, 2");
+    let found = columns(ctx, &sql).await;
+    let r2 = in_bits(&found[3]);
+    let [one, two, n] = [0, 1, 2].map(|at| wholes(&found[at]));
+    let found: Vec<_> = (0..r2.len())
+        .map(|at| (one[at], two[at], n[at], r2[at].unwrap()))
+        .collect();
+    assert_eq!(found, all.linked(BASES, 0.1), "{place}");
+    let sql = format!("SELECT row FROM vcz_ld_prune('t', {BASES}, 0.1) ORDER BY 1");
+    let found = wholes(&columns(ctx, &sql).await[0]);
+    assert_eq!(found, all.pruned(BASES, 0.1), "{place}");
+
+    let sql = format!(
+        "SELECT arrow_cast(c, 'Utf8'), b['bin_start'], b['pairs'], b['defined'], b['mean_r2'], b['sum_dd'] FROM
+         (SELECT variant_contig AS c, unnest(ld_decay(call_genotype, variant_position, {EDGES:?})) AS b FROM t GROUP BY 1)"
+    );
+    let found = columns(ctx, &sql).await;
+    let contigs = found[0].as_string::<i32>();
+    let (starts, r2, dd) = (numbers(&found[1]), numbers(&found[4]), numbers(&found[5]));
+    let (pairs, defined) = (wholes(&found[2]), wholes(&found[3]));
+    let wanted = all.decay(&EDGES);
+    for at in 0..contigs.len() {
+        let bin = EDGES
+            .iter()
+            .position(|edge| Some(*edge) == starts[at])
+            .unwrap();
+        let key = (contigs.value(at).to_string(), bin);
+        let wanted = wanted.get(&key).copied().unwrap_or((0, 0, f64::NAN, 0.0));
+        assert_eq!(
+            (pairs[at], defined[at]),
+            (wanted.0, wanted.1),
+            "{place} {key:?}"
+        );
+        match r2[at] {
+            Some(r2) => assert!(
+                (r2 - wanted.2).abs() < 1e-12,
+                "{place} {key:?} {r2} {}",
+                wanted.2
+            ),
+            None => assert!(wanted.1 == 0, "{place} {key:?}"),
+        }
+        let dd = dd[at].unwrap();
+        assert!(
+            (dd - wanted.3).abs() < 1e-9,
+            "{place} {key:?} {dd} {}",
+            wanted.3
+        );
+    }
+}
+
+/// Queries of every function over pairs.
+fn queries() -> Vec<String> {
+    let grouped = "FROM t GROUP BY 1, 2 ORDER BY 1, 2";
+    let windows = "variant_contig, genome_bin(variant_position, 5000) AS w";
+    vec![
+        "SELECT sample_pairs(call_genotype) AS a, haplotype_pairs(call_genotype, 'first') AS b, grm(call_genotype) AS c,
+                pca(call_genotype, 3) AS d, pca(call_genotype, 'second', 2, 'covariance') AS e FROM t"
+            .to_string(),
+        format!(
+            "SELECT {windows}, sample_pairs(call_genotype, 'first') AS a, grm(call_genotype, 'second') AS c,
+                    pca(call_genotype, 2, 'covariance') AS e, mean_r2(call_genotype) AS f, mean_r2_genotypes(call_genotype) AS g {grouped}"
+        ),
+        format!(
+            "SELECT variant_contig, 1 AS one, ld_decay(call_genotype, variant_position, {EDGES:?}) AS h,
+                    ld_moments(call_genotype, variant_position, {EDGES:?}) AS i,
+                    ld_moments(call_genotype, 'first', 'second', variant_position, {EDGES:?}) AS j,
+                    ld_moments_genotypes(call_genotype, 'first', variant_position, {EDGES:?}) AS k {grouped}"
+        ),
+        "SELECT * FROM vcz_sample_pairs('t', 'second')".to_string(),
+        format!("SELECT * FROM vcz_ld('t', 'first', {BASES}, 0.3) ORDER BY row1, row2"),
+        format!("SELECT * FROM vcz_ld_prune('t', {BASES}, 0.3) ORDER BY row"),
+        "SELECT * FROM vcz_nsl('t', 0) ORDER BY row".to_string(),
+        "SELECT * FROM vcz_ihs('t', 0) ORDER BY row".to_string(),
+        "SELECT * FROM vcz_xpnsl('t', 'first', 'second', 0) ORDER BY row".to_string(),
+        "SELECT * FROM vcz_xpehh('t', 'first', 'second', 0) ORDER BY row".to_string(),
+    ]
+}
+
+/// A store with random genotypes of a few hundred variants, and its description.
+fn random_store(folder: &Path, seed: u64) -> (std::path::PathBuf, String) {
+    let folder = folder.join(seed.to_string());
+    fs::create_dir_all(&folder).unwrap();
+    let store = prepare(unpack, &fixtures(), &folder);
+    let metadata = put_genotypes(&store, &mut Random::new(seed));
+    (store, format!("seed {seed}: {metadata}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_genotypes_by_definition() {
+    let folder = tempfile::tempdir().unwrap();
+    let populations = fixtures().join("chunks7.populations.tsv");
+    for seed in 1..=6 {
+        let (store, place) = random_store(folder.path(), seed);
+        let ctx = session(
+            [1, 2, 16][seed as usize % 3],
+            [8192, 7, 100][seed as usize / 2 % 3],
+        );
+        create(&ctx, "t", &store, Some(&populations)).await;
+        compare_with_definitions(&ctx, &place).await;
+    }
+}
+
+/// Biallelic complete genotypes, in which most rows have a rare allele, of the fixture from which the random stores are made.
+#[tokio::test(flavor = "multi_thread")]
+async fn fixtures_by_definition() {
+    for (partitions, name) in [(1, "chunks7"), (16, "chunks7"), (2, "missing")] {
+        let ctx = session(partitions, 1000);
+        let store = fixtures().join(format!("{name}.vcz.zip"));
+        create(
+            &ctx,
+            "t",
+            &store,
+            Some(&fixtures().join(format!("{name}.populations.tsv"))),
+        )
+        .await;
+        compare_with_definitions(&ctx, name).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_and_batches_do_not_show() {
+    let folder = tempfile::tempdir().unwrap();
+    let populations = fixtures().join("chunks7.populations.tsv");
+    for seed in 11..=14 {
+        let (store, place) = random_store(folder.path(), seed);
+        let mut wanted = vec![];
+        for (partitions, batch) in [(1, 8192), (2, 1000), (16, 7)] {
+            let ctx = session(partitions, batch);
+            create(&ctx, "t", &store, Some(&populations)).await;
+            for (at, sql) in queries().iter().enumerate() {
+                let found = bits(&ctx, sql).await;
+                let Some(wanted) = wanted.get(at) else {
+                    wanted.push(found.rows);
+                    continue;
+                };
+                assert!(
+                    found.rows == *wanted,
+                    "{place}: {partitions} {batch} {sql}\n{}",
+                    found.text
+                );
+            }
+        }
+    }
+}
+
+fn bounded(bytes: usize, partitions: usize) -> SessionContext {
+    let runtime = RuntimeEnvBuilder::new()
+        .with_memory_limit(bytes, 1.0)
+        .build()
+        .unwrap();
+    let config = SessionConfig::new().with_target_partitions(partitions);
+    datafusion_vcz::session::context(config, Arc::new(runtime)).unwrap()
+}
+
+/// With less memory the table is read more often, and the pairs are the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn pairs_of_samples_stream_in_any_memory() {
+    let sql = "SELECT * FROM vcz_sample_pairs('t')";
+    for name in ["sim", "missing", "tetraploid"] {
+        let store = fixtures().join(format!("{name}.vcz.zip"));
+        let whole = session(2, 8192);
+        create(&whole, "t", &store, None).await;
+        let wanted = bits(&whole, sql).await;
+        let related = "SELECT * FROM vcz_sample_pairs('t') WHERE kinship >= 0.1";
+        let related = bits(&whole, related).await;
+        let mut most = 0;
+        for kilobytes in [40_000, 2_000, 700] {
+            let ctx = bounded(kilobytes << 10, 2);
+            create(&ctx, "t", &store, None).await;
+            let found = bits(&ctx, sql).await;
+            assert!(
+                found.rows == wanted.rows,
+                "{name} {kilobytes}\n{}",
+                found.text
+            );
+            let found = bits(&ctx, "SELECT * FROM vcz_sample_pairs('t', 0.1)").await;
+            assert!(
+                found.rows == related.rows,
+                "{name} {kilobytes}\n{}",
+                found.text
+            );
+            let plan = plan(&ctx, sql).await;
+            let (_, after) = plan.split_once("passes=").unwrap();
+            let passes: usize = after[..after.find(',').unwrap()].parse().unwrap();
+            most = most.max(passes);
+        }
+        assert!(most >= 1, "{name}");
+    }
+}
+
+/// Counts that cannot fit are refused before anything is read, with what else to do.
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_that_do_not_fit_are_refused() {
+    let ctx = bounded(20 << 10, 2);
+    create(&ctx, "t", &fixtures().join("sim.vcz.zip"), None).await;
+    let started = std::time::Instant::now();
+    let error = fails(&ctx, "SELECT sample_pairs(call_genotype) FROM t").await;
+    assert!(error.contains("the memory limit is 0.0 MB"), "{error}");
+    assert!(error.contains("vcz_sample_pairs('table'"), "{error}");
+    let error = fails(&ctx, "SELECT haplotype_pairs(call_genotype) FROM t").await;
+    assert!(
+        error.contains("name a population of fewer samples"),
+        "{error}"
+    );
+    assert!(!error.contains("vcz_sample_pairs"), "{error}");
+    assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
+    let free = bounded(64 << 20, 2);
+    create(&free, "t", &fixtures().join("sim.vcz.zip"), None).await;
+    run(&free, "SELECT sample_pairs(call_genotype) FROM t").await;
+}
