@@ -156,7 +156,10 @@ fn chain_of(kind: u8) -> (&'static str, Value) {
             json!([{"name": "squeeze"}, named("transpose", json!({"order": [1, 0]})), delta("<i2"),
             named("reshape", json!({"shape": [[0, 1]]})), bytes, zstd]),
         ),
-        30 => ("variable_length_bytes", json!([{"name": "vlen-bytes"}, bz2])),
+        30 => (
+            "variable_length_bytes",
+            json!([{"name": "vlen-bytes"}, bz2]),
+        ),
         31 => (
             "int16",
             json!([{"name": "squeeze"}, named("reshape", json!({"shape": [[0, 1], 1]})), {"name": "sharding_indexed",
