@@ -7,7 +7,12 @@ genotypes of the copy, decoded, chunk by chunk in a pool of threads, with the co
 written meanwhile. Both by turns. Prints the medians, the speed of the copy as a fraction of that of c-blosc, and the peak of the memory of the process that
 copies (VmHWM). Exits with 1 if the copy has other genotypes than the store, its speed is below 0.5 of that of c-blosc, or its peak is above 500 MB.
 
-Needs numcodecs and zarr (benches/peers/requirements.txt).
+Needs numcodecs and zarr, and msprime for a store `--store` that is not there, which is then simulated: 2,940 haplotypes at `--variants` sites
+(benches/simulate). With 8 threads, from nothing:
+
+    python3 -m venv venv && venv/bin/pip install -r benches/peers/requirements.txt
+    cargo build --release --bin vcz
+    venv/bin/python benches/write.py --vcz target/release/vcz --store ag.vcz --work copies --threads 8
 """
 
 import argparse
@@ -16,6 +21,7 @@ import os
 import pathlib
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 
@@ -86,12 +92,16 @@ def main():
     parser.add_argument("--vcz", required=True, help="the vcz binary, optimised")
     parser.add_argument("--store", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, required=True)
+    parser.add_argument("--variants", type=int, default=300_000, help="of a store that is simulated")
     parser.add_argument("--every", type=int, default=2)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--format", type=int, choices=[2, 3], default=2)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
+    if not args.store.exists():
+        simulate = [sys.executable, str(HERE / "simulate" / "simulate.py"), str(args.store), "--haplotypes", "2940", "--variants", str(args.variants)]
+        subprocess.run(simulate, check=True)
     # The program encodes on as many threads as it may run on.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])
     # One thread for each call, and the calls in a pool.

@@ -63,6 +63,17 @@ impl StringChunk {
         std::str::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
     }
 
+    /// Bytes held by the strings `range`, for accounting.
+    pub fn bytes_of(&self, range: std::ops::Range<usize>) -> usize {
+        let at = |i: usize| {
+            self.offsets
+                .get(i)
+                .map_or(self.data.len(), |&at| at as usize)
+        };
+        let text = at(range.end).saturating_sub(at(range.start));
+        text + size_of::<u32>() * range.len()
+    }
+
     /// All strings, in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).map(|i| self.get(i))

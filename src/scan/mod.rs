@@ -16,9 +16,10 @@
 //!   theirs; `merge` and `unify` make one table of several. [`GenotypeContext`] has the samples and populations of a genotype column.
 //! * `locate`, `locations`, `open`: from locations to tables; `made_arrays`: arrays that stores of other programs lack.
 //! * `origin`: how another process opens a table's stores.
-//! * `write`: rows written as a VCZ store; `codes`: VCZ's missing and fill values.
+//! * `write`: rows written as a VCZ store; `codes`: VCZ's missing and fill values; `bits`: booleans as bytes and as bits.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
+mod bits;
 mod calls;
 mod chunks;
 mod codes;

@@ -1,5 +1,5 @@
-//! Errors about unknown columns, with what may be meant: a population in double quotes, genotypes of a store that has none, or an array of
-//! a store that could not be listed.
+//! Errors about unknown columns, with what may be meant: a population in double quotes, genotypes of a store that has none, an array that is
+//! no column, and why, or an array of a store that could not be listed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ pub async fn explain_unknown_column(
     let mut notes = BTreeSet::new();
     notes.extend(meant.iter().filter_map(|table| population(field, table)));
     notes.extend(meant.iter().filter_map(|table| genotypes(field, table)));
+    notes.extend(meant.iter().flat_map(|table| no_column(field, table)));
     if !meant.is_empty() {
         notes.extend(of_vcf(field));
     }
@@ -101,6 +102,28 @@ fn genotypes(field: &Column, table: &VczTable) -> Option<String> {
             stores.location()
         )
     })
+}
+
+/// Why an array of this name is no column: it cannot be read, or it has no value for each variant.
+fn no_column(field: &Column, table: &VczTable) -> Vec<String> {
+    let name = field.name.as_str();
+    let members = table.stores().members().iter();
+    let stores = members.map(|member| member.dataset.store());
+    let notes = stores.filter_map(|store| {
+        let reason = match (store.unreadable().get(name), store.array(name)) {
+            (Some(reason), _) => format!("it cannot be read: {reason}"),
+            (None, Some(array)) => format!(
+                "its dimensions are {:?}, and columns have one value for each of the variants",
+                array.dimensions
+            ),
+            (None, None) => return None,
+        };
+        Some(format!(
+            "store '{}' has an array '{name}', which is no column of the table, as {reason}",
+            store.location()
+        ))
+    });
+    notes.collect()
 }
 
 /// Those of these tables that are VCZ tables.

@@ -32,7 +32,7 @@ pub struct Consolidated {
 }
 
 /// A document of a store: its key, and its text.
-type Document = (String, String);
+pub type Document = (String, String);
 
 impl Store {
     /// Writes consolidated metadata of all arrays: `.zmetadata` in Zarr v2, a part of the group's `zarr.json` in Zarr v3, as
@@ -42,9 +42,40 @@ impl Store {
     /// [`VczError::Invalid`] for archives, and where arrays cannot be listed; [`VczError::Metadata`] if a document is not JSON, or is
     /// of a group below the store's; [`VczError::Io`] if reading or writing fails.
     pub async fn consolidate(&self) -> Result<Consolidated> {
+        self.consolidate_but(&BTreeSet::new()).await
+    }
+
+    /// Takes arrays out of consolidated metadata, if there are any, before these documents replace theirs: whoever reads the store in
+    /// between would take the new chunks for what the old documents say. Arrays whose documents stay the same are left in, unless `all` is
+    /// set. Returns whether there was one; they are listed again by [`Store::consolidate`].
+    ///
+    /// # Errors
+    /// As those of [`Store::consolidate`].
+    pub async fn unlist(&self, documents: &[Document], all: bool) -> Result<bool> {
+        let mut replaced = BTreeSet::new();
+        for (key, text) in documents {
+            let Some((array, _)) = key.split_once('/') else {
+                continue;
+            };
+            let Some((_, there)) = self.document(key.clone()).await? else {
+                continue;
+            };
+            let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+            if all || value(&there) != value(text) {
+                replaced.insert(array.to_owned());
+            }
+        }
+        if replaced.is_empty() || !self.has_consolidated().await? {
+            return Ok(false);
+        }
+        self.consolidate_but(&replaced).await.map(|_| true)
+    }
+
+    /// [`Store::consolidate`] without these arrays.
+    async fn consolidate_but(&self, left_out: &BTreeSet<String>) -> Result<Consolidated> {
         // Whoever writes consolidated metadata in the meantime may not have seen all arrays, nor have we.
         for _ in 0..TRIES {
-            if let Some(done) = self.try_consolidate().await? {
+            if let Some(done) = self.try_consolidate(left_out).await? {
                 return Ok(done);
             }
         }
@@ -55,8 +86,8 @@ impl Store {
         )))
     }
 
-    /// [`Store::consolidate`]; `None` if the metadata were changed meanwhile.
-    async fn try_consolidate(&self) -> Result<Option<Consolidated>> {
+    /// [`Store::consolidate_but`]; `None` if the metadata were changed meanwhile.
+    async fn try_consolidate(&self, left_out: &BTreeSet<String>) -> Result<Option<Consolidated>> {
         let location = self.location();
         let before = self.version_of(self.consolidated_key()).await?;
         if self.source.is_archive() {
@@ -77,7 +108,8 @@ impl Store {
             ZarrFormat::V2 => &[".zarray", ".zattrs", ".zgroup"],
             ZarrFormat::V3 => &["zarr.json"],
         };
-        let below = names.iter().flat_map(|name| {
+        let kept = names.iter().filter(|name| !left_out.contains(*name));
+        let below = kept.flat_map(|name| {
             suffixes
                 .iter()
                 .map(move |suffix| format!("{name}/{suffix}"))

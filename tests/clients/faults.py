@@ -228,3 +228,53 @@ def without_privileges():
     # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER: they are not in the bounding set, so the program does not get them.
     for capability in (1, 2, 3):
         libc.prctl(24, capability, 0, 0, 0)
+
+
+class Cloud(Shelf):
+    """A server that answers as Google Cloud Storage does to the requests that write: objects in the place of a generation or of none, copies, uploads
+    in parts, and removals. (fake-gcs-server refuses uploads without `uploadType`, which is how the XML interface uploads.)"""
+
+    def __init__(self, objects, fault=lambda *_: None):
+        self.generations, self.parts = {}, {}
+        super().__init__(objects, fault)
+
+    def forward(self, method, path, body, headers):
+        headers = {key.lower(): text for key, text in headers.items()}
+        path, _, query = path.partition("?")
+        key, query = urllib.parse.unquote(path.removeprefix("/box/")), urllib.parse.parse_qs(query, keep_blank_values=True)
+        if method in ("GET", "HEAD"):
+            status, found, body = super().forward(method, path + ("?" + urllib.parse.urlencode(query, doseq=True) if query else ""), body, headers)
+            return status, [*found, ("x-goog-generation", str(self.generations.get(key, 1)))], body
+        with self.lock:
+            return self.changed(method, key, query, body, headers)
+
+    def changed(self, method, key, query, body, headers):
+        if method == "DELETE":
+            return (404, [], b"") if self.objects.pop(key, None) is None else (204, [], b"")
+        if "uploads" in query:
+            upload = f"upload{len(self.parts)}"
+            self.parts[upload] = {}
+            return 200, [], self.xml("InitiateMultipartUploadResult", UploadId=upload)
+        upload = query.get("uploadId", [None])[0]
+        if upload and method == "PUT":
+            self.parts[upload][int(query["partNumber"][0])] = body
+            return 200, [("ETag", '"part"')], b""
+        wanted = headers.get("x-goog-if-generation-match")
+        there = self.generations.get(key, 1) if key in self.objects else 0
+        if wanted is not None and int(wanted) != there:
+            return 412, [], b""
+        if source := headers.get("x-goog-copy-source"):
+            body = self.objects.get(urllib.parse.unquote(source).removeprefix("box/"))
+            if body is None:
+                return 404, [], b""
+        if upload:
+            parts = self.parts.pop(upload)
+            body = b"".join(parts[number] for number in sorted(parts))
+        self.objects[key] = body
+        self.generations[key] = generation = max(self.generations.values(), default=1) + 1
+        answer = self.xml("CompleteMultipartUploadResult", ETag="whole") if upload else b""
+        return 200, [("ETag", f'"{hashlib.md5(body).hexdigest()}"'), ("x-goog-generation", str(generation))], answer
+
+    def xml(self, name, **fields):
+        inside = "".join(f"<{field}>{text}</{field}>" for field, text in {"Bucket": "box", "Key": "key", **fields}.items())
+        return f"<?xml version='1.0'?><{name}>{inside}</{name}>".encode()

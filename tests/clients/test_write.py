@@ -448,6 +448,56 @@ def test_masked_calls(tmp_path):
     assert_arrays(both, wanted | {"sample_id": store["sample_id"][3:9]})
 
 
+def masked_by(store):
+    """A FORMAT field of one whole number a call, and a number that some of the values are below; None where there is none."""
+    for name in ("call_DP", "call_GQ"):
+        if name in store and store[name].ndim == 2 and store[name].dtype.kind == "i":
+            known = store[name][~null_codes(store[name])]
+            if known.size and known.min() < known.max():
+                return name, int(np.median(known)) + 1
+    return None, None
+
+
+@pytest.mark.parametrize("source", [*SOURCES, *([Source(SHARED / "gambX.vcz.zip")] if REAL else [])], ids=name_of)
+def test_parts_of_every_store(source, tmp_path):
+    """Every third position, every other sample, and calls masked by a field, of each store: what numpy gives of the same arrays."""
+    present(source)
+    store = arrays(source.path)
+    rows = store["variant_position"] % 3 == 0
+    wanted = {name: values[rows] if name.startswith(("variant_", "call_")) else values for name, values in store.items()}
+    calls = [name for name in store if name.startswith("call_")]
+    chosen = {}
+    if calls:
+        ids = store["sample_id"].tolist()
+        kept = np.arange(0, len(ids), 2)
+        population = "[" + ", ".join("'" + ids[at].replace("'", "''") + "'" for at in kept) + "]"
+        field, least = masked_by(store) if "call_genotype" in store else (None, None)
+        for name in calls:
+            of = f"filter_calls(call_genotype, {field}, {least})" if name == "call_genotype" and field else name
+            chosen[name] = f"select_samples({of}, {population}) AS {name}"
+        if field:
+            depth, genotypes = wanted[field], wanted["call_genotype"].copy()
+            fails_ = null_codes(depth) | (depth < least)
+            genotypes[fails_[:, :, None] & (genotypes != -2)] = -1
+            wanted["call_genotype"] = genotypes
+        # Arrays over samples alone, too.
+        over = {name: dimensions(array) for name, array in group(source.path).arrays()}
+        wanted = {
+            name: values[:, kept] if name in calls else values[kept] if over[name][:1] == ["samples"] else values for name, values in wanted.items()
+        }
+    sites = [name for name in store if name.startswith("variant_")]
+    query = f"SELECT {', '.join([*sites, *chosen.values()])} FROM t WHERE variant_position % 3 = 0"
+    target = tmp_path / "part.vcz"
+    ((count,),) = sql(source.table(), copy(query, target, format=2 + len(source.name) % 2, samples_chunk_size=3 if len(store["sample_id"]) < 50 else 10000))
+    assert count == {"count": int(rows.sum())}
+    found = arrays(target)
+    assert set(found) - {"region_index"} == set(wanted) - {"region_index"}
+    for name in set(wanted) - {"region_index"}:
+        values, of = found[name], wanted[name]
+        # Indices and positions may have other widths, and unsigned numbers have the next signed type.
+        assert_values(values.astype(of.dtype) if of.dtype.kind in "iu" else values, of, f"{source.name}: {name}")
+
+
 def test_rows_of_several_stores(tmp_path):
     """A table of several stores with the same samples and contigs is one store."""
     halves = [tmp_path / f"half{number}.vcz" for number in range(2)]

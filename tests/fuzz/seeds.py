@@ -367,6 +367,8 @@ def of_foreign(seeds):
         23: shards([bz2(np.diff(part, prepend=0).astype("<i2")) for part in quarters]),
         24: bz2(shards([part.tobytes() for part in np.split(delta["<i4"], 4)])), 25: (whole % 250).astype("<f8").tobytes(),
         26: lzma((whole / 8).astype("<f4")), 27: (data := bz2((whole / 8).astype("<f4"))) + crc32c(data),
+        28: bz2(whole.reshape(8, 12).T.copy()), 29: zstd(np.diff(whole.reshape(8, 12).T.ravel(), prepend=0).astype("<i2")), 30: bz2(texts),
+        31: lzma(shards([bytes(numcodecs.GZip(1).encode(pcodec(part.astype("i2")))) for part in quarters])),
     }
     for kind, chunk in chunks.items():
         seeds.add("foreign", bytes([kind]) + chunk)

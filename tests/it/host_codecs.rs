@@ -12,7 +12,7 @@ fn store(name: &str) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_codec() {
     let ctx = plain_session();
-    for (name, cases) in [("v2", 38), ("v3", 22)] {
+    for (name, cases) in [("v2", 39), ("v3", 30)] {
         create(&ctx, name, &store(name), None).await;
         let arrays = run(
             &ctx,

@@ -1,5 +1,5 @@
-//! Stores on servers that cannot list: what is said of arrays that may be missing, names of arrays by a table option, and consolidated
-//! metadata.
+//! Arrays that are no columns: what is said of those of stores on servers that cannot list, names of arrays by a table option, consolidated
+//! metadata, and arrays that cannot be read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use url::Url;
 
-use crate::common::{fails, row, run, session, work_dir};
+use crate::common::{create, fails, fixtures, row, run, session, unpack, work_dir};
 use crate::server::{Files, Server, consolidate, files, in_memory};
 
 /// The fixture with its array of phases also under a name that nothing tells.
@@ -96,6 +96,71 @@ async fn arrays_are_found_by_their_names() {
         assert_eq!(
             row(&ctx, &format!("{ANSWER} '{}'", folder.display())).await,
             found
+        );
+    }
+}
+
+#[tokio::test]
+async fn arrays_that_are_no_columns() {
+    for (name, document, text) in [
+        (
+            "sim.vcz.zip",
+            ".zarray",
+            r#"{"zarr_format": 2, "shape": [7402], "chunks": [1000], "dtype": "<f16", "compressor": null, "fill_value": 0, "order": "C",
+                "filters": null}"#,
+        ),
+        (
+            "sim.v3.vcz.zip",
+            "zarr.json",
+            r#"{"zarr_format": 3, "node_type": "array", "shape": [7402], "data_type": "float128", "fill_value": 0,
+                "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1000]}}, "chunk_key_encoding": {"name": "default"},
+                "codecs": [{"name": "bytes"}]}"#,
+        ),
+    ] {
+        let folder = unpack(
+            &fixtures().join(name),
+            &work_dir().join(format!("no-columns-{name}")),
+        );
+        let array = folder.join("variant_odd");
+        std::fs::create_dir_all(&array).unwrap();
+        std::fs::write(array.join(document), text).unwrap();
+        let ctx = session(1, 8192);
+        create(&ctx, "t", &folder, None).await;
+        let place = folder.display().to_string();
+        for (sql, parts) in [
+            (
+                "SELECT variant_odd FROM t",
+                ["'variant_odd'", "cannot be read", "f"],
+            ),
+            (
+                "SELECT a.variant_odd FROM t AS a",
+                ["'variant_odd'", "cannot be read", "16|128"],
+            ),
+            (
+                "SELECT sample_id FROM t",
+                ["'sample_id'", "no column", "[\"samples\"]"],
+            ),
+        ] {
+            let error = ctx.sql(sql).await.unwrap_err();
+            let error = explain_unknown_column(&ctx.state(), error)
+                .await
+                .to_string();
+            let says = |part: &str| part.split('|').any(|part| error.contains(part));
+            for part in parts.into_iter().chain([place.as_str()]) {
+                assert!(says(part), "{part}: {error}");
+            }
+        }
+        // Other columns are read, and other names are no arrays.
+        run(
+            &ctx,
+            "SELECT sum(variant_position), sfs(call_genotype) FROM t",
+        )
+        .await;
+        let error = ctx.sql("SELECT nothing FROM t").await.unwrap_err();
+        let error = explain_unknown_column(&ctx.state(), error).await;
+        assert!(
+            !error.to_string().contains("no column of the table"),
+            "{error}"
         );
     }
 }

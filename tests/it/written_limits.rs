@@ -555,3 +555,113 @@ fn many_samples_take_less_than_500_mb() {
     let (succeeded, printed, _) = peak_of(&statements, &["-b", "4"]);
     assert!(succeeded && printed.contains("15,true,true"), "{printed}");
 }
+
+/// The bytes of all chunks of a folder, by their keys.
+#[cfg(all(feature = "cli", target_os = "linux"))]
+fn chunks_of(folder: &std::path::Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = vec![];
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(at) = folders.pop() {
+        for entry in std::fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => {
+                    let bytes = std::fs::read(&path).unwrap();
+                    found.push((path.strip_prefix(folder).unwrap().to_path_buf(), bytes));
+                }
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Stores whose rows of chunks have 12 MB, which several tasks read, and 500 MB, of which a block of rows is decoded at a time: parts of
+/// them, by 8 partitions, take less than 500 MB, and are the same as by one.
+#[cfg(all(feature = "cli", target_os = "linux"))]
+#[test]
+fn parts_of_wide_stores_take_less_than_500_mb() {
+    for (samples, variants) in [(3_000, 9_000), (100_000, 1_200)] {
+        let out = work_dir().join(format!("wide-{samples}"));
+        std::fs::create_dir_all(&out).unwrap();
+        let ids: Vec<String> = (0..samples).map(|at| format!("s{at}")).collect();
+        // Values of a row differ, and those of neighbours do.
+        let calls = |of: &str, element: &str| {
+            format!(
+                "arrow_cast(array_concat(array_repeat(arrow_cast({of}, '{element}'), {half}), array_repeat(arrow_cast({of} + 1, '{element}'), \
+                 {half})), 'FixedSizeList({samples} x {element})')",
+                half = samples / 2
+            )
+        };
+        let wide = out.join("wide.vcz");
+        let query = format!(
+            "SELECT 'c' AS variant_contig, CAST(value AS INT) AS variant_position, {} AS call_DP, {} AS call_X FROM generate_series(1, \
+             {variants})",
+            calls("value % 90", "Int8"),
+            calls("value * 7", "Int32")
+        );
+        let statements = out.join("wide.sql");
+        let text = format!(
+            "COPY ({query}) TO '{}' STORED AS VCZ OPTIONS ('vcz.codec' 'blosc-lz4:1', 'vcz.contigs' 'c', 'vcz.samples' '{}');",
+            wide.display(),
+            ids.join(",")
+        );
+        std::fs::write(&statements, text).unwrap();
+        let (succeeded, printed, peak) = peak_of(&statements, &["-b", "4"]);
+        assert!(succeeded, "{printed}");
+        assert!(
+            peak < 488_000,
+            "{peak} kB resident while {samples} samples are written"
+        );
+        for (name, query) in [
+            ("rows", "SELECT * FROM t WHERE variant_position % 3 <> 0"),
+            (
+                "samples",
+                "SELECT variant_contig, variant_position, select_samples(call_DP, ['s1', 's2000', 's7']) AS call_DP FROM t",
+            ),
+        ] {
+            let mut parts = vec![];
+            for partitions in [1, 8] {
+                let part = out.join(format!("{name}-{partitions}.vcz"));
+                let text = format!(
+                    "SET datafusion.execution.target_partitions = {partitions}; CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{}'; \
+                     COPY ({query}) TO '{}' STORED AS VCZ OPTIONS ('vcz.codec' 'blosc-lz4:1');",
+                    wide.display(),
+                    part.display()
+                );
+                std::fs::write(&statements, text).unwrap();
+                let (succeeded, printed, peak) = peak_of(&statements, &[]);
+                assert!(succeeded, "{printed}");
+                eprintln!("{samples} samples, {name}, {partitions} partitions: {peak} kB resident");
+                assert!(
+                    peak < 488_000,
+                    "{samples} samples, {name}, {partitions} partitions: {peak} kB resident"
+                );
+                parts.push(chunks_of(&part));
+            }
+            assert!(
+                parts[0].len() > 5 && parts[0] == parts[1],
+                "{samples}, {name}"
+            );
+        }
+        let text = format!(
+            "CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{}'; CREATE EXTERNAL TABLE r STORED AS VCZ LOCATION '{}'; \
+             CREATE EXTERNAL TABLE s STORED AS VCZ LOCATION '{}'; \
+             SELECT (SELECT count(*) FROM r) = (SELECT count(*) FROM t WHERE variant_position % 3 <> 0) AS n, \
+             bool_and(r.call_X = t.call_X AND r.call_DP = t.call_DP) AS rows, bool_and(s.call_DP[2] = t.call_DP[8] AND s.call_DP[3] = \
+             t.call_DP[2001]) AS samples, count(*) AS joined FROM t JOIN r ON r.variant_position = t.variant_position JOIN s ON \
+             s.variant_position = t.variant_position WHERE t.variant_position % 50 = 1;",
+            wide.display(),
+            out.join("rows-8.vcz").display(),
+            out.join("samples-8.vcz").display()
+        );
+        std::fs::write(&statements, text).unwrap();
+        let (succeeded, printed, _) = peak_of(&statements, &["-b", "16"]);
+        assert!(
+            succeeded && printed.contains("true,true,true,"),
+            "{printed}"
+        );
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+}

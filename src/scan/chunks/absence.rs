@@ -46,6 +46,12 @@ impl Absences {
         }
     }
 
+    /// Lets `more` partitions end before the last one.
+    pub fn expect_more(&self, more: usize) {
+        let more = isize::try_from(more).unwrap_or(isize::MAX);
+        self.left.fetch_add(more, Ordering::AcqRel);
+    }
+
     /// Checks, once for each column, that the absent chunk at `index` may be read as fill values.
     ///
     /// # Errors

@@ -61,6 +61,9 @@ pub struct ReadContext<'a> {
     pub absences: &'a Arc<Absences>,
     /// The GPUs that decode arrays over samples; `None` for the host.
     pub device: Option<&'a Gpus>,
+    /// How many rows of arrays over samples are decoded at a time, if memory may not grow with the number of samples, even where that takes
+    /// longer.
+    pub block_rows: Option<u64>,
 }
 
 impl ChunkRequest<'_> {

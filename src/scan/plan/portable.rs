@@ -135,6 +135,7 @@ impl VczSource {
             kept: Arc::new(kept),
             partitions: scan.partitions.clone(),
             fixed: true,
+            by_tasks: false,
             inputs,
             input_schema: Arc::clone(&scan.input_schema),
             projection: scan.projection.clone(),

@@ -72,6 +72,8 @@ pub struct VczSource {
     pub(in crate::scan) partitions: Vec<Vec<Range<u64>>>,
     /// Whether the partitions are those that were asked for, and must not be changed.
     pub(in crate::scan) fixed: bool,
+    /// Whether several tasks may read a partition, which gives its rows in order all the same.
+    pub(in crate::scan) by_tasks: bool,
     pub(in crate::scan) inputs: Vec<Input>,
     pub(in crate::scan) input_schema: SchemaRef,
     pub(in crate::scan) projection: ProjectionExprs,
@@ -121,6 +123,7 @@ impl VczSource {
             dynamic: vec![],
             partitions: vec![],
             fixed: false,
+            by_tasks: false,
             kept: Arc::new(kept),
             inputs,
             input_schema,
@@ -139,11 +142,12 @@ impl VczSource {
         &self.table
     }
 
-    /// This scan with one partition, whose rows are in the table's order.
+    /// This scan with one partition, whose rows are in the table's order, and which several tasks read.
     pub fn in_one_partition(&self) -> Self {
         Self {
             partitions: vec![self.kept.to_vec()],
             fixed: true,
+            by_tasks: true,
             ..self.clone()
         }
     }
@@ -156,13 +160,7 @@ impl VczSource {
 
     fn divide(&self, goal: PartitionGoal) -> Vec<Vec<Range<u64>>> {
         let rows = rows_in(&self.kept);
-        let columns = self.table.stores.columns();
-        let read = self.read_columns();
-        let row_bytes: u64 = read
-            .iter()
-            .map(|&column| columns[column].row_bytes() as u64)
-            .sum();
-        let work = rows.saturating_mul(row_bytes);
+        let work = rows.saturating_mul(self.read_row_bytes() as u64);
         let most = work / (goal.min_bytes as u64).max(1) + 1;
         // A small LIMIT is reached in the first chunks; more partitions would only read chunks that are not needed.
         let limited =
@@ -176,7 +174,7 @@ impl VczSource {
     }
 
     /// The first row at or after a row where the rows may be cut, so that no chunk is decoded twice.
-    pub(super) fn chunk_boundary(&self) -> impl Fn(u64) -> u64 {
+    pub(in crate::scan) fn chunk_boundary(&self) -> impl Fn(u64) -> u64 {
         let stores = &self.table.stores;
         let chunk_rows: Vec<u64> = (0..stores.members().len())
             .map(|store| self.heavy_chunk_rows(store).max(1))
@@ -241,6 +239,25 @@ impl VczSource {
         heaviest
             .or_else(positions)
             .map_or(1, |column| column.array.chunks[0])
+    }
+
+    /// Bytes of one row of all columns that are read.
+    pub(in crate::scan) fn read_row_bytes(&self) -> usize {
+        let columns = self.table.stores.columns();
+        let read = self.read_columns();
+        let bytes = read.iter().map(|&column| columns[column].row_bytes());
+        bytes.fold(0, usize::saturating_add)
+    }
+
+    /// The most rows that a chunk of a column that is read has, in any store.
+    pub(in crate::scan) fn longest_chunk_rows(&self) -> u64 {
+        let read = self.read_columns();
+        let members = self.table.stores.members().iter();
+        let chunks = members.flat_map(|member| {
+            let specs = read.iter().filter_map(|&column| member.spec(column));
+            specs.map(|spec| spec.array.chunks[0])
+        });
+        chunks.max().unwrap_or(1)
     }
 
     /// Bytes of one output row, for the limit on the bytes of a batch.

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use super::dense::Dense;
 use crate::codec::StringChunk;
+use crate::scan::bits;
 use crate::scan::codes::{Codes, FILL_TEXT};
 use crate::scan::schema::{ColumnKind, ColumnSpec, time_type};
 use crate::scan::value_error::ValueError;
 use crate::store::{ElementType, TimeType};
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBufferBuilder, FixedSizeListArray,
-    Int32Array, Int64Array, ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray,
-    StringBuilder, StringViewArray, StringViewBuilder, make_array,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, FixedSizeListArray, Int32Array, Int64Array,
+    ListArray, ListBuilder, NullBufferBuilder, PrimitiveArray, StringBuilder, StringViewArray,
+    StringViewBuilder, make_array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
@@ -161,10 +162,8 @@ fn values(
 ) -> Result<ArrayRef, ValueError> {
     let element = &spec.array.element;
     if *element == ElementType::Bool {
-        let bytes = &buffer.as_slice()[range];
-        return Ok(Arc::new(BooleanArray::from_iter(
-            bytes.iter().map(|&byte| Some(byte != 0)),
-        )));
+        let values = bits::from_bytes(&buffer.as_slice()[range]);
+        return Ok(Arc::new(BooleanArray::new(values, None)));
     }
     if let ElementType::Time(time) = element {
         return times(time, buffer, range);
@@ -382,10 +381,8 @@ fn lists(
 ) -> Result<ArrayRef, ValueError> {
     let element = &spec.array.element;
     if *element == ElementType::Bool {
-        let bytes = &buffer.as_slice()[range];
-        let mut bits = BooleanBufferBuilder::new(bytes.len());
-        bytes.iter().for_each(|&byte| bits.append(byte != 0));
-        let values = BooleanArray::new(bits.finish(), None);
+        let values = bits::from_bytes(&buffer.as_slice()[range]);
+        let values = BooleanArray::new(values, None);
         let offsets = OffsetBuffer::from_repeated_length(per_row, rows);
         let field = Arc::new(Field::new_list_field(DataType::Boolean, true));
         return Ok(Arc::new(ListArray::new(

@@ -38,10 +38,15 @@ impl ColumnReader {
             purpose: ChunkPurpose::Elements,
             ranges,
         };
+        let chunks = DenseReader::try_new(request, context)?;
+        let is_site_level = dataset.columns()[column].is_site_level();
         Ok(Self {
             dataset: Arc::clone(dataset),
             column,
-            chunks: DenseReader::try_new(request, context)?,
+            chunks: match context.block_rows {
+                Some(rows) if !is_site_level => chunks.in_blocks(rows),
+                _ => chunks,
+            },
         })
     }
 
@@ -58,12 +63,12 @@ impl ColumnReader {
         let mut pieces = Vec::with_capacity(1);
         let mut row = range.start;
         while row < range.end {
-            let chunk = row / chunk_rows;
-            let first = chunk * chunk_rows;
-            let end = range.end.min(first + chunk_rows);
-            self.load(chunk).await?;
+            let decoded = self.chunks.rows_with(row);
+            let end = range.end.min(decoded.end);
+            self.load(row).await?;
             if let Some(dense) = self.chunks.dense() {
-                let rows = (row - first) as usize..(end - first) as usize;
+                let chunk = row / chunk_rows;
+                let rows = (row - decoded.start) as usize..(end - decoded.start) as usize;
                 let piece = to_arrow(spec, dense, rows, dataset.names());
                 pieces.push(piece.map_err(|reason| {
                     dataset.chunk_error(&spec.array, &first_index(chunk, &spec.array), reason)
@@ -74,11 +79,12 @@ impl ColumnReader {
         Ok(pieces)
     }
 
-    async fn load(&mut self, chunk: u64) -> Result<()> {
-        if self.chunks.load(chunk).await?
+    async fn load(&mut self, row: u64) -> Result<()> {
+        if self.chunks.load_with(row).await?
             && let Some(dense) = self.chunks.dense()
         {
             let spec = &self.dataset.columns()[self.column];
+            let chunk = row / spec.array.chunks[0];
             self.check_sites(chunk, dense).map_err(|reason| {
                 let index = first_index(chunk, &spec.array);
                 self.dataset.chunk_error(&spec.array, &index, reason)

@@ -1,6 +1,8 @@
 //! One variant chunk of an array as dense rows: its chunks along the other axes are decoded and assembled, without padding.
 //! Between the codecs and the columns; independent of Arrow types.
 
+use std::ops::Range;
+
 use arrow::buffer::{Buffer, MutableBuffer};
 
 use crate::codec::{ChunkData, CodecChain, CodecError, Scratch, StringChunk};
@@ -23,6 +25,54 @@ impl Dense {
             Self::Strings(strings) => strings.data.len() + strings.offsets.len() * size_of::<u32>(),
         }
     }
+}
+
+/// Decodes the parts of one variant chunk of numbers, and assembles some of its rows. Each part is decoded whole, and only one at a time.
+/// Errors as those of [`assemble`].
+pub fn assemble_rows(
+    array: &ArrayMeta,
+    chain: &CodecChain,
+    variant_chunk: u64,
+    parts: &[Part],
+    rows: Range<usize>,
+    scratch: &mut Scratch,
+) -> Result<Dense, (Vec<u64>, CodecError)> {
+    let at_fault =
+        |trailing: &[u64], reason: CodecError| (chunk_index(variant_chunk, trailing), reason);
+    let too_large = || at_fault(&[], "the rows of this chunk do not fit in memory".into());
+    let all = array.chunk_extent(&first_index(variant_chunk, array))[0];
+    let shape: Vec<usize> = std::iter::once(all)
+        .chain(array.shape[1..].iter().copied())
+        .map(|n| n as usize)
+        .collect();
+    let width = array.element.size().unwrap_or(1);
+    let per_row = shape[1..]
+        .iter()
+        .try_fold(1usize, |product, &n| product.checked_mul(n))
+        .ok_or_else(too_large)?;
+    let elements = per_row.checked_mul(rows.len()).ok_or_else(too_large)?;
+    let bytes = elements.checked_mul(width).ok_or_else(too_large)?;
+    let mut out = MutableBuffer::from_len_zeroed(bytes);
+    let (begin, end) = (rows.start * per_row, rows.start * per_row + elements);
+    for Part { trailing, chunk } in parts {
+        let data = chunk
+            .decode(chain, scratch)
+            .map_err(|reason| at_fault(trailing, reason))?;
+        let ChunkData::Fixed(buffer) = data else {
+            continue;
+        };
+        let target = out.as_slice_mut();
+        for_each_run(array, variant_chunk, trailing, &shape, |from, to, len| {
+            // What the run and the rows share.
+            let (first, last) = (to.max(begin), (to + len).min(end));
+            if first < last {
+                let from = from + (first - to);
+                target[(first - begin) * width..(last - begin) * width]
+                    .copy_from_slice(&buffer[from * width..(from + last - first) * width]);
+            }
+        });
+    }
+    Ok(Dense::Fixed(out.into()))
 }
 
 /// Decodes the parts of one variant chunk and assembles them. The error has the index of the invalid part and the reason.
@@ -56,26 +106,15 @@ pub fn assemble(
         .iter()
         .try_fold(1usize, |product, &n| product.checked_mul(n))
         .ok_or_else(too_large)?;
+    if array.element.size().is_some() && !array.element.is_text() {
+        return assemble_rows(array, chain, variant_chunk, parts, 0..shape[0], scratch);
+    }
     let mut decoded = Vec::with_capacity(parts.len());
     for Part { trailing, chunk } in parts {
         let data = chunk
             .decode(chain, scratch)
             .map_err(|reason| at_fault(trailing, reason))?;
         decoded.push(data);
-    }
-    if let Some(width) = array.element.size().filter(|_| !array.element.is_text()) {
-        let bytes = elements.checked_mul(width).ok_or_else(too_large)?;
-        let mut out = MutableBuffer::from_len_zeroed(bytes);
-        for (Part { trailing, .. }, data) in parts.iter().zip(&decoded) {
-            if let ChunkData::Fixed(buffer) = data {
-                let target = out.as_slice_mut();
-                for_each_run(array, variant_chunk, trailing, &shape, |from, to, len| {
-                    target[to * width..(to + len) * width]
-                        .copy_from_slice(&buffer[from * width..(from + len) * width]);
-                });
-            }
-        }
-        return Ok(Dense::Fixed(out.into()));
     }
     let mut places = vec![(0u32, 0u32); elements];
     for (part, Part { trailing, .. }) in parts.iter().enumerate() {

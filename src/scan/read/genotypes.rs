@@ -344,7 +344,7 @@ impl GenotypeReader {
                                 array.name
                             );
                         };
-                        KeptGenotypes::All(buffer)
+                        KeptGenotypes::of_chunk(buffer, array, &self.selected[sample_chunk])
                     }
                 };
                 selected[sample_chunk] = Some(kept);

@@ -1,6 +1,6 @@
 //! From chunks to record batches.
 //!
-//! * `stream`: the batches of a partition; `segments`: its rows, in ranges that are read at a time; `site_filter`: predicates that are
+//! * `stream`: the batches of a partition; `in_order`: several tasks read one whose rows are wanted in order; `segments`: its rows, in ranges that are read at a time; `site_filter`: predicates that are
 //!   evaluated before anything else is read.
 //! * `columns`: reads an array as a column; `dense`: assembles its chunks; `dense_reader`: reads them in order; `arrow_column`: converts
 //!   them to Arrow; `fit`: casts them for a table of several stores. `store_reader`: all that is read of one store.
@@ -16,6 +16,7 @@ mod device_filtered;
 mod filtered;
 mod fit;
 pub mod genotypes;
+mod in_order;
 mod mask_chunk;
 pub mod memory;
 pub mod metrics;

@@ -21,6 +21,32 @@ pub enum KeptGenotypes {
     Selected(Buffer),
 }
 
+impl KeptGenotypes {
+    /// Keeps what `selected` samples, ascending indices within the chunk, have in a decoded chunk; all of it unless they are few, since that
+    /// takes no copy.
+    pub fn of_chunk(buffer: Buffer, array: &ArrayMeta, selected: &[u32]) -> Self {
+        let element = array.element.size().unwrap_or(1);
+        let (samples, padded) = (array.chunks[1] as usize, array.chunks[2] as usize * element);
+        let width = array.shape[2] as usize * element;
+        let stride = samples * padded;
+        if selected.len() > samples / FEW || stride == 0 {
+            return Self::All(buffer);
+        }
+        let rows = buffer.len() / stride;
+        let mut kept = MutableBuffer::with_capacity(rows * selected.len() * width);
+        for row in buffer.chunks_exact(stride) {
+            for &sample in selected {
+                let at = sample as usize * padded;
+                kept.extend_from_slice(row.get(at..at + width).unwrap_or_default());
+            }
+        }
+        Self::Selected(kept.into())
+    }
+}
+
+/// At most one of so many samples are few.
+const FEW: usize = 4;
+
 /// The genotypes of a variant chunk from which calls of `select_samples` gather.
 pub struct Selection<'a> {
     /// The column of genotypes.

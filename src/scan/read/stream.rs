@@ -13,7 +13,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::projection::Projector;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::{TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use super::memory::ScanMemory;
 use super::metrics::ScanMetrics;
@@ -48,21 +48,34 @@ impl VczSource {
             return exec_err!("the state shared by the partitions of a scan is another operator's");
         };
         let tracker = ProgressTracker::of(&context);
-        let absences = PartitionAbsences::of(&execution.absences);
         let metrics = ScanMetrics::new(&self.metrics, partition);
         let memory = ScanMemory::new(context.memory_pool(), partition, metrics);
-        let batch_size = context.session_config().batch_size();
         let schema = Arc::clone(&self.schema);
-        let (source, ranges) = (self.clone(), ranges.clone());
+        let reading = Reading {
+            source: Arc::new(self.clone()),
+            batch_size: context.session_config().batch_size(),
+            memory,
+            execution,
+        };
+        let tasks = match self.by_tasks {
+            true => context.session_config().target_partitions(),
+            false => 1,
+        };
+        let ranges = ranges.clone();
         // Nothing is read, and no backend chosen, before the first batch is requested.
         let batches = async move {
-            let batches = Batches::try_new(
-                source, &ranges, batch_size, memory, tracker, execution, absences,
-            )?;
-            Ok::<_, DataFusionError>(stream::try_unfold(batches, |mut batches| async move {
+            if tasks > 1
+                && let Some(read) = reading.in_order(&ranges, tasks, tracker.clone()).await?
+            {
+                return Ok::<_, DataFusionError>(read);
+            }
+            let absences = PartitionAbsences::of(&reading.execution.absences);
+            let batches = reading.batches(&ranges, tracker, absences)?;
+            let batches = stream::try_unfold(batches, |mut batches| async move {
                 let batch = batches.next().await?;
                 Ok(batch.map(|batch| (batch, batches)))
-            }))
+            });
+            Ok(batches.boxed())
         };
         let batches = stream::once(batches).try_flatten();
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
@@ -78,8 +91,41 @@ const CACHED_BYTES: usize = 1 << 20;
 /// The minimum number of rows to which [`CACHED_BYTES`] reduces a batch, because operators have a cost per batch.
 const CACHED_ROWS: usize = 1024;
 
-struct Batches {
-    source: VczSource,
+/// What the batches of a partition are read with.
+#[derive(Clone)]
+pub(super) struct Reading {
+    pub source: Arc<VczSource>,
+    pub batch_size: usize,
+    pub memory: ScanMemory,
+    pub execution: Arc<Execution>,
+}
+
+impl Reading {
+    /// The batches of these rows.
+    ///
+    /// # Errors
+    /// If a filter cannot be evaluated.
+    pub fn batches(
+        &self,
+        ranges: &[Range<u64>],
+        tracker: Option<Arc<ProgressTracker>>,
+        absences: PartitionAbsences,
+    ) -> Result<Batches> {
+        Batches::try_new(
+            Arc::clone(&self.source),
+            ranges,
+            self.batch_size,
+            self.memory.clone(),
+            tracker,
+            Arc::clone(&self.execution),
+            absences,
+        )
+    }
+}
+
+/// Produces batches, one after the other.
+pub(super) struct Batches {
+    source: Arc<VczSource>,
     pieces: Arc<Vec<PieceRows>>,
     segments: Segments,
     filter: Option<SiteFilter>,
@@ -108,7 +154,7 @@ struct Batches {
 
 impl Batches {
     fn try_new(
-        source: VczSource,
+        source: Arc<VczSource>,
         ranges: &[Range<u64>],
         batch_size: usize,
         memory: ScanMemory,
@@ -194,6 +240,7 @@ impl Batches {
             metrics: &self.metrics,
             absences,
             device: self.execution.backend.device(&self.source).await?,
+            block_rows: self.source.block_rows(),
         };
         let filters = self.filter.iter().chain(&self.dynamic_filter);
         let filtered = filters.flat_map(|filter| filter.columns().iter().copied());
@@ -227,7 +274,7 @@ impl Batches {
     }
 
     /// The next batch, or `None` at the end.
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             let wanted = self
                 .remaining

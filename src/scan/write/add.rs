@@ -187,6 +187,30 @@ async fn target(addition: &Addition, plans: &[ColumnPlan]) -> Result<Arc<Target>
     Ok(Arc::new(target))
 }
 
+/// Makes the arrays visible. Those that they replace are not in the consolidated metadata meanwhile.
+async fn publish(
+    addition: &Addition,
+    dataset: &Dataset,
+    target: &Target,
+    documents: Documents,
+) -> Result<()> {
+    let (store, documents) = (dataset.store(), documents.of_arrays());
+    // In an object store the chunks are replaced one after the other.
+    let one_by_one = addition.place.local.is_none();
+    let is_unlisted = addition.options.overwrite && store.unlist(&documents, one_by_one).await?;
+    let published = target.publish(documents).await;
+    if published.is_err()
+        && is_unlisted
+        && let Err(error) = store.consolidate().await
+    {
+        log::warn!(
+            "store '{}': arrays that were to be replaced are not in its consolidated metadata: {error}",
+            addition.place.location
+        );
+    }
+    Ok(published?)
+}
+
 async fn add_variants(
     addition: &Addition,
     dataset: &Dataset,
@@ -211,10 +235,10 @@ async fn add_variants(
     }
     check_samples(addition, dataset, &plans)?;
     check_names(dataset, &plans)?;
-    let names = WrittenNames {
+    let names = Arc::new(WrittenNames {
         contigs: NameIndex::new(&dataset.names().contigs),
         filters: NameIndex::new(&dataset.names().filters),
-    };
+    });
     let sites = match SITE.map(|name| schema.index_of(name)) {
         [Ok(contig), Ok(position)] => Some((contig, position)),
         _ => None,
@@ -263,7 +287,7 @@ async fn add_variants(
                 );
             }
         }
-        target.publish(documents.of_arrays()).await?;
+        publish(addition, dataset, &target, documents).await?;
         Ok(rows)
     };
     let written: Result<u64> = written.await;
@@ -349,7 +373,7 @@ async fn add_samples(
         for array in arrays {
             write_whole(array, &mut tasks, &mut documents).await?;
         }
-        target.publish(documents.of_arrays()).await?;
+        publish(addition, dataset, &target, documents).await?;
         Ok(rows.num_rows() as u64)
     };
     let written: Result<u64> = written.await;

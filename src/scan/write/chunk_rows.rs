@@ -1,21 +1,23 @@
 //! [`ChunkWriter`]: gathers rows of several arrays until a chunk of them is full, then has its chunks encoded and written by
 //! [`ChunkTasks`].
 //!
-//! Rows are kept by chunk along the second dimension. Invariant: at most [`ChunkTasks::gathered_limit`] bytes of them are in memory, and
-//! those beyond it in a temporary file; so the memory does not depend on how many samples there are, but for the chunks themselves.
+//! Rows stay in the batches that they came in; whoever encodes a chunk takes its elements out of them. Invariant: at most
+//! [`ChunkTasks::gathered_limit`] bytes of them are in memory, and those beyond it in a temporary file, by chunks along the second dimension;
+//! so the memory does not depend on how many samples there are, but for the chunks themselves.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use super::array_error::of;
-use super::chunk_part::{ChunkPart, Rows, WrittenArray};
+use super::batch_column::{BatchColumn, RowSpan};
+use super::chunk_part::{ChunkPart, Rows, WrittenArray, append, append_text};
 use super::chunk_tasks::ChunkTasks;
 use super::columns::VARIANTS_CHUNK;
 use super::row_spill::RowSpill;
 use super::spilled_part::{Piece, SpilledPart};
-use crate::codec::{ChunkData, StringChunk};
+use crate::codec::ChunkData;
 use crate::store::write::NewArray;
 
 /// Bytes of rows that are added at once.
@@ -41,16 +43,18 @@ pub struct ChunkWriter<'a> {
 struct Growing {
     of: Arc<WrittenArray>,
     parts: Vec<Part>,
+    /// Rows in batches, and their bytes.
+    spans: Vec<RowSpan>,
+    bytes: usize,
 }
 
-/// The gathered rows of one chunk.
+/// One of the chunks that the rows are divided into along the second dimension.
 struct Part {
     /// The chunk's index along the dimensions after the first.
     index: Vec<u64>,
-    /// Where its elements begin in a row, and how many they are.
-    from: usize,
-    width: usize,
-    rows: Rows,
+    /// Its elements of a row.
+    columns: Range<usize>,
+    /// Its rows in the temporary file.
     spilled: Vec<Piece>,
 }
 
@@ -61,25 +65,22 @@ impl<'a> ChunkWriter<'a> {
     /// If an array cannot be encoded.
     pub fn try_new(arrays: Vec<NewArray>, tasks: &'a mut ChunkTasks) -> Result<Self> {
         let chunk_rows = arrays.first().map_or(1, |array| array.chunks[0]);
-        let chunk_rows = usize::try_from(chunk_rows).unwrap_or(usize::MAX);
-        let limit = tasks.gathered_limit();
-        let row_bytes: usize = arrays.iter().map(NewArray::row_bytes).sum();
-        // Memory that is not used is not taken from the system.
-        let capacity = chunk_rows.min((limit + PIECE) / row_bytes.max(1) + 1);
         let arrays = arrays.into_iter().map(|array| {
             Ok(Growing {
-                parts: parts(&array, capacity),
+                parts: parts(&array),
                 of: Arc::new(WrittenArray::try_new(array)?),
+                spans: vec![],
+                bytes: 0,
             })
         });
         Ok(Self {
             arrays: arrays.collect::<Result<_>>()?,
+            limit: tasks.gathered_limit(),
             memory: tasks.reservation(),
             tasks,
-            chunk_rows,
+            chunk_rows: usize::try_from(chunk_rows).unwrap_or(usize::MAX),
             pending: 0,
             rows: 0,
-            limit,
             gathered: 0,
             spill: None,
         })
@@ -93,11 +94,11 @@ impl<'a> ChunkWriter<'a> {
         )
     }
 
-    /// Adds rows: for each array the elements of the same `rows` rows.
+    /// Adds rows: for each array its values in the same `rows` rows.
     ///
     /// # Errors
     /// If a chunk cannot be encoded or written, or there is not enough memory.
-    pub async fn push(&mut self, elements: &[ChunkData], rows: usize) -> Result<()> {
+    pub async fn push(&mut self, columns: &[Arc<BatchColumn>], rows: usize) -> Result<()> {
         let arrays = self.arrays.iter();
         let row_bytes: usize = arrays.map(|growing| growing.of.array.row_bytes()).sum();
         let at_once = (PIECE / row_bytes.max(1)).max(1);
@@ -107,8 +108,8 @@ impl<'a> ChunkWriter<'a> {
                 .min(self.chunk_rows - self.pending)
                 .min(at_once);
             let mut added = 0;
-            for (growing, elements) in self.arrays.iter_mut().zip(elements) {
-                added += growing.append(elements, from, take)?;
+            for (growing, column) in self.arrays.iter_mut().zip(columns) {
+                added += growing.add(column, from, take)?;
             }
             from += take;
             self.pending += take;
@@ -157,22 +158,36 @@ impl<'a> ChunkWriter<'a> {
             Some(spill) => spill,
             None => RowSpill::try_new(self.tasks.runtime())?,
         };
-        let parts = self.arrays.iter_mut().flat_map(|array| &mut array.parts);
-        let rows: Vec<Rows> = parts.map(|part| part.take()).collect();
+        let rows = self.arrays.iter_mut().flat_map(|growing| {
+            let (of, spans) = (Arc::clone(&growing.of), std::mem::take(&mut growing.spans));
+            growing.bytes = 0;
+            let parts = growing.parts.iter();
+            parts.map(move |part| (Arc::clone(&of), spans.clone(), part.columns.clone()))
+        });
+        let rows: Vec<_> = rows.collect();
         let write = move || {
             let mut spill = spill;
-            let pieces = rows.iter().map(|rows| spill.push(rows));
-            let pieces: Vec<Option<Piece>> = pieces.collect::<Result<_>>()?;
-            Ok::<_, datafusion::common::DataFusionError>((spill, pieces, rows))
+            let pieces = rows.into_iter().map(|(of, spans, columns)| {
+                let rows = match of.size() {
+                    Some(_) => {
+                        let mut bytes = Vec::new();
+                        append(&of.array, &spans, &columns, &mut bytes)?;
+                        ChunkData::Fixed(bytes.into())
+                    }
+                    None => ChunkData::Strings(append_text(&of.array, &spans, &columns)?),
+                };
+                spill.push(&rows)
+            });
+            let pieces: Vec<Piece> = pieces.collect::<Result<_>>()?;
+            Ok::<_, DataFusionError>((spill, pieces))
         };
         let written = tokio::task::spawn_blocking(write).await;
-        let (spill, pieces, rows) = written.map_err(|error| {
+        let (spill, pieces) = written.map_err(|error| {
             exec_datafusion_err!("rows were not written to a temporary file: {error}")
         })??;
         let parts = self.arrays.iter_mut().flat_map(|array| &mut array.parts);
-        for ((part, piece), rows) in parts.zip(pieces).zip(rows) {
-            part.spilled.extend(piece);
-            part.rows = emptied(rows);
+        for (part, piece) in parts.zip(pieces) {
+            part.spilled.push(piece);
         }
         self.spill = Some(spill);
         self.gathered = 0;
@@ -191,25 +206,28 @@ impl<'a> ChunkWriter<'a> {
             None => None,
         };
         for growing in &mut self.arrays {
+            let spans = std::mem::take(&mut growing.spans);
+            let bytes = std::mem::take(&mut growing.bytes);
+            let n = growing.parts.len();
             for part in &mut growing.parts {
                 let elements = match &file {
                     Some(file) => {
                         let pieces = std::mem::take(&mut part.spilled);
                         Rows::Spilled(SpilledPart::new(Arc::clone(file), pieces))
                     }
-                    None => part.take(),
+                    None => Rows::InBatches(spans.clone()),
                 };
                 let mut index = vec![variant_chunk];
                 index.extend(&part.index);
                 let chunk = ChunkPart {
                     of: Arc::clone(&growing.of),
                     index,
-                    width: part.width,
+                    columns: part.columns.clone(),
                     rows: self.pending,
+                    gathered: bytes / n,
                     elements,
                 };
-                let held = chunk.gathered_bytes().min(self.memory.size());
-                let held = self.memory.split(held);
+                let held = self.memory.split(chunk.gathered.min(self.memory.size()));
                 self.tasks.begin(chunk, held).await?;
             }
         }
@@ -221,84 +239,35 @@ impl<'a> ChunkWriter<'a> {
 }
 
 impl Growing {
-    /// Appends `rows` rows of `elements`, beginning at row `from`. Returns the bytes that were added.
-    fn append(&mut self, elements: &ChunkData, from: usize, rows: usize) -> Result<usize> {
+    /// Adds `rows` rows of `column`, beginning at row `from`. Returns their bytes.
+    fn add(&mut self, column: &Arc<BatchColumn>, from: usize, rows: usize) -> Result<usize> {
         let array = &self.of.array;
-        let per_row = array.row_elements();
-        let mut added = 0;
-        for part in &mut self.parts {
-            match (&mut part.rows, elements) {
-                (Rows::Fixed(to), ChunkData::Fixed(elements)) => {
-                    let size = array.element.size().unwrap_or(1);
-                    let Some(elements) =
-                        elements.get(from * per_row * size..(from + rows) * per_row * size)
-                    else {
-                        return exec_err!(
-                            "array '{}': a batch has fewer values than rows × {per_row} values",
-                            array.name
-                        );
-                    };
-                    if part.width == per_row {
-                        to.extend_from_slice(elements);
-                    } else {
-                        for row in elements.chunks_exact(per_row * size) {
-                            let end = (part.from + part.width) * size;
-                            to.extend_from_slice(&row[part.from * size..end]);
-                        }
-                    }
-                    added += rows * part.width * size;
+        let bytes = match array.element.size() {
+            Some(_) => array.row_bytes().saturating_mul(rows),
+            // How long text is, its elements say.
+            None => match &*column.elements()? {
+                ChunkData::Strings(strings) => {
+                    let per_row = array.row_elements();
+                    strings.bytes_of(from * per_row..(from + rows) * per_row)
                 }
-                (Rows::Strings(to), ChunkData::Strings(elements)) => {
-                    let before = to.data.len();
-                    for row in from..from + rows {
-                        let first = row * per_row + part.from;
-                        for at in first..first + part.width {
-                            let text = elements.get(at);
-                            to.push(text).map_err(|reason| of(array, reason))?;
-                        }
-                    }
-                    added += to.data.len() - before + 4 * rows * part.width;
-                }
-                _ => return exec_err!("array '{}': values of another type", array.name),
-            }
-        }
-        Ok(added)
-    }
-}
-
-impl Part {
-    /// The rows that are in memory.
-    fn take(&mut self) -> Rows {
-        let next = match &self.rows {
-            Rows::Fixed(bytes) => Rows::Fixed(Vec::with_capacity(bytes.capacity())),
-            Rows::Strings(_) | Rows::Spilled(_) => Rows::Strings(StringChunk::default()),
+                ChunkData::Fixed(_) => 0,
+            },
         };
-        std::mem::replace(&mut self.rows, next)
+        self.spans.push(RowSpan {
+            column: Arc::clone(column),
+            from,
+            rows,
+        });
+        self.bytes += bytes;
+        Ok(bytes)
     }
 }
 
-/// No rows, in the memory of these.
-fn emptied(rows: Rows) -> Rows {
-    match rows {
-        Rows::Fixed(mut bytes) => {
-            bytes.clear();
-            Rows::Fixed(bytes)
-        }
-        Rows::Strings(_) | Rows::Spilled(_) => Rows::Strings(StringChunk::default()),
-    }
-}
-
-/// The chunks of a row of chunks, without rows yet, and with memory for `rows` rows.
-fn parts(array: &NewArray, rows: usize) -> Vec<Part> {
-    let empty = |width: usize| match array.element.size() {
-        Some(size) => Rows::Fixed(Vec::with_capacity(rows.saturating_mul(width * size))),
-        None => Rows::Strings(StringChunk::default()),
-    };
+/// The chunks that rows are divided into.
+fn parts(array: &NewArray) -> Vec<Part> {
     let part = |index: Vec<u64>, from: usize, width: usize| Part {
         index,
-        from,
-        width,
-        rows: empty(width),
+        columns: from..from + width,
         spilled: vec![],
     };
     // Only the first dimension after variants, samples, has several chunks.

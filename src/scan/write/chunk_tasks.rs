@@ -1,8 +1,9 @@
 //! [`ChunkTasks`]: encodes and writes the chunks of a statement in parallel, within limits on memory and on chunks.
 //!
-//! Invariants: a chunk counts towards the limits until it is written, however slow that is, with its decoded bytes while it is encoded and
-//! with its encoded ones afterwards; its memory is reserved in DataFusion's pool. A statement that fails waits for the chunks that are
-//! being written before anything is cleaned up, so that none appears afterwards.
+//! Invariants: a chunk counts towards the limits until it is written, however slow that is: with its rows while it waits for a thread, with
+//! its decoded bytes and those that they may become while it is encoded, and with its encoded bytes afterwards; its memory is reserved in
+//! DataFusion's pool. A statement that fails waits for the chunks that are being written before anything is cleaned up, so that none appears
+//! afterwards.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +15,22 @@ use datafusion::execution::memory_pool::{
 };
 use datafusion::execution::runtime_env::RuntimeEnv;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 use super::chunk_part::ChunkPart;
 use crate::store::write::Target;
 
-/// Decoded bytes of chunks that may be in work: each takes at most as much again for its encoded bytes.
+/// Bytes of chunks that are encoded or written.
 const MAX_IN_WORK: usize = 160 << 20;
-/// What a permit of the limit on bytes stands for.
+/// Bytes of rows of chunks that wait to be encoded.
+const MAX_WAITING: usize = 48 << 20;
+/// What a permit of a limit on bytes stands for.
 const PERMIT: usize = 1 << 10;
-/// Chunks that may be in work.
+/// Chunks that may wait, and that may be in work.
 const MAX_CHUNKS: usize = 64;
 /// Bytes of rows that are gathered in memory.
-const MAX_GATHERED: usize = 64 << 20;
+const MAX_GATHERED: usize = 48 << 20;
 /// How long a statement that failed waits for the chunks that are being written.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -37,10 +40,42 @@ pub struct ChunkTasks {
     runtime: Arc<RuntimeEnv>,
     tasks: JoinSet<Result<()>>,
     threads: Arc<Semaphore>,
-    in_work: Arc<Semaphore>,
-    /// Permits of the limit on bytes.
-    permits: usize,
+    waiting: Bytes,
+    in_work: Bytes,
     memory: MemoryReservation,
+}
+
+/// A limit on bytes.
+#[derive(Clone)]
+struct Bytes {
+    permits: Arc<Semaphore>,
+    /// All permits.
+    all: usize,
+}
+
+impl Bytes {
+    fn new(bytes: usize) -> Self {
+        let all = bytes.div_ceil(PERMIT);
+        Self {
+            permits: Arc::new(Semaphore::new(all)),
+            all,
+        }
+    }
+
+    /// Waits until so many bytes are free, or all if the limit is less.
+    async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
+        let permits = permits_of(bytes, self.all) as u32;
+        match Arc::clone(&self.permits).acquire_many_owned(permits).await {
+            Ok(permit) => Ok(permit),
+            Err(_) => stopped(),
+        }
+    }
+
+    /// Gives back what is more than so many bytes.
+    fn shrink(&self, permit: &mut OwnedSemaphorePermit, bytes: usize) {
+        let kept = permits_of(bytes, self.all);
+        drop(permit.split(permit.num_permits().saturating_sub(kept)));
+    }
 }
 
 impl ChunkTasks {
@@ -49,13 +84,13 @@ impl ChunkTasks {
         let threads = context.session_config().target_partitions().max(1);
         let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new("chunks of a VCZ store that is written");
-        let permits = within(&runtime.memory_pool, MAX_IN_WORK).div_ceil(PERMIT);
+        let pool = &runtime.memory_pool;
         Self {
-            permits,
+            waiting: Bytes::new(within(pool, MAX_WAITING, 8)),
+            in_work: Bytes::new(within(pool, MAX_IN_WORK, 4)),
             target,
             tasks: JoinSet::new(),
             threads: Arc::new(Semaphore::new(threads)),
-            in_work: Arc::new(Semaphore::new(permits)),
             memory: consumer.register(&runtime.memory_pool),
             runtime,
         }
@@ -68,7 +103,7 @@ impl ChunkTasks {
 
     /// Bytes of rows that may be gathered in memory, of which there is no more than the pool has.
     pub fn gathered_limit(&self) -> usize {
-        within(&self.runtime.memory_pool, MAX_GATHERED)
+        within(&self.runtime.memory_pool, MAX_GATHERED, 8)
     }
 
     /// An empty reservation in the session's memory.
@@ -76,19 +111,13 @@ impl ChunkTasks {
         self.memory.new_empty()
     }
 
-    /// Begins to encode and write a chunk, once the limits allow it. `held` is reserved for its elements.
+    /// Begins to encode and write a chunk, once the limits allow it. `held` is reserved for its rows.
     ///
     /// # Errors
     /// If there is not enough memory for it, or another chunk was not written.
     pub async fn begin(&mut self, part: ChunkPart, held: MemoryReservation) -> Result<()> {
         let (decoded, needed) = (part.decoded_bytes(), part.needed_bytes());
-        let (all, permits) = (self.permits, permits_of(decoded, self.permits));
-        let permit = Arc::clone(&self.in_work)
-            .acquire_many_owned(permits as u32)
-            .await;
-        let Ok(mut permit) = permit else {
-            return stopped();
-        };
+        let waiting = self.waiting.take(part.gathered).await?;
         let memory = self.memory.new_empty();
         while let Err(error) = memory.try_grow(needed) {
             match self.tasks.join_next().await {
@@ -97,27 +126,27 @@ impl ChunkTasks {
             }
         }
         let (target, threads) = (Arc::clone(&self.target), Arc::clone(&self.threads));
+        let in_work = self.in_work.clone();
         self.tasks.spawn(async move {
+            let mut permit = in_work.take(needed).await?;
             let Ok(thread) = Arc::clone(&threads).acquire_owned().await else {
                 return stopped();
             };
             let (name, key) = (part.name().to_string(), part.key());
-            // The elements are dropped with the part.
-            let encoded = tokio::task::spawn_blocking(move || part.encode()).await;
-            let encoded = match encoded {
+            // The rows are dropped when the chunk is assembled.
+            let encode = move || part.encode(move || drop((waiting, held)));
+            let encoded = match tokio::task::spawn_blocking(encode).await {
                 Ok(encoded) => encoded?,
                 Err(error) => {
                     return exec_err!("array '{name}': a chunk was not encoded: {error}");
                 }
             };
             // Another chunk is encoded while this one is written.
-            drop((thread, held));
+            drop(thread);
             let Some(encoded) = encoded else {
                 return Ok(());
             };
-            let kept = permits_of(encoded.len(), all);
-            let surplus = permit.num_permits().saturating_sub(kept);
-            drop(permit.split(surplus));
+            in_work.shrink(&mut permit, encoded.len());
             memory.shrink(memory.size().saturating_sub(encoded.len()));
             if threads.is_closed() {
                 return stopped();
@@ -151,7 +180,8 @@ impl ChunkTasks {
 
     fn close(&self) {
         self.threads.close();
-        self.in_work.close();
+        self.waiting.permits.close();
+        self.in_work.permits.close();
     }
 }
 
@@ -182,10 +212,10 @@ fn permits_of(bytes: usize, all: usize) -> usize {
     (bytes / PERMIT + 1).max(all / MAX_CHUNKS).min(all)
 }
 
-/// So many bytes, or a quarter of the pool: the query needs some, too, and chunks may need twice their bytes.
-fn within(pool: &Arc<dyn MemoryPool>, bytes: usize) -> usize {
+/// So many bytes, or 1/`part` of the pool: the query needs half of it, too.
+fn within(pool: &Arc<dyn MemoryPool>, bytes: usize, part: usize) -> usize {
     match pool.memory_limit() {
-        MemoryLimit::Finite(limit) => bytes.min(limit / 4),
+        MemoryLimit::Finite(limit) => bytes.min(limit / part),
         _ => bytes,
     }
 }
@@ -224,9 +254,9 @@ mod tests {
         let all = MAX_IN_WORK / PERMIT;
         assert_eq!(all / permits_of(0, all), MAX_CHUNKS);
         assert_eq!(permits_of(usize::MAX, all), all);
-        assert!(permits_of(20 << 20, all) * 7 <= all);
+        assert!(permits_of(40 << 20, all) * 3 <= all);
         let pool = |limit| -> Arc<dyn MemoryPool> { Arc::new(GreedyMemoryPool::new(limit)) };
-        assert_eq!(within(&pool(100), MAX_IN_WORK), 25);
-        assert_eq!(within(&pool(8 << 30), MAX_IN_WORK), MAX_IN_WORK);
+        assert_eq!(within(&pool(100), MAX_IN_WORK, 4), 25);
+        assert_eq!(within(&pool(8 << 30), MAX_IN_WORK, 4), MAX_IN_WORK);
     }
 }

@@ -225,10 +225,10 @@ async fn write(
     tasks: &mut ChunkTasks,
     data: SendableRecordBatchStream,
 ) -> Result<u64> {
-    let names = WrittenNames {
+    let names = Arc::new(WrittenNames {
         contigs: NameIndex::new(&creation.names.contigs),
         filters: NameIndex::new(&creation.names.filters),
-    };
+    });
     let mut documents = Documents::new(creation.layout.format);
     let mut regions = Regions::new(creation.layout.variants_chunk, !creation.keeps_order);
     let sites = Sites::of(&creation.schema)?;

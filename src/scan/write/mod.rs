@@ -2,7 +2,7 @@
 //! metadata, and `codec`, which encodes; `session` makes the statement of it.
 //!
 //! ```text
-//! batches ──► columns as elements (values) ──► rows by chunks (chunk_rows, chunk_part) ──► encoded in parallel (chunk_tasks) ──► target
+//! batches ──► rows by chunks (batch_column, chunk_rows) ──► elements (values, chunk_part), encoded, in parallel (chunk_tasks) ──► target
 //!        │                                        └──► rows that do not fit into memory (row_spill, spilled_part) ──► the same
 //!        └──► lists, whose longest is known at the end (list_spool) ──► the same
 //!        └──► contigs and positions: order and region index (sites, regions), or comparison with a store's (added_sites)
@@ -15,6 +15,7 @@ mod add;
 mod added_samples;
 mod added_sites;
 mod array_error;
+mod batch_column;
 mod chunk_part;
 mod chunk_rows;
 mod chunk_tasks;

@@ -7,8 +7,8 @@ use datafusion::common::{Result, exec_err};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SpillFile, SpillWriter};
 
-use super::chunk_part::Rows;
 use super::spilled_part::{Piece, SpilledFile};
+use crate::codec::ChunkData;
 
 /// A temporary file that is written. Dropping all that was made of it removes the file.
 pub struct RowSpill {
@@ -45,31 +45,30 @@ impl RowSpill {
         })
     }
 
-    /// Appends rows of one chunk. Rows that are in a file already have no piece.
+    /// Appends rows of one chunk.
     ///
     /// # Errors
     /// Of the file system, or if the session's temporary files have become too large.
-    pub fn push(&mut self, rows: &Rows) -> Result<Option<Piece>> {
+    pub fn push(&mut self, rows: &ChunkData) -> Result<Piece> {
         let at = self.length;
         let (length, offsets) = match rows {
-            Rows::Fixed(bytes) => {
+            ChunkData::Fixed(bytes) => {
                 self.writer.write_all(bytes)?;
                 (bytes.len(), 0)
             }
-            Rows::Strings(strings) => {
+            ChunkData::Strings(strings) => {
                 let offsets: &[u8] = bytemuck::cast_slice(&strings.offsets);
                 self.writer.write_all(offsets)?;
                 self.writer.write_all(&strings.data)?;
                 (offsets.len() + strings.data.len(), strings.offsets.len())
             }
-            Rows::Spilled(_) => return Ok(None),
         };
         self.length += length as u64;
-        Ok(Some(Piece {
+        Ok(Piece {
             at,
             length,
             offsets,
-        }))
+        })
     }
 
     /// The complete file.
@@ -97,11 +96,12 @@ mod tests {
             text.push(word).unwrap();
         }
         let mut spill = RowSpill::try_new(&RuntimeEnv::default()).unwrap();
-        let numbers = spill.push(&Rows::Fixed(vec![1, 2, 3])).unwrap().unwrap();
-        let words = Rows::Strings(text.clone());
-        let one = spill.push(&words).unwrap().unwrap();
-        let more = spill.push(&Rows::Fixed(vec![4])).unwrap().unwrap();
-        let other = spill.push(&words).unwrap().unwrap();
+        let fixed = |bytes: Vec<u8>| ChunkData::Fixed(bytes.into());
+        let numbers = spill.push(&fixed(vec![1, 2, 3])).unwrap();
+        let words = ChunkData::Strings(text.clone());
+        let one = spill.push(&words).unwrap();
+        let more = spill.push(&fixed(vec![4])).unwrap();
+        let other = spill.push(&words).unwrap();
         let file = spill.finish().unwrap();
         let mut read = vec![];
         let part = SpilledPart::new(Arc::clone(&file), vec![numbers, more]);

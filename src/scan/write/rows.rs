@@ -1,20 +1,21 @@
 //! [`write_rows`]: writes the columns of a query's batches, those of lists after the others. [`write_whole`]: writes an array that is there
 //! as a whole.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 
+use super::batch_column::BatchColumn;
 use super::chunk_rows::{ChunkWriter, PIECE};
 use super::chunk_tasks::ChunkTasks;
 use super::columns::{ColumnPlan, Role};
 use super::list_spool::ListSpool;
 use super::names::WrittenNames;
 use super::other_arrays::WholeArray;
-use super::values::elements;
-use crate::codec::ChunkData;
 use crate::store::write::Documents;
 
 /// Writes the columns of the batches, and their metadata. Each batch is shown to `follow` first.
@@ -24,7 +25,7 @@ use crate::store::write::Documents;
 pub async fn write_rows(
     columns: &[ColumnPlan],
     schema: &SchemaRef,
-    names: &WrittenNames,
+    names: &Arc<WrittenNames>,
     tasks: &mut ChunkTasks,
     mut data: SendableRecordBatchStream,
     documents: &mut Documents,
@@ -84,7 +85,8 @@ pub async fn write_whole(
     documents: &mut Documents,
 ) -> Result<()> {
     let mut writer = ChunkWriter::try_new(vec![array.array], tasks)?;
-    writer.push(&[array.elements], array.rows).await?;
+    let column = Arc::new(BatchColumn::of_elements(array.elements));
+    writer.push(&[column], array.rows).await?;
     writer.finish().await?;
     let (arrays, rows) = writer.arrays();
     arrays.for_each(|array| documents.add(array, rows));
@@ -93,14 +95,15 @@ pub async fn write_whole(
 
 /// Writes columns of batches as arrays.
 struct ArrayWriter<'a> {
-    plans: &'a [ColumnPlan],
+    plans: Vec<Arc<ColumnPlan>>,
     writer: ChunkWriter<'a>,
 }
 
 impl<'a> ArrayWriter<'a> {
-    fn try_new(plans: &'a [ColumnPlan], tasks: &'a mut ChunkTasks) -> Result<Self> {
+    fn try_new(plans: &[ColumnPlan], tasks: &'a mut ChunkTasks) -> Result<Self> {
         let arrays = plans.iter().map(|plan| plan.array.clone()).collect();
         let writer = ChunkWriter::try_new(arrays, tasks)?;
+        let plans = plans.iter().cloned().map(Arc::new).collect();
         Ok(Self { plans, writer })
     }
 
@@ -108,20 +111,21 @@ impl<'a> ArrayWriter<'a> {
     async fn push(
         &mut self,
         batch: &RecordBatch,
-        at: impl FnMut(&ColumnPlan) -> usize,
-        names: &WrittenNames,
+        mut at: impl FnMut(&ColumnPlan) -> usize,
+        names: &Arc<WrittenNames>,
     ) -> Result<()> {
-        let plans = self.plans;
+        let plans = &self.plans;
         let row_bytes: usize = plans.iter().map(|plan| plan.array.row_bytes()).sum();
         let at_once = (PIECE / row_bytes.max(1)).max(1);
-        let columns: Vec<usize> = plans.iter().map(at).collect();
+        let columns: Vec<usize> = plans.iter().map(|plan| at(plan)).collect();
         for from in (0..batch.num_rows()).step_by(at_once) {
             let rows = at_once.min(batch.num_rows() - from);
-            let values = plans.iter().zip(&columns).map(|(plan, &at)| {
+            let values = self.plans.iter().zip(&columns).map(|(plan, &at)| {
                 let column = batch.column(at).slice(from, rows);
-                elements(plan, &column, names)
+                let names = Arc::clone(names);
+                Arc::new(BatchColumn::of_values(Arc::clone(plan), column, names))
             });
-            let values: Vec<ChunkData> = values.collect::<Result<_>>()?;
+            let values: Vec<Arc<BatchColumn>> = values.collect();
             self.writer.push(&values, rows).await?;
         }
         Ok(())

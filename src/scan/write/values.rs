@@ -20,6 +20,7 @@ use super::columns::{ColumnPlan, Role};
 use super::names::WrittenNames;
 use crate::codec::{ChunkData, StringChunk};
 use crate::error::VczError;
+use crate::scan::bits;
 use crate::scan::codes::{Codes, FILL_TEXT};
 use crate::scan::schema::time_type;
 use crate::store::{ElementType, TimeType};
@@ -340,8 +341,7 @@ fn booleans(
             plan.array.name
         );
     }
-    let bytes: Vec<u8> = values.values().iter().map(u8::from).collect();
-    Ok(Buffer::from_vec(bytes))
+    Ok(Buffer::from_vec(bits::to_bytes(values.values())))
 }
 
 fn strings(

@@ -103,6 +103,12 @@ impl ObjectsTarget {
         })
     }
 
+    /// Whether an object is a document of the group itself.
+    fn is_of_group(&self, path: &Path) -> bool {
+        let key = path.prefix_match(&self.place.path);
+        key.is_some_and(|parts| parts.count() == 1)
+    }
+
     /// New arrays of the store at `place`.
     ///
     /// # Errors
@@ -203,9 +209,11 @@ impl ObjectsTarget {
 
     async fn put_in_place(&self, documents: Vec<(String, String)>) -> Result<()> {
         if let Some(staged) = &self.staged {
-            // From here on it cannot be opened.
+            // Without those of the group it cannot be opened, so that nobody sees a part of its arrays while the others are removed.
             let old = self.old.iter().filter(|path| self.is_document(path));
-            self.remove(old.cloned().collect()).await?;
+            let (group, arrays) = old.cloned().partition(|path| self.is_of_group(path));
+            self.remove(group).await?;
+            self.remove(arrays).await?;
             let chunks = self.chunks.lock().clone();
             let copies = chunks.iter().map(|key| self.copy(staged, key));
             let copies: Vec<_> = copies.collect();
@@ -231,6 +239,14 @@ impl ObjectsTarget {
         self.written.lock().insert(to.clone());
         let objects = &self.place.objects;
         let copied = match objects.copy(&from, &to).await {
+            // object_store 0.13 copies in Google Cloud Storage only where nothing is there.
+            Err(object_store::Error::AlreadyExists { .. }) => {
+                async {
+                    objects.delete(&to).await?;
+                    objects.copy(&from, &to).await
+                }
+                .await
+            }
             Err(object_store::Error::NotImplemented { .. }) => {
                 let bytes = async { objects.get(&from).await?.bytes().await };
                 match bytes.await {

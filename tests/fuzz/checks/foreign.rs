@@ -14,9 +14,14 @@ pub fn check(data: &[u8]) {
         return;
     };
     let (data_type, codecs) = chain_of(*kind);
+    // The same elements, so that a squeeze has something to leave out.
+    let shape = match *kind & 0x1f {
+        29.. => json!([1, 8, 1, 12]),
+        _ => json!([N]),
+    };
     let document = json!({
-        "zarr_format": 3, "node_type": "array", "shape": [N], "fill_value": null, "data_type": data_type,
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [N]}},
+        "zarr_format": 3, "node_type": "array", "shape": shape, "fill_value": null, "data_type": data_type,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": shape}},
         "chunk_key_encoding": {"name": "default"}, "attributes": {}, "codecs": codecs,
     });
     let array = ArrayMeta::from_v3("a", &document).unwrap();
@@ -136,6 +141,29 @@ fn chain_of(kind: u8) -> (&'static str, Value) {
                 bytes,
                 lzma
             ]),
+        ),
+        28 => (
+            "int32",
+            json!([
+                named("reshape", json!({"shape": [8, -1]})),
+                named("transpose", json!({"order": [1, 0]})),
+                bytes,
+                bz2
+            ]),
+        ),
+        29 => (
+            "int32",
+            json!([{"name": "squeeze"}, named("transpose", json!({"order": [1, 0]})), delta("<i2"),
+            named("reshape", json!({"shape": [[0, 1]]})), bytes, zstd]),
+        ),
+        30 => (
+            "variable_length_bytes",
+            json!([{"name": "vlen-bytes"}, bz2]),
+        ),
+        31 => (
+            "int16",
+            json!([{"name": "squeeze"}, named("reshape", json!({"shape": [[0, 1], 1]})), {"name": "sharding_indexed",
+            "configuration": {"chunk_shape": [24, 1], "codecs": [{"name": "squeeze"}, pcodec, gzip], "index_codecs": [bytes]}}, lzma]),
         ),
         _ => (
             "float32",
