@@ -43,9 +43,12 @@ pub(super) fn check_memory(
         return Ok(());
     }
     let (_, name, partitions) = largest;
-    let fewer = match partitions {
-        1 => "",
-        _ => "lower datafusion.execution.target_partitions, ",
+    let (parts, fewer) = match partitions {
+        1 => (String::new(), ""),
+        _ => (
+            format!(" in {partitions} partitions"),
+            "lower datafusion.execution.target_partitions, ",
+        ),
     };
     let streams = match name.as_str() {
         "sample_pairs" => {
@@ -54,7 +57,7 @@ pub(super) fn check_memory(
         _ => "",
     };
     Err(DataFusionError::ResourcesExhausted(format!(
-        "{name}: the counts and values of pairs need {:.1} MB, in {partitions} partitions, and the memory limit is {:.1} MB: raise it, \
+        "{name}: the counts and values of pairs need {:.1} MB{parts}, and the memory limit is {:.1} MB: raise it, \
          {fewer}name a population of fewer samples{streams}",
         needed as f64 / 1e6,
         limit as f64 / 1e6

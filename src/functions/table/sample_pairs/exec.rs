@@ -89,32 +89,28 @@ impl SamplePairsExec {
     }
 }
 
-/// Bytes as text.
-fn size(bytes: usize) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
-}
-
 impl DisplayAs for SamplePairsExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         let call = &self.call;
-        if matches!(format, DisplayFormatType::TreeRender) {
-            return write!(f, "{}", call.text);
-        }
         let samples = call.shape.samples;
         // With missing calls, or more than two alleles, there may be more passes.
         let most = self.budget / PAIR_BYTES[0];
-        let bytes = pairs_of(samples)
-            .min(most.max(samples))
-            .saturating_mul(PAIR_BYTES[0]);
-        write!(
-            f,
-            "{}: {}, pairs={}, passes={}, memory={}",
-            self.name(),
-            call.text,
-            pairs_of(samples),
-            passes(samples, most),
-            size(bytes)
-        )
+        let (pairs, passes) = (pairs_of(samples), passes(samples, most));
+        let bytes = pairs.min(most.max(samples)).saturating_mul(PAIR_BYTES[0]);
+        let memory = format!("{:.1} MB", bytes as f64 / 1e6);
+        match format {
+            DisplayFormatType::TreeRender => write!(
+                f,
+                "call={}\npairs={pairs}\npasses={passes}\nmemory={memory}",
+                call.text
+            ),
+            _ => write!(
+                f,
+                "{}: {}, pairs={pairs}, passes={passes}, memory={memory}",
+                self.name(),
+                call.text
+            ),
+        }
     }
 }
 

@@ -25,8 +25,11 @@ use crate::functions::interrupt;
 
 /// Rows that are counted at a time.
 const ROWS: usize = 1 << 13;
-/// Bytes of bits that are counted at a time, if that is fewer rows.
+/// Bytes of bits that are counted at a time, if that is fewer rows; or this part of the budget, if it is smaller. They are needed some four
+/// times over.
 const BYTES: usize = 1 << 26;
+/// See [`BYTES`].
+const PART: usize = 8;
 
 /// An execution.
 pub(super) struct Running {
@@ -141,8 +144,7 @@ impl Running {
         mut pairs: IndividualPairs,
         firsts: &Range<usize>,
     ) -> Result<Option<IndividualPairs>> {
-        let copies = self.call.shape.copies();
-        let most_words = (BYTES / size_of::<u64>()).max(2 * copies.div_ceil(64));
+        let most_words = BYTES.min(self.budget / PART) / size_of::<u64>();
         let mut rows = SiteRows::default();
         // The batches of all partitions, in any order.
         let input = CoalescePartitionsExec::new(Arc::clone(&self.input));
