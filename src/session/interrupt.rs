@@ -1,4 +1,5 @@
-//! Runs aggregates that compare pairs, which may compute for long, so that they stop when their query is cancelled.
+//! Runs aggregates that may compute for long, so that they stop when their query is cancelled: those that compare pairs, those with large
+//! values, and those of this crate in OVER, where one batch may have many frames.
 //!
 //! The operators that call them are polled in tasks of their own. When the stream of one is dropped, its
 //! [`Interrupt`] is requested, which the aggregate looks at while it computes. The nodes are added after planning, so that EXPLAIN shows
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
@@ -22,13 +24,15 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::memory_rule::aggregate_of;
 use super::runs::AggregateRunsExec;
 use super::window_memory::ReserveWindowMemoryExec;
-use crate::functions::compares_pairs;
-use crate::functions::interrupt::Interrupt;
+use crate::functions::interrupt::{Interrupt, long};
+use crate::functions::{aggregate_arguments, compares_pairs, value_size};
 
 /// Batches that the task may be ahead of its reader.
 const AHEAD: usize = 1;
+/// Values of this many bytes may take long: that of each group is computed from all of its cells.
+const LARGE_VALUE: usize = 64 << 10;
 
-/// `plan` with an [`InterruptibleExec`] above each operator that compares pairs.
+/// `plan` with an [`InterruptibleExec`] above each operator that may compute for long.
 ///
 /// # Errors
 /// If an operator does not take its new input.
@@ -55,7 +59,12 @@ fn may_compute_for_long(node: &Arc<dyn ExecutionPlan>) -> bool {
 
 fn of_aggregate(aggregate: &AggregateExec) -> bool {
     let mut calls = aggregate.aggr_expr().iter();
-    calls.any(|call| compares_pairs(call.fun()))
+    calls.any(|call| compares_pairs(call.fun()) || has_large_value(call))
+}
+
+fn has_large_value(call: &AggregateFunctionExpr) -> bool {
+    // If there is no size, running the plan returns the error.
+    value_size(call).is_ok_and(|bytes| bytes >= LARGE_VALUE)
 }
 
 fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
@@ -67,7 +76,7 @@ fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
         &[]
     };
     let mut calls = calls.iter().filter_map(|call| aggregate_of(call.as_ref()));
-    calls.any(|call| compares_pairs(call.fun()))
+    calls.any(|call| compares_pairs(call.fun()) || aggregate_arguments(call.fun()).is_some())
 }
 
 /// Runs its input in a task of its own, which stops when the stream is dropped.
@@ -146,10 +155,15 @@ impl ExecutionPlan for InterruptibleExec {
     ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
+        // Many short frames are together long.
+        let steps = match self.input.is::<ReserveWindowMemoryExec>() {
+            true => usize::MAX,
+            false => 0,
+        };
         let interrupt = Interrupt::default();
         let stops = Stops(interrupt.clone());
         // The task starts when the first batch is wanted, as the input would.
-        let batches = stream::once(async move { in_own_task(input, interrupt) });
+        let batches = stream::once(async move { in_own_task(input, interrupt, steps) });
         let batches = batches.flatten().boxed();
         let held = stream::try_unfold((batches, stops), |(mut batches, stops)| async move {
             let batch = batches.try_next().await?;
@@ -159,15 +173,17 @@ impl ExecutionPlan for InterruptibleExec {
     }
 }
 
-/// The batches of `input`, polled by a new task within `interrupt`.
+/// The batches of `input`, polled by a new task within `interrupt`; each poll takes about `steps` nanoseconds.
 fn in_own_task(
     mut input: SendableRecordBatchStream,
     interrupt: Interrupt,
+    steps: usize,
 ) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStream::builder(input.schema(), AHEAD);
     let sender = builder.tx();
     builder.spawn(async move {
-        let mut batches = stream::poll_fn(|cx| interrupt.within(|| input.poll_next_unpin(cx)));
+        let mut batches =
+            stream::poll_fn(|cx| interrupt.within(|| long(steps, || input.poll_next_unpin(cx))));
         while let Some(batch) = batches.try_next().await? {
             // The reader is gone if the query has ended.
             if sender.send(Ok(batch)).await.is_err() {
