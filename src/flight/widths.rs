@@ -277,6 +277,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::Field;
+    use datafusion::logical_expr::ScalarUDF;
     use datafusion::prelude::SessionContext;
 
     use super::*;
@@ -333,7 +334,7 @@ mod tests {
             let found = width(sql.clone()).await.unwrap();
             assert!((least..=most).contains(&found), "{sql}: {found}");
         }
-        ctx.register_udf(GenomeBins::new().into());
+        ctx.register_udf(ScalarUDF::new_from_impl(GenomeBins::new()));
         for (call, windows) in [
             ("genome_bins(n, 8000, 1)", 8000),
             ("genome_bins(n, 8000, 1), genome_bins(n, 4000)", 8001),

@@ -17,7 +17,8 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -25,7 +26,7 @@ use super::memory_rule::aggregate_of;
 use super::runs::AggregateRunsExec;
 use super::window_memory::ReserveWindowMemoryExec;
 use crate::functions::interrupt::{Interrupt, long};
-use crate::functions::{aggregate_arguments, compares_pairs, value_size};
+use crate::functions::{compares_pairs, is_slow, value_size};
 
 /// Batches that the task may be ahead of its reader.
 const AHEAD: usize = 1;
@@ -38,10 +39,23 @@ const LARGE_VALUE: usize = 64 << 10;
 /// If an operator does not take its new input.
 pub fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
-        Ok(match may_compute_for_long(&node) {
-            true => Transformed::yes(Arc::new(InterruptibleExec::new(node)) as _),
-            false => Transformed::no(node),
-        })
+        if !may_compute_for_long(&node) {
+            return Ok(Transformed::no(node));
+        }
+        // A window operator belongs into the task of the node that runs it.
+        let inner = node.children().into_iter().find_map(|child| {
+            let child = child.downcast_ref::<InterruptibleExec>()?;
+            (child.runs_window && node.is::<ReserveWindowMemoryExec>())
+                .then(|| Arc::clone(&child.input))
+        });
+        let node = match inner {
+            Some(inner) => node.replace_children(
+                vec![inner],
+                ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
+            )?,
+            None => node,
+        };
+        Ok(Transformed::yes(Arc::new(InterruptibleExec::new(node)) as _))
     })
     .map(|transformed| transformed.data)
 }
@@ -54,12 +68,17 @@ fn may_compute_for_long(node: &Arc<dyn ExecutionPlan>) -> bool {
         return of_aggregate(runs.aggregate());
     }
     // It runs the window operator below it in its own scope, so both belong into one task.
-    node.is::<ReserveWindowMemoryExec>() && node.children().into_iter().any(of_window)
+    if node.is::<ReserveWindowMemoryExec>() {
+        return true;
+    }
+    calls_of_window(node).any(|call| is_slow(call.fun().name()))
 }
 
 fn of_aggregate(aggregate: &AggregateExec) -> bool {
     let mut calls = aggregate.aggr_expr().iter();
-    calls.any(|call| compares_pairs(call.fun()) || has_large_value(call))
+    calls.any(|call| {
+        compares_pairs(call.fun()) || is_slow(call.fun().name()) || has_large_value(call)
+    })
 }
 
 fn has_large_value(call: &AggregateFunctionExpr) -> bool {
@@ -67,7 +86,8 @@ fn has_large_value(call: &AggregateFunctionExpr) -> bool {
     value_size(call).is_ok_and(|bytes| bytes >= LARGE_VALUE)
 }
 
-fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
+/// The aggregates that a node calls in OVER.
+fn calls_of_window(node: &Arc<dyn ExecutionPlan>) -> impl Iterator<Item = &AggregateFunctionExpr> {
     let calls: &[Arc<dyn WindowExpr>] = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
         window.window_expr()
     } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
@@ -75,20 +95,23 @@ fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
     } else {
         &[]
     };
-    let mut calls = calls.iter().filter_map(|call| aggregate_of(call.as_ref()));
-    calls.any(|call| compares_pairs(call.fun()) || aggregate_arguments(call.fun()).is_some())
+    calls.iter().filter_map(|call| aggregate_of(call.as_ref()))
 }
 
 /// Runs its input in a task of its own, which stops when the stream is dropped.
 #[derive(Debug)]
 pub struct InterruptibleExec {
     input: Arc<dyn ExecutionPlan>,
+    /// Whether it computes frames, of which many short ones are together long.
+    runs_window: bool,
 }
 
 impl InterruptibleExec {
     /// Runs `input` in a task.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input }
+        let runs_window =
+            input.is::<ReserveWindowMemoryExec>() || calls_of_window(&input).next().is_some();
+        Self { input, runs_window }
     }
 }
 
@@ -143,7 +166,7 @@ impl ExecutionPlan for InterruptibleExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self { input })),
+            (Some(input), true) => Ok(Arc::new(Self::new(input))),
             _ => internal_err!("{} has one input", self.name()),
         }
     }
@@ -155,11 +178,7 @@ impl ExecutionPlan for InterruptibleExec {
     ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
-        // Many short frames are together long.
-        let steps = match self.input.is::<ReserveWindowMemoryExec>() {
-            true => usize::MAX,
-            false => 0,
-        };
+        let steps = if self.runs_window { usize::MAX } else { 0 };
         let interrupt = Interrupt::default();
         let stops = Stops(interrupt.clone());
         // The task starts when the first batch is wanted, as the input would.
@@ -253,9 +272,7 @@ mod tests {
         });
         let input =
             StreamingTableExec::try_new(schema, vec![endless], None, vec![], false, None).unwrap();
-        let plan = InterruptibleExec {
-            input: Arc::new(input),
-        };
+        let plan = InterruptibleExec::new(Arc::new(input));
         let query = async move {
             let mut batches = plan.execute(0, Arc::default()).unwrap();
             assert_eq!(batches.next().await.unwrap().unwrap().num_rows(), 1);
@@ -288,10 +305,17 @@ mod tests {
             "SELECT mean_r2(call_genotype) FROM t",
             "SELECT variant_contig, ld_decay(call_genotype, variant_position, [0, 10]) FROM t GROUP BY 1",
             "SELECT pca(call_genotype, 1) FROM t",
+            "SELECT garud_h(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
+            "SELECT zeng_e(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
+            "SELECT zeng_e(call_genotype) FROM t",
+            "SELECT project_sfs([variant_position, 1], 10000) FROM t",
             "SELECT sample_pairs(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
             "SELECT w, grm(call_genotype) FROM (SELECT *, unnest(genome_bins(variant_position, 1000, 500)) AS w FROM t) GROUP BY w",
         ] {
             assert!(number(sql).await > 0, "{sql}");
+            if sql.contains("OVER") {
+                assert_eq!(number(sql).await, 1, "{sql}");
+            }
             let explained = ctx.sql(&format!("EXPLAIN {sql}")).await.unwrap();
             let explained = explained.to_string().await.unwrap();
             assert!(!explained.contains("InterruptibleExec"), "{explained}");

@@ -454,7 +454,7 @@ async fn lists_of_windows_are_counted() {
         "SELECT count(*) FROM (SELECT unnest(genome_bins(variant_position, 20000, 1)) FROM t)";
     let all = session(4, 8192);
     create(&all, "t", &fixtures().join("sim.vcz.zip"), None).await;
-    let expected = row(&run(&all, sql).await);
+    let expected = row(&all, sql).await;
     for (function, windows) in [
         (sql, "genome_bins"),
         (
@@ -488,7 +488,7 @@ async fn lists_of_windows_are_counted() {
         gives_everything_back(&ctx).await;
         run(&ctx, "SET datafusion.execution.batch_size = 20").await;
         if function == sql {
-            assert_eq!(row(&run(&ctx, sql).await), expected);
+            assert_eq!(row(&ctx, sql).await, expected);
         }
         gives_everything_back(&ctx).await;
     }
