@@ -34,8 +34,8 @@ use super::running::Running;
 use super::sessions::ClientSession;
 use super::settings::FlightSettings;
 use super::{error, functions, tables};
-use crate::scan::VczSettings;
 use crate::scan::notices::NoticeSink;
+use crate::scan::{QueryMemory, VczSettings};
 use crate::session;
 
 /// Planned queries of one user, and prepared statements of one user, may each take 1/`KEPT_SHARE` of the memory of all queries.
@@ -159,14 +159,16 @@ impl QueryEngine {
     /// The session state of one statement: the client's settings, a memory pool with the query's limit, and its own notices, which are
     /// sent and logged when it has run.
     fn state(&self, mut config: SessionConfig, share: &Arc<str>) -> SessionState {
+        let share = self.shares.of(share);
+        let pool = QueryPool::new(Arc::clone(&self.memory), share, self.limits.query_memory);
+        let pool: Arc<dyn MemoryPool> = Arc::new(pool);
         let extensions = &mut config.options_mut().extensions;
         if let Some(settings) = extensions.get_mut::<VczSettings>() {
             settings.notices = NoticeSink(Some(Arc::default()));
+            settings.memory = QueryMemory::of(&pool);
         }
-        let share = self.shares.of(share);
-        let pool = QueryPool::new(Arc::clone(&self.memory), share, self.limits.query_memory);
         let runtime = RuntimeEnv {
-            memory_pool: Arc::new(pool),
+            memory_pool: pool,
             ..self.template.runtime_env().as_ref().clone()
         };
         let mut state = SessionStateBuilder::new_from_existing(self.template.clone())

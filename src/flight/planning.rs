@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DescribeTable, LogicalPlan};
@@ -20,9 +20,12 @@ use super::sessions::ClientSession;
 use super::settings::{self, FlightSettings};
 use super::{logical, stop, widths, wire};
 use crate::scan::VczSettings;
+use crate::session::largest_values;
 
 /// The number of rows and copies of rows that a query holds in memory at least.
 const ROWS_HELD: usize = 8;
+/// The number of copies of the values of this crate's aggregates: as they are computed, as a column, and as a message.
+const VALUES_HELD: usize = 4;
 
 impl QueryEngine {
     /// Plans a statement for a client, on a thread for planning. SET, RESET and DDL are run at once.
@@ -128,7 +131,21 @@ impl QueryEngine {
         }
         let planner = Arc::clone(state.query_planner());
         let physical = planner.create_physical_plan(&optimized, &state).await?;
+        self.check_values(&physical)?;
         Ok((physical, state))
+    }
+
+    /// Checks that the spectra of a row, and copies of them, fit the memory of a query.
+    fn check_values(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+        let bytes = largest_values(plan)?;
+        let most = self.limits.query_memory / VALUES_HELD;
+        if bytes > most {
+            return plan_err!(
+                "the spectra or other lists of one row of the query take {bytes} bytes, more than the {most} that one query has on this \
+                 server: project to fewer copies, choose smaller populations, or compute them in several queries"
+            );
+        }
+        Ok(())
     }
 
     fn set(&self, session: &ClientSession, name: &str, value: Option<&str>) -> Result<RecordBatch> {

@@ -1,5 +1,8 @@
 //! Estimates from the plan the bytes that a row of a query's operators takes. DataFusion's operators build batches of a fixed number of
 //! rows, however wide these are, so the number is chosen by the width. Rows that would not fit the memory of a query are an error.
+//!
+//! Lists of windows count by the largest number of windows that one position can be in. Their memory is reserved when they are made, so
+//! they are no error here, and a batch may have more of them.
 
 use std::collections::HashMap;
 
@@ -8,10 +11,14 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
+use crate::functions::scalar::GenomeBins;
+
 /// The assumed bytes of a value of variable length: a short string or list.
 const VALUE: usize = 16;
 /// Values of fixed width may be computed from long strings. Only strings of at least this many bytes count.
 const LONG: usize = 64 << 10;
+/// A batch may have lists of windows of this many times the bytes of other columns.
+const LISTS_OF_BATCH: usize = 8;
 /// Functions whose result may be as long as the product of the lengths of their arguments. The result of any other function that clients
 /// can call is at most as long as their sum.
 const MULTIPLYING: [&str; 12] = [
@@ -47,7 +54,7 @@ pub fn widest(plan: &LogicalPlan, most: usize) -> Result<usize> {
             widths.longest
         );
     }
-    Ok(widths.widest)
+    Ok(widths.widest.max(widths.lists / LISTS_OF_BATCH))
 }
 
 /// The widths of a plan's nodes, by their address.
@@ -58,6 +65,8 @@ struct Widths {
     widest: usize,
     /// The longest strings and lists of a row.
     longest: usize,
+    /// The most bytes of lists of windows that one operator makes for a row.
+    lists: usize,
 }
 
 impl Widths {
@@ -131,6 +140,7 @@ impl Widths {
             .zip(columns)
             .map(|(field, width)| if is_fixed(field) { 0 } else { width.max(VALUE) })
             .collect();
+        self.lists = self.lists.max(windows_in(plan));
         let is_scan = matches!(plan, LogicalPlan::TableScan(_));
         if !is_scan {
             let fixed = fields.iter().map(|field| width_of(field.data_type()));
@@ -184,6 +194,39 @@ fn made_of(expr: &Expr, known: &HashMap<Column, usize>) -> usize {
     }
 }
 
+/// Bytes of the lists of windows that the expressions of a node make for one row, as far as their sizes are constants.
+fn windows_in(plan: &LogicalPlan) -> usize {
+    let mut bytes = 0_usize;
+    // The closures return no errors.
+    let _ = plan.apply_expressions(|expr| {
+        expr.apply(|expr| {
+            if let Expr::ScalarFunction(call) = expr
+                && call.func.inner().is::<GenomeBins>()
+            {
+                let constant = |at: usize| call.args.get(at).and_then(integer);
+                let step = constant(2).or(constant(1)).unwrap_or(1).max(1);
+                let windows = constant(1).map_or(1, |size| size.div_ceil(step));
+                let windows = usize::try_from(windows).unwrap_or(usize::MAX);
+                bytes = bytes.saturating_add(windows.saturating_mul(size_of::<i64>()));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    bytes
+}
+
+/// The integer that is a constant, if it is one and not negative.
+fn integer(expr: &Expr) -> Option<u64> {
+    match expr {
+        Expr::Literal(value, _) => match value.cast_to(&DataType::Int64).ok()? {
+            ScalarValue::Int64(Some(value)) => u64::try_from(value).ok(),
+            _ => None,
+        },
+        Expr::Cast(cast) => integer(&cast.expr),
+        _ => None,
+    }
+}
+
 fn literal(value: &ScalarValue) -> usize {
     match value.try_as_str() {
         Some(text) => text.map_or(0, str::len),
@@ -234,6 +277,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::Field;
+    use datafusion::logical_expr::ScalarUDF;
     use datafusion::prelude::SessionContext;
 
     use super::*;
@@ -289,6 +333,20 @@ mod tests {
         ] {
             let found = width(sql.clone()).await.unwrap();
             assert!((least..=most).contains(&found), "{sql}: {found}");
+        }
+        ctx.register_udf(ScalarUDF::new_from_impl(GenomeBins::new()));
+        for (call, windows) in [
+            ("genome_bins(n, 8000, 1)", 8000),
+            ("genome_bins(n, 8000, 1), genome_bins(n, 4000)", 8001),
+            ("cardinality(genome_bins(n, 1000, 300))", 4),
+            ("genome_bins(n, n, 1)", 1),
+        ] {
+            let found = width(format!("SELECT {call} FROM t")).await.unwrap();
+            let expected = 8 * windows / LISTS_OF_BATCH;
+            assert!(
+                (expected..expected.max(64) + 1).contains(&found),
+                "{call}: {found}"
+            );
         }
         let error = width(doubled(10, "concat(s, s, s, s, s, s, s, s)"))
             .await

@@ -39,7 +39,7 @@ use crate::scan::without_metadata_udf;
 pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{
     Reports, Stages, aggregate_arguments, bind_samples, bound_samples, compares_pairs, is_exact,
-    is_state, merge_of, merged, numbers_vary, pairs_size, planes_size, reporting, reports,
+    is_slow, is_state, merge_of, merged, numbers_vary, pairs_size, planes_size, reporting, reports,
     site_totals, stages, state_of, state_source, takes_contig, value_size, with_frame_memory,
 };
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};

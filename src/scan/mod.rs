@@ -16,6 +16,7 @@
 //!   theirs; `merge` and `unify` make one table of several. [`GenotypeContext`] has the samples and populations of a genotype column.
 //! * `locate`, `locations`, `open`: from locations to tables; `made_arrays`: arrays that stores of other programs lack.
 //! * `origin`: how another process opens a table's stores.
+//! * `query_memory`: memory of what functions return.
 //! * `write`: rows written as a VCZ store; `codes`: VCZ's missing and fill values; `bits`: booleans as bytes and as bits.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
@@ -36,6 +37,7 @@ mod options;
 mod origin;
 mod plan;
 pub mod progress;
+mod query_memory;
 mod read;
 mod remote;
 pub mod report;
@@ -80,6 +82,7 @@ pub use plan::population_columns::{NamedCopies, PopulationColumns, population_co
 pub use plan::portable::{PortableInput, PortableScan};
 pub use plan::source::VczSource;
 pub use plan::zones::{Zone, Zones};
+pub use query_memory::{QueryMemory, holding};
 pub use remote::location::shown as shown_location;
 pub use remote::options::RemoteOptions;
 pub use remote::service::Service;

@@ -8,6 +8,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::common::{DataFusionError, Result, config_err};
 
 use super::notices::NoticeSink;
+use super::query_memory::QueryMemory;
 use crate::error::VczError;
 
 /// The backend that decodes and counts genotype chunks.
@@ -143,6 +144,8 @@ pub struct VczSettings {
     pub distribute: Distribute,
     /// Receives notices. Not an SQL setting: set by the code that runs statements.
     pub notices: NoticeSink,
+    /// The memory pool that functions take memory from. Not an SQL setting.
+    pub memory: QueryMemory,
 }
 
 impl Default for VczSettings {
@@ -157,6 +160,7 @@ impl Default for VczSettings {
             gpu_workers: 0,
             distribute: Distribute::Auto,
             notices: NoticeSink::default(),
+            memory: QueryMemory::default(),
         }
     }
 }

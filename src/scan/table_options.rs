@@ -181,7 +181,7 @@ impl ExtensionOptions for TableOptions {
                 let size = parse_bytes(name, value)?;
                 if size < MIN_CACHE_SIZE {
                     return config_err!(
-                        "option 'vcz.cache_size' must be at least 1MB, found '{value}'"
+                        "option 'vcz.cache_size' must be at least 1MB, which is 1048576 bytes (units are of 1024), found '{value}'"
                     );
                 }
                 self.cache_size = Some(size);

@@ -1,4 +1,5 @@
-//! Runs aggregates that compare pairs, which may compute for long, so that they stop when their query is cancelled.
+//! Runs aggregates that may compute for long, so that they stop when their query is cancelled: those that compare pairs, those with large
+//! values, and those of this crate in OVER, where one batch may have many frames.
 //!
 //! The operators that call them are polled in tasks of their own. When the stream of one is dropped, its
 //! [`Interrupt`] is requested, which the aggregate looks at while it computes. The partitions of an operator share as many threads as the
@@ -12,12 +13,14 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr,
+    PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -25,14 +28,16 @@ use super::memory_rule::aggregate_of;
 use super::pairs_memory::check_memory;
 use super::runs::AggregateRunsExec;
 use super::window_memory::ReserveWindowMemoryExec;
-use crate::functions::compares_pairs;
-use crate::functions::interrupt::{Interrupt, Threads};
+use crate::functions::interrupt::{Interrupt, Threads, long};
 use crate::functions::table::SamplePairsExec;
+use crate::functions::{compares_pairs, is_slow, value_size};
 
 /// Batches that the task may be ahead of its reader.
 const AHEAD: usize = 1;
+/// Values of this many bytes may take long: that of each group is computed from all of its cells.
+const LARGE_VALUE: usize = 64 << 10;
 
-/// `plan` with an [`InterruptibleExec`] above each operator that compares pairs.
+/// `plan` with an [`InterruptibleExec`] above each operator that may compute for long.
 ///
 /// # Errors
 /// If an operator does not take its new input, or `pool` cannot hold what they need.
@@ -42,10 +47,23 @@ pub fn interruptible(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     check_memory(&plan, pool)?;
     plan.transform_up(|node| {
-        Ok(match may_compute_for_long(&node) {
-            true => Transformed::yes(Arc::new(InterruptibleExec::new(node)) as _),
-            false => Transformed::no(node),
-        })
+        if !may_compute_for_long(&node) {
+            return Ok(Transformed::no(node));
+        }
+        // A window operator belongs into the task of the node that runs it.
+        let inner = node.children().into_iter().find_map(|child| {
+            let child = child.downcast_ref::<InterruptibleExec>()?;
+            (child.runs_window && node.is::<ReserveWindowMemoryExec>())
+                .then(|| Arc::clone(&child.input))
+        });
+        let node = match inner {
+            Some(inner) => node.replace_children(
+                vec![inner],
+                ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
+            )?,
+            None => node,
+        };
+        Ok(Transformed::yes(Arc::new(InterruptibleExec::new(node)) as _))
     })
     .map(|transformed| transformed.data)
 }
@@ -61,15 +79,26 @@ fn may_compute_for_long(node: &Arc<dyn ExecutionPlan>) -> bool {
         return true;
     }
     // It runs the window operator below it in its own scope, so both belong into one task.
-    node.is::<ReserveWindowMemoryExec>() && node.children().into_iter().any(of_window)
+    if node.is::<ReserveWindowMemoryExec>() {
+        return true;
+    }
+    calls_of_window(node).any(|call| is_slow(call.fun().name()))
 }
 
 fn of_aggregate(aggregate: &AggregateExec) -> bool {
     let mut calls = aggregate.aggr_expr().iter();
-    calls.any(|call| compares_pairs(call.fun()))
+    calls.any(|call| {
+        compares_pairs(call.fun()) || is_slow(call.fun().name()) || has_large_value(call)
+    })
 }
 
-fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
+fn has_large_value(call: &AggregateFunctionExpr) -> bool {
+    // If there is no size, running the plan returns the error.
+    value_size(call).is_ok_and(|bytes| bytes >= LARGE_VALUE)
+}
+
+/// The aggregates that a node calls in OVER.
+fn calls_of_window(node: &Arc<dyn ExecutionPlan>) -> impl Iterator<Item = &AggregateFunctionExpr> {
     let calls: &[Arc<dyn WindowExpr>] = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
         window.window_expr()
     } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
@@ -77,8 +106,7 @@ fn of_window(node: &Arc<dyn ExecutionPlan>) -> bool {
     } else {
         &[]
     };
-    let mut calls = calls.iter().filter_map(|call| aggregate_of(call.as_ref()));
-    calls.any(|call| compares_pairs(call.fun()))
+    calls.iter().filter_map(|call| aggregate_of(call.as_ref()))
 }
 
 /// Runs its input in a task of its own, which stops when the stream is dropped.
@@ -87,14 +115,19 @@ pub struct InterruptibleExec {
     input: Arc<dyn ExecutionPlan>,
     /// As many as the session has partitions, for all partitions together.
     threads: OnceLock<Threads>,
+    /// Whether it computes frames, of which many short ones are together long.
+    runs_window: bool,
 }
 
 impl InterruptibleExec {
     /// Runs `input` in a task.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        let runs_window =
+            input.is::<ReserveWindowMemoryExec>() || calls_of_window(&input).next().is_some();
         Self {
             input,
             threads: OnceLock::new(),
+            runs_window,
         }
     }
 }
@@ -164,10 +197,11 @@ impl ExecutionPlan for InterruptibleExec {
         let threads = self.threads.get_or_init(|| Threads::new(partitions));
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
+        let steps = if self.runs_window { usize::MAX } else { 0 };
         let interrupt = Interrupt::new(threads);
         let stops = Stops(interrupt.clone());
         // The task starts when the first batch is wanted, as the input would.
-        let batches = stream::once(async move { in_own_task(input, interrupt) });
+        let batches = stream::once(async move { in_own_task(input, interrupt, steps) });
         let batches = batches.flatten().boxed();
         let held = stream::try_unfold((batches, stops), |(mut batches, stops)| async move {
             let batch = batches.try_next().await?;
@@ -177,15 +211,17 @@ impl ExecutionPlan for InterruptibleExec {
     }
 }
 
-/// The batches of `input`, polled by a new task within `interrupt`.
+/// The batches of `input`, polled by a new task within `interrupt`; each poll takes about `steps` nanoseconds.
 fn in_own_task(
     mut input: SendableRecordBatchStream,
     interrupt: Interrupt,
+    steps: usize,
 ) -> SendableRecordBatchStream {
     let mut builder = RecordBatchReceiverStream::builder(input.schema(), AHEAD);
     let sender = builder.tx();
     builder.spawn(async move {
-        let mut batches = stream::poll_fn(|cx| interrupt.within(|| input.poll_next_unpin(cx)));
+        let mut batches =
+            stream::poll_fn(|cx| interrupt.within(|| long(steps, || input.poll_next_unpin(cx))));
         while let Some(batch) = batches.try_next().await? {
             // The reader is gone if the query has ended.
             if sender.send(Ok(batch)).await.is_err() {
@@ -288,10 +324,17 @@ mod tests {
             "SELECT mean_r2(call_genotype) FROM t",
             "SELECT variant_contig, ld_decay(call_genotype, variant_position, [0, 10]) FROM t GROUP BY 1",
             "SELECT pca(call_genotype, 1) FROM t",
+            "SELECT garud_h(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
+            "SELECT zeng_e(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
+            "SELECT zeng_e(call_genotype) FROM t",
+            "SELECT project_sfs([variant_position, 1], 10000) FROM t",
             "SELECT sample_pairs(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
             "SELECT w, grm(call_genotype) FROM (SELECT *, unnest(genome_bins(variant_position, 1000, 500)) AS w FROM t) GROUP BY w",
         ] {
             assert!(number(sql).await > 0, "{sql}");
+            if sql.contains("OVER") {
+                assert_eq!(number(sql).await, 1, "{sql}");
+            }
             let explained = ctx.sql(&format!("EXPLAIN {sql}")).await.unwrap();
             let explained = explained.to_string().await.unwrap();
             assert!(!explained.contains("InterruptibleExec"), "{explained}");

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::utils::collect_columns;
@@ -97,6 +97,27 @@ fn around_window(
     Ok(Some(Arc::new(ReserveWindowMemoryExec::new(
         window, row_bytes,
     ))))
+}
+
+/// The most bytes that the values of this crate's aggregates take in one row of an operator of `plan`.
+///
+/// # Errors
+/// If an accumulator cannot be asked.
+pub fn largest_values(plan: &Arc<dyn ExecutionPlan>) -> Result<usize> {
+    let mut largest = 0;
+    plan.apply(|node| {
+        let mut row = 0usize;
+        if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+            for call in aggregate.aggr_expr() {
+                row = row.saturating_add(value_size(call)?);
+            }
+        } else if let Some(memory) = node.downcast_ref::<ReserveWindowMemoryExec>() {
+            row = memory.row_bytes();
+        }
+        largest = largest.max(row);
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(largest)
 }
 
 /// Whether the sizes of values differ by row, because the whole number after the counts does: `sfs(ac, n)`.

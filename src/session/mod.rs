@@ -20,6 +20,7 @@
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
+//! * `keys`: the keys of UNNEST and GROUP BY, which DataFusion gets wrong.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
 //! * `interrupt`: aggregates over pairs, which use all threads and stop when their query is cancelled; `pairs_memory`: plans of them refused.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
@@ -47,6 +48,7 @@ mod interrupt;
 mod interval_join;
 mod join_contigs;
 mod keep_cohorts;
+mod keys;
 mod leaf_pushdown;
 mod left_out;
 mod list_literal;
@@ -101,6 +103,7 @@ pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
 pub use factory::VczTableFactory;
 pub use field_words::hint_on;
+pub use memory_rule::largest_values;
 pub use message::{is_about_a_regex, message, message_without_files};
 pub use placeholders::{numbered, substitute};
 pub use unknown_column::explain_unknown_column;
@@ -153,6 +156,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     }
     let relations = builder.relation_planners().get_or_insert_default();
     relations.insert(0, Arc::new(table_sample::RefuseTableSample));
+    relations.insert(0, Arc::new(keys::CorrectKeys));
     let planners = builder.expr_planners().get_or_insert_default();
     planners.insert(0, Arc::new(list_literal::ListLiteralPlanner));
     planners.insert(0, Arc::new(store_columns::StoreColumnPlanner));
@@ -179,6 +183,9 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         keep_cohorts::NAME,
         keep_cohorts::rewrite,
     );
+    for rule in keys::RULES {
+        wrapped_rule::wrap(&mut optimizer.rules, rule, keys::rewrite);
+    }
     let inner = builder.query_planner().take();
     builder
         .with_query_planner(Arc::new(planner::VczQueryPlanner::new(inner)))

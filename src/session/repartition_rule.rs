@@ -5,6 +5,8 @@
 //! (apache/datafusion#24883, fixed after 55.2 by #24891). One input has one open file. What it costs is the parallelism of
 //! hashing rows, which is why sessions with unbounded memory, which never write these files, are left alone.
 //! With DataFusion 56 this rule can go.
+//!
+//! Functions of plans that are made in such a session count the memory of what they return (`QueryMemory`).
 
 use std::sync::Arc;
 
@@ -21,11 +23,13 @@ use datafusion::physical_plan::{
     ChildrenPropertiesMode, ExecutionPlan, ExecutionPlanProperties, ReplaceChildrenOptions,
 };
 
+use crate::scan::{QueryMemory, VczSettings};
+
 /// The rule.
 #[derive(Debug)]
 pub struct RepartitionOneInput;
 
-/// `session` with the rule, if queries may be refused memory there. It is looked at for each plan, because
+/// `session` with the rule, and with its memory in its settings, if queries may be refused memory there. It is looked at for each plan, because
 /// `SET datafusion.runtime.memory_limit` changes it.
 pub fn with_rule(session: &dyn Session) -> Option<SessionState> {
     let limit = session.runtime_env().memory_pool.memory_limit();
@@ -36,7 +40,14 @@ pub fn with_rule(session: &dyn Session) -> Option<SessionState> {
     let builder = SessionStateBuilder::new_from_existing(state.clone())
         .with_session_id(state.session_id().to_string())
         .with_physical_optimizer_rule(Arc::new(RepartitionOneInput));
-    Some(builder.build())
+    let mut bounded = builder.build();
+    let options = bounded.config_mut().options_mut();
+    if let Some(settings) = options.extensions.get_mut::<VczSettings>() {
+        settings.memory = QueryMemory::of(&session.runtime_env().memory_pool);
+    }
+    let options = Arc::clone(bounded.config_options());
+    bounded.execution_props_mut().config_options = Some(options);
+    Some(bounded)
 }
 
 impl PhysicalOptimizerRule for RepartitionOneInput {

@@ -31,6 +31,25 @@ KNOWN = {
 }
 
 POSITION = "variant_position"
+GENOTYPES = "call_genotype"
+
+# Those made from functions of this project that once took memory or time beyond the limits.
+OWN = {
+    "20 columns of windows": "SELECT count(a0) FROM (SELECT " + joined(f"unnest(genome_bins({POSITION}, 8000, 1)) AS a{{n}}", 20) + " FROM sim)",
+    "windows of every base": f"SELECT count(*) FROM (SELECT unnest(genome_bins({POSITION}, 100000000, 1)) FROM sim)",
+    "lists of windows": f"SELECT sum(cardinality(genome_bins({POSITION}, 300000, 1))) FROM sim",
+    "20 lists of windows": "SELECT " + joined(f"sum(cardinality(genome_bins({POSITION}, 100000 + {{n}}, 1)))", 20) + " FROM sim",
+    "constant windows": "SELECT " + joined("cardinality(genome_bins(1{n}6777216, 16777216, 1))", 10),
+    "bins of long intervals": f"SELECT sum(cardinality(interval_bins(1, {POSITION} * 100, 1))) FROM sim",
+    "a long projection": "SELECT project_sfs([1, 2], 60000000)",
+    "a large joint spectrum": "SELECT joint_sfs([1, 2], [1, 2], 8000, 8000)",
+    "projections of every row": f"SELECT project_joint_sfs([{POSITION}, 2000], [2000, {POSITION}], 2000, 2000) FROM sim",
+    "projections by row": f"SELECT project_joint_sfs([{POSITION}, 2000], [2000, {POSITION}], 2000, 2000) FROM sim GROUP BY {POSITION}",
+    "frames of haplotypes": "SELECT "
+    + joined(f"garud_h({GENOTYPES}) OVER (ORDER BY {POSITION} ROWS BETWEEN 10{{n:02}} PRECEDING AND CURRENT ROW)", 20)
+    + " FROM sim",
+    "20 tables of pairs": "SELECT count(*) FROM (" + joined("SELECT * FROM vcz_ld('sim')", 20, " UNION ALL ") + ")",
+}
 
 # Each makes a statement of a size.
 KINDS = {
@@ -106,6 +125,28 @@ KINDS = {
     "series": lambda n: f"SELECT count(*) FROM generate_series(1, 1000000{'0' * (n % 7)}) a, generate_series(1, 1000000) b",
     "aggregates of strings": lambda n: "SELECT length(string_agg(a, a)) FROM (SELECT concat(variant_contig, '" + "x" * (500 * n) + "') AS a FROM sim)",
     "genotypes": lambda n: "SELECT " + joined("sfs(call_genotype, 'first') AS a{n}", 10 * n) + " FROM sim",
+    "genome bins": lambda n: f"SELECT count(*) FROM (SELECT unnest(genome_bins({POSITION}, 1{'0' * (n % 13)}, 1)) AS b FROM sim) GROUP BY b",
+    "columns of bins": lambda n: "SELECT count(a0) FROM (SELECT " + joined(f"unnest(genome_bins({POSITION}, {n ** 3}, 1)) AS a{{n}}", n) + " FROM sim)",
+    "interval bins": lambda n: f"SELECT interval_bins(1, {POSITION} * 1{'0' * (n % 13)}, 1) FROM sim",
+    "bins of bins": lambda n: "SELECT count(*) FROM " + nested(
+        f"(SELECT unnest(genome_bins({POSITION}, {20 * n}, 1)) AS {POSITION} FROM ", "sim", ")", n % 4 + 1),
+    "spectra": lambda n: f"SELECT sfs([1, 2], {7 ** (n % 12)}), sfs_folded([1, {POSITION}], {7 ** (n % 11)}) FROM sim",
+    "spectra by position": lambda n: f"SELECT sfs([1, 2], {n ** 4}) FROM sim GROUP BY {POSITION}",
+    "project": lambda n: f"SELECT project_sfs({GENOTYPES}, 'first', {7 ** (n % 12)}) FROM sim",
+    "projected counts": lambda n: f"SELECT project_joint_sfs([{10 ** (n % 9)}, 1], [1, {10 ** (n % 9)}], {10 ** (n % 9)}, {10 ** (n % 9)}) FROM sim",
+    "projected rows": lambda n: f"SELECT project_joint_sfs([{POSITION}, {100 * n}], [{100 * n}, {POSITION}], {100 * n}, {100 * n}) OVER (ORDER BY {POSITION}) FROM sim",
+    "joint spectra": lambda n: f"SELECT joint_sfs([1, 2], [1, 2], {n * n * 5}, {n * n * 5}) FROM sim GROUP BY {POSITION} % {n}",
+    "pca by position": lambda n: f"SELECT pca({GENOTYPES}, {n}) FROM sim GROUP BY {POSITION}",
+    "pairs by position": lambda n: f"SELECT sample_pairs({GENOTYPES}) FROM sim GROUP BY {POSITION} % {n * n * n}",
+    "pairs over rows": lambda n: f"SELECT sample_pairs({GENOTYPES}) OVER (ORDER BY {POSITION} ROWS BETWEEN {n ** 4} PRECEDING AND CURRENT ROW) FROM sim",
+    "haplotypes": lambda n: "SELECT " + joined(
+        f"garud_h({GENOTYPES}) OVER (ORDER BY {POSITION} ROWS BETWEEN {n * n}{{n}} PRECEDING AND CURRENT ROW)", n) + " FROM sim",
+    "linkage": lambda n: "SELECT count(*) FROM (" + joined(f"SELECT * FROM vcz_ld('sim', 'first', {n ** 4})", n, " UNION ALL ") + ")",
+    "filters of calls": lambda n: "SELECT sfs(" + nested("filter_calls(", GENOTYPES, ", call_genotype_phased, true)", n) + ") FROM sim",
+    "samples": lambda n: f"SELECT allele_counts({GENOTYPES}, [" + joined("'sample_{n}'", 300 * n) + "]) FROM sim",
+    "selected samples": lambda n: "SELECT " + joined(f"select_samples({GENOTYPES}, [" + "'s{n}', " * n + "'s1'])", n) + " FROM sim",
+    "the same samples": lambda n: "SELECT " + joined(
+        f"diversity({GENOTYPES}, (SELECT array_agg(sample_id) FROM vcz_samples('sim') WHERE sample_index <> {{n}}))", n) + " FROM sim",
     "explain": lambda n: "EXPLAIN VERBOSE " + doubled(min(n, 12)),
 }
 

@@ -42,7 +42,10 @@ async fn local(name: &str) -> String {
 /// The files of a cache.
 fn kept(folder: &Path) -> Vec<PathBuf> {
     let groups = fs::read_dir(folder).unwrap();
-    let files = groups.flat_map(|group| fs::read_dir(group.unwrap().path()).unwrap());
+    let groups = groups.map(|group| group.unwrap().path());
+    let files = groups
+        .filter(|group| group.is_dir())
+        .flat_map(|group| fs::read_dir(group).unwrap());
     files.map(|file| file.unwrap().path()).collect()
 }
 

@@ -446,3 +446,50 @@ async fn repartitioning_has_one_input_where_memory_is_bounded() {
     let rows = |batches: &[RecordBatch]| batches.iter().map(RecordBatch::num_rows).sum::<usize>();
     assert_eq!(rows(&run(&free, sql).await), rows(&first));
 }
+
+/// Functions count the lists of windows that they return, as long as anything uses them.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_windows_are_counted() {
+    let sql =
+        "SELECT count(*) FROM (SELECT unnest(genome_bins(variant_position, 20000, 1)) FROM t)";
+    let all = session(4, 8192);
+    create(&all, "t", &fixtures().join("sim.vcz.zip"), None).await;
+    let expected = row(&all, sql).await;
+    for (function, windows) in [
+        (sql, "genome_bins"),
+        (
+            "SELECT interval_bins(1, variant_position, 1) FROM t",
+            "interval_bins",
+        ),
+    ] {
+        let ctx = bounded(16 << 20);
+        create(&ctx, "t", &fixtures().join("sim.vcz.zip"), None).await;
+        let error = ctx
+            .sql(function)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error.find_root(), DataFusionError::ResourcesExhausted(_)),
+            "{error}"
+        );
+        let error = error.to_string();
+        assert!(
+            error.contains(&format!("{windows}: no memory for")),
+            "{error}"
+        );
+        assert!(
+            error.contains("use larger windows or steps, or set datafusion.execution.batch_size"),
+            "{error}"
+        );
+        drop(error);
+        gives_everything_back(&ctx).await;
+        run(&ctx, "SET datafusion.execution.batch_size = 20").await;
+        if function == sql {
+            assert_eq!(row(&ctx, sql).await, expected);
+        }
+        gives_everything_back(&ctx).await;
+    }
+}

@@ -12,6 +12,7 @@ use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::statistic::{GroupState, SiteInput, Statistic};
+use crate::functions::interrupt;
 
 /// The accumulator of one group. It always supports retraction, so it serves sliding frames too.
 #[derive(Debug)]
@@ -76,6 +77,7 @@ impl<S: Statistic> Accumulator for StatisticAccumulator<S> {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
+        interrupt::check()?;
         let value = self.statistic.evaluate(std::slice::from_ref(&self.state))?;
         ScalarValue::try_from_array(&value, 0)
     }

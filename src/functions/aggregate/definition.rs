@@ -36,6 +36,9 @@ pub(crate) trait Definition: Debug + Send + Sync + 'static {
     /// Whether it reports the sites that it leaves out because copies are not called.
     const REPORTS_LEFT_OUT: bool = false;
 
+    /// Whether the value of a group may take long to compute, though it is small.
+    const IS_SLOW: bool = false;
+
     /// The type of its result.
     fn return_type() -> DataType;
 

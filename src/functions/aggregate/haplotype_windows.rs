@@ -15,6 +15,7 @@ use super::haplotype_state::{HaplotypeRow, HaplotypeState};
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic, column};
 use crate::counts::gathered::plane_words;
+use crate::functions::interrupt;
 use crate::functions::numeric::partition::Partition;
 
 /// The value that a function computes from the haplotypes of each group.
@@ -177,8 +178,11 @@ impl<V: HaplotypeValue> Statistic for HaplotypesOf<V> {
     fn evaluate(&mut self, states: &[HaplotypeState]) -> Result<ArrayRef> {
         let rows: Vec<HaplotypeRow> = states
             .iter()
-            .map(|state| state.value(self.copies))
-            .collect();
+            .map(|state| {
+                interrupt::check()?;
+                Ok(state.value(self.copies))
+            })
+            .collect::<Result<_>>()?;
         V::column(&rows)
     }
 }
@@ -192,6 +196,9 @@ pub(crate) struct FrameRows<V> {
     words: usize,
     memory: FrameMemory,
 }
+
+/// Rows that are added to a state before it is asked whether the query still runs.
+const CHECKED_ROWS: usize = 256;
 
 /// Bytes that a row of a frame takes.
 fn row_bytes(words: &[u64]) -> usize {
@@ -211,7 +218,10 @@ impl<V: HaplotypeValue> FrameRows<V> {
 
     fn state_of_rows(&self) -> Result<HaplotypeState> {
         let mut state = HaplotypeState::default();
-        for row in &self.rows {
+        for (at, row) in self.rows.iter().enumerate() {
+            if at % CHECKED_ROWS == 0 {
+                interrupt::check()?;
+            }
             self.statistic.add_words(&mut state, row)?;
         }
         Ok(state)

@@ -187,6 +187,16 @@ macro_rules! aggregates {
             false
         }
 
+        /// Whether values of the aggregate of that name may take long to compute, though they are small.
+        pub fn is_slow(name: &str) -> bool {
+            $(
+                if name == <$definition>::NAME {
+                    return <$definition>::IS_SLOW;
+                }
+            )+
+            false
+        }
+
         /// The site arguments of the aggregate of that name; `None` for any other function. Whole numbers may follow them.
         pub fn site_arguments(name: &str) -> Option<SiteArguments> {
             $(

@@ -12,6 +12,7 @@ use datafusion::logical_expr::Documentation;
 use super::definition::{Call, Definition, document_one};
 use super::sums::{Block, Site, SiteSums, Sums};
 use super::sums_of::SumsOf;
+use crate::functions::interrupt;
 use crate::functions::numeric::blocks::{Counts, SpectrumSites};
 use crate::functions::numeric::harmonic::rounded_harmonic_mean;
 use crate::functions::numeric::site::spectrum_site;
@@ -104,6 +105,7 @@ impl<T: NeutralityTest> SiteSums<1, 3, 1> for Standardised<T> {
 
     fn prepare(&mut self, groups: &[Sums<3, 1>]) -> Result<()> {
         for sums in groups {
+            interrupt::check()?;
             let Some(m) = self.sample(sums) else {
                 continue;
             };
@@ -138,6 +140,8 @@ impl<T: NeutralityTest> Definition for T {
     const COUNTS: usize = 1;
     const NUMBERS: &'static [&'static str] = &["n"];
     const OPTIONAL: usize = 1;
+    /// The variance, for large samples.
+    const IS_SLOW: bool = true;
 
     fn return_type() -> DataType {
         DataType::Float64

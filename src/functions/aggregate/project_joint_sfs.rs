@@ -13,6 +13,7 @@ use super::grid::{MAX_JOINT_CELLS, cells_within, fold_grid, grids, list_of, zero
 use super::histogram::Histogram;
 use super::projection::Projector;
 use super::spread::Spread;
+use crate::functions::interrupt;
 use crate::scan::notices::LeftOut;
 
 /// `project_joint_sfs`.
@@ -72,13 +73,19 @@ impl ProjectedJoint {
     }
 
     /// Adds `cells`, sorted, to `grid`.
-    fn project(&mut self, cells: &[(u128, i64)], spread: &mut Spread, grid: &mut [f64]) {
+    fn project(
+        &mut self,
+        cells: &[(u128, i64)],
+        spread: &mut Spread,
+        grid: &mut [f64],
+    ) -> Result<()> {
         let [first, second] = &mut self.projectors;
         // All cells of one (n1, d1) have the same row weights: first sum their projections along a row, then add that line to all rows.
         for same_row in cells.chunk_by(|(a, _), (b, _)| a >> 64 == b >> 64) {
             let Some(&(cell, _)) = same_row.first() else {
                 continue;
             };
+            interrupt::check()?;
             let [n1, d1, ..] = unpack(cell);
             let (row, weights) = first.weights(n1, d1);
             spread.add(grid, row, weights, |line| {
@@ -89,6 +96,7 @@ impl ProjectedJoint {
             });
         }
         spread.finish(grid);
+        Ok(())
     }
 }
 
@@ -139,7 +147,7 @@ impl SiteCells<2> for ProjectedJoint {
         let mut sorted = Vec::new();
         for (group, grid) in groups.iter().zip(values.chunks_exact_mut(rows * columns)) {
             group.sorted(&mut sorted);
-            self.project(&sorted, &mut spread, grid);
+            self.project(&sorted, &mut spread, grid)?;
             if self.folded {
                 fold_grid(grid, columns);
             }

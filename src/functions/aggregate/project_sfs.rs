@@ -12,6 +12,7 @@ use super::definition::{Call, Definition, document_one};
 use super::grid::{MAX_SPECTRUM_CELLS, cells_within, fold_spectrum, list_of, spectra, zeros};
 use super::histogram::Histogram;
 use super::projection::Projector;
+use crate::functions::interrupt;
 use crate::scan::notices::LeftOut;
 
 /// `project_sfs`.
@@ -103,6 +104,7 @@ impl SiteCells<1> for Projected {
             group.sorted(&mut sorted);
             whole.fill(0.0);
             for &(cell, sites) in &sorted {
+                interrupt::check()?;
                 let (n, d) = unpack(cell);
                 self.projector.add(n, d, sites as f64, &mut whole);
             }

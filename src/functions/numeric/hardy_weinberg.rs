@@ -15,7 +15,7 @@ pub struct HardyWeinberg {
 /// The test of `het` heterozygous individuals, and `hom1` and `hom2` homozygous ones; `None` without individuals.
 ///
 /// The probabilities of all numbers of heterozygotes with the same allele counts are computed from the most probable by their ratios,
-/// so that nothing overflows, in O(copies of the rarer allele).
+/// so that nothing overflows, in O(√individuals): others are too improbable for a number.
 pub fn hardy_weinberg(hom1: u64, het: u64, hom2: u64) -> Option<HardyWeinberg> {
     let individuals = hom1 + het + hom2;
     if individuals == 0 {
@@ -65,7 +65,8 @@ pub fn hardy_weinberg(hom1: u64, het: u64, hom2: u64) -> Option<HardyWeinberg> {
     })
 }
 
-/// Numbers of heterozygotes after `first`, each with its probability relative to that of `first`, until it underflows.
+/// Numbers of heterozygotes after `first`, each with its probability relative to that of `first`, until it underflows. A subnormal number
+/// may stay the same when it is multiplied by a ratio below 1, so it ends them, too.
 fn successive(
     first: u64,
     next: impl Fn(u64) -> Option<(u64, f64)>,
@@ -73,7 +74,7 @@ fn successive(
     let step = move |&(het, probability): &(u64, f64)| {
         let (het, ratio) = next(het)?;
         let probability = probability * ratio;
-        (probability > 0.0).then_some((het, probability))
+        (probability >= f64::MIN_POSITIVE).then_some((het, probability))
     };
     std::iter::successors(Some((first, 1.0)), step).skip(1)
 }
@@ -133,5 +134,7 @@ mod tests {
         assert!(all.p >= 0.0 && all.p < 1e-300);
         let middle = hardy_weinberg(25_000, 50_000, 25_000).unwrap();
         assert!((middle.p - 1.0).abs() < 1e-9);
+        let many = hardy_weinberg(1, 1 << 31, 1 << 31).unwrap();
+        assert!(many.p < 1e-300);
     }
 }

@@ -73,7 +73,7 @@ impl ScalarUDFImpl for GenomeBins {
         let inputs = Inputs::new(self.name(), &args)?;
         let (positions, sizes) = (inputs.integers(0)?, inputs.integers(1)?);
         let steps = inputs.integers(if args.args.len() > 2 { 2 } else { 1 })?;
-        let mut lists = BinLists::new("genome_bins", inputs.rows)?;
+        let mut lists = BinLists::new("genome_bins", inputs.rows, &args.config_options)?;
         for row in 0..inputs.rows {
             let (Some(position), Some(size), Some(step)) =
                 (positions.get(row), sizes.get(row), steps.get(row))

@@ -78,6 +78,9 @@ fn coerce(name: &str, types: &[DataType]) -> Result<Vec<DataType>> {
     Ok(coerced)
 }
 
+/// The time of a test grows with the square root of their number.
+const MOST_INDIVIDUALS: u64 = 1 << 26;
+
 /// Individuals homozygous for allele `k`, heterozygous with it, and without it.
 fn table(name: &str, site: Diploids<'_>, k: i64) -> Result<(u64, u64, u64)> {
     let Ok(k) = usize::try_from(k) else {
@@ -108,10 +111,16 @@ fn invoke(
     // Many sites have the same table.
     let mut known = HashMap::new();
     let mut test = |(hom1, het, hom2): (u64, u64, u64)| {
+        let individuals = hom1 + het + hom2;
+        if individuals > MOST_INDIVIDUALS {
+            return exec_err!(
+                "{name}: expected at most {MOST_INDIVIDUALS} individuals, found {individuals}"
+            );
+        }
         let found = known
             .entry((hom1, het, hom2))
             .or_insert_with(|| hardy_weinberg(hom1, het, hom2));
-        found.map(&value)
+        Ok(found.map(&value))
     };
     if inputs.len() == 3 {
         let counts = [
@@ -129,11 +138,7 @@ fn invoke(
                 Ok(count) => Ok(u64::from(count)),
                 Err(_) => exec_err!("{name}: expected a number of individuals, found {count}"),
             };
-            Ok(test((
-                individuals(hom1)?,
-                individuals(het)?,
-                individuals(hom2)?,
-            )))
+            test((individuals(hom1)?, individuals(het)?, individuals(hom2)?))
         })?);
     }
     let diploids = Argument::try_new(&inputs, 0)?;
@@ -144,7 +149,7 @@ fn invoke(
     inputs.finish(numbers::<Float64Type>(inputs.rows, |row| {
         let k = allele.as_ref().map_or(Some(1), |allele| allele.get(row));
         match (diploids.get(row), k) {
-            (Some(site), Some(k)) => Ok(test(table(name, site, k)?)),
+            (Some(site), Some(k)) => test(table(name, site, k)?),
             _ => Ok(None),
         }
     })?)

@@ -73,7 +73,7 @@ impl ScalarUDFImpl for IntervalBins {
             inputs.integers(1)?,
             inputs.integers(2)?,
         );
-        let mut lists = BinLists::new("interval_bins", inputs.rows)?;
+        let mut lists = BinLists::new("interval_bins", inputs.rows, &args.config_options)?;
         for row in 0..inputs.rows {
             let (Some(start), Some(stop), Some(size)) =
                 (starts.get(row), stops.get(row), sizes.get(row))

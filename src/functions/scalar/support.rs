@@ -432,6 +432,17 @@ impl<T: ArrowPrimitiveType> Lists<T> {
         self.values.len()
     }
 
+    /// Number of values that there is room for.
+    pub(super) fn capacity(&self) -> usize {
+        self.values.capacity()
+    }
+
+    /// Makes room for `capacity` values, and no more.
+    pub(super) fn make_room(&mut self, capacity: usize) {
+        let more = capacity.saturating_sub(self.values.len());
+        self.values.reserve_exact(more);
+    }
+
     pub(super) fn push(&mut self, row: impl IntoIterator<Item = T::Native>) -> Result<()> {
         let before = self.values.len();
         self.values.extend(row);

@@ -2,7 +2,8 @@
 //!
 //! [`cached`](super::cached) decides what is kept, and asks the server before it uses any of it. Invariants: a file is whole or not there
 //! (it is written under another name, then renamed); its bytes are compared with their checksum when it is read; a folder that cannot be
-//! read or written makes queries slower, but never fail.
+//! read or written makes queries slower, but never fail; its files take at most the capacity, whoever writes them
+//! ([`Ledger`](super::cache_ledger)).
 //!
 //! Why not a crate: foyer's files belong to one process, cacache has no limit on its size, and object_store has no cache.
 
@@ -17,6 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::cache_ledger::{Ledger, Taken};
+
 /// Format of the files; those of another one are replaced.
 const VERSION: u32 = 1;
 /// Larger answers are not kept.
@@ -25,6 +28,8 @@ const MAX_BYTES: u64 = 64 << 20;
 const MAX_HEADER: u64 = 16 << 10;
 /// Temporary files of this age are of processes that ended while they wrote.
 const ABANDONED: Duration = Duration::from_secs(3600);
+/// How often room is made for an answer, which others may take first.
+const ATTEMPTS: usize = 4;
 /// Name of temporary files.
 const TEMPORARY: &str = ".writing-";
 
@@ -63,15 +68,14 @@ const CHECKSUM: usize = 4;
 pub struct DiskCache {
     folder: PathBuf,
     capacity: u64,
-    /// Bytes that may be written before the folder is measured again.
-    room: AtomicU64,
-    is_measuring: AtomicBool,
+    ledger: Ledger,
     has_warned: AtomicBool,
     written: AtomicU64,
 }
 
 impl DiskCache {
-    /// The cache in `folder`, of about `capacity` bytes. Other processes may have it, too, each with a limit of its own.
+    /// The cache in `folder`, of at most `capacity` bytes. Other tables and processes may have it, too: one that writes keeps to its own
+    /// limit.
     ///
     /// # Errors
     /// If the folder is not there and cannot be made. A new one is for this user only.
@@ -84,8 +88,7 @@ impl DiskCache {
         Ok(Self {
             folder: folder.to_path_buf(),
             capacity,
-            room: AtomicU64::new(0),
-            is_measuring: AtomicBool::new(false),
+            ledger: Ledger::of(folder),
             has_warned: AtomicBool::new(false),
             written: AtomicU64::new(0),
         })
@@ -147,7 +150,8 @@ impl DiskCache {
             return Ok(());
         };
         let length = (head.len() + entry.bytes.len()) as u64;
-        self.make_room(length)?;
+        // Held until the file is there, so that nobody measures the folder meanwhile.
+        let _writing = self.make_room(length)?;
         let Some(group) = path.parent() else {
             return Ok(());
         };
@@ -168,24 +172,19 @@ impl DiskCache {
 
     /// Takes `length` bytes of what may be written. When that is used up, the folder is measured and, where it is too large, the files that
     /// were not used for the longest time are removed.
-    fn make_room(&self, length: u64) -> io::Result<()> {
-        let take = |room: u64| room.checked_sub(length);
-        let taken = self
-            .room
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        if taken.is_ok() || self.is_measuring.swap(true, Ordering::Acquire) {
-            return Ok(());
+    fn make_room(&self, length: u64) -> io::Result<Taken> {
+        for _ in 0..ATTEMPTS {
+            if let Some(taken) = self.ledger.take(length, self.capacity)? {
+                return Ok(taken);
+            }
+            self.ledger
+                .measure(length, self.capacity, || self.shrink(length))?;
         }
-        let left = self.shrink();
-        self.is_measuring.store(false, Ordering::Release);
-        let room = (self.capacity / 8).min(self.capacity.saturating_sub(left?));
-        self.room
-            .store(room.saturating_sub(length), Ordering::Relaxed);
-        Ok(())
+        Err(io::ErrorKind::ResourceBusy.into())
     }
 
-    /// Removes files until there is room for an eighth of the capacity; returns the bytes that are left.
-    fn shrink(&self) -> io::Result<u64> {
+    /// Removes files until there is room for `length` bytes and an eighth of the capacity; returns the bytes that are left.
+    fn shrink(&self, length: u64) -> io::Result<u64> {
         let mut files = Vec::new();
         let mut total = 0u64;
         for group in fs::read_dir(&self.folder)? {
@@ -202,13 +201,16 @@ impl DiskCache {
                 let age = used.elapsed().unwrap_or_default();
                 if is_temporary && age >= ABANDONED {
                     drop(fs::remove_file(file.path()));
-                } else if !is_temporary {
-                    total = total.saturating_add(metadata.len());
+                    continue;
+                }
+                total = total.saturating_add(metadata.len());
+                if !is_temporary {
                     files.push((used, metadata.len(), file.path()));
                 }
             }
         }
-        let goal = self.capacity - self.capacity / 8;
+        let room = (self.capacity / 8).max(length);
+        let goal = self.capacity.saturating_sub(room);
         if total > goal {
             files.sort();
         }
@@ -308,7 +310,10 @@ mod tests {
 
     fn files(folder: &Path) -> Vec<PathBuf> {
         let groups = fs::read_dir(folder).unwrap();
-        let files = groups.flat_map(|group| fs::read_dir(group.unwrap().path()).unwrap());
+        let groups = groups.map(|group| group.unwrap().path());
+        let files = groups
+            .filter(|group| group.is_dir())
+            .flat_map(|group| fs::read_dir(group).unwrap());
         files.map(|file| file.unwrap().path()).collect()
     }
 
@@ -374,6 +379,24 @@ mod tests {
         }
         assert!(cache.read("99").is_some() && cache.read("5").is_none());
         assert!(!abandoned.exists());
+        // Tables and processes that write at the same time.
+        std::thread::scope(|threads| {
+            for thread in 0..8u8 {
+                let cache = DiskCache::open(folder.path(), capacity).unwrap();
+                threads.spawn(move || {
+                    for n in 0..50 {
+                        cache
+                            .write(&format!("{thread} {n}"), &entry(thread, 3000))
+                            .unwrap();
+                        let sizes = files(&cache.folder)
+                            .into_iter()
+                            .filter_map(|file| file.metadata().ok());
+                        let bytes: u64 = sizes.map(|file| file.len()).sum();
+                        assert!(bytes <= capacity, "{bytes} bytes");
+                    }
+                });
+            }
+        });
         // Too large an answer would push all others out.
         cache.write("large", &entry(3, 20_000)).unwrap();
         assert_eq!(cache.read("large"), None);

@@ -4,11 +4,12 @@
 //! * `options`: the options of one table, whose values are never shown.
 //! * `build`: builds an object store from a URL and options; `sdk`: credentials that the AWS SDK finds.
 //! * `redacted`: an object store whose errors show no credentials.
-//! * `cached`: an object store with a cache on disk (`disk_cache`).
+//! * `cached`: an object store with a cache on disk (`disk_cache`); `cache_ledger`: the bytes in it.
 //! * `location`: a location without credentials, for display.
 
 #[cfg(feature = "cloud")]
 mod build;
+mod cache_ledger;
 pub mod cached;
 pub mod disk_cache;
 pub mod location;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::cast;
@@ -12,7 +13,6 @@ use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
-use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -156,22 +156,26 @@ impl ExecutionPlan for SiteExec {
             batch_rows: context.session_config().batch_size(),
             reservation: consumer.register(context.memory_pool()),
             metrics: BaselineMetrics::new(&self.metrics, partition),
+            turn: Instant::now(),
         };
         let batches = stream::try_unfold(running, |mut running| async move {
             let batch = running.next().await?;
             Ok(batch.map(|batch| (batch, running)))
         });
-        // Its batches may take long to compute, and other queries need turns on the same threads.
-        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             Box::pin(batches),
-        ))))
+        )))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
 }
+
+/// How long a partition computes before other tasks of the same threads have a turn. DataFusion gives turns by numbers of batches, and a
+/// batch may take long.
+const TURN: Duration = Duration::from_millis(5);
 
 /// A batch of variants.
 struct Variants {
@@ -194,11 +198,17 @@ struct Running {
     batch_rows: usize,
     reservation: MemoryReservation,
     metrics: BaselineMetrics,
+    /// When its turn began.
+    turn: Instant,
 }
 
 impl Running {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
+            if self.turn.elapsed() >= TURN {
+                tokio::task::yield_now().await;
+                self.turn = Instant::now();
+            }
             let metrics = self.metrics.clone();
             {
                 let _timer = metrics.elapsed_compute().timer();
