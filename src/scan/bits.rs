@@ -8,23 +8,39 @@ const LOW: u64 = 0x0101_0101_0101_0101;
 /// Whether each byte is not zero.
 pub fn from_bytes(bytes: &[u8]) -> BooleanBuffer {
     let (words, rest) = bytes.as_chunks::<8>();
-    let mut bits: Vec<u8> = Vec::with_capacity(bytes.len().div_ceil(8));
-    bits.extend(words.iter().map(|word| packed(*word)));
-    if !rest.is_empty() {
+    let mut bits = vec![0u8; bytes.len().div_ceil(8)];
+    for (bits, word) in bits.iter_mut().zip(words) {
+        *bits = packed(*word);
+    }
+    if let (Some(last), false) = (bits.last_mut(), rest.is_empty()) {
         let mut word = [0; 8];
         word[..rest.len()].copy_from_slice(rest);
-        bits.push(packed(word));
+        *last = packed(word);
     }
     BooleanBuffer::new(Buffer::from_vec(bits), 0, bytes.len())
 }
 
 /// A byte, 0 or 1, for each bit.
 pub fn to_bytes(bits: &BooleanBuffer) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(bits.len().next_multiple_of(64));
+    let mut bytes = vec![0u8; bits.len().next_multiple_of(64)];
     let words = bits.bit_chunks();
-    for word in words.iter_padded() {
-        for byte in word.to_le_bytes() {
-            bytes.extend_from_slice(&unpacked(byte));
+    for (bytes, word) in bytes
+        .as_chunks_mut::<64>()
+        .0
+        .iter_mut()
+        .zip(words.iter_padded())
+    {
+        // Most booleans are false.
+        if word == 0 {
+            continue;
+        }
+        for (bytes, bits) in bytes
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .zip(word.to_le_bytes())
+        {
+            *bytes = unpacked(bits);
         }
     }
     bytes.truncate(bits.len());

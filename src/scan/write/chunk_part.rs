@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::buffer::Buffer;
 use datafusion::common::{Result, exec_err};
+use parking_lot::Mutex;
 
 use super::array_error::of;
 use super::batch_column::RowSpan;
@@ -22,7 +23,12 @@ pub struct WrittenArray {
     pub encoder: ChunkEncoder,
     /// How large encoded chunks were at most, in 1/[`WHOLE`] of their elements.
     largest: AtomicUsize,
+    /// A chunk whose bytes are all this one, encoded: such as masks without a masked call.
+    uniform: Mutex<Option<(u8, Vec<u8>)>>,
 }
+
+/// The most bytes of an encoded chunk that is kept.
+const MAX_KEPT: usize = 64 << 10;
 
 /// The size of a chunk that is as large as its elements.
 const WHOLE: usize = 1 << 10;
@@ -38,6 +44,7 @@ impl WrittenArray {
             array,
             encoder,
             largest: AtomicUsize::new(0),
+            uniform: Mutex::new(None),
         })
     }
 
@@ -150,6 +157,12 @@ impl ChunkPart {
     /// If a value has no place in the array, the chunk cannot be encoded, or the temporary file cannot be read.
     pub fn encode(self, assembled: impl FnOnce()) -> Result<Option<Vec<u8>>> {
         let (of_array, decoded) = (Arc::clone(&self.of), self.decoded_bytes());
+        let uniform = self.uniform()?;
+        if let (Some(byte), Some((kept, encoded))) = (uniform, &*of_array.uniform.lock())
+            && byte == *kept
+        {
+            return Ok(Some(encoded.clone()));
+        }
         let chunk = self.chunk()?;
         assembled();
         let encoded = of_array.encoder.encode(&chunk);
@@ -157,8 +170,46 @@ impl ChunkPart {
         Ok(encoded.map(|mut bytes| {
             of_array.note(decoded, bytes.len());
             bytes.shrink_to_fit();
+            if let Some(byte) = uniform
+                && bytes.len() <= MAX_KEPT
+            {
+                *of_array.uniform.lock() = Some((byte, bytes.clone()));
+            }
             bytes
         }))
+    }
+
+    /// The byte that all bytes of the chunk are, if it has numbers in batches whose rows are the chunk's.
+    fn uniform(&self) -> Result<Option<u8>> {
+        let (array, Rows::InBatches(spans)) = (&self.of.array, &self.elements) else {
+            return Ok(None);
+        };
+        let (Some(size), true) = (self.of.size(), self.columns.len() == array.row_elements())
+        else {
+            return Ok(None);
+        };
+        let per_row = self.columns.len() * size;
+        let mut all = None;
+        for span in spans {
+            let elements = span.column.elements()?;
+            let ChunkData::Fixed(buffer) = &*elements else {
+                return Ok(None);
+            };
+            let Some(bytes) = buffer.get(span.from * per_row..(span.from + span.rows) * per_row)
+            else {
+                return Ok(None);
+            };
+            let Some(&first) = bytes.first() else {
+                continue;
+            };
+            // Each byte is the one before it.
+            let is_one = bytes[1..] == bytes[..bytes.len() - 1];
+            if !is_one || *all.get_or_insert(first) != first {
+                return Ok(None);
+            }
+        }
+        // Padding is zeros.
+        Ok(all.filter(|&byte| byte == 0 || self.is_whole()))
     }
 
     /// The full chunk, padded with zeros or empty text.
@@ -311,5 +362,67 @@ fn put_rows(rows: &[u8], from: usize, out: &mut [u8], to: usize) {
         .zip(out.chunks_exact_mut(to.max(1)))
     {
         out[..from].copy_from_slice(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::write::batch_column::BatchColumn;
+    use crate::store::{ElementType, ZarrFormat};
+
+    /// Chunks of 4 × 3 bytes.
+    fn array() -> Arc<WrittenArray> {
+        let array = NewArray {
+            name: "call_x".to_string(),
+            format: ZarrFormat::V2,
+            element: ElementType::Int8,
+            row_shape: vec![3],
+            chunks: vec![4, 3],
+            dimensions: vec![],
+            attributes: Default::default(),
+            compression: Default::default(),
+        };
+        Arc::new(WrittenArray::try_new(array).unwrap())
+    }
+
+    fn encoded(of: &Arc<WrittenArray>, batches: &[&[u8]]) -> Vec<u8> {
+        let spans = batches.iter().map(|bytes| RowSpan {
+            column: Arc::new(BatchColumn::of_elements(ChunkData::Fixed(
+                Buffer::from_slice_ref(bytes),
+            ))),
+            from: 0,
+            rows: bytes.len() / 3,
+        });
+        let spans: Vec<RowSpan> = spans.collect();
+        let part = ChunkPart {
+            of: Arc::clone(of),
+            index: vec![0, 0],
+            columns: 0..3,
+            rows: spans.iter().map(|span| span.rows).sum(),
+            gathered: 12,
+            elements: Rows::InBatches(spans),
+        };
+        part.encode(|| ()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn chunks_of_one_byte_are_encoded_once_and_no_others_are_taken_for_them() {
+        let of = array();
+        let expected = |elements: [u8; 12]| {
+            let chunk = ChunkData::Fixed(Buffer::from_slice_ref(elements));
+            of.encoder.encode(&chunk).unwrap().unwrap()
+        };
+        let padded = [1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0];
+        let mixed = [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2];
+        for _ in 0..2 {
+            assert_eq!(encoded(&of, &[&[1; 6], &[1; 6]]), expected([1; 12]));
+            assert!(of.uniform.lock().as_ref().is_some_and(|kept| kept.0 == 1));
+            // Rows that are padded, and batches of different bytes.
+            assert_eq!(encoded(&of, &[&[1; 6]]), expected(padded));
+            assert_eq!(encoded(&of, &[&[1; 9], &[2; 3]]), expected(mixed));
+            assert_eq!(encoded(&of, &[&[2; 12]]), expected([2; 12]));
+            assert_eq!(encoded(&of, &[&[0; 3]]), expected([0; 12]));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! [`ChunkTasks`]: encodes and writes the chunks of a statement in parallel, within limits on memory and on chunks.
 //!
 //! Invariants: a chunk counts towards the limits until it is written, however slow that is: with its rows while it waits for a thread, with
-//! its decoded bytes and those that they may become while it is encoded, and with its encoded bytes afterwards; its memory is reserved in
+//! its decoded bytes and those that they may become until it is encoded, and with its encoded bytes afterwards; its memory is reserved in
 //! DataFusion's pool. A statement that fails waits for the chunks that are being written before anything is cleaned up, so that none appears
 //! afterwards.
 
@@ -21,13 +21,13 @@ use tokio::task::{JoinError, JoinSet};
 use super::chunk_part::ChunkPart;
 use crate::store::write::Target;
 
-/// Bytes of chunks that are encoded or written.
+/// Bytes that making, encoding and writing chunks takes.
 const MAX_IN_WORK: usize = 160 << 20;
 /// Bytes of rows of chunks that wait to be encoded.
-const MAX_WAITING: usize = 48 << 20;
+const MAX_WAITING: usize = 32 << 20;
 /// What a permit of a limit on bytes stands for.
 const PERMIT: usize = 1 << 10;
-/// Chunks that may wait, and that may be in work.
+/// Chunks that may be in work.
 const MAX_CHUNKS: usize = 64;
 /// Bytes of rows that are gathered in memory.
 const MAX_GATHERED: usize = 48 << 20;
@@ -118,6 +118,7 @@ impl ChunkTasks {
     pub async fn begin(&mut self, part: ChunkPart, held: MemoryReservation) -> Result<()> {
         let (decoded, needed) = (part.decoded_bytes(), part.needed_bytes());
         let waiting = self.waiting.take(part.gathered).await?;
+        let mut permit = self.in_work.take(needed).await?;
         let memory = self.memory.new_empty();
         while let Err(error) = memory.try_grow(needed) {
             match self.tasks.join_next().await {
@@ -128,7 +129,6 @@ impl ChunkTasks {
         let (target, threads) = (Arc::clone(&self.target), Arc::clone(&self.threads));
         let in_work = self.in_work.clone();
         self.tasks.spawn(async move {
-            let mut permit = in_work.take(needed).await?;
             let Ok(thread) = Arc::clone(&threads).acquire_owned().await else {
                 return stopped();
             };
