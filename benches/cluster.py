@@ -3,7 +3,7 @@ that have the same number of cores each, or one GPU each.
 
     python3 benches/cluster.py --vcz target/release/vcz --store STORE [--cores 4] [--gpus] [--repeats 9]
 
-STORE is a store to scan, long enough that two workers pay; with --gpus one of benches/gpu/run.py, `long`. Planning is timed by EXPLAIN of a store
+STORE is a store to scan, long enough that two workers pay: seconds on one. With --gpus one of benches/gpu/run.py, `long`. Planning is timed by EXPLAIN of a store
 of 100,000 chunks, and of one of 78,195 samples and 722 million variants, of which there is only the metadata. Prints medians and what they must be;
 exits with 1 if an answer differs or a target is missed.
 """
@@ -58,6 +58,17 @@ def times_of(arguments, workers, distribute, query, repeats, backend, store=None
     answers = {line for line in done.stdout.splitlines() if line.startswith("[{")}
     assert len(elapsed) == repeats and answers, f"{done.stdout[-300:]}{done.stderr[-1000:]}"
     return elapsed, answers
+
+
+def by_turns(arguments, workers, query, backend, rounds=3):
+    """Medians of the seconds on one worker and on two, by turns, since machines are not equally fast all the time; and whether the answers agree."""
+    seconds, answers = ([], []), []
+    for _ in range(rounds):
+        for some, of_these in zip((workers[:1], workers), seconds):
+            times, answer = times_of(arguments, some, "always", query, arguments.repeats, backend)
+            of_these.extend(times[1:])
+            answers.append(answer)
+    return *map(statistics.median, seconds), all(answer == answers[0] for answer in answers)
 
 
 def array(folder, name, dimensions, shape, chunks, dtype, strings=None):
@@ -143,14 +154,13 @@ def main():
                 print(f"EXPLAIN of 78,195 samples × 722,000,000 variants: {own * 1e3:.1f} ms, and {(distributed - own) * 1e3:.1f} ms more for workers")
         must = 1.7 if arguments.gpus else 1.8
         for name, query in queries.items():
-            one, first = times_of(arguments, workers[:1], "always", query, arguments.repeats, backend)
-            two, second = times_of(arguments, workers, "always", query, arguments.repeats, backend)
-            slow, fast = statistics.median(one[1:]), statistics.median(two[1:])
+            slow, fast, is_same = by_turns(arguments, workers, query, backend)
             row(f"{name}: {slow * 1e3:.0f} ms on one worker, {fast * 1e3:.0f} ms on two: {slow / fast:.2f}×; must be {must}×:", slow / fast >= must)
-            row("its answers are the same:", first == second)
+            row("its answers are the same:", is_same)
         if arguments.gpus:
-            one, first = both_gpus(arguments, queries["SFS"])
-            row(f"SFS: {one * 1e3:.0f} ms in one process with both GPUs; its answer is the same:", first == second)
+            one, here = both_gpus(arguments, queries["SFS"])
+            _, there = times_of(arguments, workers, "always", queries["SFS"], 1, backend)
+            row(f"SFS: {one * 1e3:.0f} ms in one process with both GPUs; its answer is the same:", here == there)
     finally:
         for worker in workers:
             worker.stop()

@@ -1,145 +1,19 @@
 // Allele counts of sample sets, computed from decoded blocks: bit-planes are counted directly, other layouts are converted to
 // the same words of 32 codes in registers.
 //
-// A warp counts a row, or two or four at once; a lane takes every 32nd group of 32 codes, counted from the row's start, so that the
-// masks of a tile need one shift for all rows. Alleles are counted four at a time. Usually only p0 has bits; the count of allele 0 is
-// then the size of the set in this tile minus the other counts. Sets are processed two at a time.
-#include "codes.cuh"
+// A warp counts a row, or two or four at once. Sets are processed two at a time. sparse.cu counts many small ones.
+#include "count.cuh"
 
-// Sets whose sizes in the tile are cached.
-#define VCZ_SIZES 128
-
-// The tile of a CTA, and values derived from it once for all threads.
-struct VczJob {
-    VczTile tile;
-    VczCountSpec spec;
-    const u32* wanted;       // the union of all sets, then the sets, every `mask_words` words
-    u32 mask_bit;            // the tile's first copy in the masks
-    u32 copies;              // of a row that exist
-    bool big_endian, shared;
-    u32 size[VCZ_SIZES];     // copies of the first sets in the tile
-};
-
-// Counts of a row, of one lane. `first`: the codes that are none of alleles 0 to 3, or, for t > 0, allele 4t.
-template <int S>
-struct VczCounts {
-    u32 first[S], one[S], two[S], three[S];
-};
-
-template <int S>
-VCZ_DEVICE void vcz_tally(VczCounts<S>& counts, const VczWords& w, u32 valid, u32 t, const u32* __restrict__ masks,
-                          u32 mask_words, u32 bit) {
-    const u32 rest = (w.p1 | w.other) & valid;
-    if (t == 0 && rest == 0) {
-#pragma unroll
-        for (int s = 0; s < S; ++s) counts.one[s] += __popc(w.p0 & valid & vcz_mask_bits(masks + (u64)s * mask_words, bit));
-        return;
-    }
-    const u32 here = valid & ~w.other;
-    if (t != 0 && here == 0) return;
-    const u32 first = t == 0 ? w.other & valid : here & ~(w.p0 | w.p1);
-    const u32 one = here & w.p0 & ~w.p1, two = here & w.p1 & ~w.p0, three = here & w.p0 & w.p1;
-#pragma unroll
-    for (int s = 0; s < S; ++s) {
-        const u32 mask = vcz_mask_bits(masks + (u64)s * mask_words, bit);
-        counts.first[s] += __popc(first & mask);
-        counts.one[s] += __popc(one & mask);
-        counts.two[s] += __popc(two & mask);
-        counts.three[s] += __popc(three & mask);
-    }
-}
-
-// Sets from `set` on, and alleles 4t.. of them, which are counted at once.
-struct VczPart {
-    u32 set, t;
-    bool check;  // also check for codes without an allele
-};
-
-VCZ_DEVICE const u32* vcz_set_mask(const VczJob& job, u32 set) { return job.wanted + (u64)(1 + set) * job.spec.mask_words; }
-
-VCZ_DEVICE u32 vcz_size_of(const VczJob& job, u32 set) {
-    return set < VCZ_SIZES ? job.size[set] : vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
-}
-
-// Counts one row that starts at `at`; what other lanes count is not added yet. CODES: any kind and width, else bit-planes and
-// bytes of one-byte codes.
-template <int S, bool CODES>
-VCZ_DEVICE bool vcz_count_row(const VczJob& job, const VczPart& part, VczPlace at, VczCounts<S>& counts) {
-    const u32 copies = job.copies, k = job.spec.n_alleles;
-    const u32 width = CODES ? job.tile.width : 1;
-    const bool big_endian = CODES && job.big_endian;
-    const u32* masks = vcz_set_mask(job, part.set);
-    u32 bad = 0;
-    for (u32 done = 0; done < copies;) {
-        const VczBlock block = vcz_block(job.tile, at.block);
-        if (at.offset >= block.elements) break;  // no such element: the tile is inconsistent
-        const u32 end = done + vcz_min(copies - done, block.elements - at.offset);
-        // Blocks of zeros have allele 0 only, whose count is the remainder.
-        if (block.planes != 0) {
-            for (u32 group = done / 32 + vcz_lane(); group <= (end - 1) / 32; group += 32) {
-                const u32 begin = 32 * group;
-                u32 valid = VCZ_ALL_LANES;
-                if (begin < done) valid <<= done - begin;
-                if (end - begin < 32) valid &= ~(VCZ_ALL_LANES << (end - begin));
-                // Negative for the group that straddles the start of the block.
-                const u32 first = at.offset + begin - done;
-                const VczWords w = vcz_words<CODES>(block, first, valid, width, big_endian, part.t, k);
-                const u32 bit = job.mask_bit + begin;
-                if (part.check && (w.bad & valid) != 0) bad |= w.bad & valid & vcz_mask_bits(job.wanted, bit);
-                vcz_tally<S>(counts, w, valid, part.t, masks, job.spec.mask_words, bit);
-            }
-        }
-        done = end;
-        at.block += 1;
-        at.offset = 0;
-    }
-    return bad != 0;
-}
-
-// Counts a row and writes the counts.
-template <int S, bool CODES>
-VCZ_DEVICE void vcz_finish_row(const VczJob& job, const VczPart& part, u32 row, VczPlace at, u32* status) {
-    VczCounts<S> counts = {};
-    const bool bad = vcz_count_row<S, CODES>(job, part, at, counts);
-    if (part.check) vcz_report(&status[job.tile.status], bad, VCZ_BAD_CODE);
-    const bool shared = job.shared;
-    const u32 allele = 4 * part.t, k = job.spec.n_alleles;
-#pragma unroll
-    for (int s = 0; s < S; ++s) {
-        const u32 set = part.set + s;
-        i32* out = (i32*)job.tile.out + ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k + allele;
-        u32 first = counts.first[s];
-        if (part.t == 0) {
-            // The copies that are not counted below, in lane 0.
-            const u32 size = vcz_size_of(job, set);
-            first = (vcz_lane() == 0 ? size : 0) - (first + counts.one[s] + counts.two[s] + counts.three[s]);
-        }
-        vcz_add_to(out, (i32)first, shared);
-        if (allele + 1 < k) vcz_add_to(out + 1, (i32)counts.one[s], shared);
-        if (allele + 2 < k) vcz_add_to(out + 2, (i32)counts.two[s], shared);
-        if (allele + 3 < k) vcz_add_to(out + 3, (i32)counts.three[s], shared);
-    }
-}
-
-// Rows that a warp counts together where they lie in one bit-shuffled block; where planes repeat, two of them at a time.
-#define VCZ_GROUP_ROWS 4
+// Rows that are counted together where planes repeat.
 #define VCZ_PAIR 2
-// Two counts fit in one word below this many copies.
-#define VCZ_PAIR_COPIES 65536
 // Alleles that `vcz_count_pair` distinguishes.
 #define VCZ_PAIR_ALLELES 4
 
-// Writes the counts of a row: lane i has allele i in x; alleles from 32 on have no copies.
+// Writes the counts of a row: lane i has allele i in x. Other alleles have no copies, and the output was zeroed.
 VCZ_DEVICE void vcz_put_counts(const VczJob& job, u32 set, u32 row, u32 x, bool shared) {
     const u32 k = job.spec.n_alleles;
-    i32* out = (i32*)job.tile.out + ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k;
-    for (u32 allele = vcz_lane(); allele < k; allele += 32, x = 0) {
-        if (!shared) {
-            out[allele] = (i32)x;
-        } else if (x != 0) {
-            atomicAdd(out + allele, (i32)x);
-        }
-    }
+    const u64 first = ((u64)set * job.tile.out_rows + job.tile.row0 + row) * k;
+    if (vcz_lane() < vcz_min(k, VCZ_PAIR_ALLELES)) vcz_put_count(job.tile.out, first + vcz_lane(), x, job.spec.count_bytes, shared);
 }
 
 // Counts a pair of rows of a block whose planes repeat, as they do where calls are missing: codes are negative, or alleles from 0 to 3.
@@ -290,34 +164,15 @@ VCZ_DEVICE void vcz_count_sets(const VczJob& job, u32 set, u32 row, VczPlace at,
     for (u32 r = 0; todo != 0; ++r, todo >>= 1) {
         if ((todo & 1) == 0) continue;
         const VczPlace start = r == 0 ? at : vcz_after(at, r * job.tile.row_elements, job.tile.block_elements);
-        VczPart part;
-        part.set = set;
-        for (part.t = 0; 4 * part.t < job.spec.n_alleles; ++part.t) {
-            part.check = set == 0 && part.t == 0;
-            vcz_finish_row<S, CODES>(job, part, row + r, start, status);
-        }
+        vcz_finish_sets<S, CODES>(job, set, row + r, start, status);
     }
 }
 
 template <bool CODES>
 VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, VczJob& job, u32* status) {
     if (blockIdx.x / tile_groups >= n_tiles) return;
-    if (threadIdx.x == 0) {
-        job.tile = tiles[blockIdx.x / tile_groups];
-        job.spec = *(const VczCountSpec*)job.tile.spec;
-        job.wanted = (const u32*)job.spec.masks;
-        job.mask_bit = job.tile.sample0 * job.tile.copies;
-        job.copies = job.tile.samples * job.tile.copies;
-        job.big_endian = (job.tile.flags & VCZ_BIG_ENDIAN) != 0;
-        job.shared = (job.tile.flags & VCZ_SHARED) != 0;
-    }
-    __syncthreads();
+    vcz_begin_job(tiles[blockIdx.x / tile_groups], job);
     const u32 sets = job.spec.allele_sets;
-    for (u32 set = threadIdx.x / 32; set < vcz_min(sets, VCZ_SIZES); set += VCZ_WARPS) {
-        const u32 size = vcz_mask_size(vcz_set_mask(job, set), job.mask_bit, job.copies);
-        if (vcz_lane() == 0) job.size[set] = size;
-    }
-    __syncthreads();
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + threadIdx.x / 32;
     const u32 warps = tile_groups * VCZ_WARPS;
     // Four rows at a time, if there is a group for nearly every warp. With one allele every code but 0 is invalid, which that path does
@@ -339,7 +194,7 @@ VCZ_DEVICE void vcz_count(const VczTile* __restrict__ tiles, u32 n_tiles, u32 ti
 }
 
 // Counts tiles of one-byte codes in bit-shuffled or plain blocks, as in default stores.
-extern "C" __global__ void __launch_bounds__(VCZ_THREADS)
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS, 3)
     vcz_count_planes(const VczTile* __restrict__ tiles, u32 n_tiles, u32 tile_groups, u32* status) {
     __shared__ VczJob job;
     vcz_count<false>(tiles, n_tiles, tile_groups, job, status);

@@ -197,17 +197,18 @@ VCZ_DEVICE void vcz_finish_classes(const VczClassJob& job, u32 set, u32 row, Vcz
     const bool bad = vcz_class_row<S>(job, set, at, counts);
     vcz_report(&status[job.tile.status], bad, VCZ_BAD_CODE);
     const bool shared = (job.tile.flags & VCZ_SHARED) != 0;
-    i32* base = (i32*)job.tile.out + (u64)job.spec.allele_sets * job.tile.out_rows * job.spec.n_alleles;
+    const u64 before = (u64)job.spec.allele_sets * job.tile.out_rows * job.spec.n_alleles;
+    const u32 bytes = job.spec.count_bytes;
 #pragma unroll
     for (int s = 0; s < S; ++s) {
-        i32* out = base + ((u64)(set + s) * job.tile.out_rows + job.tile.row0 + row) * VCZ_CLASSES;
+        const u64 first = before + ((u64)(set + s) * job.tile.out_rows + job.tile.row0 + row) * VCZ_CLASSES;
         const u32 size = vcz_samples_of(job, set + s);
         const u32 others = counts.het[s] + counts.alt[s] + counts.haploid[s] + counts.missing[s];
-        vcz_add_to(out + VCZ_HOM_REF, (i32)((vcz_lane() == 0 ? size : 0) - others), shared);
-        vcz_add_to(out + VCZ_HET, (i32)counts.het[s], shared);
-        vcz_add_to(out + VCZ_HOM_ALT, (i32)counts.alt[s], shared);
-        vcz_add_to(out + VCZ_HAPLOID, (i32)counts.haploid[s], shared);
-        vcz_add_to(out + VCZ_MISSING, (i32)counts.missing[s], shared);
+        vcz_put_sum(job.tile.out, first + VCZ_HOM_REF, (vcz_lane() == 0 ? size : 0) - others, bytes, shared);
+        vcz_put_sum(job.tile.out, first + VCZ_HET, counts.het[s], bytes, shared);
+        vcz_put_sum(job.tile.out, first + VCZ_HOM_ALT, counts.alt[s], bytes, shared);
+        vcz_put_sum(job.tile.out, first + VCZ_HAPLOID, counts.haploid[s], bytes, shared);
+        vcz_put_sum(job.tile.out, first + VCZ_MISSING, counts.missing[s], bytes, shared);
     }
 }
 

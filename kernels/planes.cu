@@ -242,7 +242,7 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS, 4)
         job.samples = (const u32*)job.set.samples + tile.sel_begin;
         const u64 width = (u64)spec.allele_sets * spec.n_alleles + (u64)spec.genotype_sets * VCZ_CLASSES +
                           2 * (u64)spec.zygosity_sets * spec.n_alleles;
-        const u64 entries = tile.out + (4 * width * tile.out_rows + 7) / 8 * 8;
+        const u64 entries = tile.out + (spec.count_bytes * width * tile.out_rows + 7) / 8 * 8;
         job.entries = (u32*)(entries + 8 * (u64)tile.set * tile.out_rows);
         job.data = entries + 8 * (u64)spec.plane_sets * tile.out_rows;
         job.n_alleles = spec.n_alleles;

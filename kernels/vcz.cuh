@@ -79,16 +79,23 @@ struct VczTile {
 // 0 for padding copies), the first of them the union of every wanted set; then genotype_sets + zygosity_sets masks of sample_words
 // words over samples. Two words that may be read follow after the last.
 //
-// Counts go to out[set][row][allele] for all allele sets, then to [set][row][class] for all genotype sets, then for all zygosity sets
-// to [set][row][2 * n_alleles]: complete diploids that are homozygous for each allele, then the heterozygous ones that carry it.
+// Counts, of `count_bytes` bytes each, go to out[set][row][allele] for all allele sets, then to [set][row][class] for all genotype sets,
+// then for all zygosity sets to [set][row][2 * n_alleles]: complete diploids that are homozygous for each allele, then the heterozygous
+// ones that carry it. Tiles that share rows have counts of four bytes.
 //
 // Then, at a multiple of 8 bytes, for all plane sets to [set][row] the planes that are stored, as bits, and the place of the first among
 // 64-bit words that follow after these entries. All stored planes of a row lie one after the other, from the lowest on. Tiles that share
 // rows store every plane of a row, at row * planes * width after the rows of the sets before; others those with a bit, and take words
 // from a counter.
+//
+// `sparse` is 0, or the allele sets once more, for a lane to count a set by the words that have a bit of it. With G groups of 32 sets:
+// G + 1 words, where each group's steps start and the last one's end; 32 G words, the copies of each set; a word of padding if that
+// makes an odd number; then the steps, of 32 entries each, one for each set of the group. An entry is the index of a word of the mask,
+// and that word, which is 0 once the set has no more of them.
 struct VczCountSpec {
     u64 masks;
     u64 planes;  // VczPlaneSet*
+    u64 sparse;
     u32 mask_words;
     u32 allele_sets;
     u32 genotype_sets;
@@ -97,6 +104,8 @@ struct VczCountSpec {
     u32 n_alleles;
     u32 ploidy;
     u32 plane_sets;
+    u32 count_bytes;  // 1, 2, 4
+    u32 pad;
 };
 
 // A set whose genotypes are kept as bit-planes.
@@ -194,7 +203,7 @@ struct VczCheck {
 
 static_assert(sizeof(VczBlock) == 24, "layout of VczBlock");
 static_assert(sizeof(VczTile) == 88, "layout of VczTile");
-static_assert(sizeof(VczCountSpec) == 48, "layout of VczCountSpec");
+static_assert(sizeof(VczCountSpec) == 64, "layout of VczCountSpec");
 static_assert(sizeof(VczPlaneSet) == 24, "layout of VczPlaneSet");
 static_assert(sizeof(VczGatherSpec) == 16, "layout of VczGatherSpec");
 static_assert(sizeof(VczCallFilter) == 64, "layout of VczCallFilter");
@@ -223,17 +232,6 @@ VCZ_DEVICE i32 vcz_warp_sum(i32 x) {
 #else
     return __reduce_add_sync(VCZ_ALL_LANES, x);
 #endif
-}
-
-// Stores the sum of every lane's x, or adds it if other tiles add too.
-VCZ_DEVICE void vcz_add_to(i32* out, i32 x, bool shared) {
-    x = vcz_warp_sum(x);
-    if (vcz_lane() != 0) return;
-    if (!shared) {
-        *out = x;
-    } else if (x != 0) {
-        atomicAdd(out, x);
-    }
 }
 
 // Sets `bits` in a status word if any lane requests it.
@@ -392,6 +390,25 @@ VCZ_DEVICE void vcz_store(u64 out, u64 x, u32 width) {
         case 4: *(u32*)out = (u32)x; break;
         default: *(u64*)out = x; break;
     }
+}
+
+// Count `at` of an output is x; or x is added to it if other tiles add too, whose counts have four bytes.
+VCZ_DEVICE void vcz_put_count(u64 out, u64 at, u32 x, u32 bytes, bool shared) {
+    if (shared) {
+        if (x != 0) atomicAdd((u32*)out + at, x);
+    } else if (bytes == 1) {
+        ((u8*)out)[at] = (u8)x;
+    } else if (bytes == 2) {
+        ((u16*)out)[at] = (u16)x;
+    } else {
+        ((u32*)out)[at] = x;
+    }
+}
+
+// The same of the sum of every lane's x.
+VCZ_DEVICE void vcz_put_sum(u64 out, u64 at, u32 x, u32 bytes, bool shared) {
+    x = (u32)vcz_warp_sum((i32)x);
+    if (vcz_lane() == 0) vcz_put_count(out, at, x, bytes, shared);
 }
 
 // Element i of a block as a genotype code.

@@ -1,14 +1,18 @@
 // Zygosity of complete diploids by allele, for codes of any width and ploidy in blocks of any kind. A complete diploid has exactly two
 // codes other than -2, both called.
 //
-// A warp counts a row. Diploid calls are counted 16 at a time, on words of 32 codes, since both copies of a call are neighbouring bits;
-// all others call by call. Alleles are counted four at a time. The remaining samples of a set in the tile are homozygous for allele 0.
+// A warp counts a row, or four at once where they have only codes 0 and 1 in bit-planes. Diploid calls are counted 16 at a time, on words
+// of 32 codes, since both copies of a call are neighbouring bits; all others call by call. Alleles are counted four at a time. The remaining samples of a set in the tile are homozygous for allele 0.
 #include "codes.cuh"
 
 // Sets whose sizes in the tile are cached.
 #define VCZ_ZYGOSITY_SIZES 128
 // The first copies of 16 diploid calls.
 #define VCZ_FIRSTS 0x55555555u
+// Rows that are counted together.
+#define VCZ_ZYGOSITY_ROWS 4
+// Two counts fit in one word below this many samples.
+#define VCZ_PAIR_SAMPLES 65536
 
 // The tile of a CTA, and values derived from it once for all threads.
 struct VczZygosityJob {
@@ -166,6 +170,63 @@ VCZ_DEVICE VczFound vcz_zygosity_row(const VczZygosityJob& job, u32 set, u32 t, 
     return found;
 }
 
+// Counts four rows of diploid calls from `row` on, whose codes start at bit `offset` of a bit-shuffled block. Returns, as bits, the rows
+// with any code but 0 and 1, which the caller counts.
+template <int S>
+VCZ_DEVICE u32 vcz_zygosity_rows(const VczZygosityJob& job, u32 set, const VczBlock& block, u32 row, u32 offset) {
+    const VczTile& tile = job.tile;
+    const u32 copies = 2 * tile.samples, k = job.spec.n_alleles, bytes = job.spec.count_bytes;
+    const u64 stride = block.elements / 8;
+    // Heterozygous calls, and << 16 those homozygous for allele 1.
+    u32 counts[VCZ_ZYGOSITY_ROWS][S] = {}, above[VCZ_ZYGOSITY_ROWS] = {};
+    for (u32 begin = 32 * vcz_lane(); begin < copies; begin += 32 * 32) {
+        const u32 left = copies - begin;
+        const u32 valid = left < 32 ? ~(VCZ_ALL_LANES << left) : VCZ_ALL_LANES;
+        u32 in[S];
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            in[s] = valid & vcz_spread(vcz_mask_bits(vcz_zygosity_mask(job, set + s), tile.sample0 + begin / 2));
+        }
+#pragma unroll
+        for (int r = 0; r < VCZ_ZYGOSITY_ROWS; ++r) {
+            const i32 bit = (i32)(offset + r * tile.row_elements + begin);
+            const u32 x = vcz_plane_bits(block.data, bit), other = x >> 1;
+            for (u32 plane = 1; plane < block.planes; ++plane) {
+                above[r] |= valid & vcz_plane_bits(block.data + plane * stride, bit);
+            }
+#pragma unroll
+            for (int s = 0; s < S; ++s) counts[r][s] += __popc((x ^ other) & in[s]) + (__popc(x & other & in[s]) << 16);
+        }
+    }
+    const u64 before = ((u64)job.spec.allele_sets * k + (u64)job.spec.genotype_sets * VCZ_CLASSES) * tile.out_rows;
+    const bool shared = (tile.flags & VCZ_SHARED) != 0;
+    u32 todo = 0;
+#pragma unroll
+    for (int r = 0; r < VCZ_ZYGOSITY_ROWS; ++r) {
+        if (__any_sync(VCZ_ALL_LANES, above[r] != 0)) {
+            todo |= 1u << r;
+            continue;
+        }
+#pragma unroll
+        for (int s = 0; s < S; ++s) {
+            const u32 sum = (u32)vcz_warp_sum((i32)counts[r][s]), het = sum & 0xffff, hom = sum >> 16;
+            const u64 first = before + ((u64)(set + s) * tile.out_rows + tile.row0 + row + r) * 2 * k;
+            // Other alleles have no copies, and the output was zeroed. A lane for each of the four counts.
+            const u32 lane = vcz_lane(), size = vcz_zygosity_size(job, set + s);
+            const u32 x = lane == 0 ? size - het - hom : lane == 1 ? hom : het;
+            if (lane < 4) vcz_put_count(tile.out, first + (lane < 2 ? lane : k + lane - 2), x, bytes, shared);
+        }
+    }
+    return todo;
+}
+
+// Whether four rows from `at` on can be counted together.
+VCZ_DEVICE bool vcz_are_zygosity_rows(const VczZygosityJob& job, const VczBlock& block, VczPlace at) {
+    const VczTile& tile = job.tile;
+    const u64 end = (u64)at.offset + (u64)(VCZ_ZYGOSITY_ROWS - 1) * tile.row_elements + 2 * (u64)tile.samples;
+    return block.kind == VCZ_BIT_SHUFFLED && block.planes != 0 && !vcz_repeats(block) && end <= block.elements;
+}
+
 // Counts a row for S sets from `set` on and writes the counts.
 template <int S, bool CODES>
 VCZ_DEVICE void vcz_finish_zygosity(const VczZygosityJob& job, u32 set, u32 row, VczPlace at, u32* status) {
@@ -173,7 +234,7 @@ VCZ_DEVICE void vcz_finish_zygosity(const VczZygosityJob& job, u32 set, u32 row,
     const bool shared = (tile.flags & VCZ_SHARED) != 0;
     const u32 k = job.spec.n_alleles;
     const u64 before = (u64)job.spec.allele_sets * k + (u64)job.spec.genotype_sets * VCZ_CLASSES;
-    i32* base = (i32*)tile.out + before * tile.out_rows;
+    const u32 bytes = job.spec.count_bytes;
     bool above = false;
     for (u32 t = 0; 4 * t < k; ++t) {
         VczZygosity<S> counts = {};
@@ -187,7 +248,7 @@ VCZ_DEVICE void vcz_finish_zygosity(const VczZygosityJob& job, u32 set, u32 row,
         }
 #pragma unroll
         for (int s = 0; s < S; ++s) {
-            i32* out = base + ((u64)(set + s) * tile.out_rows + tile.row0 + row) * 2 * k + 4 * t;
+            const u64 first = before * tile.out_rows + ((u64)(set + s) * tile.out_rows + tile.row0 + row) * 2 * k + 4 * t;
             if (t == 0) {
                 const u32 size = vcz_zygosity_size(job, set + s);
                 counts.hom[s][0] = (vcz_lane() == 0 ? size : 0) - counts.hom[s][0];
@@ -195,8 +256,8 @@ VCZ_DEVICE void vcz_finish_zygosity(const VczZygosityJob& job, u32 set, u32 row,
 #pragma unroll
             for (int a = 0; a < 4; ++a) {
                 if (4 * t + a >= k) continue;
-                vcz_add_to(out + a, (i32)counts.hom[s][a], shared);
-                vcz_add_to(out + k + a, (i32)counts.het[s][a], shared);
+                vcz_put_sum(tile.out, first + a, counts.hom[s][a], bytes, shared);
+                vcz_put_sum(tile.out, first + k + a, counts.het[s][a], bytes, shared);
             }
         }
     }
@@ -222,19 +283,35 @@ extern "C" __global__ void __launch_bounds__(VCZ_THREADS, 2)
     __syncthreads();
     const u32 warp = (blockIdx.x % tile_groups) * VCZ_WARPS + vcz_warp();
     const u32 warps = tile_groups * VCZ_WARPS;
-    VczRowWalk walk(job.tile, warp, warps);
-    for (u32 row = warp; row < job.tile.rows; row += warps, walk.next()) {
+    // Four rows at a time, if there is a group for nearly every warp.
+    const bool in_groups = job.tile.width == 1 && job.tile.copies == 2 && job.spec.ploidy == 2 && job.spec.n_alleles >= 2 &&
+                           job.tile.samples < VCZ_PAIR_SAMPLES && job.tile.rows >= (VCZ_ZYGOSITY_ROWS - 1) * warps;
+    const u32 height = in_groups ? VCZ_ZYGOSITY_ROWS : 1;
+    VczRowWalk walk(job.tile, height * warp, height * warps);
+    for (u32 row = height * warp; row < job.tile.rows; row += height * warps, walk.next()) {
+        const u32 rows = vcz_min(height, job.tile.rows - row);
+        const VczBlock block = vcz_block(job.tile, walk.at.block);
+        const bool grouped = in_groups && rows == VCZ_ZYGOSITY_ROWS && vcz_are_zygosity_rows(job, block, walk.at);
         for (u32 set = 0; set < sets;) {
-            if (job.tile.width > 1) {
-                vcz_finish_zygosity<1, true>(job, set, row, walk.at, status);
-                set += 1;
-            } else if (set + 2 <= sets) {
-                vcz_finish_zygosity<2, false>(job, set, row, walk.at, status);
-                set += 2;
-            } else {
-                vcz_finish_zygosity<1, false>(job, set, row, walk.at, status);
-                set += 1;
+            // One by one where codes are wider, which takes more registers.
+            const u32 n = job.tile.width > 1 || set + 2 > sets ? 1 : 2;
+            u32 todo = (1u << rows) - 1;
+            if (grouped) {
+                todo = n == 2 ? vcz_zygosity_rows<2>(job, set, block, row, walk.at.offset)
+                              : vcz_zygosity_rows<1>(job, set, block, row, walk.at.offset);
             }
+            for (u32 r = 0; todo != 0; ++r, todo >>= 1) {
+                if ((todo & 1) == 0) continue;
+                const VczPlace at = r == 0 ? walk.at : vcz_after(walk.at, r * job.tile.row_elements, job.tile.block_elements);
+                if (job.tile.width > 1) {
+                    vcz_finish_zygosity<1, true>(job, set, row + r, at, status);
+                } else if (n == 2) {
+                    vcz_finish_zygosity<2, false>(job, set, row + r, at, status);
+                } else {
+                    vcz_finish_zygosity<1, false>(job, set, row + r, at, status);
+                }
+            }
+            set += n;
         }
     }
 }

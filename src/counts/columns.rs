@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use arrow::buffer::{Buffer, ScalarBuffer};
 
+use super::computed::CountWidth;
 use super::error::CountError;
 
 /// Elements of a cache line.
@@ -42,10 +43,7 @@ impl CountColumns {
         let stride = (len.div_ceil(LINE) | 1).checked_mul(LINE);
         let stride = stride.ok_or_else(too_large)?;
         let total = stride.checked_mul(columns).ok_or_else(too_large)?;
-        if let Some(shared) = self.shared.take() {
-            // Fails if an array has them: then they are left to it.
-            self.values = shared.into_inner().into_vec().unwrap_or_default();
-        }
+        self.reuse();
         self.values.clear();
         self.values
             .try_reserve_exact(total)
@@ -55,14 +53,43 @@ impl CountColumns {
         Ok(())
     }
 
-    /// Makes `values` the counts: `columns` columns of `elements` counts, one after the other. Returns the bytes behind them.
-    pub(super) fn set(&mut self, values: &Buffer, columns: usize, elements: usize) -> Buffer {
-        let len = columns * elements;
-        let bytes = len * size_of::<i32>();
+    /// Makes `values` the counts: `columns` columns of `elements` counts of this width, one after the other. Without a copy where they are
+    /// of four bytes. Returns the bytes behind them; `None` if there are fewer.
+    pub(super) fn set(
+        &mut self,
+        values: &Buffer,
+        width: CountWidth,
+        columns: usize,
+        elements: usize,
+    ) -> Option<Buffer> {
+        let len = columns.checked_mul(elements)?;
+        let bytes = len.checked_mul(width.bytes())?;
+        let narrow = values.get(..bytes)?;
+        self.reuse();
         self.values.clear();
-        self.shared = Some(ScalarBuffer::new(values.clone(), 0, len));
+        match width {
+            CountWidth::One => self.values.extend(narrow.iter().map(|n| i32::from(*n))),
+            CountWidth::Two => {
+                let narrow: &[u16] = bytemuck::try_cast_slice(narrow).ok()?;
+                self.values.extend(narrow.iter().map(|n| i32::from(*n)));
+            }
+            CountWidth::Four => {
+                self.shared = Some(ScalarBuffer::new(
+                    values.slice_with_length(0, bytes),
+                    0,
+                    len,
+                ));
+            }
+        }
         (self.columns, self.elements, self.stride) = (columns, elements, elements);
-        values.slice(bytes)
+        Some(values.slice(bytes))
+    }
+
+    /// Takes back the allocation of shared counts, unless an array has them: then they are left to it.
+    fn reuse(&mut self) {
+        if let Some(shared) = self.shared.take() {
+            self.values = shared.into_inner().into_vec().unwrap_or_default();
+        }
     }
 
     /// Lets arrays share the counts from now on, until they are reset.
@@ -203,13 +230,18 @@ mod tests {
     fn columns_of_others_are_shared() {
         let bytes = Buffer::from_vec(vec![1i32, 2, 3, 4, 5]);
         let mut columns = CountColumns::default();
-        let rest = columns.set(&bytes, 2, 2);
+        let rest = columns.set(&bytes, CountWidth::Four, 2, 2).unwrap();
         assert_eq!(rest.typed_data::<i32>(), [5]);
         assert_eq!(columns.iter().collect::<Vec<_>>(), [[1, 2], [3, 4]]);
         assert_eq!(
             columns.part(1, 0..2).unwrap().as_ptr(),
             bytes.typed_data()[2..].as_ptr()
         );
+        assert_eq!(columns.set(&bytes, CountWidth::Four, 2, 3), None);
+        let narrow = Buffer::from_vec(vec![1u16, 2, 3]);
+        let rest = columns.set(&narrow, CountWidth::Two, 1, 2).unwrap();
+        assert_eq!(rest.typed_data::<u16>(), [3]);
+        assert_eq!(columns.get(0).unwrap(), [1, 2]);
         columns.reset(1, 2, 1).unwrap();
         assert_eq!(columns.get(0).unwrap(), [0, 0]);
         assert_eq!(bytes.typed_data::<i32>(), [1, 2, 3, 4, 5]);

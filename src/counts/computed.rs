@@ -1,21 +1,85 @@
 //! [`ComputedLayout`]: how a device lays out what it computed of a chunk for a [`CountRequest`], and [`Counter::add_computed`], which
 //! adds it to the counts of a chunk.
 //!
-//! First counts, `i32`: for each allele set `[rows × K]`, then for each genotype set `[rows × 5]`, then for each zygosity set
-//! `[rows × 2 K]`. Then, at a multiple of 8 bytes, for each set of planes and row an entry of two `u32`: the planes that are stored, as
+//! First counts, each of as many bytes as hold the largest ([`CountWidth`]): for each allele set `[rows × K]`, then for each genotype set
+//! `[rows × 5]`, then for each zygosity set `[rows × 2 K]`. Then, at a multiple of 8 bytes, for each set of planes and row an entry of two `u32`: the planes that are stored, as
 //! bits in the order of [`GatheredPlanes`](super::gathered::GatheredPlanes), and the place of the first among the 64-bit words that
 //! follow after all entries. The stored planes of a row lie one after the other; a plane has one bit for each copy of the set in the
 //! sample chunk. Words after the last one used may be left out.
 
-use arrow::buffer::Buffer;
+use arrow::buffer::{Buffer, ScalarBuffer};
 
 use super::counter::Counter;
 use super::error::CountError;
-use super::gathered::{OTHER_PLANES, code_planes, plane_words};
+use super::gathered::{GatheredPlanes, OTHER_PLANES, code_planes, plane_words};
 use super::request::{ChunkCounts, CountRequest, GENOTYPE_CLASSES};
 
 /// Bytes of an entry, and of a word of a plane.
 const WORD: usize = size_of::<u64>();
+
+/// Bytes of a count in a device's results: most are small, and the results of hundreds of sets take longer to copy than to compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountWidth {
+    /// Counts below 2⁸.
+    One,
+    /// Counts below 2¹⁶.
+    Two,
+    /// Any counts.
+    Four,
+}
+
+impl CountWidth {
+    /// The fewest bytes that hold every count of `request`.
+    pub fn of(request: &CountRequest) -> Self {
+        let alleles = request.alleles.iter().map(|set| request.copies(set));
+        let calls = request.genotypes.iter().chain(&request.zygosity);
+        let most = alleles.chain(calls.map(|set| set.len())).max();
+        match most.unwrap_or(0) {
+            0..=0xff => Self::One,
+            0x100..=0xffff => Self::Two,
+            _ => Self::Four,
+        }
+    }
+
+    /// Bytes of a count.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+            Self::Four => 4,
+        }
+    }
+
+    /// Adds counts of this width to `sums`. `bytes` has as many, and starts at a multiple of their width.
+    fn add(self, bytes: &[u8], sums: &mut [i32]) -> Option<()> {
+        match self {
+            Self::One => {
+                let counts = bytes.iter().map(|count| i32::from(*count));
+                sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+            }
+            Self::Two => {
+                let counts = cast::<u16>(bytes)?.iter().map(|count| i32::from(*count));
+                sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+            }
+            Self::Four => {
+                let counts = cast::<i32>(bytes)?;
+                sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
+            }
+        }
+        Some(())
+    }
+}
+
+/// What a device computed of a chunk, laid out as [`ComputedLayout`] says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComputedCounts {
+    /// The results.
+    pub bytes: Buffer,
+    /// Bytes of a count.
+    pub width: CountWidth,
+    /// Whether several tiles of the chunk have the same rows. Then all planes are stored, also those without a set bit.
+    pub shares_rows: bool,
+}
 
 /// Where the parts of a device's results are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,19 +99,24 @@ pub struct ComputedLayout {
 }
 
 impl ComputedLayout {
-    /// The layout for `rows` rows of a sample chunk that has `copies` copies of each set of planes; `None` if sizes do not fit in
-    /// memory, or places in 32 bits.
-    pub fn try_new(request: &CountRequest, copies: &[usize], rows: usize) -> Option<Self> {
+    /// The layout for `rows` rows of a sample chunk that has `copies` copies of each set of planes, with counts of this width; `None` if
+    /// sizes do not fit in memory, or places in 32 bits.
+    pub fn try_new(
+        request: &CountRequest,
+        copies: &[usize],
+        rows: usize,
+        width: CountWidth,
+    ) -> Option<Self> {
         let widths = [
             (request.alleles.len(), request.n_alleles),
             (request.genotypes.len(), GENOTYPE_CLASSES),
             (request.zygosity.len(), request.zygosity_width()),
         ];
         let mut counts = 0usize;
-        for (sets, width) in widths {
-            counts = counts.checked_add(sets.checked_mul(width)?.checked_mul(rows)?)?;
+        for (sets, of_row) in widths {
+            counts = counts.checked_add(sets.checked_mul(of_row)?.checked_mul(rows)?)?;
         }
-        let bytes = counts.checked_mul(size_of::<i32>())?;
+        let bytes = counts.checked_mul(width.bytes())?;
         if copies.is_empty() {
             return Some(Self {
                 counts,
@@ -80,40 +149,76 @@ impl ComputedLayout {
 }
 
 impl Counter {
-    /// Makes what a device computed of `rows` rows of a sample chunk the counts of `out`, without a copy, if these are all counts: every
-    /// set is in one sample chunk, and no planes are wanted. `out` need not have been reset. Otherwise returns false and changes nothing.
-    pub fn set_computed(&self, computed: &Buffer, rows: usize, out: &mut ChunkCounts) -> bool {
+    /// Makes what a device computed of `rows` rows of a sample chunk the counts and planes of `out`, if every set is in that chunk: without
+    /// a copy where they are as wide as those of `out`. `out` need not have been reset. Otherwise returns false, and `out` must be reset.
+    pub fn set_computed(
+        &self,
+        computed: &ComputedCounts,
+        rows: usize,
+        out: &mut ChunkCounts,
+    ) -> bool {
+        self.wanted_sample_chunks().len() == 1 && self.try_set(computed, rows, out).is_some()
+    }
+
+    fn try_set(&self, computed: &ComputedCounts, rows: usize, out: &mut ChunkCounts) -> Option<()> {
         let request = self.request();
-        let layout = ComputedLayout::try_new(request, &[], rows);
-        let is_whole = request.planes.is_empty()
-            && self.wanted_sample_chunks().len() == 1
-            && layout.is_some_and(|layout| layout.len == computed.len())
-            && computed.as_ptr().addr().is_multiple_of(size_of::<i32>());
-        if !is_whole {
-            return false;
+        let ComputedCounts {
+            bytes,
+            width,
+            shares_rows,
+        } = computed;
+        let copies: Vec<usize> = request
+            .planes
+            .iter()
+            .map(|set| request.copies(set))
+            .collect();
+        let layout = ComputedLayout::try_new(request, &copies, rows, *width)?;
+        let is_whole = match request.planes.is_empty() {
+            true => bytes.len() == layout.len,
+            false => (layout.data..=layout.len).contains(&bytes.len()),
+        };
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(WORD);
+        let has_empty_planes = *shares_rows && !request.planes.is_empty();
+        if !is_whole || !is_aligned || has_empty_planes {
+            return None;
         }
         let (alleles, genotypes, zygosity) =
             (&request.alleles, &request.genotypes, &request.zygosity);
         let rest = out
             .alleles
-            .set(computed, alleles.len(), rows * request.n_alleles);
+            .set(bytes, *width, alleles.len(), rows * request.n_alleles)?;
         let rest = out
             .genotypes
-            .set(&rest, genotypes.len(), rows * GENOTYPE_CLASSES);
-        out.zygosity
-            .set(&rest, zygosity.len(), rows * request.zygosity_width());
-        (out.rows, out.planes) = (rows, vec![]);
-        true
+            .set(&rest, *width, genotypes.len(), rows * GENOTYPE_CLASSES)?;
+        out.zygosity.set(
+            &rest,
+            *width,
+            zygosity.len(),
+            rows * request.zygosity_width(),
+        )?;
+        out.rows = rows;
+        out.planes
+            .resize_with(request.planes.len(), GatheredPlanes::default);
+        if request.planes.is_empty() {
+            return Some(());
+        }
+        let entries: &[[u32; 2]] = cast(bytes.get(layout.entries..layout.data)?)?;
+        let words = bytes.slice(layout.data);
+        let data = ScalarBuffer::new(words.clone(), 0, words.len() / WORD);
+        let sets = out.planes.iter_mut().zip(entries.chunks_exact(rows.max(1)));
+        for ((planes, entries), copies) in sets.zip(copies) {
+            planes.set_rows(entries, data.clone(), copies, request.n_alleles)?;
+        }
+        Some(())
     }
 
-    /// Adds what a device computed of `rows` rows of a sample chunk to the same rows of `out`. `computed` is laid out as
-    /// [`ComputedLayout`] says.
+    /// Adds what a device computed of `rows` rows of a sample chunk to the same rows of `out`.
     ///
     /// # Errors
-    /// [`CountError::Mismatch`]: bytes that are not laid out so.
+    /// [`CountError::Mismatch`]: bytes that are not laid out as [`ComputedLayout`] says.
     pub fn add_computed(
         &self,
-        computed: &[u8],
+        computed: &ComputedCounts,
         rows: usize,
         sample_chunk: usize,
         out: &mut ChunkCounts,
@@ -134,22 +239,22 @@ impl Counter {
             firsts.push(first);
             copies.push(before(samples.end) - first);
         }
+        let ComputedCounts { bytes, width, .. } = computed;
         let mismatch = || {
             CountError::Mismatch(format!(
                 "expected what a device computed of {rows} rows of every set, found {} bytes of something else",
-                computed.len()
+                bytes.len()
             ))
         };
-        let layout = ComputedLayout::try_new(request, &copies, rows).ok_or_else(mismatch)?;
-        if computed.len() > layout.len || request.planes.is_empty() && computed.len() < layout.len {
+        let layout =
+            ComputedLayout::try_new(request, &copies, rows, *width).ok_or_else(mismatch)?;
+        if bytes.len() > layout.len || request.planes.is_empty() && bytes.len() < layout.len {
             return Err(mismatch());
         }
         let part = |range| {
-            let bytes: Option<&[u8]> = computed.get::<std::ops::Range<usize>>(range);
+            let bytes: Option<&[u8]> = bytes.get::<std::ops::Range<usize>>(range);
             bytes.ok_or_else(mismatch)
         };
-        let counts: &[i32] =
-            cast(part(0..layout.counts * size_of::<i32>())?).ok_or_else(mismatch)?;
         let columns = out
             .alleles
             .iter_mut()
@@ -158,19 +263,18 @@ impl Counter {
             .genotypes
             .iter_mut()
             .map(|column| (column, GENOTYPE_CLASSES));
-        let width = request.zygosity_width();
-        let zygosity = out.zygosity.iter_mut().map(|column| (column, width));
-        let mut rest = counts;
-        for (column, width) in columns.chain(genotypes).chain(zygosity) {
+        let of_zygosity = request.zygosity_width();
+        let zygosity = out.zygosity.iter_mut().map(|column| (column, of_zygosity));
+        let mut rest = part(0..layout.counts * width.bytes())?;
+        for (column, of_row) in columns.chain(genotypes).chain(zygosity) {
             // The layout has checked that this fits.
-            let (counts, tail) = rest.split_at_checked(rows * width).ok_or_else(mismatch)?;
-            for (sum, count) in column.iter_mut().zip(counts) {
-                *sum += count;
-            }
+            let len = rows * of_row * width.bytes();
+            let (counts, tail) = rest.split_at_checked(len).ok_or_else(mismatch)?;
+            width.add(counts, column).ok_or_else(mismatch)?;
             rest = tail;
         }
         let entries: &[[u32; 2]] = cast(part(layout.entries..layout.data)?).ok_or_else(mismatch)?;
-        let data: &[u64] = cast(part(layout.data..computed.len())?).ok_or_else(mismatch)?;
+        let data: &[u64] = cast(part(layout.data..bytes.len())?).ok_or_else(mismatch)?;
         let sets = out.planes.iter_mut().zip(firsts).zip(&layout.widths);
         for (set, ((planes, first), &width)) in sets.enumerate() {
             let entries = entries
@@ -223,11 +327,20 @@ mod tests {
         Counter::try_new(request, 3).unwrap()
     }
 
+    fn computed(words: Vec<u64>, width: CountWidth) -> ComputedCounts {
+        let bytes = Buffer::from_vec(words);
+        ComputedCounts {
+            bytes,
+            width,
+            shares_rows: false,
+        }
+    }
+
     /// Of the second sample chunk, which has the last sample: its copies follow those of the other two in the set.
     #[test]
     fn planes_of_a_sample_chunk_follow_those_before() {
         let counter = counter();
-        let layout = ComputedLayout::try_new(counter.request(), &[2], 2).unwrap();
+        let layout = ComputedLayout::try_new(counter.request(), &[2], 2, CountWidth::Four).unwrap();
         assert_eq!((layout.counts, layout.entries, layout.data), (6, 24, 40));
         assert_eq!((layout.widths.as_slice(), layout.planes), (&[1][..], 4));
         assert_eq!(layout.len, 40 + 2 * 4 * 8);
@@ -239,7 +352,7 @@ mod tests {
         let mut out = ChunkCounts::default();
         out.reset(counter.request(), 2).unwrap();
         counter
-            .add_computed(bytemuck::cast_slice(&words), 2, 1, &mut out)
+            .add_computed(&computed(words, CountWidth::Four), 2, 1, &mut out)
             .unwrap();
         assert_eq!(out.alleles.get(0), Some(&[1, 1, 0, 0, 0, 0][..]));
         let mut row = vec![];
@@ -255,13 +368,85 @@ mod tests {
         let add = |words: &[u64]| {
             let mut out = ChunkCounts::default();
             out.reset(counter.request(), 2).unwrap();
-            counter.add_computed(bytemuck::cast_slice(words), 2, 1, &mut out)
+            counter.add_computed(&computed(words.to_vec(), CountWidth::Four), 2, 1, &mut out)
         };
         assert!(add(&[0; 5]).is_ok());
         assert!(add(&[0; 4]).is_err(), "fewer entries");
         assert!(add(&[0; 14]).is_err(), "more than there can be");
         assert!(add(&[0, 0, 0, 0, 1]).is_err(), "a plane that is not there");
         assert!(add(&[0, 0, 0, 0, 16, 0]).is_err(), "no such plane");
-        assert!(ComputedLayout::try_new(counter.request(), &[2], usize::MAX).is_none());
+        let layout = ComputedLayout::try_new(counter.request(), &[2], usize::MAX, CountWidth::One);
+        assert!(layout.is_none());
+    }
+
+    /// A store with one chunk along the samples: narrow counts are widened, planes are taken as they are, and so both ways agree.
+    #[test]
+    fn whole_results_are_taken() {
+        let request = CountRequest {
+            zygosity: vec![Arc::new(SampleSet::new(vec![1, 2]))],
+            ..counter().request().clone()
+        };
+        let counter = Counter::try_new(request, 4).unwrap();
+        for (width, words) in [
+            // Two rows of three counts, two of six, entries, planes: counts of one byte fill 18 bytes, of two 36, of four 72.
+            (CountWidth::One, vec![0x0605_0403_0201, 0x0807, 9 << 8]),
+            (
+                CountWidth::Two,
+                vec![1 | 2 << 16 | 3 << 32 | 4 << 48, 5 | 6 << 16, 7, 8, 9],
+            ),
+            (CountWidth::Four, vec![1 | 2 << 32, 3, 4, 5, 6, 7, 8, 0, 9]),
+        ] {
+            let mut words = words;
+            // Row 0 has no plane. Row 1: plane 0 of the codes and the uncalled copies.
+            words.extend([0, 0b101, 0b011, 0b100]);
+            let bytes = computed(words.clone(), width);
+            let (mut set, mut added) = (ChunkCounts::default(), ChunkCounts::default());
+            assert!(counter.set_computed(&bytes, 2, &mut set));
+            added.reset(counter.request(), 2).unwrap();
+            counter.add_computed(&bytes, 2, 0, &mut added).unwrap();
+            assert_eq!(set, added);
+            assert_eq!(set.alleles.get(0).unwrap()[0], 1, "{width:?}");
+            let mut row = vec![];
+            set.planes[0].push_row(1, &mut row);
+            assert_eq!(row, [1 | 1 << 62, 0b011, 0b100]);
+            // Planes that are not there.
+            let short = computed(words[..words.len() - 1].to_vec(), width);
+            assert!(!counter.set_computed(&short, 2, &mut set));
+            let shared = ComputedCounts {
+                shares_rows: true,
+                ..bytes
+            };
+            assert!(!counter.set_computed(&shared, 2, &mut set));
+        }
+    }
+
+    #[test]
+    fn counts_are_as_narrow_as_they_can_be() {
+        let of = |samples: u32, alleles: bool| {
+            let set = Arc::new(SampleSet::new((0..samples).collect()));
+            let (alleles, zygosity) = match alleles {
+                true => (vec![set], vec![]),
+                false => (vec![], vec![set]),
+            };
+            CountWidth::of(&CountRequest {
+                alleles,
+                zygosity,
+                planes: vec![],
+                n_samples: 1 << 20,
+                ..counter().request().clone()
+            })
+        };
+        assert_eq!(
+            [127, 128].map(|n| of(n, true)),
+            [CountWidth::One, CountWidth::Two]
+        );
+        assert_eq!(
+            [255, 256].map(|n| of(n, false)),
+            [CountWidth::One, CountWidth::Two]
+        );
+        assert_eq!(
+            [32_767, 32_768].map(|n| of(n, true)),
+            [CountWidth::Two, CountWidth::Four]
+        );
     }
 }

@@ -6,6 +6,8 @@
 //! exist (-2). Bit `i` of a plane is copy `i` of the set, in store order; bits past the last copy are zero, and so are those of codes
 //! that are not called. Planes without a set bit are left out: a row of reference calls is its header alone.
 
+use arrow::buffer::ScalarBuffer;
+
 use super::error::CountError;
 
 /// The code of "no such copy" (a haploid call in a diploid array).
@@ -44,10 +46,13 @@ pub struct GatheredPlanes {
     /// Words of a plane.
     width: usize,
     code_planes: usize,
-    /// For each row, and in it for each plane of codes, then for uncalled and for absent copies: one more than the plane's place in
-    /// `data`, or 0 where it has no set bit.
+    /// For each row, and in it for each plane of codes, then for uncalled and for absent copies: one more than the place of its first word,
+    /// or 0 where it has no set bit.
     places: Vec<u32>,
+    /// The words of planes that are made here.
     data: Vec<u64>,
+    /// The words of planes that a device has made, instead.
+    computed: Option<ScalarBuffer<u64>>,
 }
 
 /// Equal where every row is, wherever its planes are kept.
@@ -81,9 +86,12 @@ impl GatheredPlanes {
         self.width = plane_words(copies);
         self.code_planes = code_planes(n_alleles).ok_or_else(too_large)?;
         self.data.clear();
+        self.computed = None;
         self.places.clear();
         let places = rows.checked_mul(self.planes()).ok_or_else(too_large)?;
-        if u32::try_from(places).is_err() {
+        let words = places.checked_mul(self.width).ok_or_else(too_large)?;
+        // The place of every word must fit.
+        if u32::try_from(words).is_err() {
             return Err(too_large());
         }
         self.places
@@ -91,6 +99,37 @@ impl GatheredPlanes {
             .map_err(|_| too_large())?;
         self.places.resize(places, 0);
         Ok(())
+    }
+
+    /// Makes planes of a device those of all rows, `copies` copies with codes below `n_alleles` each. An entry of a row has the planes
+    /// that are stored, as bits, and the place of the first of them among the words of `data`; `None` if they are not there.
+    pub(super) fn set_rows(
+        &mut self,
+        entries: &[[u32; 2]],
+        data: ScalarBuffer<u64>,
+        copies: usize,
+        n_alleles: usize,
+    ) -> Option<()> {
+        self.reset(entries.len(), copies, n_alleles).ok()?;
+        let planes = self.planes();
+        let rows = self.places.chunks_exact_mut(planes);
+        for (places, &[stored, first]) in rows.zip(entries) {
+            let end = stored.count_ones() as usize * self.width + first as usize;
+            if stored.checked_shr(planes as u32).unwrap_or(0) != 0
+                || end > data.len() && stored != 0
+            {
+                return None;
+            }
+            let mut place = first as usize + 1;
+            for (at, to) in places.iter_mut().enumerate() {
+                if stored >> at & 1 == 1 {
+                    *to = u32::try_from(place).ok()?;
+                    place += self.width;
+                }
+            }
+        }
+        self.computed = Some(data);
+        Some(())
     }
 
     fn planes(&self) -> usize {
@@ -115,11 +154,11 @@ impl GatheredPlanes {
         }
         let place = self.places.get_mut(row * planes + plane)?;
         if *place == 0 {
-            // `reset` has checked that the number of all planes fits.
-            *place = (self.data.len() / self.width.max(1)) as u32 + 1;
+            // `reset` has checked that the words of all planes fit.
+            *place = self.data.len() as u32 + 1;
             self.data.resize(self.data.len() + self.width, 0);
         }
-        let from = (*place as usize - 1) * self.width;
+        let from = *place as usize - 1;
         self.data.get_mut(from..from + self.width)
     }
 
@@ -169,6 +208,7 @@ impl GatheredPlanes {
             .places
             .get(row * planes..(row + 1) * planes)
             .unwrap_or(&[]);
+        let data = self.computed.as_deref().unwrap_or(&self.data);
         let header_at = out.len();
         out.push(0);
         let mut header = 0u64;
@@ -182,8 +222,7 @@ impl GatheredPlanes {
                     Some(0) => UNCALLED,
                     Some(_) => ABSENT,
                 };
-            let from = place * self.width;
-            out.extend_from_slice(self.data.get(from..from + self.width).unwrap_or(&[]));
+            out.extend_from_slice(data.get(place..place + self.width).unwrap_or(&[]));
         }
         if let Some(word) = out.get_mut(header_at) {
             *word = header;

@@ -34,7 +34,7 @@ pub use call_numbers::ValueOrder;
 pub use call_range::CallRange;
 pub use call_test::{CallTest, FloatBound};
 pub use columns::CountColumns;
-pub use computed::ComputedLayout;
+pub use computed::{ComputedCounts, ComputedLayout, CountWidth};
 pub use counter::{CountScratch, Counter};
 pub use error::CountError;
 pub use gathered::FILL_CODE;

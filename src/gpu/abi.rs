@@ -85,6 +85,8 @@ pub struct CountSpec {
     pub masks: u64,
     /// Address of its [`PlaneSet`]s.
     pub planes: u64,
+    /// Address of its [`SparseSets`](super::sparse_sets::SparseSets), or 0.
+    pub sparse: u64,
     /// 32-bit words of a mask of copies.
     pub mask_words: u32,
     /// Sets whose alleles are counted.
@@ -101,6 +103,10 @@ pub struct CountSpec {
     pub ploidy: u32,
     /// Sets whose genotypes are kept as bit-planes.
     pub plane_sets: u32,
+    /// Bytes of a count: 1, 2 or 4.
+    pub count_bytes: u32,
+    /// Unused.
+    pub pad: u32,
 }
 
 /// A set whose genotypes are kept as bit-planes.
@@ -294,6 +300,6 @@ macro_rules! plain {
 }
 
 plain!(
-    Block: 24, Tile: 88, CountSpec: 48, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
+    Block: 24, Tile: 88, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
     Segment: 24, Check: 32
 );

@@ -97,8 +97,12 @@ fn arrays() -> impl Strategy<Value = Genotypes> {
                 let ids = move || prop::collection::vec(0..samples as u32, 0..2 * samples);
                 let all = Just((0..samples as u32).collect::<Vec<_>>());
                 let set = || prop_oneof![1 => all.clone(), 3 => ids()];
+                let few = prop::collection::vec(0..samples as u32, 0..3);
                 (
-                    prop::collection::vec(set(), 0..4),
+                    prop_oneof![
+                        8 => prop::collection::vec(set(), 0..4),
+                        1 => prop::collection::vec(few, 30..70),
+                    ],
                     prop::collection::vec(set(), 0..3),
                     prop::collection::vec(set(), 0..3),
                     prop::collection::vec(set(), 0..3),
@@ -209,7 +213,9 @@ impl Genotypes {
             .to_vec();
         let chain = CodecChain::try_new(&array).unwrap();
         let planner = ChunkPlanner::try_new(&array, &chain).unwrap();
-        let counts = CountsOutput::try_new(self.request(), chunk_samples, copies).unwrap();
+        let shares_rows = planner.shares_rows();
+        let counts =
+            CountsOutput::try_new(self.request(), chunk_samples, copies, shares_rows).unwrap();
         let across = self.samples.div_ceil(chunk_samples);
         let mut selected = vec![vec![]; across];
         for sample in SampleSet::new(self.selected.clone()).iter() {
@@ -286,6 +292,9 @@ impl Genotypes {
         found.reset(&request, self.rows).unwrap();
         let mut refused = None;
         let counter = Counter::try_new(request.clone(), chunk_samples).unwrap();
+        let WorkOutput::Counts(wanted) = &counts.wanted else {
+            panic!("elements are wanted");
+        };
         for (chunk, ((counted, gathered), rows)) in submitted.into_iter().enumerate() {
             if let Some(ticket) = gathered {
                 let Outcome::Done(done) = block_on(ticket).unwrap() else {
@@ -297,9 +306,14 @@ impl Genotypes {
                 None => {}
                 Some(Outcome::Host(reason)) => refused = Some(reason),
                 Some(Outcome::Done(done)) => {
+                    let computed = wanted.computed(done.bytes);
                     counter
-                        .add_computed(&done.bytes, self.rows, chunk, &mut found)
+                        .add_computed(&computed, self.rows, chunk, &mut found)
                         .unwrap();
+                    let mut set = ChunkCounts::default();
+                    if counter.set_computed(&computed, self.rows, &mut set) {
+                        assert!(set == found, "set differs from added");
+                    }
                 }
             }
         }

@@ -356,7 +356,9 @@ impl Filtered {
             })
         };
         let selected = SampleSet::new(within(&self.sets[0]));
-        let counts = CountsOutput::try_new(request.clone(), chunk_samples, copies).unwrap();
+        let shares_rows = genotypes.planner.shares_rows();
+        let counts =
+            CountsOutput::try_new(request.clone(), chunk_samples, copies, shares_rows).unwrap();
         let counts = work(WorkOutput::Counts(counts));
         let elements = work(WorkOutput::Elements(ElementsOutput {
             samples: vec![Arc::new(selected.indices().to_vec())],
@@ -400,8 +402,12 @@ impl Filtered {
         let mut found = ChunkCounts::default();
         found.reset(&request, rows).unwrap();
         let counter = Counter::try_new(request, chunk_samples).unwrap();
+        let WorkOutput::Counts(wanted) = &counts.wanted else {
+            panic!("elements are wanted");
+        };
+        let computed = wanted.computed(submit(&counts));
         counter
-            .add_computed(&submit(&counts), rows, 0, &mut found)
+            .add_computed(&computed, rows, 0, &mut found)
             .unwrap();
         assert_eq!(found.alleles, expected.alleles);
         assert_eq!(found.genotypes, expected.genotypes);

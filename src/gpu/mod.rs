@@ -40,6 +40,7 @@ mod serve;
 mod slab;
 #[cfg(test)]
 pub(crate) mod software;
+mod sparse_sets;
 #[cfg(test)]
 mod testing;
 mod unstaged;

@@ -33,7 +33,8 @@ pub fn zstd(rows: usize, samples: usize) -> Arc<Work> {
 fn counted(rows: usize, samples: usize, codecs: &Value) -> Arc<Work> {
     let array = one_chunk(&json!("int8"), json!(0), &[rows, samples, 2], codecs);
     let chain = CodecChain::try_new(&array).unwrap();
-    let counts = CountsOutput::try_new(request(samples), samples, 2).unwrap();
+    // Four bytes a count, as where tiles share rows.
+    let counts = CountsOutput::try_new(request(samples), samples, 2, true).unwrap();
     Arc::new(Work {
         planner: ChunkPlanner::try_new(&array, &chain).unwrap(),
         filter: None,

@@ -4,12 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::buffer::Buffer;
+
 use super::abi;
 use super::call_filter::PlannedCallFilter;
 use super::chunk_sizes::ChunkSizes;
 use super::cost;
 use super::plan::ChunkPlanner;
-use crate::counts::{ComputedLayout, CountRequest, SampleSet};
+use super::sparse_sets::SparseSets;
+use crate::counts::{ComputedCounts, ComputedLayout, CountRequest, CountWidth, SampleSet};
 use crate::gpu::error::GpuError;
 
 /// A device counts at most this many alleles: it reads a row once for every four of them.
@@ -41,6 +44,8 @@ pub enum WorkOutput {
 #[derive(Debug)]
 pub struct CountsOutput {
     request: CountRequest,
+    width: CountWidth,
+    shares_rows: bool,
     /// By sample chunk; `None` for one without a wanted sample.
     masks: Vec<Option<Arc<Masks>>>,
     /// By sample chunk, for each set of planes: its samples there, ascending, counted from the chunk's first.
@@ -56,6 +61,8 @@ pub struct Masks {
     pub mask_words: u32,
     /// Words of a mask of samples.
     pub sample_words: u32,
+    /// The allele sets once more, if they are counted faster so.
+    pub sparse: Option<SparseSets>,
 }
 
 /// Elements `[rows × selected samples × inner]`, native-endian.
@@ -70,7 +77,8 @@ pub struct ElementsOutput {
 }
 
 impl CountsOutput {
-    /// Masks for `request` over chunks of `chunk_samples` samples, `copies` stored elements each.
+    /// Masks for `request` over chunks of `chunk_samples` samples, `copies` stored elements each. `shares_rows`: several tiles of a chunk
+    /// have the same rows.
     ///
     /// # Errors
     /// The reason, if sizes do not fit.
@@ -78,6 +86,7 @@ impl CountsOutput {
         request: CountRequest,
         chunk_samples: usize,
         copies: usize,
+        shares_rows: bool,
     ) -> Result<Self, GpuError> {
         request.check()?;
         if request.n_alleles > MOST_ALLELES {
@@ -138,19 +147,47 @@ impl CountsOutput {
                 }
             }
             words.extend([0, 0]);
+            let of_alleles = words.chunks_exact(mask_words).skip(1);
+            let of_alleles = of_alleles.take(request.alleles.len());
+            let sparse = match shares_rows {
+                true => None,
+                false => SparseSets::try_new(of_alleles, row, request.n_alleles),
+            };
             // At most the elements of a row, which fit.
             let (mask_words, sample_words) = (mask_words as u32, sample_words as u32);
             masks.push(Some(Arc::new(Masks {
                 words,
                 mask_words,
                 sample_words,
+                sparse,
             })));
         }
+        // Tiles add to the rows that they share, which needs four bytes.
+        let width = match shares_rows {
+            true => CountWidth::Four,
+            false => CountWidth::of(&request),
+        };
         Ok(Self {
             request,
+            width,
+            shares_rows,
             masks,
             planes,
         })
+    }
+
+    /// Bytes of a count.
+    pub fn width(&self) -> CountWidth {
+        self.width
+    }
+
+    /// The results of a chunk.
+    pub fn computed(&self, bytes: Buffer) -> ComputedCounts {
+        ComputedCounts {
+            bytes,
+            width: self.width,
+            shares_rows: self.shares_rows,
+        }
     }
 
     /// What is counted.
@@ -174,7 +211,7 @@ impl CountsOutput {
         let copies: Vec<usize> = copies
             .map(|samples| samples.len().saturating_mul(self.request.ploidy))
             .collect();
-        ComputedLayout::try_new(&self.request, &copies, rows)
+        ComputedLayout::try_new(&self.request, &copies, rows, self.width)
     }
 
     /// The sets of planes as the kernels read them, with their samples at these device addresses.
@@ -197,11 +234,12 @@ impl CountsOutput {
         sets.collect()
     }
 
-    /// The request as the kernels read it, with its masks at device address `masks` and its sets of planes at `planes`.
-    pub fn spec(&self, of: &Masks, masks: u64, planes: u64) -> abi::CountSpec {
+    /// The request as the kernels read it, with these device addresses of its masks, its sets of planes, and its sparse sets (0 for none).
+    pub fn spec(&self, of: &Masks, [masks, planes, sparse]: [u64; 3]) -> abi::CountSpec {
         abi::CountSpec {
             masks,
             planes,
+            sparse,
             mask_words: of.mask_words,
             allele_sets: self.request.alleles.len() as u32,
             genotype_sets: self.request.genotypes.len() as u32,
@@ -210,6 +248,8 @@ impl CountsOutput {
             n_alleles: self.request.n_alleles as u32,
             ploidy: self.request.ploidy as u32,
             plane_sets: self.request.planes.len() as u32,
+            count_bytes: self.width.bytes() as u32,
+            pad: 0,
         }
     }
 }
@@ -286,7 +326,7 @@ mod tests {
             ploidy: 2,
         };
         // Three stored elements a sample, of which two are copies; chunks of four samples.
-        let counts = CountsOutput::try_new(request, 4, 3).unwrap();
+        let counts = CountsOutput::try_new(request, 4, 3, false).unwrap();
         assert_eq!(counts.masks(0).unwrap().words, [0b11, 0b11, 0, 0, 0, 0]);
         let second = counts.masks(1).unwrap();
         assert_eq!(
@@ -299,13 +339,18 @@ mod tests {
         assert_eq!(layout.counts, 10 * 2 + 10 * 5 + 10 * 4);
         // Samples 5 and 7, two copies each: a word for each of three planes.
         assert_eq!(counts.planes(1), [vec![1, 3]]);
-        assert_eq!(layout.len, 4 * layout.counts + 10 * 8 + 10 * 3 * 8);
+        assert_eq!(
+            layout.entries,
+            layout.counts.next_multiple_of(8),
+            "a byte each"
+        );
+        assert_eq!(layout.len, layout.entries + 10 * 8 + 10 * 3 * 8);
         assert_eq!(counts.layout(1, usize::MAX), None);
         let many = CountRequest {
             n_alleles: MOST_ALLELES + 1,
             ..counts.request().clone()
         };
-        let refused = CountsOutput::try_new(many, 4, 3).unwrap_err();
+        let refused = CountsOutput::try_new(many, 4, 3, false).unwrap_err();
         assert_eq!(
             &*refused,
             "65537 alleles are more than a GPU counts (65536)"

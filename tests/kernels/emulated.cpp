@@ -11,6 +11,7 @@
 #include "gather.cu"
 #include "genotypes.cu"
 #include "planes.cu"
+#include "sparse.cu"
 #include "zygosity.cu"
 
 #include <cstring>
@@ -215,6 +216,71 @@ int reference_class(const std::vector<i64>& call) {
     return copies[0] == 0 ? 0 : 2;
 }
 
+// Counts of 1, 2 or 4 bytes, aligned as a device's output is.
+class Counts {
+   public:
+    Counts(const std::vector<i32>& counts, u32 bytes) : memory_((counts.size() * bytes + 15) / 8), size_(counts.size()), bytes_(bytes) {
+        for (size_t i = 0; i < size_; ++i) {
+            const std::vector<u8> x = stored_bytes((u64)counts[i], bytes, false);
+            std::copy(x.begin(), x.end(), (u8*)memory_.data() + i * bytes);
+        }
+    }
+    u64 address() const { return (u64)memory_.data(); }
+    std::vector<i32> values() const {
+        std::vector<i32> values(size_);
+        for (size_t i = 0; i < size_; ++i) {
+            u32 x = 0;
+            std::memcpy(&x, (const u8*)memory_.data() + i * bytes_, bytes_);
+            values[i] = (i32)x;
+        }
+        return values;
+    }
+
+   private:
+    std::vector<u64> memory_;
+    size_t size_;
+    u32 bytes_;
+};
+
+// Few bytes that hold counts up to `most`; four where tiles share rows.
+u32 count_bytes(u64 most, bool shared) {
+    const u32 fewest = shared ? 4 : most < 256 ? 1 : most < 65536 ? 2 : 4;
+    return chance(0.8) ? fewest : 4;
+}
+
+// The sets of these masks as VczCountSpec::sparse says.
+std::vector<u64> sparse_sets(const std::vector<u32>& masks, u32 mask_words, u32 sets) {
+    const u32 groups = (sets + 31) / 32;
+    std::vector<std::vector<u64>> entries(32 * groups);
+    std::vector<u32> sizes(32 * groups), starts(1);
+    for (u32 set = 0; set < sets; ++set) {
+        for (u32 word = 0; word < mask_words; ++word) {
+            const u32 bits = masks[(size_t)(1 + set) * mask_words + word];
+            sizes[set] += (u32)__builtin_popcount(bits);
+            if (bits != 0) entries[set].push_back((u64)bits << 32 | word);
+        }
+    }
+    std::vector<u64> steps;
+    for (u32 group = 0; group < groups; ++group) {
+        size_t most = 0;
+        for (u32 lane = 0; lane < 32; ++lane) most = std::max(most, entries[32 * group + lane].size());
+        for (size_t step = 0; step < most; ++step) {
+            for (u32 lane = 0; lane < 32; ++lane) {
+                const std::vector<u64>& of = entries[32 * group + lane];
+                steps.push_back(step < of.size() ? of[step] : 0);
+            }
+        }
+        starts.push_back((u32)(steps.size() / 32));
+    }
+    std::vector<u32> head = starts;
+    head.insert(head.end(), sizes.begin(), sizes.end());
+    if (head.size() % 2 != 0) head.push_back(0);
+    std::vector<u64> table(head.size() / 2);
+    std::memcpy(table.data(), head.data(), 4 * head.size());
+    table.insert(table.end(), steps.begin(), steps.end());
+    return table;
+}
+
 void compare(const std::vector<i32>& found, const std::vector<i32>& expected, const char* kernel) {
     for (size_t i = 0; i < expected.size(); ++i) {
         if (found[i] != expected[i]) {
@@ -286,7 +352,7 @@ void test_counts() {
     VczCountSpec spec = {};
     spec.n_alleles = k;
     spec.ploidy = ploidy;
-    spec.allele_sets = (u32)(chance(0.1) ? between(5, 11) : below(4));
+    spec.allele_sets = (u32)(chance(0.1) ? between(5, 11) : chance(0.1) ? between(20, 70) : below(4));
     spec.genotype_sets = (u32)below(4);
     spec.zygosity_sets = (u32)below(4);
     const u32 call_sets = spec.genotype_sets + spec.zygosity_sets;
@@ -312,9 +378,12 @@ void test_counts() {
         }
     }
     spec.masks = (u64)masks.data();
+    const std::vector<u64> sparse = sparse_sets(masks, spec.mask_words, spec.allele_sets);
+    spec.sparse = (u64)sparse.data();
 
     const u32 status_offset = (u32)below(3);
     Tiles tiles = cut(chunk, padding, status_offset);
+    spec.count_bytes = count_bytes((u64)chunk.samples * ploidy, tiles.shared);
     what = "counts of " + str(chunk.rows) + " x " + str(chunk.samples) + " x " + str(chunk.copies) + ", ploidy " + str(ploidy) +
            ", K " + str(k) + ", width " + str(chunk.width) + ", kind " + str(chunk.kind) + ", " + str((i64)tiles.tiles.size()) +
            " tiles, style " + str(style);
@@ -324,15 +393,16 @@ void test_counts() {
     std::vector<i32> expected(before_zygosity + (size_t)spec.zygosity_sets * chunk.out_rows * 2 * k);
     std::vector<i32> blank(expected.size());
     if (!tiles.shared) {
-        for (i32& x : blank) x = (i32)below(1000) + 1000000;
+        for (i32& x : blank) x = (i32)between(1, 255);
     }
-    // Rows that no tile has stay as they are.
+    // Rows that no tile has stay as they are; the others were zeroed.
     for (size_t i = 0; i < expected.size(); ++i) {
         const size_t row = i < alleles           ? i / k % chunk.out_rows
                            : i < before_zygosity ? (i - alleles) / VCZ_CLASSES % chunk.out_rows
                                                  : (i - before_zygosity) / (2 * k) % chunk.out_rows;
         const bool counted = row >= chunk.row0 && row < chunk.row0 + chunk.rows;
-        expected[i] = counted ? 0 : blank[i];
+        if (counted) blank[i] = 0;
+        expected[i] = blank[i];
     }
     std::vector<u32> bad_alleles(status_offset + tiles.tiles.size()), bad_genotypes(bad_alleles.size());
     std::vector<u32> bad_zygosity(bad_alleles.size());
@@ -376,17 +446,18 @@ void test_counts() {
         }
     }
 
-    for (u32 codes = 0; codes < 2; ++codes) {
-        if (codes == 0 && (chunk.width != 1 || chunk.kind == VCZ_BYTE_SHUFFLED)) continue;
-        std::vector<i32> out = blank;
+    for (u32 codes = 0; codes < 3; ++codes) {
+        if (codes != 1 && (chunk.width != 1 || chunk.kind == VCZ_BYTE_SHUFFLED)) continue;
+        if (codes == 2 && (tiles.shared || k == 1)) continue;
+        const Counts out(blank, spec.count_bytes);
         for (VczTile& tile : tiles.tiles) {
-            tile.out = (u64)out.data();
+            tile.out = out.address();
             tile.spec = (u64)&spec;
         }
         std::vector<u32> status(bad_alleles.size());
         if (spec.allele_sets > 0) {
-            const char* name = codes ? "vcz_count_codes" : "vcz_count_planes";
-            launch_tiles(codes ? vcz_count_codes : vcz_count_planes, tiles, status);
+            const char* name = codes == 0 ? "vcz_count_planes" : codes == 1 ? "vcz_count_codes" : "vcz_count_sparse";
+            launch_tiles(codes == 0 ? vcz_count_planes : codes == 1 ? vcz_count_codes : vcz_count_sparse, tiles, status);
             if (status != bad_alleles) fail(std::string(name) + ": status");
         }
         status.assign(status.size(), 0);
@@ -399,7 +470,9 @@ void test_counts() {
             launch_tiles(vcz_count_zygosity, tiles, status);
             if (status != bad_zygosity) fail("vcz_count_zygosity: status");
         }
-        if (!any_bad) compare(out, expected, codes ? "vcz_count_codes, _genotypes or _zygosity" : "vcz_count_planes, _genotypes or _zygosity");
+        if (!any_bad) compare(out.values(), expected, codes == 0   ? "vcz_count_planes, _genotypes or _zygosity"
+                                                         : codes == 1 ? "vcz_count_codes, _genotypes or _zygosity"
+                                                                      : "vcz_count_sparse, _genotypes or _zygosity");
     }
 }
 
@@ -529,7 +602,8 @@ void test_planes() {
     }
     spec.planes = (u64)described.data();
     const size_t counts = ((size_t)spec.allele_sets * k + spec.genotype_sets * VCZ_CLASSES + spec.zygosity_sets * 2 * k) * chunk.out_rows;
-    const size_t first = (counts + 1) / 2, data = first + (size_t)spec.plane_sets * chunk.out_rows;
+    spec.count_bytes = count_bytes((u64)chunk.samples * ploidy, tiles.shared);
+    const size_t first = (counts * spec.count_bytes + 7) / 8, data = first + (size_t)spec.plane_sets * chunk.out_rows;
     std::vector<u64> out(data + before * chunk.out_rows);
 
     std::vector<VczTile> of_sets;

@@ -37,6 +37,7 @@ pub struct FrameTables {
 #[derive(Debug, Default)]
 pub struct TileTables {
     pub planes: Vec<abi::Tile>,
+    pub sparse: Vec<abi::Tile>,
     pub codes: Vec<abi::Tile>,
     pub genotypes: Vec<abi::Tile>,
     pub zygosity: Vec<abi::Tile>,
@@ -165,6 +166,7 @@ impl BatchDescription {
         self.rejected.clear();
         self.blocks.clear();
         self.tiles.planes.clear();
+        self.tiles.sparse.clear();
         self.tiles.codes.clear();
         self.tiles.genotypes.clear();
         self.tiles.zygosity.clear();
@@ -229,7 +231,10 @@ impl BatchDescription {
                     if !request.alleles.is_empty() {
                         let planes =
                             width == 1 && of_tile.iter().any(|block| block.shuffle == Shuffle::Bit);
-                        if planes {
+                        let masks = counts.masks(job.sample_chunk);
+                        if planes && masks.is_some_and(|masks| masks.sparse.is_some()) {
+                            self.tiles.sparse.push(described);
+                        } else if planes {
                             self.tiles.planes.push(described);
                         } else {
                             self.tiles.codes.push(described);
@@ -383,12 +388,13 @@ fn places(addresses: Addresses, job: &ChunkJob, piece: &Piece<'_>) -> (u64, u64)
 fn spec_room(job: &ChunkJob) -> usize {
     match &job.work.wanted {
         WorkOutput::Counts(counts) => {
-            let words = counts
-                .masks(job.sample_chunk)
-                .map_or(0, |masks| masks.words.len());
+            let masks = counts.masks(job.sample_chunk);
+            let words = masks.map_or(0, |masks| masks.words.len());
+            let sparse = masks.and_then(|masks| masks.sparse.as_ref());
             let planes = counts.planes(job.sample_chunk);
             let samples = planes.iter().map(|samples| room_for::<u32>(samples.len()));
             room_for::<u32>(words)
+                + room_for::<u64>(sparse.map_or(0, |sets| sets.words.len()))
                 + room_for::<abi::CountSpec>(1)
                 + samples.sum::<usize>()
                 + room_for::<abi::PlaneSet>(planes.len())
@@ -414,7 +420,11 @@ fn push_spec(tables: &mut Tables, job: &ChunkJob) -> Result<u64, GpuError> {
                 .map(|samples| tables.push(samples))
                 .collect::<Result<Vec<_>, _>>()?;
             let planes = tables.push(&counts.plane_sets(job.sample_chunk, &samples))?;
-            tables.push(&[counts.spec(masks, words, planes)])
+            let sparse = match &masks.sparse {
+                Some(sets) => tables.push(&sets.words)?,
+                None => 0,
+            };
+            tables.push(&[counts.spec(masks, [words, planes, sparse])])
         }
         WorkOutput::Elements(elements) => {
             let samples = elements.samples.get(job.sample_chunk).ok_or_else(missing)?;

@@ -205,7 +205,7 @@ mod tests {
             ploidy: 2,
         };
         let work = Work {
-            wanted: WorkOutput::Counts(CountsOutput::try_new(request, 5, 2).unwrap()),
+            wanted: WorkOutput::Counts(CountsOutput::try_new(request, 5, 2, false).unwrap()),
             planner: genotypes,
             filter: Some(filter),
             sizes: Arc::default(),

@@ -11,9 +11,10 @@ use super::{kernel_cache, libraries};
 use crate::gpu::error::GpuError;
 
 /// Headers of the kernels, by file name.
-const HEADERS: [(&str, &str); 7] = [
+const HEADERS: [(&str, &str); 8] = [
     ("vcz.cuh", include_str!("../../../kernels/vcz.cuh")),
     ("codes.cuh", include_str!("../../../kernels/codes.cuh")),
+    ("count.cuh", include_str!("../../../kernels/count.cuh")),
     (
         "zstd_state.cuh",
         include_str!("../../../kernels/zstd_state.cuh"),
@@ -37,8 +38,9 @@ const HEADERS: [(&str, &str); 7] = [
 ];
 
 /// The kernels' sources, by file name.
-pub const KERNEL_SOURCES: [(&str, &str); 8] = [
+pub const KERNEL_SOURCES: [(&str, &str); 9] = [
     ("count.cu", include_str!("../../../kernels/count.cu")),
+    ("sparse.cu", include_str!("../../../kernels/sparse.cu")),
     (
         "genotypes.cu",
         include_str!("../../../kernels/genotypes.cu"),
@@ -56,6 +58,8 @@ pub const KERNEL_SOURCES: [(&str, &str); 8] = [
 pub struct Kernels {
     /// Counts alleles on bit-planes of one-byte elements.
     pub count_planes: sys::CUfunction,
+    /// The same of many sample sets.
+    pub count_sparse: sys::CUfunction,
     /// Counts alleles of any elements.
     pub count_codes: sys::CUfunction,
     /// Counts genotypes of any elements.
@@ -105,6 +109,7 @@ impl Kernels {
         };
         Ok(Self {
             count_planes: function("count.cu", "vcz_count_planes")?,
+            count_sparse: function("sparse.cu", "vcz_count_sparse")?,
             count_codes: function("count.cu", "vcz_count_codes")?,
             count_genotypes: function("genotypes.cu", "vcz_count_genotypes")?,
             count_zygosity: function("zygosity.cu", "vcz_count_zygosity")?,

@@ -205,6 +205,7 @@ impl Worker {
         launches.calls(kernels.test_calls, &self.description.filters.calls)?;
         launches.masked(kernels.mask_calls, &self.description.filters.masked)?;
         launches.tiles(kernels.count_planes, &self.description.tiles.planes)?;
+        launches.tiles(kernels.count_sparse, &self.description.tiles.sparse)?;
         launches.tiles(kernels.count_codes, &self.description.tiles.codes)?;
         launches.tiles(kernels.count_genotypes, &self.description.tiles.genotypes)?;
         launches.tiles(kernels.count_zygosity, &self.description.tiles.zygosity)?;

@@ -156,7 +156,7 @@ impl ChunkPlanner {
     pub fn plan_absent(&self, plan: &mut ChunkPlan) -> Result<(), GpuError> {
         plan.clear();
         let [down, across] = self.tiles();
-        plan.shared_rows = across > 1;
+        plan.shared_rows = self.shares_rows();
         for i in 0..down * across {
             let (row, column) = (i / across, i % across);
             // Below the lengths of the chunk, which were checked.
@@ -176,6 +176,11 @@ impl ChunkPlanner {
             grid.get(axis).copied().unwrap_or(1).max(1)
         };
         [along(0), along(1)]
+    }
+
+    /// Whether several tiles of a chunk have the same rows, and different samples.
+    pub fn shares_rows(&self) -> bool {
+        self.tiles()[1] > 1
     }
 
     /// The calls of a chunk and of its tiles.
@@ -219,7 +224,7 @@ impl ChunkPlanner {
             return self.tile(encoded, object, [0, 0], plan);
         };
         let columns = sharding.grid().get(1).copied().unwrap_or(1);
-        plan.shared_rows = columns > 1;
+        plan.shared_rows = self.shares_rows();
         self.inner_tiles(encoded, object, sharding, columns, plan)
     }
 

@@ -4,6 +4,7 @@ use arrow::buffer::Buffer;
 use bytes::Bytes;
 
 use crate::codec::{ChunkData, CodecChain, CodecError, Scratch};
+use crate::counts::ComputedCounts;
 use crate::store::ArrayMeta;
 
 /// A chunk of an array, in the state in which it is passed to its consumer.
@@ -22,7 +23,7 @@ pub enum Chunk {
     /// The results of a GPU, as far as they were requested.
     Computed {
         /// Counts of genotypes and their bit-planes, for [`Counter::add_computed`](crate::counts::Counter::add_computed).
-        counts: Option<Buffer>,
+        counts: Option<ComputedCounts>,
         /// The elements of the selected samples, native-endian: `rows × samples × copies`.
         selected: Option<Buffer>,
     },

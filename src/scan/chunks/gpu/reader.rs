@@ -6,11 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use arrow::buffer::Buffer;
 use datafusion::common::Result;
 use futures::future::{BoxFuture, FutureExt};
 use tokio::sync::Semaphore;
 
 use super::device::Gpus;
+use crate::counts::ComputedCounts;
 use crate::error::VczError;
 use crate::gpu::{CountsOutput, ElementsOutput, GpuEngine, GpuError, Work, WorkOutput};
 use crate::scan::chunks::absence::Absences;
@@ -176,7 +178,8 @@ fn part_requests(device: &Gpus, request: &ChunkRequest<'_>) -> Result<Vec<PartRe
             counter, selected, ..
         } => {
             let (samples, copies) = (array.chunks[1] as usize, array.chunks[2] as usize);
-            let counts = CountsOutput::try_new(counter.request().clone(), samples, copies)?;
+            let request = counter.request().clone();
+            let counts = CountsOutput::try_new(request, samples, copies, planner.shares_rows())?;
             let elements = ElementsOutput {
                 samples: selected.iter().cloned().map(Arc::new).collect(),
                 inner: array.shape[2] as u32,
@@ -219,6 +222,14 @@ impl PartRequest {
 
     fn work(&self) -> Option<&Arc<Work>> {
         self.works().next()
+    }
+
+    /// The counts that a device sent; `None` if none were requested.
+    pub fn computed(&self, bytes: Buffer) -> Option<ComputedCounts> {
+        match &self.counts.as_ref()?.wanted {
+            WorkOutput::Counts(counts) => Some(counts.computed(bytes)),
+            WorkOutput::Elements(_) => None,
+        }
     }
 }
 

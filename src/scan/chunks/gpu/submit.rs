@@ -414,7 +414,10 @@ impl GpuReader {
         }
         Some(match results {
             [None, Some(elements)] if self.is_whole => Chunk::Decoded(elements),
-            [counts, selected] => Chunk::Computed { counts, selected },
+            [counts, selected] => Chunk::Computed {
+                counts: counts.and_then(|bytes| request.computed(bytes)),
+                selected,
+            },
         })
     }
 
