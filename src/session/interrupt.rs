@@ -341,4 +341,41 @@ mod tests {
         }
         assert_eq!(number("SELECT sfs(call_genotype) FROM t").await, 0);
     }
+
+    /// With less memory the table is read more often, and the pairs are the same.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn pairs_of_samples_are_counted_in_passes() {
+        for name in ["sim", "missing", "tetraploid"] {
+            let ctx = context(SessionConfig::new(), Arc::default()).unwrap();
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+            let create =
+                format!("CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{folder}/{name}.vcz.zip'");
+            ctx.sql(&create).await.unwrap().collect().await.unwrap();
+            let plan = ctx
+                .sql("SELECT * FROM vcz_sample_pairs('t')")
+                .await
+                .unwrap();
+            let plan = plan.create_physical_plan().await.unwrap();
+            let node = plan.children()[0]
+                .downcast_ref::<SamplePairsExec>()
+                .unwrap();
+            let mut rows: Vec<(String, usize)> = vec![];
+            for bytes in [1 << 20, 2_000, 300, 0] {
+                let limited = Arc::new(node.with_budget(bytes).unwrap());
+                let interruptible = InterruptibleExec::new(Arc::clone(&limited) as _);
+                let batches = interruptible.execute(0, ctx.task_ctx()).unwrap();
+                let batches: Vec<RecordBatch> = batches.try_collect().await.unwrap();
+                let text = arrow::util::pretty::pretty_format_batches(&batches).unwrap();
+                let passes = limited.metrics().unwrap().sum_by_name("passes").unwrap();
+                rows.push((text.to_string(), passes.as_usize()));
+            }
+            assert!(rows.iter().all(|(text, _)| *text == rows[0].0), "{name}");
+            let passes: Vec<usize> = rows.iter().map(|(_, passes)| *passes).collect();
+            assert_eq!(passes[0], 1, "{name}");
+            assert!(
+                passes[1..].iter().all(|passes| *passes > 1),
+                "{name}: {passes:?}"
+            );
+        }
+    }
 }

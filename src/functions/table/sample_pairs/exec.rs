@@ -71,6 +71,12 @@ impl SamplePairsExec {
         Self::within(Arc::new(call), input, budget_of(pool))
     }
 
+    /// The same with counts of at most so many bytes, if those of one sample's pairs are not more.
+    #[cfg(test)]
+    pub(crate) fn with_budget(&self, bytes: usize) -> Result<Self> {
+        Self::within(Arc::clone(&self.call), Arc::clone(&self.input), bytes)
+    }
+
     fn within(call: Arc<Call>, input: Arc<dyn ExecutionPlan>, budget: usize) -> Result<Self> {
         let schema: SchemaRef = Arc::new(columns::schema().project(&call.columns)?);
         let properties = PlanProperties::new(

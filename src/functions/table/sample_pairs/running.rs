@@ -159,7 +159,9 @@ impl Running {
             if rows.len() > 0 && (ended || is_full) {
                 self.fold(&mut pairs, &mut rows)?;
                 let can_shrink = firsts.len() > 1 && self.kind + 1 < PAIR_BYTES.len();
-                if can_shrink && pairs.heap_bytes() > self.budget {
+                // Two numbers of each sample are beside those of pairs.
+                let of_samples = 8 * self.call.shape.samples;
+                if can_shrink && pairs.heap_bytes() > self.budget + of_samples {
                     self.reservation.free();
                     return Ok(None);
                 }
