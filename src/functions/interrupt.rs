@@ -153,7 +153,8 @@ mod tests {
     fn computations_share_threads() {
         let threads = Threads::new(4);
         let [one, other] = [Interrupt::new(&threads), Interrupt::new(&threads)];
-        let number = |interrupt: &Interrupt| interrupt.within(|| with_workers(Workers::threads));
+        let number =
+            |interrupt: &Interrupt| interrupt.within(|| with_workers(|workers| workers.threads()));
         let nested = one.within(|| with_workers(|workers| (workers.threads(), number(&other))));
         assert_eq!(nested, (4, 1));
         assert_eq!(number(&other), 4);
@@ -162,7 +163,7 @@ mod tests {
             interrupt.within(|| with_workers(|workers| workers.check().is_err()))
         };
         assert_eq!((ends(&one), ends(&other)), (false, true));
-        assert_eq!(with_workers(Workers::threads), 1);
+        assert_eq!(with_workers(|workers| workers.threads()), 1);
     }
 
     #[test]
