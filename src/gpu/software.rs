@@ -341,9 +341,9 @@ fn count(
             }
         }
     }
-    let width = counts.width().bytes();
-    for (to, value) in out.chunks_exact_mut(width).zip(values) {
-        to.copy_from_slice(&value.to_le_bytes()[..width]);
+    let count_bytes = counts.width().bytes();
+    for (to, value) in out.chunks_exact_mut(count_bytes).zip(values) {
+        to.copy_from_slice(&value.to_le_bytes()[..count_bytes]);
     }
     let (mut used, element_width) = (0, width);
     let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
