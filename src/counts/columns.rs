@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use arrow::buffer::{Buffer, ScalarBuffer};
 
-use super::computed::CountWidth;
+use super::count_width::CountWidth;
 use super::error::CountError;
 
 /// Elements of a cache line.

@@ -9,6 +9,7 @@
 
 use arrow::buffer::{Buffer, ScalarBuffer};
 
+use super::count_width::CountWidth;
 use super::counter::Counter;
 use super::error::CountError;
 use super::gathered::{GatheredPlanes, OTHER_PLANES, code_planes, plane_words};
@@ -16,59 +17,6 @@ use super::request::{ChunkCounts, CountRequest, GENOTYPE_CLASSES};
 
 /// Bytes of an entry, and of a word of a plane.
 const WORD: usize = size_of::<u64>();
-
-/// Bytes of a count in a device's results: most are small, and the results of hundreds of sets take longer to copy than to compute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CountWidth {
-    /// Counts below 2⁸.
-    One,
-    /// Counts below 2¹⁶.
-    Two,
-    /// Any counts.
-    Four,
-}
-
-impl CountWidth {
-    /// The fewest bytes that hold every count of `request`.
-    pub fn of(request: &CountRequest) -> Self {
-        let alleles = request.alleles.iter().map(|set| request.copies(set));
-        let calls = request.genotypes.iter().chain(&request.zygosity);
-        let most = alleles.chain(calls.map(|set| set.len())).max();
-        match most.unwrap_or(0) {
-            0..=0xff => Self::One,
-            0x100..=0xffff => Self::Two,
-            _ => Self::Four,
-        }
-    }
-
-    /// Bytes of a count.
-    pub fn bytes(self) -> usize {
-        match self {
-            Self::One => 1,
-            Self::Two => 2,
-            Self::Four => 4,
-        }
-    }
-
-    /// Adds counts of this width to `sums`. `bytes` has as many, and starts at a multiple of their width.
-    fn add(self, bytes: &[u8], sums: &mut [i32]) -> Option<()> {
-        match self {
-            Self::One => {
-                let counts = bytes.iter().map(|count| i32::from(*count));
-                sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
-            }
-            Self::Two => {
-                let counts = cast::<u16>(bytes)?.iter().map(|count| i32::from(*count));
-                sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
-            }
-            Self::Four => {
-                let counts = cast::<i32>(bytes)?;
-                sums.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
-            }
-        }
-        Some(())
-    }
-}
 
 /// What a device computed of a chunk, laid out as [`ComputedLayout`] says.
 #[derive(Debug, Clone, PartialEq)]
@@ -418,35 +366,5 @@ mod tests {
             };
             assert!(!counter.set_computed(&shared, 2, &mut set));
         }
-    }
-
-    #[test]
-    fn counts_are_as_narrow_as_they_can_be() {
-        let of = |samples: u32, alleles: bool| {
-            let set = Arc::new(SampleSet::new((0..samples).collect()));
-            let (alleles, zygosity) = match alleles {
-                true => (vec![set], vec![]),
-                false => (vec![], vec![set]),
-            };
-            CountWidth::of(&CountRequest {
-                alleles,
-                zygosity,
-                planes: vec![],
-                n_samples: 1 << 20,
-                ..counter().request().clone()
-            })
-        };
-        assert_eq!(
-            [127, 128].map(|n| of(n, true)),
-            [CountWidth::One, CountWidth::Two]
-        );
-        assert_eq!(
-            [255, 256].map(|n| of(n, false)),
-            [CountWidth::One, CountWidth::Two]
-        );
-        assert_eq!(
-            [32_767, 32_768].map(|n| of(n, true)),
-            [CountWidth::Two, CountWidth::Four]
-        );
     }
 }

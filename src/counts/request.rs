@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::columns::CountColumns;
+use super::count_width::CountWidth;
 use super::error::CountError;
 use super::gathered::{GatheredPlanes, code_planes, most_row_words};
 use super::sample_set::SampleSet;
@@ -62,6 +63,14 @@ impl CountRequest {
     /// Copies of a set.
     pub fn copies(&self, set: &SampleSet) -> usize {
         set.len().saturating_mul(self.ploidy)
+    }
+
+    /// The fewest bytes that hold every count.
+    pub fn count_width(&self) -> CountWidth {
+        let alleles = self.alleles.iter().map(|set| self.copies(set));
+        let calls = self.genotypes.iter().chain(&self.zygosity);
+        let most = alleles.chain(calls.map(|set| set.len())).max();
+        CountWidth::of(most.unwrap_or(0))
     }
 
     /// Counts of one row, of all sets, and the most that its planes take, in 32-bit words.

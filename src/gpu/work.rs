@@ -165,7 +165,7 @@ impl CountsOutput {
         // Tiles add to the rows that they share, which needs four bytes.
         let width = match shares_rows {
             true => CountWidth::Four,
-            false => CountWidth::of(&request),
+            false => request.count_width(),
         };
         Ok(Self {
             request,

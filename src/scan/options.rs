@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, config_err};
+use datafusion::execution::memory_pool::MemoryReservation;
 
 use super::notices::NoticeSink;
 use super::query_memory::QueryMemory;
@@ -313,6 +314,14 @@ impl ExtensionOptions for VczSettings {
                 description,
             })
             .collect()
+    }
+}
+
+impl VczSettings {
+    /// Memory of a call of `function` in a session with these options: nothing yet, or `None` if none is counted.
+    pub fn reservation(options: &ConfigOptions, function: &str) -> Option<MemoryReservation> {
+        let settings = options.extensions.get::<Self>()?;
+        settings.memory.reservation(function)
     }
 }
 

@@ -7,12 +7,9 @@ use arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, ListArray, PrimitiveAr
 use arrow::buffer::{Buffer, ScalarBuffer};
 use bytes::Bytes;
 use datafusion::common::Result;
-use datafusion::common::config::ConfigOptions;
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
-
-use super::VczSettings;
 
 /// The pool of a session's queries; by default none. All are equal, so that the pool does not affect the comparison of plans.
 #[derive(Debug, Clone, Default)]
@@ -33,10 +30,9 @@ impl QueryMemory {
         Self(is_limited.then(|| Arc::clone(pool)))
     }
 
-    /// Memory of a call of `function` in a session with these settings: nothing yet, or `None` if none is counted.
-    pub fn reservation(options: &ConfigOptions, function: &str) -> Option<MemoryReservation> {
-        let settings = options.extensions.get::<VczSettings>()?;
-        let pool = settings.memory.0.as_ref()?;
+    /// Memory of a call of `function`: nothing yet, or `None` if none is counted.
+    pub fn reservation(&self, function: &str) -> Option<MemoryReservation> {
+        let pool = self.0.as_ref()?;
         Some(MemoryConsumer::new(function.to_string()).register(pool))
     }
 }
@@ -82,9 +78,11 @@ pub fn holding<T: ArrowPrimitiveType>(
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::Int64Type;
+    use datafusion::common::config::ConfigOptions;
     use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 
     use super::*;
+    use crate::scan::VczSettings;
 
     fn options(pool: Arc<dyn MemoryPool>) -> ConfigOptions {
         let mut options = ConfigOptions::default();
@@ -99,7 +97,7 @@ mod tests {
     #[test]
     fn memory_is_released_with_the_last_use() {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(100));
-        let memory = QueryMemory::reservation(&options(Arc::clone(&pool)), "f").unwrap();
+        let memory = VczSettings::reservation(&options(Arc::clone(&pool)), "f").unwrap();
         memory.try_grow(60).unwrap();
         let rows = [Some([Some(7), Some(8)]), None];
         let lists: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows));
@@ -111,7 +109,7 @@ mod tests {
         drop(part);
         assert_eq!(pool.reserved(), 0);
         let unlimited = options(Arc::new(UnboundedMemoryPool::default()));
-        assert!(QueryMemory::reservation(&unlimited, "f").is_none());
-        assert!(QueryMemory::reservation(&ConfigOptions::default(), "f").is_none());
+        assert!(VczSettings::reservation(&unlimited, "f").is_none());
+        assert!(VczSettings::reservation(&ConfigOptions::default(), "f").is_none());
     }
 }

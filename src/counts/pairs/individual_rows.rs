@@ -8,6 +8,7 @@ use crate::counts::{CountError, Lanes, Level, Workers};
 use super::any_calls::{self, AnyCalls, FIRSTS};
 use super::corrections::{CorrectionsOfPart, DividedCorrections, DividedMissing, MissingOfPart};
 use super::diploids::{ALT, CALLED, HET, pooled};
+use super::individual_class::Class;
 use super::individuals::IndividualPairs;
 use super::polyploid;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair, ones};
@@ -57,19 +58,6 @@ impl PairCounts<5> for Incomplete {
     ) {
         pooled(lanes, first, second, sums);
     }
-}
-
-/// The classes of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    /// Every copy has the reference.
-    Reference,
-    /// Few copies have one of two alleles, and no call is missing.
-    Rare,
-    Complete,
-    Incomplete,
-    /// Any calls, with this many planes of codes.
-    Any(usize),
 }
 
 impl IndividualPairs {

@@ -14,6 +14,7 @@ mod diploids;
 mod dosages;
 mod gemm;
 mod haplotypes;
+mod individual_class;
 mod individual_rows;
 mod individuals;
 mod matrix;

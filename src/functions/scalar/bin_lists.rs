@@ -7,7 +7,7 @@ use datafusion::common::{Result, exec_err, resources_datafusion_err};
 use datafusion::execution::memory_pool::MemoryReservation;
 
 use super::support::Lists;
-use crate::scan::{QueryMemory, holding};
+use crate::scan::{VczSettings, holding};
 
 /// Most windows of one row.
 const MAX_ROW: u64 = 1 << 24;
@@ -34,7 +34,7 @@ impl BinLists {
         Ok(Self {
             function,
             lists: Lists::new(&Self::data_type(), rows)?,
-            memory: QueryMemory::reservation(options, function),
+            memory: VczSettings::reservation(options, function),
         })
     }
 

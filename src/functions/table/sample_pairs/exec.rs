@@ -19,27 +19,14 @@ use datafusion::physical_plan::{
 };
 use futures::stream;
 
+use super::call::Call;
 use super::columns;
 use super::running::Running;
 use super::strip::{PAIR_BYTES, passes};
-use crate::counts::pairs::{Shape, pairs_of};
+use crate::counts::pairs::pairs_of;
 
 /// Bytes of counts where memory has no limit.
 const UNLIMITED: usize = 1 << 32;
-
-/// What is computed.
-#[derive(Clone, Debug)]
-pub(super) struct Call {
-    /// The call as text.
-    pub(super) text: String,
-    pub(super) shape: Shape,
-    /// The samples' ids.
-    pub(super) ids: Arc<[String]>,
-    /// The least kinship.
-    pub(super) least: Option<f64>,
-    /// Those columns of the result that are wanted.
-    pub(super) columns: Arc<[usize]>,
-}
 
 /// The plan of a call.
 #[derive(Debug)]

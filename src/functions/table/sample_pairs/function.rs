@@ -9,15 +9,15 @@ use datafusion::common::{DataFusionError, Result, exec_err, plan_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::call::{Call, NAME};
 use super::columns;
-use super::exec::{Call, SamplePairsExec};
+use super::exec::SamplePairsExec;
 use crate::counts::pairs::Shape;
 use crate::functions::table::entry::{TableFunction, document_table};
 use crate::functions::table::resolve::{call_text, whole_vcz_table};
 use crate::functions::table::sites::Arguments;
 use crate::scan::PopulationArg;
 
-pub(super) const NAME: &str = "vcz_sample_pairs";
 const USAGE: &str = "vcz_sample_pairs('table' [, population [, min_kinship]])";
 
 /// The table function: for every pair of individuals of a population the counts of `sample_pairs` and the KING-robust kinship, of

@@ -15,9 +15,8 @@ use datafusion::physical_plan::metrics::{
 };
 use futures::StreamExt;
 
+use super::call::{Call, NAME};
 use super::columns::{self, Found};
-use super::exec::Call;
-use super::function::NAME;
 use super::strip::{PAIR_BYTES, Strip, Taken, firsts_within};
 use crate::counts::pairs::{IndividualPairs, PairMatrix, SiteRows, pairs_of};
 use crate::counts::{CountError, Level};
