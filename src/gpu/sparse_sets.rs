@@ -88,7 +88,7 @@ mod tests {
             [3, 0, 0],
             "the last set, and no more"
         );
-        let entries = &sparse.words[(3 + 2 * 32 + 1) / 2..];
+        let entries = &sparse.words[(3 + 2 * 32_usize).div_ceil(2)..];
         assert_eq!(entries.len(), 4 * 32);
         assert_eq!(entries[..2], [3 << 32, 3 << 32 | 2]);
         assert_eq!(entries[32..34], [0, 1 << 32 | 3]);

@@ -60,7 +60,7 @@ pub fn scan_planes(
             table.context.store_name()
         );
     }
-    let rows = merge([0..table.stores.n_variants()]);
+    let rows = merge(std::iter::once(0..table.stores.n_variants()));
     let mut source = planes_beside(table, &[], rows, samples, settings)?;
     source.partitions = split(&source.kept, partitions, source.chunk_boundary());
     source.fixed = true;
