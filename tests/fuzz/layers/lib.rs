@@ -39,6 +39,7 @@ pub mod gpu {
 #[path = "../../../src/scan"]
 pub mod scan {
     pub mod remote {
+        mod cache_ledger;
         pub mod disk_cache;
     }
 }
