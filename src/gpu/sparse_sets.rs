@@ -2,7 +2,7 @@
 
 /// Sets of a group: the lanes of a warp.
 const LANES: usize = 32;
-/// Rows of more copies, or of more, are counted otherwise: two counts of a row must fit in one word.
+/// Rows of this many copies or more are counted otherwise: two counts of a row must fit in one word (`VCZ_PAIR_COPIES` in the kernels).
 const COPIES_LIMIT: usize = 1 << 16;
 
 /// Sets of one sample chunk, as `VczCountSpec::sparse` in `kernels/vcz.cuh` says.
@@ -30,7 +30,7 @@ impl SparseSets {
             .clone()
             .map(|sets| sets.iter().map(|mask| used(mask)).max().unwrap_or(0))
             .collect();
-        // Instructions of a warp for four rows, counted in the kernels: a step of a group, and words and sums of a set.
+        // Estimates of a warp's instructions for four rows: for each step of a group, and for each word and sum of a set.
         let sparse = 26 * steps.iter().sum::<usize>() + 60 * steps.len();
         let dense = masks.len() * (20 * copies.div_ceil(LANES * LANES) + 50);
         if sparse >= dense {
