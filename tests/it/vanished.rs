@@ -127,7 +127,12 @@ impl Bench {
     /// Removes what is cached.
     fn forget(&self) {
         for group in std::fs::read_dir(self.cache.path()).unwrap() {
-            for file in std::fs::read_dir(group.unwrap().path()).unwrap() {
+            let group = group.unwrap().path();
+            // The files beside the folders say how much is cached.
+            if !group.is_dir() {
+                continue;
+            }
+            for file in std::fs::read_dir(group).unwrap() {
                 // A temporary file may have got its name meanwhile.
                 match std::fs::remove_file(file.unwrap().path()) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
