@@ -35,8 +35,9 @@ use super::shuffle_input::ShuffleInputExec;
 use super::split::scan_of;
 use super::wire::field_expr::with_fields;
 use super::wire::functions::is_known_everywhere;
-use crate::flight::Held;
+use crate::flight::HeldInputExec;
 use crate::session::operators::Operator;
+use crate::session::window_calls;
 
 /// The most bytes of the rows of table functions that travel with a plan.
 const MOST_ROWS_BYTES: usize = 32 << 20;
@@ -120,7 +121,7 @@ fn carried(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
         };
         return carry(operator.over(input)?);
     }
-    if node.is::<Held>() {
+    if node.is::<HeldInputExec>() {
         return carry(node);
     }
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
@@ -186,14 +187,7 @@ fn carried(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
 
 /// Returns an error for window functions with what DataFusion's encoding leaves out: FILTER, IGNORE NULLS, and the reverse of a function.
 fn check_windows(node: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    let calls = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
-        window.window_expr()
-    } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
-        window.window_expr()
-    } else {
-        return Ok(());
-    };
-    for call in calls {
+    for call in window_calls(node) {
         // DataFusion has no other way to ask for these; a test fails if the text changes.
         let shown = format!("{call:?}");
         let marks = ["filter: Some(", "ignore_nulls: true", "is_reversed: true"];

@@ -8,12 +8,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, plan_err};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
@@ -23,8 +22,10 @@ use datafusion::physical_plan::joins::{
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::UnnestExec;
 use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::StreamExt;
+
+use crate::session::passes_rows_on;
 
 /// A window function holds its input batches, their concatenation, and its output.
 const COPIES_HELD: usize = 3;
@@ -54,7 +55,9 @@ impl PhysicalOptimizerRule for Guards {
             let children = node
                 .children()
                 .into_iter()
-                .map(|child| Arc::new(Held(Arc::clone(child))) as Arc<dyn ExecutionPlan>)
+                .map(|child| {
+                    Arc::new(HeldInputExec::new(Arc::clone(child))) as Arc<dyn ExecutionPlan>
+                })
                 .collect();
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
             node.replace_children(children, options)
@@ -74,54 +77,25 @@ impl PhysicalOptimizerRule for Guards {
 
 /// Passes batches on and reserves memory for them until its stream is dropped.
 #[derive(Debug)]
-pub struct Held(Arc<dyn ExecutionPlan>);
+pub struct HeldInputExec {
+    input: Arc<dyn ExecutionPlan>,
+}
 
-impl Held {
+impl HeldInputExec {
     /// Holds the batches of `input`.
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self(input)
+        Self { input }
     }
 }
 
-impl DisplayAs for Held {
+impl DisplayAs for HeldInputExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("HeldInMemory")
+        f.write_str(self.name())
     }
 }
 
-impl ExecutionPlan for Held {
-    fn name(&self) -> &str {
-        "HeldInMemory"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.0.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.0]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(child), true) => Ok(Arc::new(Held(child))),
-            _ => plan_err!("HeldInMemory has one input"),
-        }
-    }
+impl ExecutionPlan for HeldInputExec {
+    passes_rows_on!(|_held, input| Self::new(input));
 
     fn execute(
         &self,
@@ -130,7 +104,7 @@ impl ExecutionPlan for Held {
     ) -> Result<SendableRecordBatchStream> {
         let held = MemoryConsumer::new(format!("window functions[{partition}]"))
             .register(context.memory_pool());
-        let input = self.0.execute(partition, context)?;
+        let input = self.input.execute(partition, context)?;
         let schema = input.schema();
         let rows = input.map(move |batch| {
             let batch = batch?;

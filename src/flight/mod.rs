@@ -72,5 +72,5 @@ pub use auth::password_line;
 pub use config::{Limits, PrepareFn, PrepareSession, ServerConfig, TlsFiles};
 pub use connections::{ConnectionLimits, descriptors};
 pub use error::ServeError;
-pub use guards::Held;
+pub use guards::HeldInputExec;
 pub use server::{Server, listen, tls_of};

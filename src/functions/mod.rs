@@ -36,12 +36,13 @@ use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 
 use crate::scan::without_metadata_udf;
 
-pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{
-    Reports, Stages, aggregate_arguments, bind_samples, bound_samples, compares_pairs, is_exact,
-    is_slow, is_state, merge_of, merged, numbers_vary, pairs_size, planes_size, reporting, reports,
-    site_totals, stages, state_of, state_source, takes_contig, value_size, with_frame_memory,
+    COPIES_OF_VALUES, Reports, Stages, aggregate_arguments, bind_samples, bound_samples,
+    compares_pairs, growing_values, grows, is_exact, is_slow, is_state, merge_of, merged,
+    numbers_vary, pairs_size, planes_size, reporting, reports, site_totals, stages, state_of,
+    state_source, takes_contig, value_bytes, value_size, with_frame_memory,
 };
+pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use mask_source::{bind_mask, bound_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};
@@ -58,6 +59,8 @@ pub fn helper_functions() -> Vec<Arc<ScalarUDF>> {
     vec![
         Arc::new(join_bins::join_bin()),
         Arc::new(join_bins::join_bins()),
+        Arc::new(join_bins::join_level()),
+        Arc::new(join_bins::join_levels()),
         Arc::new(json_text::json_text_udf()),
         Arc::new(genotype::genotype_planes_udf()),
         without_metadata_udf(),

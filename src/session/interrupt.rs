@@ -1,34 +1,34 @@
-//! Runs aggregates that may compute for long, so that they stop when their query is cancelled: those that compare pairs, those with large
-//! values, and those of this crate in OVER, where one batch may have many frames.
+//! Runs functions that may compute for long, so that they stop when their query is cancelled: aggregates that compare pairs, those with
+//! large values, those of this crate in OVER, where one batch may have many frames, and slow scalar functions.
 //!
 //! The operators that call them are polled in tasks of their own. When the stream of one is dropped, its
-//! [`Interrupt`] is requested, which the aggregate looks at while it computes. The partitions of an operator share as many threads as the
+//! [`Interrupt`] is requested, which the function looks at while it computes. The partitions of an operator share as many threads as the
 //! session has partitions: where only one of them has much to compute, it has them all. The nodes are added after planning, so that EXPLAIN shows
 //! the plan as it is without them.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr,
-    PlanProperties, ReplaceChildrenOptions,
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ReplaceChildrenOptions,
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::memory_rule::aggregate_of;
 use super::pairs_memory::check_memory;
+use super::pass_through::passes_rows_on;
 use super::runs::AggregateRunsExec;
+use super::window_calls::{aggregate_of, window_calls};
 use super::window_memory::ReserveWindowMemoryExec;
 use crate::functions::interrupt::{Interrupt, Threads, long};
+use crate::functions::scalar::is_slow as is_slow_scalar;
 use crate::functions::table::SamplePairsExec;
 use crate::functions::{compares_pairs, is_slow, value_size};
 
@@ -82,7 +82,21 @@ fn may_compute_for_long(node: &Arc<dyn ExecutionPlan>) -> bool {
     if node.is::<ReserveWindowMemoryExec>() {
         return true;
     }
-    calls_of_window(node).any(|call| is_slow(call.fun().name()))
+    calls_of_window(node).any(|call| is_slow(call.fun().name())) || calls_slow_scalar(node)
+}
+
+/// Whether an expression of the operator calls a scalar function that may take long for a row.
+fn calls_slow_scalar(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut found = false;
+    // The closures return no errors.
+    let _ = node.apply_expressions(&mut |expr| {
+        expr.apply(|expr| {
+            let call = expr.downcast_ref::<ScalarFunctionExpr>();
+            found |= call.is_some_and(|call| is_slow_scalar(call.name()));
+            Ok(TreeNodeRecursion::Continue)
+        })
+    });
+    found
 }
 
 fn of_aggregate(aggregate: &AggregateExec) -> bool {
@@ -99,14 +113,9 @@ fn has_large_value(call: &AggregateFunctionExpr) -> bool {
 
 /// The aggregates that a node calls in OVER.
 fn calls_of_window(node: &Arc<dyn ExecutionPlan>) -> impl Iterator<Item = &AggregateFunctionExpr> {
-    let calls: &[Arc<dyn WindowExpr>] = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
-        window.window_expr()
-    } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
-        window.window_expr()
-    } else {
-        &[]
-    };
-    calls.iter().filter_map(|call| aggregate_of(call.as_ref()))
+    window_calls(node)
+        .iter()
+        .filter_map(|call| aggregate_of(call.as_ref()))
 }
 
 /// Runs its input in a task of its own, which stops when the stream is dropped.
@@ -115,8 +124,10 @@ pub struct InterruptibleExec {
     input: Arc<dyn ExecutionPlan>,
     /// As many as the session has partitions, for all partitions together.
     threads: OnceLock<Threads>,
-    /// Whether it computes frames, of which many short ones are together long.
+    /// Whether it computes frames.
     runs_window: bool,
+    /// Whether a poll may take long although each of its computations is short.
+    polls_long: bool,
 }
 
 impl InterruptibleExec {
@@ -124,10 +135,12 @@ impl InterruptibleExec {
     pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
         let runs_window =
             input.is::<ReserveWindowMemoryExec>() || calls_of_window(&input).next().is_some();
+        let polls_long = runs_window || calls_slow_scalar(&input);
         Self {
             input,
             threads: OnceLock::new(),
             runs_window,
+            polls_long,
         }
     }
 }
@@ -151,42 +164,7 @@ impl DisplayAs for InterruptibleExec {
 }
 
 impl ExecutionPlan for InterruptibleExec {
-    fn name(&self) -> &str {
-        Self::static_name()
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input))),
-            _ => internal_err!("{} has one input", self.name()),
-        }
-    }
+    passes_rows_on!(|_node, input| Self::new(input));
 
     fn execute(
         &self,
@@ -197,7 +175,7 @@ impl ExecutionPlan for InterruptibleExec {
         let threads = self.threads.get_or_init(|| Threads::new(partitions));
         let input = self.input.execute(partition, context)?;
         let schema = self.schema();
-        let steps = if self.runs_window { usize::MAX } else { 0 };
+        let steps = if self.polls_long { usize::MAX } else { 0 };
         let interrupt = Interrupt::new(threads);
         let stops = Stops(interrupt.clone());
         // The task starts when the first batch is wanted, as the input would.
@@ -309,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn operators_that_compare_pairs_are_interruptible() {
+    async fn operators_that_compute_for_long_are_interruptible() {
         let ctx = context(SessionConfig::new(), Arc::default()).unwrap();
         let store = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sim.vcz.zip");
         let create = format!("CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{store}'");
@@ -328,6 +306,8 @@ mod tests {
             "SELECT zeng_e(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
             "SELECT zeng_e(call_genotype) FROM t",
             "SELECT project_sfs([variant_position, 1], 10000) FROM t",
+            "SELECT hwe_exact(variant_position, variant_position, 1000) FROM t",
+            "SELECT max(hwe_exact_midp(call_genotype)) FROM t WHERE hwe_exact(call_genotype) < 0.5",
             "SELECT sample_pairs(call_genotype) OVER (ROWS 10 PRECEDING) FROM t",
             "SELECT w, grm(call_genotype) FROM (SELECT *, unnest(genome_bins(variant_position, 1000, 500)) AS w FROM t) GROUP BY w",
         ] {

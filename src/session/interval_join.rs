@@ -10,8 +10,11 @@
 //!                                                              g
 //! ```
 //!
-//! A position is in one bin, so no pair of rows is repeated. The filter stays, so no pair is added. Inner joins only: in an outer join an
-//! interval without positions would be returned once for each of its bins.
+//! A position is in one bin, so no pair of rows is repeated. The filter stays, so no pair is added.
+//!
+//! A side whose rows are returned without pairs too (LEFT, EXISTS, NOT EXISTS and their mirror images) must not be unnested. If that is
+//! the intervals' side, an interval has one bin, the smallest of several sizes that it is inside of (`vcz_join_level`), and the
+//! positions' side is unnested into one row a size (`vcz_join_levels`). FULL JOIN stays as it is.
 
 use std::sync::Arc;
 
@@ -24,7 +27,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-use crate::functions::join_bins::{join_bin, join_bins};
+use crate::functions::join_bins::{join_bin, join_bins, join_level, join_levels};
 
 /// Names of the bin columns that are added to the two sides.
 const POINT_BIN: &str = "__vcz_point_bin";
@@ -73,7 +76,9 @@ fn binned(join: &Join) -> Result<Option<LogicalPlan>> {
             matches!(key, Expr::Column(column) if column.name == POINT_BIN || column.name == INTERVAL_BIN)
         })
     });
-    if join.join_type != JoinType::Inner
+    if join.join_type == JoinType::Full
+        // NOT IN, which has one key.
+        || join.null_aware
         || join.null_equality != NullEquality::NullEqualsNothing
         || is_done
     {
@@ -82,17 +87,33 @@ fn binned(join: &Join) -> Result<Option<LogicalPlan>> {
     let Some(between) = between(join)? else {
         return Ok(None);
     };
-    let int64 = |expr: Expr| cast(expr, DataType::Int64);
+    let position_is_unnested = match join.join_type {
+        JoinType::Inner | JoinType::Full => false,
+        JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+            !between.position_is_left
+        }
+        JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+            between.position_is_left
+        }
+    };
+    let int64 = |expr: &Expr| cast(expr.clone(), DataType::Int64);
     let points = |plan: &Arc<LogicalPlan>| {
-        let bin = join_bin().call(vec![int64(between.position.clone())]);
-        with_column(plan, bin.alias(POINT_BIN))?.build()
+        let function = if position_is_unnested {
+            join_levels()
+        } else {
+            join_bin()
+        };
+        let bins = function.call(vec![int64(&between.position)]);
+        with_bins(plan, bins.alias(POINT_BIN), position_is_unnested)
     };
     let intervals = |plan: &Arc<LogicalPlan>| {
-        let (start, stop) = (between.start.clone(), between.stop.clone());
-        let bins = join_bins().call(vec![int64(start), int64(stop)]);
-        with_column(plan, bins.alias(INTERVAL_BIN))?
-            .unnest_column(Column::new_unqualified(INTERVAL_BIN))?
-            .build()
+        let function = if position_is_unnested {
+            join_level()
+        } else {
+            join_bins()
+        };
+        let bins = function.call(vec![int64(&between.start), int64(&between.stop)]);
+        with_bins(plan, bins.alias(INTERVAL_BIN), !position_is_unnested)
     };
     let column = |name: &str| Expr::Column(Column::new_unqualified(name));
     let (left, right, keys) = match between.position_is_left {
@@ -132,11 +153,16 @@ fn columns_of(schema: &DFSchema) -> Vec<Expr> {
         .collect()
 }
 
-/// `plan` with one more column.
-fn with_column(plan: &Arc<LogicalPlan>, column: Expr) -> Result<LogicalPlanBuilder> {
+/// `plan` with one more column, of a bin, or of lists of bins with a row for each.
+fn with_bins(plan: &Arc<LogicalPlan>, bins: Expr, are_lists: bool) -> Result<LogicalPlan> {
+    let (_, name) = bins.qualified_name();
     let mut columns = columns_of(plan.schema());
-    columns.push(column);
-    LogicalPlanBuilder::from(plan.as_ref().clone()).project(columns)
+    columns.push(bins);
+    let plan = LogicalPlanBuilder::from(plan.as_ref().clone()).project(columns)?;
+    match are_lists {
+        true => plan.unnest_column(Column::new_unqualified(name))?.build(),
+        false => plan.build(),
+    }
 }
 
 /// A lower and an upper bound of the same position, both from the other side, among the conditions of a join.

@@ -1,7 +1,7 @@
 //! The physical rule that reserves memory for spectra, and for the genotypes of sliding frames, where DataFusion does not.
 //!
 //! * In OVER: the nodes of [`window_memory`](super::window_memory) around the window operator. Spectra there are of one size. Frames of
-//!   genotypes reserve what they keep themselves, from the pool that the upper node gives them.
+//!   genotypes, and values that grow with their frames (`array_agg`), reserve what they take themselves, with what the upper node gives them.
 //! * Aggregates without GROUP BY in one step: DataFusion reserves what an accumulator holds after each batch, but an accumulator
 //!   does not know whether its state or its value will be requested, and a spectrum's value can be much larger. In two steps,
 //!   only the accumulator of the second, which merges states, builds a value, and says so in its size.
@@ -15,17 +15,15 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::window::{
-    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, WindowExpr,
-};
+use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
 use super::runs_rule::split;
+use super::window_calls::{aggregate_of, window_calls};
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
-use crate::functions::{numbers_vary, planes_size, site_arguments, value_size};
+use crate::functions::{grows, numbers_vary, planes_size, site_arguments, value_size};
 
 /// The rule.
 #[derive(Debug)]
@@ -46,14 +44,9 @@ impl PhysicalOptimizerRule for ReserveSpectra {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         plan.transform_up(|node| {
-            let reserved = if let Some(window) = node.downcast_ref::<WindowAggExec>() {
-                around_window(&node, window.window_expr())?
-            } else if let Some(window) = node.downcast_ref::<BoundedWindowAggExec>() {
-                around_window(&node, window.window_expr())?
-            } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
-                in_two_steps(aggregate)?
-            } else {
-                None
+            let reserved = match node.downcast_ref::<AggregateExec>() {
+                Some(aggregate) => in_two_steps(aggregate)?,
+                None => around_window(&node, window_calls(&node))?,
             };
             Ok(match reserved {
                 Some(reserved) => Transformed::yes(reserved),
@@ -64,12 +57,13 @@ impl PhysicalOptimizerRule for ReserveSpectra {
     }
 }
 
-/// The window operator with both nodes around it; `None` if it computes no spectra, and nothing of genotypes.
+/// The window operator with both nodes around it, only the upper one if nothing has one size; `None` if DataFusion's accounting is enough.
 fn around_window(
     window: &Arc<dyn ExecutionPlan>,
     calls: &[Arc<dyn WindowExpr>],
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let mut row_bytes = 0usize;
+    let mut any_grows = false;
     let input = window.children().first().map(|input| input.schema());
     for call in calls {
         if let Some(call) = aggregate_of(call.as_ref()) {
@@ -80,13 +74,18 @@ fn around_window(
                 );
             }
             row_bytes = row_bytes.saturating_add(value_size(call)?);
+            any_grows |= grows(call.fun());
             if let Some(schema) = &input {
                 row_bytes = row_bytes.saturating_add(planes_size(call, schema)?);
             }
         }
     }
-    if row_bytes == 0 {
+    if row_bytes == 0 && !any_grows {
         return Ok(None);
+    }
+    if row_bytes == 0 {
+        let reserves = ReserveWindowMemoryExec::new(Arc::clone(window), row_bytes);
+        return Ok(Some(Arc::new(reserves)));
     }
     let inputs = window.children().into_iter().map(|input| {
         let input = WindowMemoryInputExec::new(Arc::clone(input), row_bytes);
@@ -130,16 +129,6 @@ fn number_varies(call: &AggregateFunctionExpr) -> bool {
             .iter()
             .skip(counts)
             .any(|number| !collect_columns(number).is_empty())
-}
-
-/// The aggregate that a window function is, if it is one.
-pub(super) fn aggregate_of(call: &dyn WindowExpr) -> Option<&AggregateFunctionExpr> {
-    let call = call.as_any();
-    let plain = call.downcast_ref::<PlainAggregateWindowExpr>();
-    let sliding = call.downcast_ref::<SlidingAggregateWindowExpr>();
-    plain
-        .map(PlainAggregateWindowExpr::get_aggregate_expr)
-        .or(sliding.map(SlidingAggregateWindowExpr::get_aggregate_expr))
 }
 
 /// An aggregate without GROUP BY in two steps; `None` if it has no spectra, or two steps already.

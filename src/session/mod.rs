@@ -20,11 +20,13 @@
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
+//! * `memory_rule`, `window_memory`: memory of spectra and of calls in OVER, reserved; `window_calls`: these calls.
 //! * `keys`: the keys of UNNEST and GROUP BY, which DataFusion gets wrong.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
 //! * `interrupt`: aggregates over pairs, which use all threads and stop when their query is cancelled; `pairs_memory`: plans of them refused.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
+//! * `pass_through`: what operators that pass rows on have in common.
 //! * `operators`: this crate's operators, for other processes.
 //! * `notices`: reports of the sites that statistics leave out; `left_out`: these sites in EXPLAIN ANALYZE.
 //! * `planner`: subqueries as populations and masks, read while planning; `join_contigs`: joins of tables without a contig in common.
@@ -57,6 +59,7 @@ mod message;
 mod notices;
 pub mod operators;
 mod pairs_memory;
+mod pass_through;
 mod placeholders;
 mod planner;
 pub mod populations;
@@ -79,6 +82,7 @@ mod unions;
 mod unknown_column;
 mod url_table;
 mod vcz_format;
+mod window_calls;
 mod window_memory;
 mod windows;
 mod wrapped_rule;
@@ -105,9 +109,11 @@ pub use factory::VczTableFactory;
 pub use field_words::hint_on;
 pub use memory_rule::largest_values;
 pub use message::{is_about_a_regex, message, message_without_files};
+pub(crate) use pass_through::passes_rows_on;
 pub use placeholders::{numbered, substitute};
 pub use unknown_column::explain_unknown_column;
 pub use vcz_format::is_vcz;
+pub use window_calls::window_calls;
 
 /// The name of the file type in `STORED AS`.
 pub const FILE_TYPE: &str = "VCZ";
@@ -245,6 +251,9 @@ fn finish(ctx: &SessionContext) {
         ctx.register_udf(udf);
     }
     for udaf in functions::aggregate_functions() {
+        ctx.register_udaf(udaf);
+    }
+    for udaf in functions::growing_values() {
         ctx.register_udaf(udaf);
     }
     for (name, function) in functions::table_functions() {

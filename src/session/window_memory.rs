@@ -1,6 +1,6 @@
 //! Memory of spectra and of genotypes in OVER. A window operator of DataFusion reserves no memory for the rows that it holds, each with a
 //! result, which for a spectrum is one list of up to N + 1 numbers, and with arguments, which may be all genotypes of a site. The two nodes
-//! here reserve it, one on either side of the operator:
+//! here reserve it, one on either side of the operator (only the upper one where nothing has one size):
 //!
 //! ```text
 //! ReserveWindowMemoryExec       releases memory for rows that the operator has returned; runs it with a pool for its frames
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The memory of one full batch for each partition of the session is not released, because filters and repartitioning above may
-//! collect that many rows, which DataFusion does not account either.
+//! collect that many rows, which DataFusion does not account either. Values that grow with their frames (`array_agg`) are reserved when
+//! they are evaluated and released with their rows.
 //!
 //! [`memory_rule`](super::memory_rule) adds them. The upper node creates the reservation and passes it to the lower one in the
 //! [`TaskContext`], so that plans hold no state and can be run more than once.
@@ -17,17 +18,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use futures::{StreamExt, TryStreamExt, future, stream};
 
-use crate::functions::with_frame_memory;
+use super::pass_through::passes_rows_on;
+use super::window_calls::{aggregate_of, window_calls};
+use crate::functions::{COPIES_OF_VALUES, grows, value_bytes, with_frame_memory};
 use crate::scan::VczSettings;
 
 /// While a column of results is built or copied, its rows are in memory twice.
@@ -74,48 +74,6 @@ impl WindowMemoryInputExec {
     }
 }
 
-/// The methods of a node that passes rows on unchanged, except `execute`.
-macro_rules! passes_rows_on {
-    () => {
-        fn name(&self) -> &str {
-            Self::static_name()
-        }
-
-        fn properties(&self) -> &Arc<PlanProperties> {
-            self.input.properties()
-        }
-
-        fn maintains_input_order(&self) -> Vec<bool> {
-            vec![true]
-        }
-
-        fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-            vec![false]
-        }
-
-        fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-            vec![&self.input]
-        }
-
-        fn apply_expressions(
-            &self,
-            _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-        ) -> Result<TreeNodeRecursion> {
-            Ok(TreeNodeRecursion::Continue)
-        }
-
-        fn with_new_children(
-            self: Arc<Self>,
-            mut children: Vec<Arc<dyn ExecutionPlan>>,
-        ) -> Result<Arc<dyn ExecutionPlan>> {
-            match (children.pop(), children.is_empty()) {
-                (Some(child), true) => Ok(Arc::new(Self::new(child, self.row_bytes))),
-                _ => internal_err!("{} has one input", self.name()),
-            }
-        }
-    };
-}
-
 impl DisplayAs for ReserveWindowMemoryExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         fmt_as(self.name(), self.row_bytes, format, f)
@@ -141,7 +99,7 @@ fn fmt_as(
 }
 
 impl ExecutionPlan for ReserveWindowMemoryExec {
-    passes_rows_on!();
+    passes_rows_on!(|node, input| Self::new(input, node.row_bytes));
 
     fn execute(
         &self,
@@ -162,19 +120,28 @@ impl ExecutionPlan for ReserveWindowMemoryExec {
             context.window_functions().clone(),
             context.runtime_env(),
         );
+        let values = MemoryConsumer::new(format!("WindowValues[{partition}]"))
+            .register(context.memory_pool());
+        let values = Arc::new(values);
+        let growing = columns_that_grow(&self.input);
         let config = context.session_config();
         let mut kept_rows = config.batch_size() * config.target_partitions();
         let row_bytes = self.row_bytes.saturating_mul(COPIES_OF_RESULTS);
         let pool = Arc::clone(context.memory_pool());
         let mut batches = self.input.execute(partition, Arc::new(context))?;
         // The operator makes and fills its frames while it is polled.
-        let batches =
-            stream::poll_fn(move |cx| with_frame_memory(&pool, || batches.poll_next_unpin(cx)));
+        let scope = Arc::clone(&values);
+        let batches = stream::poll_fn(move |cx| {
+            with_frame_memory(&pool, &scope, || batches.poll_next_unpin(cx))
+        });
         let batches = batches.inspect_ok(move |batch| {
             let WindowMemory(reservation) = memory.as_ref();
             let released = batch.num_rows().saturating_sub(kept_rows);
             kept_rows -= batch.num_rows() - released;
             reservation.shrink(row_bytes.saturating_mul(released).min(reservation.size()));
+            let columns = growing.iter().map(|column| batch.column(*column));
+            let bytes: usize = columns.map(|column| value_bytes(column.as_ref())).sum();
+            values.shrink(bytes.saturating_mul(COPIES_OF_VALUES).min(values.size()));
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
@@ -184,7 +151,7 @@ impl ExecutionPlan for ReserveWindowMemoryExec {
 }
 
 impl ExecutionPlan for WindowMemoryInputExec {
-    passes_rows_on!();
+    passes_rows_on!(|node, input| Self::new(input, node.row_bytes));
 
     fn execute(
         &self,
@@ -225,6 +192,16 @@ impl ExecutionPlan for WindowMemoryInputExec {
             batches,
         )))
     }
+}
+
+/// The columns of a window operator whose values grow with their frames.
+fn columns_that_grow(window: &Arc<dyn ExecutionPlan>) -> Vec<usize> {
+    let calls = window_calls(window);
+    // The results are behind the columns of the input.
+    let first = window.schema().fields().len().saturating_sub(calls.len());
+    let grow = |at: &usize| aggregate_of(calls[*at].as_ref()).is_some_and(|call| grows(call.fun()));
+    let found = (0..calls.len()).filter(grow);
+    found.map(|at| first + at).collect()
 }
 
 /// The pool's error, with what can be done about it.

@@ -138,10 +138,11 @@ def test_interrupt_stops_a_query(prompt):
     prompt.end()
 
 
-def test_inspect_is_within_the_terminal():
+@pytest.mark.parametrize("stores", [["sim"], ["sim", "missing", "haploid"]], ids=len)
+def test_inspect_is_within_the_terminal(stores):
     terminal, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-    process = subprocess.Popen([VCZ, "inspect", "tests/fixtures/sim.vcz.zip"], stdin=theirs, stdout=theirs, cwd=REPOSITORY)
+    process = subprocess.Popen([VCZ, "inspect", *(f"tests/fixtures/{name}.vcz.zip" for name in stores)], stdin=theirs, stdout=theirs, cwd=REPOSITORY)
     os.close(theirs)
     text = b""
     while True:
@@ -155,5 +156,6 @@ def test_inspect_is_within_the_terminal():
     assert process.wait(20) == 0
     lines = text.decode().splitlines()
     table = [line for line in lines if line.startswith(("|", "+"))]
-    assert len(table) > 20 and max(map(len, table)) <= 80
-    assert any(line.startswith("Left out for the terminal's width") for line in lines)
+    assert len(table) > 20 * len(stores) and max(map(len, table)) <= 80
+    assert all(any(f"{name}.vcz.zip" in line for line in lines) for name in stores)
+    assert sum(line.startswith("Left out for the terminal's width") for line in lines) >= len(stores)

@@ -395,6 +395,32 @@ fn no_file_is_too_long() {
     );
 }
 
+/// The most places of `src/scan` that ask whether the GPU is compiled in: a scan is the same with and without it.
+const MOST_GPU_SWITCHES: usize = 12;
+
+#[test]
+fn the_scan_asks_rarely_for_the_gpu() {
+    let root = crate::common::top().join("src");
+    let modules = of_this_crate();
+    let files = modules.values().map(|(file, _)| file);
+    let found: Vec<String> = files
+        .filter(|file| file.starts_with("scan/"))
+        .flat_map(|file| {
+            let text = fs::read_to_string(root.join(file)).unwrap();
+            let lines = text.lines().enumerate();
+            let with = lines.filter(|(_, line)| line.contains("feature = \"gpu\""));
+            with.map(|(at, line)| format!("{file}, line {}: {}", at + 1, line.trim()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(!found.is_empty(), "the files were not read");
+    assert!(
+        found.len() <= MOST_GPU_SWITCHES,
+        "more than {MOST_GPU_SWITCHES} switches; put what differs into src/scan/chunks/gpu and no_gpu.rs:\n{}",
+        found.join("\n")
+    );
+}
+
 #[test]
 fn the_checker_finds_circles() {
     let found = |files: &[(&str, &str)]| {

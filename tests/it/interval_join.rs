@@ -27,7 +27,11 @@ async fn pairs(ctx: &SessionContext, join: &str) -> Vec<String> {
     let sql = format!(
         "SELECT count(*), sum(id * gene), sum(gene), min(position), max(stop), count(DISTINCT gene) FROM {join}"
     );
-    let row = common::row(ctx, &sql).await;
+    rows(ctx, &sql).await
+}
+
+async fn rows(ctx: &SessionContext, sql: &str) -> Vec<String> {
+    let row = common::row(ctx, sql).await;
     row.iter().map(ToString::to_string).collect()
 }
 
@@ -57,9 +61,44 @@ async fn the_same_pairs() {
         assert_ne!(expected[0], "0", "{join}");
         assert_eq!(pairs(&binned, join).await, expected, "{join}");
     }
+    // Rows without pairs are returned once, whichever side they are on.
+    let on = "ON p.contig = g.contig AND p.position BETWEEN g.start AND g.stop";
+    for join in [
+        format!("genes g LEFT JOIN points p {on}"),
+        format!("points p LEFT JOIN genes g {on}"),
+        format!("genes g RIGHT JOIN points p {on}"),
+        format!("points p RIGHT JOIN genes g {on}"),
+        "genes g LEFT JOIN points p ON p.position > g.start AND p.position <= g.stop AND p.id % 3 > 0".to_string(),
+        format!("genes g LEFT JOIN points p {on} AND p.id > 1990"),
+    ] {
+        let plan = common::plan(&binned, &format!("SELECT count(*) FROM {join}")).await;
+        assert!(plan.contains("__vcz_point_bin"), "{join}: {plan}");
+        let expected = pairs(&stock, &join).await;
+        assert_eq!(pairs(&binned, &join).await, expected, "{join}");
+    }
+    let overlap = "p.contig = g.contig AND p.position BETWEEN g.start AND g.stop";
+    for (sql, is_binned) in [
+        (format!("SELECT count(*), sum(gene) FROM genes g WHERE EXISTS (SELECT 1 FROM points p WHERE {overlap})"), true),
+        (format!("SELECT count(*), sum(gene) FROM genes g WHERE NOT EXISTS (SELECT 1 FROM points p WHERE {overlap})"), true),
+        (format!("SELECT count(*), sum(id) FROM points p WHERE EXISTS (SELECT 1 FROM genes g WHERE {overlap})"), true),
+        (format!("SELECT count(*), sum(id) FROM points p WHERE NOT EXISTS (SELECT 1 FROM genes g WHERE {overlap})"), true),
+        (format!("SELECT count(*), sum(id) FROM points p WHERE id < 9 OR EXISTS (SELECT 1 FROM genes g WHERE {overlap})"), true),
+        (format!("SELECT count(*), sum(gene) FROM genes g WHERE gene < 9 OR EXISTS (SELECT 1 FROM points p WHERE {overlap})"), true),
+        (
+            "SELECT count(*), sum(gene) FROM genes g WHERE gene NOT IN (SELECT id FROM points p WHERE p.position BETWEEN g.start AND g.stop)"
+                .to_string(),
+            false,
+        ),
+    ] {
+        let plan = common::plan(&binned, &sql).await;
+        assert_eq!(plan.contains("__vcz_point_bin"), is_binned, "{sql}: {plan}");
+        let expected = rows(&stock, &sql).await;
+        assert_ne!(expected[0], "0", "{sql}");
+        assert_eq!(rows(&binned, &sql).await, expected, "{sql}");
+    }
     // Joins of other kinds and types are as they were.
     for join in [
-        "genes g LEFT JOIN points p ON p.contig = g.contig AND p.position BETWEEN g.start AND g.stop",
+        "genes g FULL JOIN points p ON p.contig = g.contig AND p.position BETWEEN g.start AND g.stop",
         "points p JOIN genes g ON p.contig = g.contig AND p.position > g.start",
         "points p JOIN genes g ON p.contig = g.contig AND CAST(p.position AS DOUBLE) BETWEEN g.start AND g.stop",
         "points p JOIN genes g ON p.contig = g.contig AND p.position BETWEEN g.start AND p.id",

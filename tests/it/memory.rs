@@ -493,3 +493,62 @@ async fn lists_of_windows_are_counted() {
         gives_everything_back(&ctx).await;
     }
 }
+
+const GROWING: [&str; 9] = [
+    "SELECT v, array_agg(v) OVER (ORDER BY v) AS a FROM numbers",
+    "SELECT v, array_agg(v) OVER (PARTITION BY v % 3 ORDER BY v DESC) AS a FROM numbers",
+    "SELECT v, array_agg(v) OVER (ORDER BY v ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS a FROM numbers",
+    "SELECT v, array_agg(v) FILTER (WHERE v % 2 = 0) OVER (ORDER BY v) AS a, sum(v) OVER (ORDER BY v) AS s FROM numbers",
+    "SELECT v, string_agg(CAST(v AS VARCHAR), '-') OVER (ORDER BY v) AS a FROM numbers",
+    "SELECT v, array_agg([v, NULL]) OVER () AS a FROM numbers",
+    "SELECT v % 7 AS k, array_agg(v ORDER BY v DESC) AS a, string_agg(CAST(v AS VARCHAR), ',' ORDER BY v) AS s FROM numbers GROUP BY 1",
+    "SELECT v % 7 AS k, array_agg(DISTINCT v % 5 ORDER BY v % 5) AS a FROM numbers GROUP BY 1",
+    "SELECT array_agg(v ORDER BY v)[3] AS third, array_agg(NULLIF(v, 2) ORDER BY v) IGNORE NULLS AS a FROM numbers WHERE v < 9",
+];
+
+/// `array_agg` and `string_agg` give what those of DataFusion give, and their values in OVER, which grow with their frames, are accounted.
+#[tokio::test(flavor = "multi_thread")]
+async fn values_that_grow_with_their_frames_are_counted() {
+    let numbers = |rows: usize| {
+        format!(
+            "CREATE OR REPLACE VIEW numbers AS SELECT value AS v FROM generate_series(1, {rows})"
+        )
+    };
+    let stock = SessionContext::new();
+    let free = session(2, 16);
+    for ctx in [&stock, &free] {
+        run(ctx, &numbers(100)).await;
+    }
+    for sql in GROWING {
+        let ordered = format!("SELECT * FROM ({sql}) ORDER BY 1");
+        let expected = pretty_format_batches(&run(&stock, &ordered).await).unwrap();
+        let found = pretty_format_batches(&run(&free, &ordered).await).unwrap();
+        assert_eq!(found.to_string(), expected.to_string(), "{sql}");
+    }
+    // Values of 3,000 rows take 36 MB, those of one batch at most 26 MB, twice while its column is made.
+    let over = "SELECT sum(cardinality(a)) AS n FROM (SELECT array_agg(v) OVER (ORDER BY v) AS a FROM numbers)";
+    for (bytes, fits) in [(2_000_000, false), (80_000_000, true)] {
+        let ctx = bounded(bytes);
+        run(&ctx, "SET datafusion.execution.batch_size = 1024").await;
+        run(&ctx, &numbers(3000)).await;
+        let answer = ctx.sql(over).await.unwrap().collect().await;
+        match answer {
+            Ok(batches) => {
+                assert!(fits, "{bytes}");
+                let shown = pretty_format_batches(&batches).unwrap().to_string();
+                assert!(
+                    shown.contains(&format!("| {} |", 3000 * 3001 / 2)),
+                    "{shown}"
+                );
+            }
+            Err(error) => {
+                assert!(!fits, "{bytes}: {error}");
+                let exhausted = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+                assert!(exhausted, "{error}");
+                let reason = "a value of array_agg in OVER has every row of its frame";
+                assert!(error.to_string().contains(reason), "{error}");
+            }
+        }
+        gives_everything_back(&ctx).await;
+    }
+}

@@ -129,17 +129,52 @@ async fn explain_analyze_shows_them() {
     }
 }
 
+/// The notices of the session, from now on.
+fn collected(ctx: &SessionContext) -> Arc<Notices> {
+    let notices = Arc::new(Notices::default());
+    let state = ctx.state_ref();
+    let mut state = state.write();
+    let extensions = &mut state.config_mut().options_mut().extensions;
+    let settings = extensions.get_mut::<VczSettings>().unwrap();
+    settings.notices = NoticeSink(Some(Arc::clone(&notices)));
+    notices
+}
+
+/// Sites that are left out only because some samples are haploid there.
+#[tokio::test(flavor = "multi_thread")]
+async fn haploid_samples_are_a_reason() {
+    let ctx = missing(2).await;
+    let notices = collected(&ctx);
+    let counts = "SELECT genotype_counts(call_genotype) AS g, call_genotype FROM t";
+    let complete = format!("FROM ({counts}) WHERE g['missing'] = 0");
+    let counted = shown(
+        &ctx,
+        &format!(
+            "SELECT count(*) FILTER (WHERE g['haploid'] > 0) || ' of ' || count(*) AS n {complete}"
+        ),
+    )
+    .await;
+    let counted = counted
+        .lines()
+        .nth(3)
+        .unwrap()
+        .trim_matches(['|', ' '])
+        .to_string();
+    assert!(!counted.starts_with("0 "), "{counted}");
+    assert!(notices.take().is_empty());
+    shown(&ctx, &format!("SELECT sfs(call_genotype) {complete}")).await;
+    let said = notices.take();
+    let wanted = format!("sfs of 48 copies left out {counted} sites: ");
+    assert!(
+        said.len() == 1 && said[0].starts_with(&wanted) && said[0].contains("haploid samples"),
+        "{said:?} {wanted}"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn notices_agree_with_explain_analyze() {
     let ctx = missing(2).await;
-    let notices = Arc::new(Notices::default());
-    {
-        let state = ctx.state_ref();
-        let mut state = state.write();
-        let extensions = &mut state.config_mut().options_mut().extensions;
-        let settings = extensions.get_mut::<VczSettings>().unwrap();
-        settings.notices = NoticeSink(Some(Arc::clone(&notices)));
-    }
+    let notices = collected(&ctx);
     let wanted = format!("sfs of 48 copies left out {LEFT_OUT} of 571 sites: ");
     for explain in ["", "EXPLAIN ANALYZE "] {
         let plan = shown(&ctx, &format!("{explain}SELECT sfs(call_genotype) FROM t")).await;

@@ -19,7 +19,7 @@ use super::messages::{Node, NodeKind, Nothing};
 use super::scan::{Decoder, Encoder, of_scan, to_scan};
 use crate::cluster::carried::CarriedExec;
 use crate::cluster::shuffle_input::ShuffleInputExec;
-use crate::flight::Held;
+use crate::flight::HeldInputExec;
 use crate::scan::VczSource;
 use crate::scan::notices::Notices;
 use crate::session::operators::Operator;
@@ -50,7 +50,7 @@ pub fn of_operator(plan: &Arc<dyn ExecutionPlan>, to: Encoder) -> Result<Node> {
 fn of_carried(plan: &Arc<dyn ExecutionPlan>, to: Encoder) -> Result<NodeKind> {
     let aggregate = |aggregate: Arc<AggregateExec>| over_nothing(aggregate, to);
     Ok(match Operator::of(plan.as_ref()) {
-        None if plan.is::<Held>() => NodeKind::Held(Nothing {}),
+        None if plan.is::<HeldInputExec>() => NodeKind::Held(Nothing {}),
         None => NodeKind::Stock(over_nothing(Arc::clone(plan), to)?),
         Some(Operator::Runs(of)) => NodeKind::Runs(aggregate(of)?),
         Some(Operator::LeftOut(of)) => NodeKind::LeftOut(aggregate(of)?),
@@ -108,7 +108,7 @@ pub fn to_operator(
             return Ok(Arc::new(CarriedExec::new(plan, Some(notices))));
         }
         NodeKind::Held(_) => {
-            let held = Arc::new(Held::new(input()?));
+            let held = Arc::new(HeldInputExec::new(input()?));
             return Ok(Arc::new(CarriedExec::new(held, None)));
         }
         NodeKind::Runs(plan) => Operator::Runs(over_input(&plan)?),

@@ -1,5 +1,6 @@
-//! Memory of sliding frames that keep their rows. DataFusion reserves none for the accumulators of window operators, so the accumulators
-//! reserve it themselves, from the pool that the operator above their window operator names while it runs it.
+//! Memory of sliding frames that keep their rows, and of values that grow with their frames. DataFusion reserves none for the
+//! accumulators and results of window operators, so the accumulators reserve it themselves, with what the operator above their window
+//! operator names while it runs it.
 
 use std::sync::Arc;
 
@@ -7,12 +8,64 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 tokio::task_local! {
-    static POOL: Arc<dyn MemoryPool>;
+    static SCOPE: Scope;
 }
 
-/// Runs `work`; the frames that it creates reserve their memory from `pool`.
-pub fn with_frame_memory<T>(pool: &Arc<dyn MemoryPool>, work: impl FnOnce() -> T) -> T {
-    POOL.sync_scope(Arc::clone(pool), work)
+/// What a window operator takes memory from.
+#[derive(Clone)]
+struct Scope {
+    pool: Arc<dyn MemoryPool>,
+    values: Arc<MemoryReservation>,
+}
+
+/// Runs `work`; the frames that it creates reserve their memory from `pool`, and values that grow with their frames in `values`,
+/// where the caller releases them.
+pub fn with_frame_memory<T>(
+    pool: &Arc<dyn MemoryPool>,
+    values: &Arc<MemoryReservation>,
+    work: impl FnOnce() -> T,
+) -> T {
+    let scope = Scope {
+        pool: Arc::clone(pool),
+        values: Arc::clone(values),
+    };
+    SCOPE.sync_scope(scope, work)
+}
+
+/// While a column of values is made, each is in memory twice.
+pub const COPIES_OF_VALUES: usize = 2;
+
+/// The memory of values of a function that grow with their frames.
+#[derive(Debug)]
+pub(super) struct ValueMemory {
+    function: String,
+    reservation: Arc<MemoryReservation>,
+}
+
+impl ValueMemory {
+    /// For a function that is called inside of [`with_frame_memory`]; `None` elsewhere.
+    pub(super) fn current(function: String) -> Option<Self> {
+        let reservation = SCOPE.try_with(|scope| Arc::clone(&scope.values)).ok()?;
+        Some(Self {
+            function,
+            reservation,
+        })
+    }
+
+    /// Reserves memory for one more value of so many bytes.
+    pub(super) fn grow(&self, bytes: usize) -> Result<()> {
+        let needed = bytes.saturating_mul(COPIES_OF_VALUES);
+        self.reservation.try_grow(needed).map_err(|error| match error {
+            DataFusionError::ResourcesExhausted(reason) => {
+                DataFusionError::ResourcesExhausted(format!(
+                    "a value of {name} in OVER has every row of its frame, here {bytes} bytes: use smaller frames or GROUP BY, lower \
+                     datafusion.execution.batch_size, or raise the memory limit. {reason}",
+                    name = self.function
+                ))
+            }
+            other => other,
+        })
+    }
 }
 
 /// The memory of the rows of one frame.
@@ -26,12 +79,12 @@ pub(super) struct FrameMemory {
 impl FrameMemory {
     /// Nothing yet, for a frame of this function.
     pub(super) fn new(function: &'static str) -> Self {
-        let register = |pool: &Arc<dyn MemoryPool>| {
-            MemoryConsumer::new(format!("WindowFrame[{function}]")).register(pool)
+        let register = |scope: &Scope| {
+            MemoryConsumer::new(format!("WindowFrame[{function}]")).register(&scope.pool)
         };
         Self {
             function,
-            reservation: POOL.try_with(register).ok(),
+            reservation: SCOPE.try_with(register).ok(),
         }
     }
 
@@ -69,7 +122,8 @@ mod tests {
     #[test]
     fn frames_reserve_from_the_pool_and_give_back() {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(100));
-        let frame = with_frame_memory(&pool, || FrameMemory::new("garud_h"));
+        let values = Arc::new(MemoryConsumer::new("values").register(&pool));
+        let frame = with_frame_memory(&pool, &values, || FrameMemory::new("garud_h"));
         frame.grow(60, 3).unwrap();
         assert_eq!(pool.reserved(), 60);
         let error = frame.grow(60, 6).unwrap_err();
@@ -83,6 +137,17 @@ mod tests {
         assert_eq!(pool.reserved(), 20);
         drop(frame);
         assert_eq!(pool.reserved(), 0);
+        let value = with_frame_memory(&pool, &values, || {
+            ValueMemory::current("array_agg".to_string()).unwrap()
+        });
+        value.grow(30).unwrap();
+        assert_eq!(values.size(), 60);
+        let error = value.grow(30).unwrap_err().to_string();
+        assert!(
+            error.contains("array_agg in OVER has every row of its frame, here 30 bytes"),
+            "{error}"
+        );
+        assert!(ValueMemory::current("array_agg".to_string()).is_none());
         // Without a pool nothing is reserved.
         FrameMemory::new("garud_h").grow(usize::MAX, 1).unwrap();
     }

@@ -72,6 +72,7 @@ mod definition;
 mod extend;
 mod frame_memory;
 mod grid;
+mod growing_value;
 mod haplotype_state;
 mod haplotype_windows;
 #[cfg(test)]
@@ -127,7 +128,8 @@ use crate::scan::notices::{NoticeSink, SiteTotals};
 
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
-pub use self::frame_memory::with_frame_memory;
+pub use self::frame_memory::{COPIES_OF_VALUES, with_frame_memory};
+pub use self::growing_value::{growing_values, grows, value_bytes};
 pub use self::stages::{
     Stages, is_exact, is_state, merge_of, merged, stages, state_of, state_source,
 };

@@ -1,6 +1,7 @@
 //! `hwe_exact` and `hwe_exact_midp`: the exact test of Hardy–Weinberg proportions of one site.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::{Result, exec_err, plan_err};
@@ -8,6 +9,7 @@ use datafusion::logical_expr::{ColumnarValue, Documentation, ScalarFunctionArgs,
 
 use super::diploids::{Argument, ZYGOSITY, leading};
 use super::support::{Inputs, document, function_struct, numbers};
+use crate::functions::interrupt;
 use crate::functions::numeric::hardy_weinberg::{HardyWeinberg, hardy_weinberg};
 use crate::functions::numeric::zygosity::Diploids;
 
@@ -117,9 +119,13 @@ fn invoke(
                 "{name}: expected at most {MOST_INDIVIDUALS} individuals, found {individuals}"
             );
         }
-        let found = known
-            .entry((hom1, het, hom2))
-            .or_insert_with(|| hardy_weinberg(hom1, het, hom2));
+        let found = match known.entry((hom1, het, hom2)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(unknown) => {
+                interrupt::check()?;
+                *unknown.insert(hardy_weinberg(hom1, het, hom2))
+            }
+        };
         Ok(found.map(&value))
     };
     if inputs.len() == 3 {

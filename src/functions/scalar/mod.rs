@@ -90,6 +90,11 @@ pub use spectrum_rows::SpectrumRows;
 pub use spectrum_test::SpectrumTest;
 pub use spectrum_theta::SpectrumTheta;
 
+/// Whether the scalar function of that name may take long for a row. It then asks [`interrupt::check`](super::interrupt::check).
+pub fn is_slow(name: &str) -> bool {
+    matches!(name, "hwe_exact" | "hwe_exact_midp")
+}
+
 /// All scalar functions, to be registered with a session. `is_accessible` and `accessible_bases` have no mask here: planning
 /// replaces them with [`bound_is_accessible`] and [`bound_accessible_bases`].
 pub fn all() -> Vec<ScalarUDF> {
