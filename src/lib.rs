@@ -63,8 +63,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::todo,
-    clippy::dbg_macro,
-    clippy::undocumented_unsafe_blocks
+    clippy::dbg_macro
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

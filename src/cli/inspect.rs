@@ -35,7 +35,7 @@ pub struct InspectArgs {
     pub populations: Option<String>,
 
     /// An option of these stores, as in CREATE EXTERNAL TABLE … OPTIONS, such as aws.region=eu-west-1; may be given several times.
-    /// Others on this machine can see it: keys belong into variables such as AWS_SECRET_ACCESS_KEY
+    /// Others on this machine can see it: put keys into environment variables such as AWS_SECRET_ACCESS_KEY
     #[arg(short = 'o', long, value_name = "KEY=VALUE", value_parser = stores::option)]
     pub option: Vec<(String, String)>,
 

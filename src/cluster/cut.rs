@@ -32,7 +32,7 @@ pub async fn cut(
     state: &SessionState,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let mut builder = SessionStateBuilder::new()
-        .with_query_planner(Arc::new(Given(plan)))
+        .with_query_planner(Arc::new(FixedPlan(plan)))
         .with_distributed_planner();
     let Some(planner) = builder.query_planner().take() else {
         return internal_err!("there is no planner of distributed plans");
@@ -48,12 +48,12 @@ pub async fn cut(
     }
 }
 
-/// A planner that has planned.
+/// A planner that returns a plan that is there.
 #[derive(Debug)]
-struct Given(Arc<dyn ExecutionPlan>);
+struct FixedPlan(Arc<dyn ExecutionPlan>);
 
 #[async_trait]
-impl QueryPlanner for Given {
+impl QueryPlanner for FixedPlan {
     async fn create_physical_plan(
         &self,
         _logical: &LogicalPlan,

@@ -2,18 +2,18 @@
 //! workers run their tasks, each over its own rows of the tables. Above `session` and `flight`; below the command line.
 //!
 //! ```text
-//! statement ─ VczQueryPlanner ─ plan ─► ClusterPlanner: worth it? ── no ──► run here
+//! statement ─ VczQueryPlanner ─ plan ─► ClusterPlanner: distribute?  no ──► run here
 //!                                          │ yes
-//!                                       portable: operators in the form that travels
+//!                                       portable: operators in a form that can be sent
 //!                                          │ datafusion-distributed cuts stages; `split` divides scans
 //!                                       encode: each stage is encoded once before anything runs
 //!                                          ▼
 //!  ClusterExec ── stages ──► workers: decode ─ open the stores ─ scan, aggregate ──► states, rows
 //! ```
 //!
-//! * `planner`: whether a plan is distributed, and how (`decision`); `portable`: the form of a plan that travels; `cut`: its stages; `split`:
+//! * `planner`: whether a plan is distributed, and how (`decision`); `portable`: plans in a form that can be sent; `cut`: its stages; `split`:
 //!   how scans are divided; `route`: which worker runs which task; `explain`: what EXPLAIN says about it.
-//! * `wire`: operators, functions and scans as bytes; `carried`, `shuffle_input`, `stored_scan`: operators that only distributed plans have;
+//! * `wire`: operators, functions and scans as bytes; `serializable`, `shuffle_input`, `stored_scan`: operators that only distributed plans have;
 //!   `notices`: notices of workers.
 //! * `exec`: runs a distributed plan, again without a worker that was lost, and collects notices.
 //! * `workers`: which workers there are, and which answer; `channels`: connections to them; `settings`: what of a session they are told.
@@ -22,7 +22,6 @@
 //! Invariants: a worker gives the rows of exactly the stores that the coordinator has opened, or an error; results are the same bits as
 //! without workers, except where DataFusion lets them depend on the order of rows.
 
-mod carried;
 mod channels;
 mod config;
 mod cut;
@@ -33,6 +32,7 @@ mod notices;
 mod planner;
 mod portable;
 mod route;
+mod serializable;
 mod settings;
 mod shown;
 mod shuffle_input;

@@ -1,4 +1,4 @@
-//! Notices of workers: the sites that statistics left out travel to the coordinator as metrics with labels.
+//! Notices of workers: the sites that statistics left out are sent to the coordinator as metrics with labels.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The form of a plan that travels: [`portable`] turns operators with functions of this crate into [`CarriedExec`]s, gives expressions
+//! Plans in a form that can be sent: [`portable`] turns operators with functions of this crate into [`SerializableExec`]s, gives expressions
 //! their fields, gives shuffles one input without an order, and runs what only this process can.
 //!
 //! Invariant: the portable plan gives the same rows as the plan, here and on workers. What cannot be made portable is an error that says
@@ -30,7 +30,7 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 
-use super::carried::CarriedExec;
+use super::serializable::SerializableExec;
 use super::shuffle_input::ShuffleInputExec;
 use super::split::scan_of;
 use super::wire::field_expr::with_fields;
@@ -39,10 +39,10 @@ use crate::flight::HeldInputExec;
 use crate::session::operators::Operator;
 use crate::session::window_calls;
 
-/// The most bytes of the rows of table functions that travel with a plan.
+/// The most bytes of the rows of table functions that are sent with a plan.
 const MOST_ROWS_BYTES: usize = 32 << 20;
 
-/// `plan` in the form that travels.
+/// `plan` in a form that can be sent.
 ///
 /// # Errors
 /// What keeps the plan in this process.
@@ -51,7 +51,7 @@ pub async fn portable(
     task: &Arc<TaskContext>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = with_rows(plan, task).await?;
-    let carried = plan.transform_up(carried)?;
+    let carried = plan.transform_up(serializable)?;
     carried.data.transform_up(unordered).map(|plan| plan.data)
 }
 
@@ -99,8 +99,8 @@ async fn with_rows(
     .map(|plan| plan.data)
 }
 
-/// An operator in the form that travels.
-fn carried(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+/// An operator in a form that can be sent.
+fn serializable(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let operator = match Operator::of(node.as_ref()) {
         Some(Operator::Runs(aggregate)) => Some(Operator::Runs(fielded(aggregate)?)),
         Some(Operator::LeftOut(aggregate)) => Some(Operator::LeftOut(fielded(aggregate)?)),
@@ -111,7 +111,7 @@ fn carried(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Execution
     };
     let carry = |inner| {
         Ok(Transformed::yes(
-            Arc::new(CarriedExec::new(inner, None)) as _
+            Arc::new(SerializableExec::new(inner, None)) as _,
         ))
     };
     if let Some(operator) = operator {
@@ -337,8 +337,8 @@ fn unordered(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn Executi
             let several = input.output_partitioning().partition_count() > 1;
             let sorted = SortExec::new(LexOrdering::from(need), Arc::clone(input))
                 .with_preserve_partitioning(several);
-            let carried = CarriedExec::new(Arc::new(sorted), None);
-            Ok(Arc::new(carried) as Arc<dyn ExecutionPlan>)
+            let sorted = SerializableExec::new(Arc::new(sorted), None);
+            Ok(Arc::new(sorted) as Arc<dyn ExecutionPlan>)
         });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     if !changed {

@@ -1,4 +1,4 @@
-//! What workers are told of a session: the settings that a statement's result or speed depends on, as one header of each request. Devices,
+//! The settings of a session that are sent to workers: those that a statement's result or speed depends on, as one header of each request. Devices,
 //! limits and memory are each worker's own.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -16,9 +16,9 @@ use crate::scan::VczSettings;
 const SETTINGS: HeaderName = HeaderName::from_static("x-vcz-settings");
 /// The header of the names that certificates of workers must have.
 const NAMES: HeaderName = HeaderName::from_static("x-vcz-worker-names");
-/// Settings of this crate that travel; the others are of a machine.
+/// Settings of this crate that are sent; the others are of a machine.
 const OF_QUERIES: [&str; 3] = ["vcz.backend", "vcz.batch_bytes", "vcz.prefetch"];
-/// DataFusion's settings that do not travel: they are of a machine, or of planning, which has been done.
+/// DataFusion's settings that are not sent: they are of a machine, or of planning, which has been done.
 const OF_MACHINES: [&str; 4] = [
     "datafusion.runtime.",
     "datafusion.optimizer.",
@@ -26,7 +26,7 @@ const OF_MACHINES: [&str; 4] = [
     "datafusion.explain.",
 ];
 
-/// The settings of `options` that differ from the defaults and travel, as a header.
+/// The settings of `options` that are sent and differ from the defaults, as a header.
 ///
 /// # Errors
 /// If a value is no text.
@@ -38,14 +38,14 @@ pub fn headers(options: &ConfigOptions) -> Result<HeaderMap> {
         .into_iter()
         .map(|entry| (entry.key, entry.value))
         .collect();
-    let travels = |key: &str| {
+    let is_sent = |key: &str| {
         key.starts_with("datafusion.") && !OF_MACHINES.iter().any(|of| key.starts_with(of))
             || OF_QUERIES.contains(&key)
     };
     let mut texts = vec![];
     for entry in options.entries() {
         let is_default = defaults.get(&entry.key) == Some(&entry.value);
-        if let Some(value) = entry.value.filter(|_| travels(&entry.key) && !is_default) {
+        if let Some(value) = entry.value.filter(|_| is_sent(&entry.key) && !is_default) {
             let value = utf8_percent_encode(&value, NON_ALPHANUMERIC);
             texts.push(format!("{}={value}", entry.key));
         }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_queries_travel() {
+    fn settings_of_queries_are_sent() {
         let mut client = config();
         let options = client.options_mut();
         for (key, value) in [

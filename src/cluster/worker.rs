@@ -1,7 +1,7 @@
 //! [`WorkerServer`]: a worker. It runs the tasks that coordinators send it, over stores that it opens itself.
 //!
 //! Invariants: without TLS and a token it listens on loopback addresses only, unless it is told to; tasks of a query that was abandoned
-//! are stopped at the next look for them, four times a second.
+//! are stopped at the next check, four times a second.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! [`Workers`]: the workers of a coordinator, looked up again and again: which there are, which answer, and which are of this build.
+//! [`Workers`]: the workers of a coordinator, refreshed every few seconds: which there are, which answer, and which are of this build.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use super::config::ClusterConfig;
 use super::shown::shown;
 use super::wire::frame::WIRE_VERSION;
 
-/// Time between two looks at the workers.
-const EVERY: Duration = Duration::from_secs(5);
+/// Time between two refreshes.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
 /// Time that a worker has to answer.
 const ANSWER: Duration = Duration::from_secs(3);
 /// Time for which a worker that failed a query is left out.
@@ -55,7 +55,7 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    /// The workers that `config` names, looked up now and then again and again. It is no error if none answers.
+    /// The workers that `config` names, looked up now and then every few seconds. It is no error if none answers.
     ///
     /// # Errors
     /// If a place is not valid, or a file of the configuration cannot be read.
@@ -96,13 +96,13 @@ impl Workers {
             is_private: config.token_file.is_none() || config.tls.is_some(),
             looking: Mutex::default(),
         });
-        workers.look().await;
+        workers.refresh().await;
         let weak = Arc::downgrade(&workers);
         let looking = tokio::spawn(async move {
             loop {
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(REFRESH_INTERVAL).await;
                 match weak.upgrade() {
-                    Some(workers) => workers.look().await,
+                    Some(workers) => workers.refresh().await,
                     None => return,
                 }
             }
@@ -174,7 +174,7 @@ impl Workers {
     }
 
     /// Looks up the workers and asks each for its version.
-    async fn look(&self) {
+    async fn refresh(&self) {
         let mut urls = vec![];
         for place in &self.places {
             let mut found = vec![];

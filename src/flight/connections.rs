@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tonic::transport::server::Connected;
 
-use super::linger::Lingering;
+use super::graceful_close::Lingering;
 
 /// The time to wait after an accept failed, for example because no file descriptor was free.
 const BACK_OFF: Duration = Duration::from_millis(200);

@@ -82,7 +82,7 @@ pub fn start(
     let task = {
         let (engine, end) = (Arc::clone(engine), Arc::clone(&end));
         let schema = Arc::clone(&planned.schema);
-        let mut place = Place {
+        let mut place = QueryPlace {
             engine: Arc::clone(&engine),
             client: Arc::clone(&client.share),
             permit: Some(permit),
@@ -134,13 +134,13 @@ enum Ended {
 }
 
 /// The permit of a query, which is released while its client does not read.
-struct Place {
+struct QueryPlace {
     engine: Arc<QueryEngine>,
     client: Arc<str>,
     permit: Option<QueryPermit>,
 }
 
-impl Place {
+impl QueryPlace {
     /// Waits until a message is sent. If that takes long, releases the permit, and waits for another one afterwards.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ async fn drive(
     planned: Planned,
     sender: &mpsc::Sender<FlightData>,
     mut cancelled: watch::Receiver<bool>,
-    place: &mut Place,
+    place: &mut QueryPlace,
     report: &mut Report,
 ) -> Result<(), Ended> {
     let failed = |error| Ended::Failed(error::status(&error));

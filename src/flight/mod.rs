@@ -3,8 +3,8 @@
 //!
 //! A request passes, in this order:
 //!
-//! * `server`: TLS, the listener, shutdown. `connections`: limits on their number and time. `linger`: closing them without losing data.
-//! * `gate`: authentication of every request but the login, with `auth` (the file of users), `login` (passwords, throttled), `tokens` and
+//! * `server`: TLS, the listener, shutdown. `connections`: limits on their number and time. `graceful_close`: closing them without losing data.
+//! * `authentication`: authentication of every request but the login, with `auth` (the file of users), `login` (passwords, throttled), `tokens` and
 //!   `sessions` (settings that persist).
 //! * `front`, `service`: the protocol. `reply`: its messages. `statements`: planning and execution of a statement. `metadata` and `info`
 //!   answer requests that need no query.
@@ -24,6 +24,7 @@
 
 mod admission;
 mod auth;
+mod authentication;
 mod checked;
 mod complexity;
 mod config;
@@ -35,11 +36,10 @@ mod execution;
 mod expansion;
 mod front;
 mod functions;
-mod gate;
+mod graceful_close;
 mod guards;
 mod handles;
 mod info;
-mod linger;
 mod locations;
 mod logical;
 mod login;

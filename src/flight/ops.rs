@@ -14,9 +14,9 @@ use axum::routing::get;
 use axum::serve::Listener;
 use tokio::net::TcpListener;
 
+use super::authentication::Identity;
 use super::connections::{Connections, Guarded};
 use super::engine::QueryEngine;
-use super::gate::Identity;
 use super::metrics::resident_bytes;
 
 /// The state behind the port.

@@ -66,7 +66,7 @@ impl Planners {
                 handle.block_on(async {
                     tokio::select! {
                         biased;
-                        () = told.told() => exec_err!("planning was stopped, because the client no longer waits for the statement"),
+                        () = told.stop_requested() => exec_err!("planning was stopped, because the client no longer waits for the statement"),
                         result = work => result,
                     }
                 })

@@ -16,12 +16,12 @@ use tokio::sync::watch;
 use tonic::transport::{Identity as TlsIdentity, ServerTlsConfig};
 
 use super::auth::Users;
+use super::authentication::{Gate, Identity};
 use super::config::{MAX_MESSAGE_BYTES, QUERY_STACK, ServerConfig, TlsFiles};
 use super::connections::{ConnectionLimits, Connections};
 use super::engine::QueryEngine;
 use super::error::ServeError;
 use super::front::Front;
-use super::gate::{Gate, Identity};
 use super::login::Logins;
 use super::ops::{self, Accepting, Ops};
 use super::service::Service;

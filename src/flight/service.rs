@@ -1,4 +1,4 @@
-//! The protocol: dispatches Flight SQL's commands and actions. Requests have passed the [`gate`](super::gate), so each has its
+//! The protocol: dispatches Flight SQL's commands and actions. Requests have passed the [`authentication`](super::authentication), so each has its
 //! client attached. Everything else (Substrait plans, ingestion, transactions, savepoints) is rejected as UNIMPLEMENTED by the trait's
 //! default methods, without reading the request.
 
@@ -29,9 +29,9 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::authentication::{Identity, peer};
 use super::engine::QueryEngine;
 use super::error::status;
-use super::gate::{Identity, peer};
 use super::info;
 use super::metadata;
 use super::parameters::{Prepared, rows_to_bind};

@@ -27,7 +27,7 @@ use super::sessions::ClientSession;
 const COMPRESSION_HEADER: &str = "x-vcz-compression";
 
 impl Service {
-    /// The client that sent a request, which the gate has attached.
+    /// The client that sent a request, which authentication has attached.
     pub(super) fn client<T>(&self, request: &Request<T>) -> Result<Arc<ClientSession>, Status> {
         request
             .extensions()

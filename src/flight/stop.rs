@@ -25,7 +25,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct Stop {
     requested: AtomicBool,
-    told: Notify,
+    notification: Notify,
     deadline: Instant,
 }
 
@@ -34,7 +34,7 @@ impl Stop {
     pub fn at(deadline: Instant) -> Arc<Self> {
         Arc::new(Self {
             requested: AtomicBool::new(false),
-            told: Notify::new(),
+            notification: Notify::new(),
             deadline,
         })
     }
@@ -43,12 +43,12 @@ impl Stop {
     pub fn request(&self) {
         self.requested.store(true, Ordering::Relaxed);
         // The notification is stored if nothing is waiting for it now.
-        self.told.notify_one();
+        self.notification.notify_one();
     }
 
     /// Completes when planning is told to stop, for planning that is waiting, for example for a store.
-    pub async fn told(&self) {
-        self.told.notified().await;
+    pub async fn stop_requested(&self) {
+        self.notification.notified().await;
     }
 
     fn check(&self) -> Result<()> {
@@ -152,6 +152,6 @@ mod tests {
     async fn a_planning_that_waits_is_told() {
         let stop = Stop::at(Instant::now());
         stop.request();
-        stop.told().await;
+        stop.stop_requested().await;
     }
 }

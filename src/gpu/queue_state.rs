@@ -37,7 +37,7 @@ pub const KEPT_PLANS: usize = 4096;
 /// Most frames, segments and blocks of a plan that is kept, so that the memory of unusually large plans is freed.
 pub const KEPT_PARTS: usize = 1024;
 
-/// Reports device memory that no process uses.
+/// Reports free device memory.
 pub trait FreeMemory: Send + Sync + std::fmt::Debug {
     /// Scratch memory that decoding needs.
     fn decode_scratch(&self) -> DecodeScratch {

@@ -28,7 +28,7 @@ impl Source {
     }
 }
 
-/// Runs a query whose rows nobody wants.
+/// Runs a query and discards its rows.
 ///
 /// # Errors
 /// Those of the query.

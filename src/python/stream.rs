@@ -36,10 +36,10 @@ pub struct Reader {
     /// Is called with the query's notices.
     notify: Option<Py<PyAny>>,
     last_tick: Instant,
-    state: State,
+    state: StreamState,
 }
 
-enum State {
+enum StreamState {
     New,
     Running(Receiver<RecordBatch>, SpawnedTask<Result<()>>),
     Done,
@@ -63,7 +63,7 @@ impl Reader {
             watched,
             notify,
             last_tick: Instant::now(),
-            state: State::New,
+            state: StreamState::New,
         }
     }
 
@@ -86,7 +86,7 @@ impl Reader {
         };
         if !matches!(batch, Some(Ok(Ok(_)))) {
             // Ends the query, if it did not.
-            self.state = State::Done;
+            self.state = StreamState::Done;
             self.report();
         }
         batch
@@ -97,11 +97,11 @@ impl Reader {
             Ok(runtime) => runtime,
             Err(forked) => return Some(Err(forked)),
         };
-        if matches!(self.state, State::New) {
+        if matches!(self.state, StreamState::New) {
             let _inside = runtime.enter();
             self.state = self.started();
         }
-        let State::Running(batches, task) = &mut self.state else {
+        let StreamState::Running(batches, task) = &mut self.state else {
             return None;
         };
         let received = block_on(ticking(with_ticks.then_some(&self.watched), async {
@@ -122,7 +122,7 @@ impl Reader {
         }
     }
 
-    fn started(&self) -> State {
+    fn started(&self) -> StreamState {
         let (send, batches) = channel(AHEAD);
         let shared = Arc::clone(&self.shared);
         let (plan, ready) = (self.plan.clone(), self.ready.lock().take());
@@ -133,7 +133,7 @@ impl Reader {
             };
             produce(&shared, physical, send).await
         });
-        State::Running(batches, task)
+        StreamState::Running(batches, task)
     }
 
     /// Passes the notices on, and tells the progress bar that the rows have ended.
@@ -206,7 +206,7 @@ impl Iterator for Reader {
             })
         }));
         advanced.unwrap_or_else(|_| {
-            self.state = State::Done;
+            self.state = StreamState::Done;
             Some(Err(failed("an internal error, please report it")))
         })
     }
@@ -222,7 +222,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         // The task is spawned, so that dropping it ends the query; in a fork its threads are not there.
         if runtime().is_err() {
-            let state = std::mem::replace(&mut self.state, State::Done);
+            let state = std::mem::replace(&mut self.state, StreamState::Done);
             std::mem::forget(state);
         }
     }

@@ -214,7 +214,7 @@ pub fn populations(table: &VczTable) -> Vec<PopulationReport> {
 /// The arrays of each store by name, those with unsupported metadata included. Chunks are listed only if `stored_bytes`.
 pub async fn arrays(stores: &Stores, stored_bytes: bool) -> Vec<ArrayReport> {
     // The backend of an array depends on whether there is a GPU.
-    crate::scan::plan::backend::settled().await;
+    crate::scan::plan::backend::wait_for_status().await;
     let mut reports = Vec::new();
     for member in stores.members() {
         reports.extend(arrays_of(member.dataset.store(), stored_bytes).await);

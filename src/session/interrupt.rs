@@ -2,7 +2,7 @@
 //! large values, those of this crate in OVER, where one batch may have many frames, and slow scalar functions.
 //!
 //! The operators that call them are polled in tasks of their own. When the stream of one is dropped, its
-//! [`Interrupt`] is requested, which the function looks at while it computes. The partitions of an operator share as many threads as the
+//! [`Interrupt`] is requested, which the function polls while it computes. The partitions of an operator share as many threads as the
 //! session has partitions: where only one of them has much to compute, it has them all. The nodes are added after planning, so that EXPLAIN shows
 //! the plan as it is without them.
 
@@ -50,7 +50,7 @@ pub fn interruptible(
         if !may_compute_for_long(&node) {
             return Ok(Transformed::no(node));
         }
-        // A window operator belongs into the task of the node that runs it.
+        // A window operator runs in the task of the node above it.
         let inner = node.children().into_iter().find_map(|child| {
             let child = child.downcast_ref::<InterruptibleExec>()?;
             (child.runs_window && node.is::<ReserveWindowMemoryExec>())

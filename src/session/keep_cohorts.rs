@@ -128,7 +128,7 @@ fn show(plan: LogicalPlan, cohorts: &[Subquery]) -> Result<LogicalPlan> {
                 }
                 let cohort = at.parse::<usize>().ok().and_then(|at| cohorts.get(at));
                 let cohort = cohort.ok_or_else(|| {
-                    DataFusionError::Internal(format!("no subquery stands behind variable {at}"))
+                    DataFusionError::Internal(format!("variable {at} has no subquery"))
                 })?;
                 *population = Expr::ScalarSubquery(cohort.clone());
                 Ok(Transformed::yes(expr))

@@ -290,6 +290,8 @@ mod tests {
             ("SELECT theta([1, 2])", "theta_w"),
             ("SELECT ld([1, 2])", "vcz_ld"),
             ("SELECT king([1, 2])", "kinship_king"),
+            ("SELECT dxy([1, 2])", "divergence"),
+            ("SELECT af([1, 2])", "allele_frequencies"),
         ] {
             let text = of(sql).await;
             assert!(text.contains(ours), "{text}");

@@ -175,7 +175,7 @@ impl AggregatePopulationsExec {
 }
 
 impl AggregatePopulationsExec {
-    /// The aggregate and what it is of.
+    /// The aggregate and the populations that it is computed for.
     pub fn parts(&self) -> (&Arc<AggregateExec>, &Arc<Populations>) {
         (&self.aggregate, &self.populations)
     }

@@ -236,8 +236,8 @@ fn counts_with_copies(name: &str) -> usize {
     }
 }
 
-/// The arguments of a function that needs N, with the copies that stand beside its counts, `p['copies']` after `p['ac']`; `None` if N
-/// is given, or stands beside none of the counts.
+/// The arguments of a function that needs N, with the copies of the same struct as its counts, `p['copies']` after `p['ac']`; `None` if N
+/// is given, or none of the counts has one.
 fn with_copies(name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<Vec<Expr>>> {
     let counts = counts_with_copies(name);
     if counts == 0 || args.len() != counts {

@@ -18,3 +18,22 @@ async fn extracted_expressions_have_the_prefix_that_is_expected() {
         "DataFusion names extracted expressions otherwise: change EXTRACTED in src/session/extract_calls.rs\n{plan}"
     );
 }
+
+/// `session` replaces rules of DataFusion's optimizer by their names; a name that is not there any more would replace nothing.
+#[test]
+fn the_rules_that_are_replaced_are_there() {
+    let rules = datafusion::optimizer::Optimizer::new().rules;
+    for (name, file) in [
+        ("push_down_leaf_projections", "leaf_pushdown.rs"),
+        ("common_sub_expression_eliminate", "keep_cohorts.rs"),
+        ("eliminate_duplicated_expr", "keys.rs"),
+        ("replace_distinct_aggregate", "keys.rs"),
+        ("eliminate_join", "keys.rs"),
+        ("optimize_projections", "keys.rs"),
+    ] {
+        assert!(
+            rules.iter().any(|rule| rule.name() == name),
+            "DataFusion has no rule '{name}': change src/session/{file}"
+        );
+    }
+}

@@ -1,4 +1,4 @@
-//! Functions that planning has bound to something: samples, a mask, another function. Others travel by their names, if the worker has the
+//! Functions that planning has bound to something: samples, a mask, another function. Others are sent by their names, if the worker has the
 //! same ones.
 
 use std::sync::{Arc, LazyLock};

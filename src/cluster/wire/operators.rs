@@ -1,4 +1,4 @@
-//! Operators: this crate's own, and DataFusion's in a [`CarriedExec`]. An operator is encoded over empty inputs; its inputs travel beside
+//! Operators: this crate's own, and DataFusion's in a [`SerializableExec`]. An operator is encoded over empty inputs; its inputs are sent beside
 //! it, since DataFusion encodes them itself.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::by_population::{of_populations, to_populations};
 use super::frame::{broken, required};
 use super::messages::{Node, NodeKind, Nothing};
 use super::scan::{Decoder, Encoder, of_scan, to_scan};
-use crate::cluster::carried::CarriedExec;
+use crate::cluster::serializable::SerializableExec;
 use crate::cluster::shuffle_input::ShuffleInputExec;
 use crate::flight::HeldInputExec;
 use crate::scan::VczSource;
@@ -36,7 +36,7 @@ pub fn of_operator(plan: &Arc<dyn ExecutionPlan>, to: Encoder) -> Result<Node> {
         NodeKind::Scan(of_scan(source, plan.as_ref(), to)?)
     } else if plan.is::<ShuffleInputExec>() {
         NodeKind::ShuffleInput(Nothing {})
-    } else if let Some(carried) = plan.downcast_ref::<CarriedExec>() {
+    } else if let Some(carried) = plan.downcast_ref::<SerializableExec>() {
         of_carried(carried.inner(), to)?
     } else {
         return plan_err!(
@@ -105,11 +105,11 @@ pub fn to_operator(
         NodeKind::ShuffleInput(_) => return Ok(Arc::new(ShuffleInputExec::new(input()?))),
         NodeKind::Stock(plan) => {
             let plan = replace_children_if_necessary(plan_of(&plan, within)?, inputs.to_vec())?;
-            return Ok(Arc::new(CarriedExec::new(plan, Some(notices))));
+            return Ok(Arc::new(SerializableExec::new(plan, Some(notices))));
         }
         NodeKind::Held(_) => {
             let held = Arc::new(HeldInputExec::new(input()?));
-            return Ok(Arc::new(CarriedExec::new(held, None)));
+            return Ok(Arc::new(SerializableExec::new(held, None)));
         }
         NodeKind::Runs(plan) => Operator::Runs(over_input(&plan)?),
         NodeKind::LeftOut(plan) => Operator::LeftOut(over_input(&plan)?),
@@ -122,7 +122,7 @@ pub fn to_operator(
         NodeKind::WindowMemoryInput(bytes) => Operator::WindowMemoryInput(bytes as usize),
     };
     let operator = operator.over(input()?)?;
-    Ok(Arc::new(CarriedExec::new(operator, Some(notices))))
+    Ok(Arc::new(SerializableExec::new(operator, Some(notices))))
 }
 
 /// One of DataFusion's operators, over empty inputs.

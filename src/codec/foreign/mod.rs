@@ -1,6 +1,6 @@
 //! Codec chains that have a codec which the fast path does not know.
 //!
-//! Sits beside `chain` and `decode`: where `parse` finds such a codec, [`ForeignChain`] becomes the serializer of the chain, on the
+//! Used with `chain` and `decode`: where `parse` finds such a codec, [`ForeignChain`] becomes the serializer of the chain, on the
 //! host only. Each step is run on its own, by our decoder where there is one, else by a crate or by the codec of zarrs. Invariants:
 //! no step may make more bytes than the metadata allow (`limits`), sizes are compared after each step, and a panic of another
 //! crate is an error.

@@ -1,14 +1,14 @@
 //! [`PrefixOrder`]: the copies of a population in the order of their alleles at the rows so far, compared from the last row back.
 //!
-//! This is the positional Burrows-Wheeler transform with its divergence array (Durbin 2014): of copies that have the same allele at the last
-//! row, any two agree over as many last rows as the least that two neighbours between them do. A row is added in time proportional to the
+//! This is the positional Burrows-Wheeler transform with its divergence array (Durbin 2014): two copies that have the same allele
+//! at the last row agree over the minimum of what the neighbours between them agree over. A row is added in time proportional to the
 //! number of copies.
 
 use std::ops::Range;
 
 /// A copy in the order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct CopyPlace {
     copy: u32,
     /// The first of the last rows over which it agrees with the copy before it. Of the first copy it has no meaning.
     pub(super) start: u32,
@@ -17,10 +17,10 @@ pub(super) struct Place {
 /// The order of the copies of a population.
 #[derive(Clone, Debug)]
 pub(super) struct PrefixOrder {
-    places: Vec<Place>,
+    places: Vec<CopyPlace>,
     /// Buffers: the places after a row, and apart those of its copies with allele 1.
-    next: Vec<Place>,
-    ones: Vec<Place>,
+    next: Vec<CopyPlace>,
+    ones: Vec<CopyPlace>,
     rows: u32,
     /// Copies with allele 0 at the last row.
     zeros: usize,
@@ -72,9 +72,9 @@ impl PrefixOrder {
             std::mem::swap(&mut alike, &mut divided);
         }
         let places = copies.iter().zip(&starts);
-        let places = places.map(|(&copy, &start)| Place { copy, start });
-        let places: Vec<Place> = places.collect();
-        let spare = vec![Place::default(); places.len()];
+        let places = places.map(|(&copy, &start)| CopyPlace { copy, start });
+        let places: Vec<CopyPlace> = places.collect();
+        let spare = vec![CopyPlace::default(); places.len()];
         Self {
             zeros: places.len(),
             next: spare.clone(),
@@ -90,16 +90,16 @@ impl PrefixOrder {
         let (mut zeros, mut ones) = (0, 0);
         // Where the next copy of each allele begins to agree with the last one of that allele: the greatest start since.
         let (mut start_of_zero, mut start_of_one) = (self.rows, self.rows);
-        for Place { copy, start } in &self.places {
+        for CopyPlace { copy, start } in &self.places {
             start_of_zero = start_of_zero.max(*start);
             start_of_one = start_of_one.max(*start);
             let is_one = is_one(row, *copy);
             // Both are written, and one of them is overwritten later, which is faster than a branch that is hard to predict.
-            self.next[zeros] = Place {
+            self.next[zeros] = CopyPlace {
                 copy: *copy,
                 start: start_of_zero,
             };
-            self.ones[ones] = Place {
+            self.ones[ones] = CopyPlace {
                 copy: *copy,
                 start: start_of_one,
             };
@@ -114,7 +114,7 @@ impl PrefixOrder {
     }
 
     /// The copies with allele 0 at the last row, and those with allele 1.
-    pub(super) fn carriers(&self) -> (&[Place], &[Place]) {
+    pub(super) fn carriers(&self) -> (&[CopyPlace], &[CopyPlace]) {
         self.places.split_at(self.zeros)
     }
 
@@ -130,6 +130,6 @@ impl PrefixOrder {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        3 * self.places.capacity() * size_of::<Place>()
+        3 * self.places.capacity() * size_of::<CopyPlace>()
     }
 }

@@ -4,7 +4,7 @@
 //! neighbours is that of all pairs around them up to where a length is less, on both sides. A stack of ascending lengths finds these
 //! borders in time proportional to the number of copies, and every pair is counted once.
 
-use super::prefix_order::Place;
+use super::prefix_order::CopyPlace;
 
 /// A length between neighbours whose pairs are not all known yet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +30,7 @@ impl SharedLengths {
     /// Calls `found` with a length, which is at most `rows`, and a number of pairs that are identical over exactly so many last rows, until
     /// each pair of `places` was counted once. The places are those of all copies with one allele at row `rows` − 1.
     #[inline(always)]
-    pub(super) fn of(&mut self, places: &[Place], rows: u32, mut found: impl FnMut(u32, u64)) {
+    pub(super) fn of(&mut self, places: &[CopyPlace], rows: u32, mut found: impl FnMut(u32, u64)) {
         let Some((_, others)) = places.split_first() else {
             return;
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::contig_rows::{ContigRows, Side};
 use super::homozygosity::Homozygosity;
-use super::prefix_order::{Place, PrefixOrder};
+use super::prefix_order::{CopyPlace, PrefixOrder};
 use super::shared_lengths::SharedLengths;
 
 /// What is measured of a group of copies.
@@ -103,7 +103,7 @@ impl Sweep {
         for order in &mut *orders {
             order.advance(rows.bits(at));
         }
-        let mut of = |places: [&[Place]; 2], so_far: u32, all: u64| match measure {
+        let mut of = |places: [&[CopyPlace]; 2], so_far: u32, all: u64| match measure {
             Measure::SharedLength => {
                 let mut sum = 0u128;
                 for places in places {

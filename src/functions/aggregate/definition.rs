@@ -76,8 +76,8 @@ pub(crate) enum Copies {
     Unknown,
     /// Not known before planning has run a subquery.
     Deferred,
-    /// In the field beside the counts, for each row; planning makes it an argument of functions that take it.
-    Beside,
+    /// In another field of the struct that has the counts, for each row; planning makes it an argument of functions that take it.
+    PerRow,
     /// N.
     Known(u64),
 }
@@ -86,7 +86,7 @@ impl Copies {
     /// From the metadata of `field`.
     pub(crate) fn of(field: &Field) -> Result<Self> {
         Ok(match copies_of(field)? {
-            None if field.metadata().contains_key(COPIES_BESIDE_KEY) => Self::Beside,
+            None if field.metadata().contains_key(COPIES_BESIDE_KEY) => Self::PerRow,
             None => Self::Unknown,
             Some(None) => Self::Deferred,
             Some(Some(copies)) => Self::Known(copies),
@@ -104,7 +104,7 @@ impl Copies {
     /// A planning error if the counts have no N; `instead` names functions that do not need it.
     pub(crate) fn plan(self, function: &str, instead: &str) -> Result<()> {
         match self {
-            Self::Unknown | Self::Beside => plan_err!(
+            Self::Unknown | Self::PerRow => plan_err!(
                 "{function} needs the number of copies N of the population, which is in the metadata of \
                  counts from allele_counts(call_genotype [, population]) ('vcz.copies', also in a \
                  Parquet file that kept it); these counts have none. {instead}"

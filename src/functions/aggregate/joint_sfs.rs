@@ -62,7 +62,7 @@ fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
         }
         _ => return Ok(()),
     }
-    for copies in copies.iter().filter(|copies| **copies != Copies::Beside) {
+    for copies in copies.iter().filter(|copies| **copies != Copies::PerRow) {
         copies.plan(function, INSTEAD)?;
     }
     if let [Copies::Known(copies1), Copies::Known(copies2)] = *copies

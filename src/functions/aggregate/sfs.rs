@@ -22,7 +22,7 @@ const COPIES: &str = "The population's number of copies N, for counts that do no
 
 fn plan(function: &str, copies: &[Copies], numbers: usize) -> Result<()> {
     for &copies in copies.iter().filter(|_| numbers == 0) {
-        if copies != Copies::Beside {
+        if copies != Copies::PerRow {
             copies.plan(function, INSTEAD)?;
         }
         if copies

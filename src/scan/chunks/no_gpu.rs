@@ -80,7 +80,7 @@ pub fn of_array(_array: &ArrayMeta, _chain: &CodecChain) -> (&'static str, Strin
 }
 
 /// Returns at once, as no device is being started.
-pub async fn settled() {}
+pub async fn wait_for_status() {}
 
 /// Does nothing, as there is no device to start.
 pub fn warm_up() {}

@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use super::absence::Absences;
 use super::chunk::{Chunk, Part, chunk_index};
 use crate::error::VczError;
-use crate::scan::read::memory::{ScanMemory, Taken};
+use crate::scan::read::memory::{ReservedBytes, ScanMemory};
 use crate::scan::read::metrics::ScanMetrics;
 
 /// Variant chunks that will be requested, ascending.
@@ -112,10 +112,10 @@ impl Ahead {
 /// Increases the number of reads in flight until it matches the latency and the bandwidth of the store.
 struct Growth {
     most: usize,
-    patience: Duration,
+    growth_interval: Duration,
     memory: ScanMemory,
     /// Memory reserved for the additional reads.
-    taken: Vec<Taken>,
+    taken: Vec<ReservedBytes>,
     /// Reads that have arrived, and their encoded bytes.
     reads: usize,
     bytes: usize,
@@ -132,7 +132,7 @@ impl Growth {
         self.reads += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         let more = reads.min(self.most.saturating_sub(reads));
-        if waited < self.patience || more == 0 {
+        if waited < self.growth_interval || more == 0 {
             return reads;
         }
         let mean = self.bytes.div_ceil(self.reads);
@@ -171,7 +171,7 @@ pub struct Prefetch {
     /// Dropped once the first reads have been started.
     until_started: Option<Box<dyn Send>>,
     /// Memory of the results that the window may hold.
-    _memory: Option<Taken>,
+    _memory: Option<ReservedBytes>,
 }
 
 impl Prefetch {
@@ -201,7 +201,7 @@ impl Prefetch {
         Self {
             growth: Some(Growth {
                 most,
-                patience: match is_local {
+                growth_interval: match is_local {
                     true => LOCAL_PATIENCE,
                     false => REMOTE_PATIENCE,
                 },
@@ -227,7 +227,7 @@ impl Prefetch {
         not(feature = "gpu"),
         allow(dead_code, reason = "the host's window holds neither")
     )]
-    pub fn holding(self, guard: impl Send + 'static, memory: Option<Taken>) -> Self {
+    pub fn holding(self, guard: impl Send + 'static, memory: Option<ReservedBytes>) -> Self {
         Self {
             until_started: Some(Box::new(guard)),
             _memory: memory,

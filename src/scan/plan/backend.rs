@@ -9,7 +9,7 @@ use tokio::sync::OnceCell;
 
 use super::choice::Choice;
 use super::ranges::{chunks_in, rows_in};
-use super::source::{Input, VczSource};
+use super::source::{ScanInput, VczSource};
 use crate::codec::CodecChain;
 use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::filters::CallFilters;
@@ -130,14 +130,14 @@ impl VczSource {
         let mut decoded = BTreeSet::new();
         for input in &self.inputs {
             match (input, genotype) {
-                (Input::Array(column), _) if !columns[*column].is_site_level() => {
+                (ScanInput::Array(column), _) if !columns[*column].is_site_level() => {
                     add(*column, columns[*column].row_bytes());
                 }
                 // If the host filters calls, a GPU decodes the elements once, and the host counts them.
-                (Input::Call(call), Some(_)) if is_filtered => {
+                (ScanInput::Call(call), Some(_)) if is_filtered => {
                     decoded.extend(self.columns_of(call));
                 }
-                (Input::Call(call), Some(column)) => {
+                (ScanInput::Call(call), Some(column)) => {
                     let fields = self.columns_of(call).into_iter();
                     fields
                         .filter(|field| *field != column)
@@ -172,8 +172,8 @@ impl VczSource {
     /// The filters of calls.
     fn call_filters(&self) -> impl Iterator<Item = &CallFilters> {
         self.inputs.iter().filter_map(|input| match input {
-            Input::Call(call) if !call.filters.is_empty() => Some(&call.filters),
-            Input::Call(_) | Input::Array(_) => None,
+            ScanInput::Call(call) if !call.filters.is_empty() => Some(&call.filters),
+            ScanInput::Call(_) | ScanInput::Array(_) => None,
         })
     }
 
@@ -212,9 +212,10 @@ impl VczSource {
         let member = stores.members().get(store)?;
         let spec = member.spec(column)?;
         let own = member.columns.get(column)?.as_ref()?.column;
-        let is_elements = |input: &Input| matches!(input, Input::Array(at) if *at == column);
-        let is_selection = |input: &Input| {
-            let Input::Call(call) = input else {
+        let is_elements =
+            |input: &ScanInput| matches!(input, ScanInput::Array(at) if *at == column);
+        let is_selection = |input: &ScanInput| {
+            let ScanInput::Call(call) = input else {
                 return false;
             };
             matches!(call.call, GenotypeCall::SelectSamples(_))
@@ -248,8 +249,8 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
 }
 
 /// Waits until it is known whether there is a GPU.
-pub async fn settled() {
-    gpu::settled().await;
+pub async fn wait_for_status() {
+    gpu::wait_for_status().await;
 }
 
 /// Starts the GPU engine in the background, if these settings may use it.

@@ -9,7 +9,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
 
 use super::ranges::{chunks_in, rows_in};
-use super::source::{Input, VczSource};
+use super::source::{ScanInput, VczSource};
 use crate::scan::calls::call::DisplayCall;
 
 impl VczSource {
@@ -20,8 +20,12 @@ impl VczSource {
         let mut calls = Vec::new();
         for input in &self.inputs {
             match input {
-                Input::Array(column) => columns.push(stores.columns()[*column].array.name.clone()),
-                Input::Call(call) => calls.push(DisplayCall(call, &self.table.context).to_string()),
+                ScanInput::Array(column) => {
+                    columns.push(stores.columns()[*column].array.name.clone())
+                }
+                ScanInput::Call(call) => {
+                    calls.push(DisplayCall(call, &self.table.context).to_string())
+                }
             }
         }
         let all = std::iter::once(0..stores.n_variants()).collect::<Vec<_>>();

@@ -13,7 +13,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 
-use super::source::{Input, VczSource};
+use super::source::{ScanInput, VczSource};
 use crate::scan::calls::call::{FilteredCall, GenotypeCall};
 
 /// A population: its name, and its number of copies, samples × ploidy.
@@ -61,13 +61,13 @@ pub fn population_columns(
 /// The inputs of a scan that is being built, each once.
 #[derive(Default)]
 struct Inputs {
-    inputs: Vec<Input>,
+    inputs: Vec<ScanInput>,
     fields: Vec<Field>,
 }
 
 impl Inputs {
     /// The column of `input`, which has this field.
-    fn column(&mut self, input: &Input, field: Field) -> Column {
+    fn column(&mut self, input: &ScanInput, field: Field) -> Column {
         let known = self.inputs.iter().position(|known| known == input);
         let at = known.unwrap_or_else(|| {
             self.inputs.push(input.clone());
@@ -91,7 +91,7 @@ impl VczSource {
         let Some(listed) = listed.map(Column::index) else {
             return Ok(None);
         };
-        let Some(Input::Call(FilteredCall {
+        let Some(ScanInput::Call(FilteredCall {
             call: GenotypeCall::PopulationCounts(populations),
             filters,
         })) = self.inputs.get(listed)
@@ -120,7 +120,7 @@ impl VczSource {
                 call: GenotypeCall::AlleleCounts(Arc::clone(samples)),
                 filters: filters.clone(),
             };
-            counts.push((self.call_field(&call)?, Input::Call(call)));
+            counts.push((self.call_field(&call)?, ScanInput::Call(call)));
         }
         if counts.is_empty() {
             return Ok(None);

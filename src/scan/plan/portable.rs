@@ -18,7 +18,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use super::choice::LatestChoice;
 use super::ranges::{rows_in, split};
-use super::source::{Input, VczSource};
+use super::source::{ScanInput, VczSource};
 use crate::scan::calls::call::FilteredCall;
 use crate::scan::options::VczSettings;
 use crate::scan::table::VczTable;
@@ -66,11 +66,11 @@ impl VczSource {
     pub fn portable(&self) -> Result<PortableScan> {
         let columns = self.table.stores.columns();
         let inputs = self.inputs.iter().map(|input| match input {
-            Input::Array(column) => match columns.get(*column) {
+            ScanInput::Array(column) => match columns.get(*column) {
                 Some(column) => Ok(PortableInput::Array(column.array.name.clone())),
                 None => plan_err!("a scan of column {column}, which its table does not have"),
             },
-            Input::Call(call) => Ok(PortableInput::Call(call.clone())),
+            ScanInput::Call(call) => Ok(PortableInput::Call(call.clone())),
         });
         let mut used: Vec<usize> = self
             .filters
@@ -107,7 +107,7 @@ impl VczSource {
         let location = stores.location();
         let inputs = scan.inputs.iter().map(|input| match input {
             PortableInput::Array(name) => match stores.column_index(name) {
-                Some(column) => Ok(Input::Array(column)),
+                Some(column) => Ok(ScanInput::Array(column)),
                 None => plan_err!("store '{location}' has no array '{name}'"),
             },
             PortableInput::Call(call) if call.call.samples_end() > table.context().n_samples() => {
@@ -116,9 +116,9 @@ impl VczSource {
                     table.context().n_samples()
                 )
             }
-            PortableInput::Call(call) => Ok(Input::Call(call.clone())),
+            PortableInput::Call(call) => Ok(ScanInput::Call(call.clone())),
         });
-        let inputs: Vec<Input> = inputs.collect::<Result<_>>()?;
+        let inputs: Vec<ScanInput> = inputs.collect::<Result<_>>()?;
         let kept: Vec<Range<u64>> = scan.partitions.iter().flatten().cloned().collect();
         let rows = stores.n_variants();
         if let Some(range) = kept.iter().find(|range| range.end > rows) {

@@ -11,7 +11,7 @@ use datafusion::physical_expr::{
 };
 
 use super::ranges::rows_in;
-use super::source::{Input, VczSource};
+use super::source::{ScanInput, VczSource};
 use super::zones::{ZoneOrder, Zones, order_of};
 
 impl VczSource {
@@ -84,7 +84,7 @@ impl VczSource {
         let column = self.table.stores.column_index(name)?;
         self.inputs
             .iter()
-            .position(|input| *input == Input::Array(column))
+            .position(|input| *input == ScanInput::Array(column))
     }
 
     /// Statistics of the inputs of all partitions, or of one.

@@ -12,7 +12,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
 
-use super::source::{Input, VczSource};
+use super::source::{ScanInput, VczSource};
 use crate::scan::calls::bound::BoundCall;
 use crate::scan::calls::call::{DisplayCall, FilteredCall, GenotypeCall};
 use crate::scan::calls::call_value::{CallValue, place_of};
@@ -94,7 +94,7 @@ impl VczSource {
     ///
     /// # Errors
     /// If the call is bound to other samples than this table's.
-    fn pushed_call(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<Input>> {
+    fn pushed_call(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Option<ScanInput>> {
         let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() else {
             return Ok(None);
         };
@@ -109,21 +109,21 @@ impl VczSource {
         };
         if self.is_genotypes(genotypes) {
             self.check_samples(function.name(), bound)?;
-            return Ok(Some(Input::Call(FilteredCall {
+            return Ok(Some(ScanInput::Call(FilteredCall {
                 call: bound.call().clone(),
                 filters: CallFilters::default(),
             })));
         }
         // Counts on selected samples are counts of those samples, so `select_samples` itself need not be computed. Filtered genotypes of
         // all samples are a selection, too.
-        let Some(Input::Call(FilteredCall {
+        let Some(ScanInput::Call(FilteredCall {
             call: GenotypeCall::SelectSamples(selected),
             filters,
         })) = self.pushed_call(genotypes)?
         else {
             return Ok(None);
         };
-        Ok(Some(Input::Call(FilteredCall {
+        Ok(Some(ScanInput::Call(FilteredCall {
             call: bound.call().of_selected(&selected),
             filters,
         })))
@@ -139,8 +139,8 @@ impl VczSource {
     fn column_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<&ColumnSpec> {
         let column = expr.downcast_ref::<Column>()?;
         match self.inputs.get(column.index())? {
-            Input::Array(at) => self.table.stores.columns().get(*at),
-            Input::Call(_) => None,
+            ScanInput::Array(at) => self.table.stores.columns().get(*at),
+            ScanInput::Call(_) => None,
         }
     }
 
@@ -148,7 +148,7 @@ impl VczSource {
     ///
     /// # Errors
     /// If the bounds do not fit the field's values.
-    fn pushed_filter(&self, function: &ScalarFunctionExpr) -> Result<Option<Input>> {
+    fn pushed_filter(&self, function: &ScalarFunctionExpr) -> Result<Option<ScanInput>> {
         let [genotypes, field, bounds @ ..] = function.args() else {
             return Ok(None);
         };
@@ -167,14 +167,14 @@ impl VczSource {
             CallFilters::default()
         } else {
             match self.pushed_call(genotypes)? {
-                Some(Input::Call(FilteredCall {
+                Some(ScanInput::Call(FilteredCall {
                     call: GenotypeCall::SelectSamples(samples),
                     filters,
                 })) if samples == everyone => filters,
                 _ => return Ok(None),
             }
         };
-        Ok(Some(Input::Call(FilteredCall {
+        Ok(Some(ScanInput::Call(FilteredCall {
             call: GenotypeCall::SelectSamples(everyone),
             filters: filters.and(filter),
         })))
@@ -225,7 +225,7 @@ impl VczSource {
     /// The scan with `projection` merged into its own. The inputs have each array and call once, without unused ones.
     fn merge_projection(&self, projection: &ProjectionExprs) -> Result<Self> {
         let merged = self.projection.try_merge(projection)?;
-        let mut inputs: Vec<Input> = Vec::new();
+        let mut inputs: Vec<ScanInput> = Vec::new();
         let mut fields: Vec<Field> = Vec::new();
         let mut exprs: Vec<ProjectionExpr> = Vec::new();
         for ProjectionExpr { expr, alias } in merged.iter() {
@@ -240,8 +240,8 @@ impl VczSource {
                     Some(at) => at,
                     None => {
                         fields.push(match input {
-                            Input::Array(column) => self.table.schema.field(*column).clone(),
-                            Input::Call(call) => self.call_field(call)?,
+                            ScanInput::Array(column) => self.table.schema.field(*column).clone(),
+                            ScanInput::Call(call) => self.call_field(call)?,
                         });
                         inputs.push(input.clone());
                         inputs.len() - 1
@@ -279,7 +279,7 @@ impl VczSource {
                 return Ok(Transformed::no(expr));
             };
             match self.inputs.get(column.index()) {
-                Some(Input::Array(at)) if self.table.stores.columns()[*at].is_site_level() => {
+                Some(ScanInput::Array(at)) if self.table.stores.columns()[*at].is_site_level() => {
                     let column = Column::new(self.table.schema.field(*at).name(), *at);
                     Ok(Transformed::new(
                         Arc::new(column) as _,
@@ -383,8 +383,8 @@ mod tests {
         pushed.unwrap().unwrap()
     }
 
-    fn is_counts(input: &Input) -> bool {
-        matches!(input, Input::Call(call) if matches!(call.call, GenotypeCall::AlleleCounts(_)))
+    fn is_counts(input: &ScanInput) -> bool {
+        matches!(input, ScanInput::Call(call) if matches!(call.call, GenotypeCall::AlleleCounts(_)))
     }
 
     #[tokio::test]
@@ -411,7 +411,7 @@ mod tests {
         );
         assert_eq!(pushed.inputs.len(), 3);
         assert!(is_counts(&pushed.inputs[0]) && is_counts(&pushed.inputs[2]));
-        assert!(matches!(pushed.inputs[1], Input::Array(_)));
+        assert!(matches!(pushed.inputs[1], ScanInput::Array(_)));
         let names: Vec<&str> = pushed
             .schema
             .fields()
@@ -433,7 +433,7 @@ mod tests {
         let selected = call(&source, GenotypeFunction::SelectSamples, "first", genotypes);
         let kept = project(&source, [(Arc::clone(&selected), "g")]);
         let [
-            Input::Call(FilteredCall {
+            ScanInput::Call(FilteredCall {
                 call: GenotypeCall::SelectSamples(samples),
                 ..
             }),
@@ -443,7 +443,7 @@ mod tests {
         };
         // Genotypes themselves remain a column.
         let all = project(&source, [(column(&source, "call_genotype"), "g")]);
-        assert!(matches!(all.inputs[..], [Input::Array(_)]));
+        assert!(matches!(all.inputs[..], [ScanInput::Array(_)]));
         assert_eq!(
             *samples,
             source

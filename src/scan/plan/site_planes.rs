@@ -11,7 +11,7 @@ use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::ranges::{merge, split};
-use super::source::{Input, PartitionGoal, ScanTable, VczSource};
+use super::source::{PartitionGoal, ScanInput, ScanTable, VczSource};
 use crate::counts::SampleSet;
 use crate::scan::calls::call::{FilteredCall, GenotypeCall};
 use crate::scan::calls::filters::CallFilters;
@@ -95,7 +95,7 @@ fn planes_beside(
     };
     let mut fields: Vec<_> = source.input_schema.fields().iter().cloned().collect();
     fields.push(Arc::new(source.call_field(&call)?));
-    source.inputs.push(Input::Call(call));
+    source.inputs.push(ScanInput::Call(call));
     let schema = Arc::new(Schema::new(fields));
     let all: Vec<usize> = (0..source.inputs.len()).collect();
     source.projection = ProjectionExprs::from_indices(&all, &schema);

@@ -38,7 +38,7 @@ use crate::scan::stores::Stores;
 
 /// What a scan computes for one of its inputs.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub enum ScanInput {
     /// A column of the table.
     Array(usize),
     /// A call on `call_genotype`.
@@ -74,7 +74,7 @@ pub struct VczSource {
     pub(in crate::scan) fixed: bool,
     /// Whether several tasks may read a partition, which gives its rows in order all the same.
     pub(in crate::scan) by_tasks: bool,
-    pub(in crate::scan) inputs: Vec<Input>,
+    pub(in crate::scan) inputs: Vec<ScanInput>,
     pub(in crate::scan) input_schema: SchemaRef,
     pub(in crate::scan) projection: ProjectionExprs,
     pub(in crate::scan) schema: SchemaRef,
@@ -111,7 +111,10 @@ impl VczSource {
         settings: VczSettings,
         goal: PartitionGoal,
     ) -> Result<Self> {
-        let inputs: Vec<Input> = columns.iter().map(|&column| Input::Array(column)).collect();
+        let inputs: Vec<ScanInput> = columns
+            .iter()
+            .map(|&column| ScanInput::Array(column))
+            .collect();
         let input_schema = Arc::new(table.schema.project(columns)?);
         let all: Vec<usize> = (0..columns.len()).collect();
         let mut source = Self {
@@ -199,8 +202,8 @@ impl VczSource {
             .inputs
             .iter()
             .flat_map(|input| match input {
-                Input::Array(column) => vec![*column],
-                Input::Call(call) => self.columns_of(call),
+                ScanInput::Array(column) => vec![*column],
+                ScanInput::Call(call) => self.columns_of(call),
             })
             .chain(
                 self.filters
@@ -265,9 +268,9 @@ impl VczSource {
         let columns = self.table.stores.columns();
         let context = &self.table.context;
         let n_alleles = context.n_alleles().unwrap_or(1);
-        let bytes = |input: &Input| match input {
-            Input::Array(column) => columns[*column].row_bytes(),
-            Input::Call(call) => match &call.call {
+        let bytes = |input: &ScanInput| match input {
+            ScanInput::Array(column) => columns[*column].row_bytes(),
+            ScanInput::Call(call) => match &call.call {
                 GenotypeCall::AlleleCounts(_) => n_alleles * size_of::<i32>(),
                 GenotypeCall::PopulationCounts(populations) => {
                     populations.len() * (n_alleles * size_of::<i32>() + 32)

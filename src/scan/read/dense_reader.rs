@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::common::{Result, exec_err};
 
 use super::dense::{Dense, assemble, assemble_rows};
-use super::memory::{ScanMemory, Taken};
+use super::memory::{ReservedBytes, ScanMemory};
 use super::metrics::ScanMetrics;
 use crate::codec::Scratch;
 use crate::scan::chunks::chunk::{Part, first_index};
@@ -36,14 +36,14 @@ struct DecodedChunk {
     chunk: u64,
     block: u64,
     dense: Dense,
-    _memory: Taken,
+    _memory: ReservedBytes,
 }
 
 /// A chunk that is decoded in blocks.
 struct EncodedChunk {
     chunk: u64,
     parts: Vec<Part>,
-    _memory: Taken,
+    _memory: ReservedBytes,
 }
 
 impl DenseReader {

@@ -11,7 +11,7 @@ use arrow::buffer::Buffer;
 use datafusion::common::{Result, exec_err};
 
 use super::mask_chunk::ChunkMasker;
-use super::memory::{ScanMemory, Taken};
+use super::memory::{ReservedBytes, ScanMemory};
 use super::metrics::ScanMetrics;
 use super::select::{KeptGenotypes, Selection};
 use crate::codec::{ChunkData, Scratch};
@@ -54,7 +54,7 @@ struct CountedChunk {
     chunk: u64,
     /// Genotypes by sample chunk, for `select_samples`.
     selected: Vec<Option<KeptGenotypes>>,
-    _memory: Taken,
+    _memory: ReservedBytes,
 }
 
 impl GenotypeReader {

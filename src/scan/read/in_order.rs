@@ -13,7 +13,7 @@ use datafusion::common::{DataFusionError, Result};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::memory::Taken;
+use super::memory::ReservedBytes;
 use super::stream::Reading;
 use crate::scan::chunks::absence::PartitionAbsences;
 use crate::scan::plan::ranges::{rows_in, split};
@@ -153,5 +153,5 @@ impl Reading {
 /// What is held until all batches have been taken.
 struct Held {
     progress: ScanProgress,
-    _memory: Taken,
+    _memory: ReservedBytes,
 }

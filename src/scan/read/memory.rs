@@ -44,12 +44,12 @@ impl ScanMemory {
     }
 
     /// Reserves `bytes` until the result is dropped; a ResourcesExhausted error if the pool has fewer.
-    pub fn take(&self, bytes: usize) -> Result<Taken> {
+    pub fn take(&self, bytes: usize) -> Result<ReservedBytes> {
         let reservation = self.reservation.lock();
         reservation.try_grow(bytes)?;
         self.metrics.memory_reserved.set_max(reservation.size());
         drop(reservation);
-        Ok(Taken {
+        Ok(ReservedBytes {
             reservation: Arc::clone(&self.reservation),
             bytes,
         })
@@ -57,12 +57,12 @@ impl ScanMemory {
 }
 
 /// Reserved bytes, freed when dropped.
-pub struct Taken {
+pub struct ReservedBytes {
     reservation: Arc<Mutex<MemoryReservation>>,
     bytes: usize,
 }
 
-impl Drop for Taken {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
         self.reservation.lock().shrink(self.bytes);
     }

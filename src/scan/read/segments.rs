@@ -69,7 +69,7 @@ impl Segments {
     }
 
     /// The next piece, once at most one chunk of the heaviest column is left of the current one.
-    pub fn soon(&self) -> Option<usize> {
+    pub fn to_prefetch(&self) -> Option<usize> {
         let next = self.at + 1;
         let at_hand = self
             .pieces
@@ -289,7 +289,7 @@ mod tests {
         let mut segments = Segments::new(pieces(), None);
         let mut soon = vec![];
         while segments.next(100, |_| Ok(None)).unwrap().is_some() {
-            soon.push(segments.soon());
+            soon.push(segments.to_prefetch());
         }
         let (none, one, two) = (None, Some(1), Some(2));
         assert_eq!(soon, [none, one, one, two, two, none, none]);

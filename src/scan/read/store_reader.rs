@@ -15,7 +15,7 @@ use super::filtered::FilteredReader;
 use super::fit::{fit, in_order};
 use super::genotypes::GenotypeReader;
 use crate::scan::chunks::open::ReadContext;
-use crate::scan::plan::source::{Input, VczSource};
+use crate::scan::plan::source::{ScanInput, VczSource};
 use crate::scan::schema::ColumnKind;
 
 /// Computes the calls on genotypes.
@@ -71,8 +71,8 @@ impl StoreReader {
         let mut read = filtered.collect::<Vec<_>>();
         for (input, field) in source.inputs.iter().zip(source.input_schema.fields()) {
             match input {
-                Input::Array(column) => read.push(*column),
-                Input::Call(call) => {
+                ScanInput::Array(column) => read.push(*column),
+                ScanInput::Call(call) => {
                     calls.push(call.clone());
                     call_types.push(field.data_type().clone());
                 }

@@ -24,7 +24,7 @@ use crate::scan::chunks::absence::PartitionAbsences;
 use crate::scan::chunks::open::ReadContext;
 use crate::scan::chunks::prefetch::Ahead;
 use crate::scan::plan::execution::Execution;
-use crate::scan::plan::source::{Input, VczSource};
+use crate::scan::plan::source::{ScanInput, VczSource};
 use crate::scan::progress::ProgressTracker;
 
 impl VczSource {
@@ -177,8 +177,8 @@ impl Batches {
         let mut calls = 0..;
         let call_of_input = (source.inputs.iter())
             .map(|input| match input {
-                Input::Array(_) => None,
-                Input::Call(_) => calls.next(),
+                ScanInput::Array(_) => None,
+                ScanInput::Call(_) => calls.next(),
             })
             .collect();
         let row_bytes = source.output_row_bytes();
@@ -266,7 +266,7 @@ impl Batches {
         if self.reads_all
             && self.remaining.is_none()
             && self.next_reader.is_none()
-            && let Some(next) = self.segments.soon()
+            && let Some(next) = self.segments.to_prefetch()
         {
             self.next_reader = Some((next, self.open(next).await?));
         }
@@ -377,11 +377,11 @@ impl Batches {
         {
             let pieces = match (input, call) {
                 (_, Some(call)) => std::mem::take(&mut calls[*call]),
-                (Input::Array(column), None) => match known.get(column) {
+                (ScanInput::Array(column), None) => match known.get(column) {
                     Some(array) => vec![array.slice(from, to - from)],
                     None => reader.column(*column, trimmed.clone()).await?,
                 },
-                (Input::Call(_), None) => return exec_err!("no reader of genotypes"),
+                (ScanInput::Call(_), None) => return exec_err!("no reader of genotypes"),
             };
             match &mask {
                 None => pending.extend(pieces),

@@ -1,7 +1,7 @@
 //! [`Ledger`]: how many bytes the files of a cache take, in a file of the cache itself, so that all that write count together.
 //!
-//! Two files are locked. The number is changed under the lock of `.used`, and before a file is written. Who writes a file shares the
-//! lock of `.lock`, and who measures the folder has it alone: nothing is then being written that the measurement would miss. A process
+//! Two files are locked. The number is changed under the lock of `.used`, and before a file is written. Writers
+//! hold `.lock` shared, and a measurement of the folder holds it exclusively: nothing is then being written that it would miss. A process
 //! that ends loses its locks. Where the file system has none, what is written during a measurement is missed.
 
 use std::fs::{File, TryLockError};
@@ -24,7 +24,7 @@ pub struct Ledger {
 
 /// Bytes that may be written while this is held.
 #[derive(Debug)]
-pub struct Taken {
+pub struct WritePermit {
     _writing: File,
 }
 
@@ -40,8 +40,8 @@ impl Ledger {
     /// Adds `length` bytes; `None` if the cache would take more than `capacity`, or if it is not known how much it takes.
     ///
     /// # Errors
-    /// If the ledger cannot be read or written, or others have it for long.
-    pub fn take(&self, length: u64, capacity: u64) -> io::Result<Option<Taken>> {
+    /// If the ledger cannot be read or written, or the lock times out.
+    pub fn take(&self, length: u64, capacity: u64) -> io::Result<Option<WritePermit>> {
         let writing = locked(&self.writing, File::try_lock_shared)?;
         let mut used = locked(&self.used, File::try_lock)?;
         let sum = number_in(&mut used)?.and_then(|used| used.checked_add(length));
@@ -49,13 +49,13 @@ impl Ledger {
             return Ok(None);
         };
         write(&mut used, sum)?;
-        Ok(Some(Taken { _writing: writing }))
+        Ok(Some(WritePermit { _writing: writing }))
     }
 
     /// Measures the folder by `measure`, which may remove files, unless somebody else has made room for `length` bytes meanwhile.
     ///
     /// # Errors
-    /// Those of `measure`, or if the ledger cannot be read or written, or others have it for long.
+    /// Those of `measure`, or if the ledger cannot be read or written, or the lock times out.
     pub fn measure(
         &self,
         length: u64,

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::cache_ledger::{Ledger, Taken};
+use super::cache_ledger::{Ledger, WritePermit};
 
 /// Format of the files; those of another one are replaced.
 const VERSION: u32 = 1;
@@ -150,7 +150,7 @@ impl DiskCache {
             return Ok(());
         };
         let length = (head.len() + entry.bytes.len()) as u64;
-        // Held until the file is there, so that nobody measures the folder meanwhile.
+        // Held until the file is there, so that the folder is not measured meanwhile.
         let _writing = self.make_room(length)?;
         let Some(group) = path.parent() else {
             return Ok(());
@@ -172,7 +172,7 @@ impl DiskCache {
 
     /// Takes `length` bytes of what may be written. When that is used up, the folder is measured and, where it is too large, the files that
     /// were not used for the longest time are removed.
-    fn make_room(&self, length: u64) -> io::Result<Taken> {
+    fn make_room(&self, length: u64) -> io::Result<WritePermit> {
         for _ in 0..ATTEMPTS {
             if let Some(taken) = self.ledger.take(length, self.capacity)? {
                 return Ok(taken);

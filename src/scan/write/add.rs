@@ -244,7 +244,7 @@ async fn add_variants(
         _ => None,
     };
     let target = target(addition, &plans).await?;
-    let mut tasks = ChunkTasks::new(Arc::clone(&target), context);
+    let mut tasks = ChunkTasks::try_new(Arc::clone(&target), context)?;
     let written = async {
         let mut digests = SiteDigests::default();
         let mut documents = Documents::new(layout.format);
@@ -367,7 +367,7 @@ async fn add_samples(
     let rows = concat_batches(schema, &batches)?;
     let arrays = sample_arrays(&plans, &rows, samples, &addition.place.location)?;
     let target = target(addition, &plans).await?;
-    let mut tasks = ChunkTasks::new(Arc::clone(&target), context);
+    let mut tasks = ChunkTasks::try_new(Arc::clone(&target), context)?;
     let written = async {
         let mut documents = Documents::new(dataset.store().format());
         for array in arrays {

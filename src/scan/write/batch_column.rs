@@ -1,5 +1,5 @@
-//! [`BatchColumn`]: a column of a batch on its way into chunks. Its values become elements on the thread that first needs them, which is
-//! one that encodes.
+//! [`BatchColumn`]: a column of a batch that is written. Its values are converted to elements when they are first needed, by a thread that
+//! encodes.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::codec::ChunkData;
 
 /// The values of one array in the rows of a batch.
 pub struct BatchColumn {
-    state: Mutex<State>,
+    state: Mutex<ColumnState>,
 }
 
-enum State {
+enum ColumnState {
     Values(Values),
     Elements(Arc<ChunkData>),
 }
@@ -39,7 +39,7 @@ impl BatchColumn {
     /// The values of `column`, which become elements of the array of `plan`.
     pub fn of_values(plan: Arc<ColumnPlan>, column: ArrayRef, names: Arc<WrittenNames>) -> Self {
         Self {
-            state: Mutex::new(State::Values(Values {
+            state: Mutex::new(ColumnState::Values(Values {
                 plan,
                 column,
                 names,
@@ -50,7 +50,7 @@ impl BatchColumn {
     /// Elements, row-major.
     pub fn of_elements(elements: ChunkData) -> Self {
         Self {
-            state: Mutex::new(State::Elements(Arc::new(elements))),
+            state: Mutex::new(ColumnState::Elements(Arc::new(elements))),
         }
     }
 
@@ -61,11 +61,11 @@ impl BatchColumn {
     pub fn elements(&self) -> Result<Arc<ChunkData>> {
         let mut state = self.state.lock();
         let made = match &*state {
-            State::Elements(elements) => return Ok(Arc::clone(elements)),
-            State::Values(values) => elements(&values.plan, &values.column, &values.names)?,
+            ColumnState::Elements(elements) => return Ok(Arc::clone(elements)),
+            ColumnState::Values(values) => elements(&values.plan, &values.column, &values.names)?,
         };
         let made = Arc::new(made);
-        *state = State::Elements(Arc::clone(&made));
+        *state = ColumnState::Elements(Arc::clone(&made));
         Ok(made)
     }
 }

@@ -57,7 +57,7 @@ impl WrittenArray {
         (decoded / WHOLE + 1).saturating_mul(largest)
     }
 
-    /// Notes that a chunk of `decoded` bytes has `encoded` bytes.
+    /// Records that a chunk of `decoded` bytes has `encoded` bytes.
     fn note(&self, decoded: usize, encoded: usize) {
         let size = encoded / (decoded / WHOLE + 1) + 1;
         self.largest.fetch_max(size.min(WHOLE), Ordering::Relaxed);

@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 use super::chunk_part::ChunkPart;
+use super::encoding_threads::EncodingThreads;
 use crate::store::write::Target;
 
 /// Bytes that making, encoding and writing chunks takes.
@@ -39,7 +40,9 @@ pub struct ChunkTasks {
     target: Arc<Target>,
     runtime: Arc<RuntimeEnv>,
     tasks: JoinSet<Result<()>>,
-    threads: Arc<Semaphore>,
+    /// A permit for each thread.
+    free: Arc<Semaphore>,
+    threads: Arc<EncodingThreads>,
     waiting: Bytes,
     in_work: Bytes,
     memory: MemoryReservation,
@@ -80,20 +83,25 @@ impl Bytes {
 
 impl ChunkTasks {
     /// No chunks yet. As many are encoded at the same time as the session has partitions.
-    pub fn new(target: Arc<Target>, context: &TaskContext) -> Self {
-        let threads = context.session_config().target_partitions().max(1);
+    ///
+    /// # Errors
+    /// If the threads cannot be started.
+    pub fn try_new(target: Arc<Target>, context: &TaskContext) -> Result<Self> {
+        let partitions = context.session_config().target_partitions();
+        let threads = partitions.clamp(1, MAX_CHUNKS);
         let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new("chunks of a VCZ store that is written");
         let pool = &runtime.memory_pool;
-        Self {
+        Ok(Self {
             waiting: Bytes::new(within(pool, MAX_WAITING, 8)),
             in_work: Bytes::new(within(pool, MAX_IN_WORK, 4)),
             target,
             tasks: JoinSet::new(),
-            threads: Arc::new(Semaphore::new(threads)),
+            free: Arc::new(Semaphore::new(threads)),
+            threads: Arc::new(EncodingThreads::try_new(threads)?),
             memory: consumer.register(&runtime.memory_pool),
             runtime,
-        }
+        })
     }
 
     /// The session's memory and disk.
@@ -127,15 +135,16 @@ impl ChunkTasks {
             }
         }
         let (target, threads) = (Arc::clone(&self.target), Arc::clone(&self.threads));
+        let free = Arc::clone(&self.free);
         let in_work = self.in_work.clone();
         self.tasks.spawn(async move {
-            let Ok(thread) = Arc::clone(&threads).acquire_owned().await else {
+            let Ok(thread) = Arc::clone(&free).acquire_owned().await else {
                 return stopped();
             };
             let (name, key) = (part.name().to_string(), part.key());
             // The rows are dropped when the chunk is assembled.
             let encode = move || part.encode(move || drop((waiting, held)));
-            let encoded = match tokio::task::spawn_blocking(encode).await {
+            let encoded = match threads.run(encode).await {
                 Ok(encoded) => encoded?,
                 Err(error) => {
                     return exec_err!("array '{name}': a chunk was not encoded: {error}");
@@ -148,7 +157,7 @@ impl ChunkTasks {
             };
             in_work.shrink(&mut permit, encoded.len());
             memory.shrink(memory.size().saturating_sub(encoded.len()));
-            if threads.is_closed() {
+            if free.is_closed() {
                 return stopped();
             }
             target.put(key, encoded).await?;
@@ -179,7 +188,7 @@ impl ChunkTasks {
     }
 
     fn close(&self) {
-        self.threads.close();
+        self.free.close();
         self.waiting.permits.close();
         self.in_work.permits.close();
     }

@@ -210,7 +210,7 @@ pub async fn create(
         path,
     );
     let target = Arc::new(target.await?);
-    let mut tasks = ChunkTasks::new(Arc::clone(&target), context);
+    let mut tasks = ChunkTasks::try_new(Arc::clone(&target), context)?;
     let written = write(creation, &target, &mut tasks, data).await;
     if written.is_err() {
         tasks.stop().await;

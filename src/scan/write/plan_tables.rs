@@ -14,7 +14,7 @@ use crate::scan::calls::call::GenotypeCall;
 use crate::scan::calls::context::{GenotypeContext, SAMPLES_KEY};
 use crate::scan::calls::genotype_udf::GenotypeUdf;
 use crate::scan::calls::select_calls::SelectCalls;
-use crate::scan::plan::source::{Input, ScanTable, VczSource};
+use crate::scan::plan::source::{ScanInput, ScanTable, VczSource};
 use crate::scan::stores::Stores;
 use crate::store::ArrayMeta;
 
@@ -54,7 +54,7 @@ impl PlanTables {
         }
         self.contexts.push(Arc::clone(&table.context));
         for input in &source.inputs {
-            if let Input::Call(call) = input
+            if let ScanInput::Call(call) = input
                 && let GenotypeCall::SelectSamples(samples) = &call.call
             {
                 self.contexts.push(table.context.subset(samples));

@@ -52,11 +52,11 @@ pub struct ObjectsTarget {
     /// Keys of chunks that are written there, and all paths that were written.
     chunks: Mutex<Vec<String>>,
     written: Mutex<BTreeSet<Path>>,
-    state: Mutex<State>,
+    state: Mutex<UploadState>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum State {
+enum UploadState {
     Writing,
     Done,
 }
@@ -149,7 +149,7 @@ impl ObjectsTarget {
             staged,
             chunks: Mutex::default(),
             written: Mutex::default(),
-            state: Mutex::new(State::Writing),
+            state: Mutex::new(UploadState::Writing),
         })
     }
 
@@ -186,7 +186,7 @@ impl ObjectsTarget {
         let is_ours = self.mark.is_ours().await;
         if !is_ours.map_err(|error| failed(location, MARK, error))? {
             // What is there belongs to the other statement, but for what is staged.
-            *self.state.lock() = State::Done;
+            *self.state.lock() = UploadState::Done;
             self.warn(self.remove_staged().await);
             return Err(VczError::Invalid(format!(
                 "another statement writes to '{location}' at the same time; let it end, or write to another name"
@@ -200,7 +200,7 @@ impl ObjectsTarget {
                 "{error}. What was to be replaced in '{location}' is gone, at least in part: write it again"
             )));
         }
-        *self.state.lock() = State::Done;
+        *self.state.lock() = UploadState::Done;
         self.warn(self.remove_staged().await);
         // The store is complete with the mark, too.
         self.warn(self.mark.remove().await);
@@ -261,7 +261,7 @@ impl ObjectsTarget {
 
     /// Removes what was written.
     pub async fn abort(&self) {
-        if std::mem::replace(&mut *self.state.lock(), State::Done) == State::Done {
+        if std::mem::replace(&mut *self.state.lock(), UploadState::Done) == UploadState::Done {
             return;
         }
         let paths = std::mem::take(&mut *self.written.lock());
@@ -298,7 +298,7 @@ impl ObjectsTarget {
 
 impl Drop for ObjectsTarget {
     fn drop(&mut self) {
-        if *self.state.get_mut() == State::Done {
+        if *self.state.get_mut() == UploadState::Done {
             return;
         }
         let paths = std::mem::take(self.written.get_mut());

@@ -9,7 +9,7 @@ use crate::counts::pairs::{IndividualPairs, pairs_of};
 use crate::functions::interrupt;
 use crate::functions::numeric::kinship::king;
 
-/// Pairs that are looked at before others get a turn.
+/// Pairs between two yields to other tasks.
 const TURN: usize = 1 << 18;
 /// Bytes of the counts of a pair: of complete biallelic calls, with missing ones, and with any others.
 pub(super) const PAIR_BYTES: [usize; 3] = [8, 20, 60];

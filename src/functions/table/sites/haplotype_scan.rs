@@ -14,7 +14,7 @@ use datafusion::logical_expr::Documentation;
 
 use super::arguments::Arguments;
 use super::provider::SiteTable;
-use super::site_scan::{Panel, Place, Reach, Site, SiteFunction, SiteScan};
+use super::site_scan::{Panel, Reach, Site, SiteFunction, SitePosition, SiteScan};
 use crate::counts::scans::{ContigScan, Groups, Job, Measure, Scores, kept};
 use crate::functions::table::entry::document_table;
 use crate::functions::table::metadata::columns;
@@ -120,7 +120,7 @@ impl SiteFunction for HaplotypeScan {
             copies,
             contig: ContigScan::new(self.kind.measure, &groups, copies),
             groups,
-            place: Place::default(),
+            place: SitePosition::default(),
             name: Arc::from(""),
             closed: None,
             is_scored: false,
@@ -145,7 +145,7 @@ struct Scanning {
     scan: HaplotypeScan,
     copies: usize,
     groups: Groups,
-    place: Place,
+    place: SitePosition,
     /// The contig whose rows are added.
     name: Arc<str>,
     contig: ContigScan,

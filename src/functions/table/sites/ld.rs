@@ -11,7 +11,7 @@ use datafusion::common::Result;
 use super::arguments::Arguments;
 use super::ld_pairs::{PairWindow, r2_of_genotypes};
 use super::provider::SiteTable;
-use super::site_scan::{Panel, Place, Reach, Site, SiteFunction, SiteScan};
+use super::site_scan::{Panel, Reach, Site, SiteFunction, SitePosition, SiteScan};
 use crate::counts::pairs::Shape;
 use crate::counts::sites::SiteBits;
 use crate::functions::numeric::two_sites::{TwoSites, d_prime};
@@ -105,7 +105,7 @@ impl SiteFunction for Pairs {
         Box::new(Disequilibrium {
             pairs: *self,
             shape,
-            place: Place::default(),
+            place: SitePosition::default(),
             row: own.start,
             window: PairWindow::new(own, shape, self.max_bases, self.min_r2),
             bits: SiteBits::default(),
@@ -128,7 +128,7 @@ struct Found {
 struct Disequilibrium {
     pairs: Pairs,
     shape: Shape,
-    place: Place,
+    place: SitePosition,
     /// The row after the last that was added.
     row: u64,
     window: PairWindow,

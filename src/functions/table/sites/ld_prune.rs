@@ -11,7 +11,7 @@ use datafusion::common::{Result, plan_err};
 
 use super::arguments::Arguments;
 use super::provider::SiteTable;
-use super::site_scan::{Panel, Place, Reach, Site, SiteFunction, SiteScan};
+use super::site_scan::{Panel, Reach, Site, SiteFunction, SitePosition, SiteScan};
 use crate::counts::Level;
 use crate::counts::sites::{SiteBits, SiteWindow, Threshold};
 use crate::functions::table::entry::{TableFunction, document_table};
@@ -102,7 +102,7 @@ impl SiteFunction for Prune {
         Box::new(Pruning {
             prune: *self,
             copies,
-            place: Place::default(),
+            place: SitePosition::default(),
             window: SiteWindow::new(copies, Level::detect()),
             positions: VecDeque::new(),
             bits: SiteBits::default(),
@@ -123,7 +123,7 @@ struct Kept {
 struct Pruning {
     prune: Prune,
     copies: usize,
-    place: Place,
+    place: SitePosition,
     /// The kept variants of the window.
     window: SiteWindow,
     /// Their positions.

@@ -88,15 +88,15 @@ pub(super) trait SiteScan: Send {
     fn bytes(&self) -> usize;
 }
 
-/// Where a scan is: checks that contigs do not come again, and that positions do not fall.
+/// The position of a scan: checks that contigs do not come again, and that positions do not fall.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct SitePosition {
     contig: Option<Box<str>>,
     before: HashSet<Box<str>>,
     position: i64,
 }
 
-impl Place {
+impl SitePosition {
     /// Goes on to a variant; whether it is the first of a contig.
     ///
     /// # Errors

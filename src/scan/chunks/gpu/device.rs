@@ -254,7 +254,7 @@ pub fn of_array(array: &ArrayMeta, chain: &CodecChain) -> (&'static str, String)
 }
 
 /// Waits until it is known whether there is a GPU.
-pub async fn settled() {
+pub async fn wait_for_status() {
     if let Err(reason) = gpu::ready().await {
         log::debug!("no GPU: {reason}");
     }

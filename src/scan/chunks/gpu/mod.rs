@@ -10,5 +10,5 @@ mod reader;
 mod submit;
 
 pub use choose::choose;
-pub use device::{Gpus, can_filter, of_array, settled, warm_up};
+pub use device::{Gpus, can_filter, of_array, wait_for_status, warm_up};
 pub use reader::open;

@@ -21,7 +21,7 @@ use crate::scan::chunks::chunk::first_index;
 use crate::scan::chunks::open::{ChunkPurpose, ChunkRequest, ReadContext};
 use crate::scan::chunks::prefetch::{Arrivals, Arriving, ChunkReader, Prefetch, Window, chunks_of};
 use crate::scan::dataset::Dataset;
-use crate::scan::read::memory::{ScanMemory, Taken};
+use crate::scan::read::memory::{ReservedBytes, ScanMemory};
 use crate::scan::read::metrics::ScanMetrics;
 use crate::store::ArrayMeta;
 
@@ -235,7 +235,7 @@ impl PartRequest {
 
 impl GpuReader {
     /// The number of variant chunks that may be in flight: as many as give [`WINDOW_BYTES`] of results, as far as the memory pool allows.
-    fn window(&self, context: ReadContext<'_>) -> (Window, Option<Taken>) {
+    fn window(&self, context: ReadContext<'_>) -> (Window, Option<ReservedBytes>) {
         let rows = self.array.chunks[0] as usize;
         let results = |part: &PartRequest| {
             part.works()
@@ -293,7 +293,7 @@ impl GpuReader {
 
 /// Reserves memory for the results of `most` variant chunks, or of fewer if the pool has less. If it has none left, memory is reserved
 /// for one chunk at a time, when it arrives.
-fn take(memory: &ScanMemory, bytes: usize, mut most: usize) -> (usize, Option<Taken>) {
+fn take(memory: &ScanMemory, bytes: usize, mut most: usize) -> (usize, Option<ReservedBytes>) {
     loop {
         match memory.take(bytes.saturating_mul(most)) {
             Ok(taken) => return (most, Some(taken)),

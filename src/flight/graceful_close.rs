@@ -40,12 +40,12 @@ const CLOSE_LIMITS: CloseLimits = CloseLimits {
 pub struct Lingering {
     stream: TcpStream,
     limits: CloseLimits,
-    state: State,
+    state: ConnectionState,
 }
 
 /// The state of a connection.
 #[derive(Debug)]
-enum State {
+enum ConnectionState {
     Open,
     /// The sending side is shut down.
     Closing {
@@ -63,7 +63,7 @@ impl Lingering {
         Self {
             stream,
             limits: CLOSE_LIMITS,
-            state: State::Open,
+            state: ConnectionState::Open,
         }
     }
 }
@@ -117,16 +117,16 @@ impl AsyncWrite for Lingering {
             limits,
             state,
         } = &mut *self;
-        if matches!(state, State::Open) {
+        if matches!(state, ConnectionState::Open) {
             ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
             let now = Instant::now();
-            *state = State::Closing {
+            *state = ConnectionState::Closing {
                 idle: Box::pin(sleep_until(now + limits.idle)),
                 deadline: now + limits.total,
                 bytes: 0,
             };
         }
-        let State::Closing {
+        let ConnectionState::Closing {
             idle,
             deadline,
             bytes,
@@ -154,7 +154,7 @@ impl AsyncWrite for Lingering {
                 }
             }
         }
-        *state = State::Closed;
+        *state = ConnectionState::Closed;
         Poll::Ready(Ok(()))
     }
 }

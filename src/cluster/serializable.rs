@@ -1,4 +1,4 @@
-//! [`CarriedExec`]: an operator in the form that travels. Its encoding is this crate's, which keeps what functions are bound to and the
+//! [`SerializableExec`]: an operator in a form that can be sent. Its encoding is this crate's, which keeps what functions are bound to and the
 //! metadata of fields; it runs the operator within.
 //!
 //! On a worker it also collects the notices of its operator, and sends them to the coordinator among its metrics.
@@ -20,15 +20,15 @@ use datafusion::physical_plan::{
 use super::notices;
 use crate::scan::notices::Notices;
 
-/// An operator in the form that travels.
+/// An operator in a form that can be sent.
 #[derive(Debug)]
-pub struct CarriedExec {
+pub struct SerializableExec {
     inner: Arc<dyn ExecutionPlan>,
     /// The notices of the operator; only on workers.
     notices: Option<Arc<Notices>>,
 }
 
-impl CarriedExec {
+impl SerializableExec {
     /// Runs `inner`; `notices` are its notices, if they are sent to the coordinator.
     pub fn new(inner: Arc<dyn ExecutionPlan>, notices: Option<Arc<Notices>>) -> Self {
         Self { inner, notices }
@@ -40,13 +40,13 @@ impl CarriedExec {
     }
 }
 
-impl DisplayAs for CarriedExec {
+impl DisplayAs for SerializableExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
         self.inner.fmt_as(format, f)
     }
 }
 
-impl ExecutionPlan for CarriedExec {
+impl ExecutionPlan for SerializableExec {
     fn name(&self) -> &str {
         self.inner.name()
     }
