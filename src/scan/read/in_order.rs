@@ -21,7 +21,7 @@ use crate::scan::plan::source::VczSource;
 use crate::scan::progress::{ProgressTracker, ScanProgress};
 
 /// Bytes that all tasks may decode and keep.
-const MAX_BYTES: usize = 96 << 20;
+const MAX_BYTES: usize = 48 << 20;
 /// If memory is limited, at most 1/`PART_OF_MEMORY` of it.
 const PART_OF_MEMORY: usize = 4;
 /// A task reads about as many bytes at least, if chunks are small.

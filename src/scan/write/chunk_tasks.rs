@@ -23,15 +23,17 @@ use super::encoding_threads::EncodingThreads;
 use crate::store::write::Target;
 
 /// Bytes that making, encoding and writing chunks takes.
-const MAX_IN_WORK: usize = 160 << 20;
+const MAX_IN_WORK: usize = 140 << 20;
+/// Bytes that a codec takes beside its input and output: tables of zstd, blocks of Blosc.
+const CODEC_BYTES: usize = 8 << 20;
 /// Bytes of rows of chunks that wait to be encoded.
-const MAX_WAITING: usize = 32 << 20;
+const MAX_WAITING: usize = 16 << 20;
 /// What a permit of a limit on bytes stands for.
 const PERMIT: usize = 1 << 10;
 /// Chunks that may be in work.
 const MAX_CHUNKS: usize = 64;
 /// Bytes of rows that are gathered in memory.
-const MAX_GATHERED: usize = 48 << 20;
+const MAX_GATHERED: usize = 32 << 20;
 /// How long a statement that failed waits for the chunks that are being written.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -40,6 +42,8 @@ pub struct ChunkTasks {
     target: Arc<Target>,
     runtime: Arc<RuntimeEnv>,
     tasks: JoinSet<Result<()>>,
+    /// A permit for each chunk that may be written at the same time.
+    writers: Arc<Semaphore>,
     /// A permit for each thread.
     free: Arc<Semaphore>,
     threads: Arc<EncodingThreads>,
@@ -95,6 +99,7 @@ impl ChunkTasks {
         Ok(Self {
             waiting: Bytes::new(within(pool, MAX_WAITING, 8)),
             in_work: Bytes::new(within(pool, MAX_IN_WORK, 4)),
+            writers: Arc::new(Semaphore::new(target.most_writers().min(MAX_CHUNKS))),
             target,
             tasks: JoinSet::new(),
             free: Arc::new(Semaphore::new(threads)),
@@ -126,7 +131,9 @@ impl ChunkTasks {
     pub async fn begin(&mut self, part: ChunkPart, held: MemoryReservation) -> Result<()> {
         let (decoded, needed) = (part.decoded_bytes(), part.needed_bytes());
         let waiting = self.waiting.take(part.gathered).await?;
-        let mut permit = self.in_work.take(needed).await?;
+        // The codecs of zarrs copy the elements once.
+        let in_work = needed.saturating_add(decoded).saturating_add(CODEC_BYTES);
+        let mut permit = self.in_work.take(in_work).await?;
         let memory = self.memory.new_empty();
         while let Err(error) = memory.try_grow(needed) {
             match self.tasks.join_next().await {
@@ -135,7 +142,7 @@ impl ChunkTasks {
             }
         }
         let (target, threads) = (Arc::clone(&self.target), Arc::clone(&self.threads));
-        let free = Arc::clone(&self.free);
+        let (free, writers) = (Arc::clone(&self.free), Arc::clone(&self.writers));
         let in_work = self.in_work.clone();
         self.tasks.spawn(async move {
             let Ok(thread) = Arc::clone(&free).acquire_owned().await else {
@@ -157,6 +164,9 @@ impl ChunkTasks {
             };
             in_work.shrink(&mut permit, encoded.len());
             memory.shrink(memory.size().saturating_sub(encoded.len()));
+            let Ok(_writer) = writers.acquire().await else {
+                return stopped();
+            };
             if free.is_closed() {
                 return stopped();
             }
@@ -189,6 +199,7 @@ impl ChunkTasks {
 
     fn close(&self) {
         self.free.close();
+        self.writers.close();
         self.waiting.permits.close();
         self.in_work.permits.close();
     }
@@ -263,7 +274,8 @@ mod tests {
         let all = MAX_IN_WORK / PERMIT;
         assert_eq!(all / permits_of(0, all), MAX_CHUNKS);
         assert_eq!(permits_of(usize::MAX, all), all);
-        assert!(permits_of(40 << 20, all) * 3 <= all);
+        // Two chunks of the default shape, 1,000 × 10,000 diploid genotypes.
+        assert!(permits_of((3 * 20 << 20) + CODEC_BYTES, all) * 2 <= all);
         let pool = |limit| -> Arc<dyn MemoryPool> { Arc::new(GreedyMemoryPool::new(limit)) };
         assert_eq!(within(&pool(100), MAX_IN_WORK, 4), 25);
         assert_eq!(within(&pool(8 << 30), MAX_IN_WORK, 4), MAX_IN_WORK);

@@ -84,6 +84,15 @@ impl Target {
         }
     }
 
+    /// The most files that should be written at once. Each that is on this machine takes a thread while it is written, and threads take memory.
+    pub fn most_writers(&self) -> usize {
+        match self {
+            Self::Folder(_) => 8,
+            Self::Archive(_) => 1,
+            Self::Objects(_) => usize::MAX,
+        }
+    }
+
     /// Writes the documents, in this order, and makes everything visible.
     ///
     /// # Errors
