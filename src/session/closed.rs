@@ -46,6 +46,9 @@ pub fn closed(
     for udaf in functions::aggregate_functions() {
         state.register_udaf(Arc::new(udaf))?;
     }
+    for udaf in functions::growing_values() {
+        state.register_udaf(Arc::new(udaf))?;
+    }
     for (name, function) in functions::table_functions() {
         state.register_udtf(name, function);
     }
@@ -95,6 +98,15 @@ mod tests {
         // Not `count`: its plan would drop columns whose expressions open a file.
         let batches = ctx.sql(sql).await?.collect().await?;
         Ok(batches.iter().map(|batch| batch.num_rows()).sum())
+    }
+
+    #[tokio::test]
+    async fn values_that_grow_with_their_frames_are_counted() {
+        let state = session().await.state();
+        for name in ["array_agg", "string_agg"] {
+            let function = &state.aggregate_functions()[name];
+            assert!(functions::grows(function), "{name}");
+        }
     }
 
     #[tokio::test]

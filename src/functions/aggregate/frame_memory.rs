@@ -52,9 +52,9 @@ impl ValueMemory {
         })
     }
 
-    /// Reserves memory for one more value of so many bytes.
-    pub(super) fn grow(&self, bytes: usize) -> Result<()> {
-        let needed = bytes.saturating_mul(COPIES_OF_VALUES);
+    /// Reserves memory for a value of so many bytes in so many rows.
+    pub(super) fn grow(&self, bytes: usize, rows: usize) -> Result<()> {
+        let needed = bytes.saturating_mul(rows).saturating_mul(COPIES_OF_VALUES);
         self.reservation.try_grow(needed).map_err(|error| match error {
             DataFusionError::ResourcesExhausted(reason) => {
                 DataFusionError::ResourcesExhausted(format!(
@@ -140,9 +140,9 @@ mod tests {
         let value = with_frame_memory(&pool, &values, || {
             ValueMemory::current("array_agg".to_string()).unwrap()
         });
-        value.grow(30).unwrap();
+        value.grow(15, 2).unwrap();
         assert_eq!(values.size(), 60);
-        let error = value.grow(30).unwrap_err().to_string();
+        let error = value.grow(30, 1).unwrap_err().to_string();
         assert!(
             error.contains("array_agg in OVER has every row of its frame, here 30 bytes"),
             "{error}"

@@ -57,7 +57,11 @@ impl AggregateUDFImpl for GrowingValue {
         let name = self.name().to_string();
         let inner = self.0.accumulator(arguments)?;
         Ok(match ValueMemory::current(name) {
-            Some(memory) => Box::new(Accounted { inner, memory }),
+            Some(memory) => Box::new(Accounted {
+                inner,
+                memory,
+                rows: 0,
+            }),
             None => inner,
         })
     }
@@ -112,17 +116,22 @@ impl AggregateUDFImpl for GrowingValue {
 struct Accounted {
     inner: Box<dyn Accumulator>,
     memory: ValueMemory,
+    /// Rows since the last value. A frame of a whole partition has one value, which is then copied for every row.
+    rows: usize,
 }
 
 impl Accumulator for Accounted {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.rows += values.first().map_or(0, |column| column.len());
         self.inner.update_batch(values)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         interrupt::check()?;
         let value = self.inner.evaluate()?;
-        self.memory.grow(value_bytes(value.to_array()?.as_ref()))?;
+        let rows = std::mem::take(&mut self.rows).max(1);
+        let bytes = value_bytes(value.to_array()?.as_ref());
+        self.memory.grow(bytes, rows)?;
         Ok(value)
     }
 
