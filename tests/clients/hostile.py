@@ -125,7 +125,7 @@ KINDS = {
     "series": lambda n: f"SELECT count(*) FROM generate_series(1, 1000000{'0' * (n % 7)}) a, generate_series(1, 1000000) b",
     "lists over rows": lambda n: "SELECT " + joined(f"cardinality(array_agg({GENOTYPES}) OVER (ORDER BY {POSITION} + {{n}}))", n) + " FROM sim",
     "strings over rows": lambda n: "SELECT length(string_agg(concat(variant_contig, '" + "x" * (50 * n) + f"'), ',') OVER (ORDER BY {POSITION})) FROM sim",
-    "lists of everything": lambda n: f"SELECT array_agg({GENOTYPES}) OVER () FROM sim" + joined(" CROSS JOIN sim s{n}", n % 3, ""),
+    "lists of everything": lambda n: f"SELECT array_agg(sim.{GENOTYPES}) OVER () FROM sim" + joined(" CROSS JOIN sim s{n}", n % 3, ""),
     "aggregates of strings": lambda n: "SELECT length(string_agg(a, a)) FROM (SELECT concat(variant_contig, '" + "x" * (500 * n) + "') AS a FROM sim)",
     "genotypes": lambda n: "SELECT " + joined("sfs(call_genotype, 'first') AS a{n}", 10 * n) + " FROM sim",
     "genome bins": lambda n: f"SELECT count(*) FROM (SELECT unnest(genome_bins({POSITION}, 1{'0' * (n % 13)}, 1)) AS b FROM sim) GROUP BY b",

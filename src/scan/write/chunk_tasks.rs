@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(all / permits_of(0, all), MAX_CHUNKS);
         assert_eq!(permits_of(usize::MAX, all), all);
         // Two chunks of the default shape, 1,000 × 10,000 diploid genotypes.
-        assert!(permits_of((3 * 20 << 20) + CODEC_BYTES, all) * 2 <= all);
+        assert!(permits_of(((3 * 20) << 20) + CODEC_BYTES, all) * 2 <= all);
         let pool = |limit| -> Arc<dyn MemoryPool> { Arc::new(GreedyMemoryPool::new(limit)) };
         assert_eq!(within(&pool(100), MAX_IN_WORK, 4), 25);
         assert_eq!(within(&pool(8 << 30), MAX_IN_WORK, 4), MAX_IN_WORK);
