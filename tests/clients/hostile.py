@@ -48,6 +48,9 @@ OWN = {
     "frames of haplotypes": "SELECT "
     + joined(f"garud_h({GENOTYPES}) OVER (ORDER BY {POSITION} ROWS BETWEEN 10{{n:02}} PRECEDING AND CURRENT ROW)", 20)
     + " FROM sim",
+    "lists over rows": "SELECT " + joined(f"cardinality(array_agg({GENOTYPES}) OVER (ORDER BY {POSITION} + {{n}}))", 5) + " FROM sim",
+    "strings over rows": "SELECT length(string_agg(concat(variant_contig, '" + "x" * 250 + f"'), ',') OVER (ORDER BY {POSITION})) FROM sim",
+    "lists of everything": f"SELECT array_agg(sim.{GENOTYPES}) OVER () FROM sim",
     "20 tables of pairs": "SELECT count(*) FROM (" + joined("SELECT * FROM vcz_ld('sim')", 20, " UNION ALL ") + ")",
 }
 
@@ -123,9 +126,6 @@ KINDS = {
     "join of lists": lambda n: "SELECT array_to_string([" + joined("{n}", 100 * n) + "], '" + "x" * (1000 * n) + "') FROM sim",
     "recursive": lambda n: "WITH RECURSIVE r AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM r) SELECT sum(i) FROM r" + joined(" CROSS JOIN r r{n}", n % 3, ""),
     "series": lambda n: f"SELECT count(*) FROM generate_series(1, 1000000{'0' * (n % 7)}) a, generate_series(1, 1000000) b",
-    "lists over rows": lambda n: "SELECT " + joined(f"cardinality(array_agg({GENOTYPES}) OVER (ORDER BY {POSITION} + {{n}}))", n) + " FROM sim",
-    "strings over rows": lambda n: "SELECT length(string_agg(concat(variant_contig, '" + "x" * (50 * n) + f"'), ',') OVER (ORDER BY {POSITION})) FROM sim",
-    "lists of everything": lambda n: f"SELECT array_agg(sim.{GENOTYPES}) OVER () FROM sim" + joined(" CROSS JOIN sim s{n}", n % 3, ""),
     "aggregates of strings": lambda n: "SELECT length(string_agg(a, a)) FROM (SELECT concat(variant_contig, '" + "x" * (500 * n) + "') AS a FROM sim)",
     "genotypes": lambda n: "SELECT " + joined("sfs(call_genotype, 'first') AS a{n}", 10 * n) + " FROM sim",
     "genome bins": lambda n: f"SELECT count(*) FROM (SELECT unnest(genome_bins({POSITION}, 1{'0' * (n % 13)}, 1)) AS b FROM sim) GROUP BY b",
@@ -145,7 +145,6 @@ KINDS = {
     "haplotypes": lambda n: "SELECT " + joined(
         f"garud_h({GENOTYPES}) OVER (ORDER BY {POSITION} ROWS BETWEEN {n * n}{{n}} PRECEDING AND CURRENT ROW)", n) + " FROM sim",
     "linkage": lambda n: "SELECT count(*) FROM (" + joined(f"SELECT * FROM vcz_ld('sim', 'first', {n ** 4})", n, " UNION ALL ") + ")",
-    "exact tests": lambda n: "SELECT " + joined(f"max(hwe_exact({POSITION} % 997 * 20000, {POSITION} % 991 * 20000 + {{n}}, 20000000))", n) + " FROM sim",
     "filters of calls": lambda n: "SELECT sfs(" + nested("filter_calls(", GENOTYPES, ", call_genotype_phased, true)", n) + ") FROM sim",
     "samples": lambda n: f"SELECT allele_counts({GENOTYPES}, [" + joined("'sample_{n}'", 300 * n) + "]) FROM sim",
     "selected samples": lambda n: "SELECT " + joined(f"select_samples({GENOTYPES}, [" + "'s{n}', " * n + "'s1'])", n) + " FROM sim",
