@@ -55,7 +55,7 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    /// The workers that `config` names, looked up now and then every few seconds. It is no error if none answers.
+    /// The workers that `config` names, looked up at once and then every few seconds. It is no error if none answers.
     ///
     /// # Errors
     /// If a place is not valid, or a file of the configuration cannot be read.

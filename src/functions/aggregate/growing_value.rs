@@ -117,6 +117,7 @@ struct Accounted {
     inner: Box<dyn Accumulator>,
     memory: ValueMemory,
     /// Rows since the last value. A frame of a whole partition has one value, which is then copied for every row.
+    /// Rows that FILTER leaves out get a copy too, and are not counted.
     rows: usize,
 }
 

@@ -112,7 +112,7 @@ impl Ahead {
 /// Increases the number of reads in flight until it matches the latency and the bandwidth of the store.
 struct Growth {
     most: usize,
-    growth_interval: Duration,
+    growth_threshold: Duration,
     memory: ScanMemory,
     /// Memory reserved for the additional reads.
     taken: Vec<ReservedBytes>,
@@ -132,7 +132,7 @@ impl Growth {
         self.reads += 1;
         self.bytes = self.bytes.saturating_add(bytes);
         let more = reads.min(self.most.saturating_sub(reads));
-        if waited < self.growth_interval || more == 0 {
+        if waited < self.growth_threshold || more == 0 {
             return reads;
         }
         let mean = self.bytes.div_ceil(self.reads);
@@ -201,7 +201,7 @@ impl Prefetch {
         Self {
             growth: Some(Growth {
                 most,
-                growth_interval: match is_local {
+                growth_threshold: match is_local {
                     true => LOCAL_PATIENCE,
                     false => REMOTE_PATIENCE,
                 },

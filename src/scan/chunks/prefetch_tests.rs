@@ -219,7 +219,7 @@ fn growth(most: usize, memory: usize) -> (Growth, Arc<dyn MemoryPool>) {
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(memory));
     let growth = Growth {
         most,
-        growth_interval: REMOTE_PATIENCE,
+        growth_threshold: REMOTE_PATIENCE,
         memory: ScanMemory::new(&pool, 0, metrics()),
         taken: vec![],
         reads: 0,
