@@ -20,6 +20,9 @@ from moto.server import ThreadedMotoServer
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIATESTKEYID", "AWS_SECRET_ACCESS_KEY": "TestSecretKey", "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
 
+# Faults that are a status, and S3's word for each.
+STATUSES = {"unavailable": (503, "SlowDown"), "internal": (500, "InternalError"), "denied": (403, "AccessDenied"), "absent": (404, "NoSuchKey")}
+
 
 class Bucket:
     """An S3 server with the empty bucket `box`, and a client of it."""
@@ -69,7 +72,7 @@ class Bucket:
 class Proxy:
     """Passes requests on to a server; `fault(number, method, path)` names what happens to each:
 
-    None (it is passed on), `unavailable` (503), `internal` (500), `denied` (403), `reset` (the connection is cut before it is passed on), `lost`
+    None (it is passed on), one of `STATUSES`, `reset` (the connection is cut before it is passed on), `lost`
     (it is passed on, and the answer is cut off), `cut` (so is its second half), `shorter` and `longer` (the answer has a byte less or more), `retagged`
     (it has another ETag), or a pair of texts (the request is passed on with the first in its path replaced by the second). `headers` has those of each request.
     """
@@ -114,8 +117,8 @@ class Proxy:
                         proxy.faults[fault] = proxy.faults.get(fault, 0) + 1
                 if fault == "reset":
                     return self.cut()
-                if fault in ("unavailable", "internal", "denied"):
-                    status, code = {"unavailable": (503, "SlowDown"), "internal": (500, "InternalError"), "denied": (403, "AccessDenied")}[fault]
+                if fault in STATUSES:
+                    status, code = STATUSES[fault]
                     text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>a fault of the test</Message></Error>"
                     return self.answer(status, [("Content-Type", "application/xml")], text.encode())
                 path = self.path.replace(*fault) if isinstance(fault, tuple) else self.path

@@ -211,6 +211,6 @@ def test_the_prompt_without_a_terminal():
     done = subprocess.run([VCZ, "sql", "-q", "--format", "csv"], input=statements, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and done.stdout.split("\n") == ["answer", "42", "t", "two lines", ""], done
     # A reader that ends early ends the command, without a trace of Python.
-    command = f"'{VCZ}' sql -q --format csv -c 'SELECT value FROM range(100000000)' | head -n 2"
+    command = f"'{VCZ}' sql -q --format csv -c 'SELECT value FROM range(100000000)' | head -n 2; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "value\n0\n" and done.stderr == "", done
+    assert done.stdout == "value\n0\n0\n" and done.stderr == "", done

@@ -57,8 +57,7 @@ def _main() -> int:
     """The command ``vcz``."""
     import signal
 
-    # Python's own handler would only run once the command has ended.
+    # Python's own handler would only run once the command has ended. SIGPIPE stays ignored, as Python and Rust programs start: behind `| head`
+    # the command ends with status 0.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     return _vcz.main(["vcz", *_sys.argv[1:]])
