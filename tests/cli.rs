@@ -763,6 +763,82 @@ fn formats_hold_lists_and_nulls() {
     assert!(file.exists());
 }
 
+/// JSON with the keys of NULL, options of spectra, and targets that COPY must not replace.
+#[test]
+fn copies_have_what_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let copied = |query: &str, name: &str, options: &str| {
+        let file = folder.path().join(name);
+        let copy = format!("COPY ({query}) TO '{}' {options}", file.display());
+        ok(run(["sql", "-q", "-c", &copy]));
+        fs::read_to_string(&file).unwrap()
+    };
+    let nulls = "SELECT 1 AS a, CAST(NULL AS INT) AS b, [NULL, 2] AS c";
+    assert_eq!(
+        copied(nulls, "n.json", ""),
+        "{\"a\":1,\"b\":null,\"c\":[null,2]}\n"
+    );
+    let spectrum = "SELECT [10, 2, 3]";
+    for quoted in ["'false'", "false"] {
+        let options = format!("STORED AS SFS OPTIONS ('spectrum.header' {quoted})");
+        assert_eq!(
+            copied(spectrum, "x", &options),
+            "10.000000 2.000000 3.000000\n"
+        );
+    }
+    let named = copied(spectrum, "x.fs", "OPTIONS ('spectrum.populations' 'here')");
+    assert!(named.starts_with("3 unfolded \"here\"\n"), "{named}");
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let below = file.join("x.csv");
+    let told = fails(run([
+        "sql",
+        "-q",
+        "-c",
+        &format!("COPY (SELECT 1 AS a) TO '{}'", below.display()),
+    ]));
+    assert!(
+        told.contains("x.csv' cannot be written: Not a directory"),
+        "{told}"
+    );
+    #[cfg(target_os = "linux")]
+    for (target, expected) in [
+        (
+            "/dev/full",
+            "is not a regular file, and COPY replaces what is there",
+        ),
+        ("/proc/x.csv", "cannot be written"),
+    ] {
+        for format in ["CSV", "NPY"] {
+            let copy = format!("COPY (SELECT [1, 2] AS a) TO '{target}' STORED AS {format}");
+            let told = fails(run(["sql", "-q", "-c", &copy]));
+            assert!(told.contains(&format!("'{target}' {expected}")), "{told}");
+        }
+    }
+}
+
+/// Parameters without types keep their values: a number with a fraction is not cut to the integer that it is compared with.
+#[test]
+fn parameters_keep_their_values() {
+    let out = ok(run([
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        "PREPARE p AS SELECT count(*) AS n FROM range(10) WHERE value >= $1",
+        "-c",
+        "EXECUTE p(1.5)",
+        "-c",
+        "EXECUTE p(1)",
+        "-c",
+        "PREPARE two AS SELECT count(*) AS n FROM range(10) WHERE value >= $1 AND concat($2, 'x') = 'ax'",
+        "-c",
+        "EXECUTE two(8, 'a')",
+    ]));
+    assert_eq!(out, "n\n8\nn\n9\nn\n2\n");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_closed_pipe_is_a_good_end() {

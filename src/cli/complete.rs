@@ -134,6 +134,30 @@ impl PromptHelper {
     }
 }
 
+/// The command of a prompt's lines, without its backslash, and what was typed before it. A command ends an unfinished statement, whose
+/// last line it then is, unless it is inside of quotes; `quit`, `exit` and `help` alone are commands, as in psql.
+pub fn command_of(input: &str) -> Option<(&str, &str)> {
+    let word = input.trim_end_matches(';').trim_end();
+    if ["quit", "exit"]
+        .iter()
+        .any(|quit| quit.eq_ignore_ascii_case(word))
+    {
+        return Some(("q", ""));
+    }
+    if word.eq_ignore_ascii_case("help") {
+        return Some(("?", ""));
+    }
+    if let Some(command) = input.strip_prefix('\\') {
+        return Some((command, ""));
+    }
+    let (before, line) = input.rsplit_once('\n')?;
+    let command = line.trim_start().strip_prefix('\\')?;
+    let in_quotes = ['\'', '"']
+        .iter()
+        .any(|quote| !before.matches(*quote).count().is_multiple_of(2));
+    (!in_quotes).then_some((command, before))
+}
+
 /// Whether a table follows `before`.
 fn takes_a_table(before: &str) -> bool {
     let word = before.split_whitespace().next_back().unwrap_or_default();
@@ -175,7 +199,7 @@ impl Validator for PromptHelper {
     fn validate(&self, ctx: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
         self.stock.reset_hint();
         let input = ctx.input().trim();
-        let is_whole = input.is_empty() || input.ends_with(';') || input.starts_with('\\');
+        let is_whole = input.is_empty() || input.ends_with(';') || command_of(input).is_some();
         Ok(match is_whole {
             true => ValidationResult::Valid(None),
             false => ValidationResult::Incomplete,
@@ -235,6 +259,24 @@ mod tests {
         assert_eq!(completed("SELECT 1 + ").1, Vec::<String>::new());
         assert_eq!(completed("SELECT 1 FROM ex").1, ["exons"]);
         assert_eq!(completed("SELECT 1 from genome_w").1, ["genome_windows("]);
+    }
+
+    #[test]
+    fn commands() {
+        for (input, expected) in [
+            ("\\q", Some(("q", ""))),
+            ("\\d sim", Some(("d sim", ""))),
+            ("quit", Some(("q", ""))),
+            ("EXIT;", Some(("q", ""))),
+            ("help", Some(("?", ""))),
+            ("SELECT 1\n  \\q", Some(("q", "SELECT 1"))),
+            ("SELECT 'a\n\\q", None),
+            ("SELECT 1\nquit", None),
+            ("SELECT help", None),
+            ("SELECT 1;", None),
+        ] {
+            assert_eq!(command_of(input), expected, "{input}");
+        }
     }
 
     #[test]

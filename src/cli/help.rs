@@ -1,4 +1,4 @@
-//! `\h` and `\h NAME` at the prompt: the functions of the session, and the documentation of one.
+//! `\?` at the prompt: its commands. `\h` and `\h NAME`: the functions of the session, and the documentation of one.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +10,37 @@ use crate::session::hint_on;
 
 /// Width of the lists, in characters.
 const WIDTH: usize = 100;
+
+/// The commands of the prompt, which [`command`](super::prompt::command) runs.
+const COMMANDS: [(&str, &str); 10] = [
+    ("\\?, help", "this list"),
+    ("\\q, quit, exit", "leave"),
+    ("\\d", "list the tables"),
+    ("\\d TABLE", "the columns of a table"),
+    ("\\h", "list the functions"),
+    ("\\h FUNCTION", "the documentation of a function"),
+    ("\\i FILE", "run the statements of a file"),
+    (
+        "\\pset format FORMAT",
+        "print results as csv, tsv, table, json, nd-json or automatic; \\pset tells which",
+    ),
+    (
+        "\\quiet [true|false]",
+        "whether results are printed without times and numbers of rows",
+    ),
+    (
+        "\\object_store_profiling [disabled|summary|trace]",
+        "whether requests to object stores are shown",
+    ),
+];
+
+/// Prints the commands of the prompt.
+pub fn commands() {
+    for (command, what) in COMMANDS {
+        println!("{command:<50}  {what}");
+    }
+    println!("\nA statement ends with ';' and may have several lines.");
+}
 
 /// Prints the names of all functions, those of this crate first.
 pub fn list(ctx: &SessionContext) -> Result<(), String> {

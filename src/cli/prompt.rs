@@ -10,7 +10,7 @@ use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 
-use super::complete::PromptHelper;
+use super::complete::{PromptHelper, command_of};
 use super::environment::Environment;
 use super::{help, statements};
 use crate::session::message;
@@ -78,12 +78,15 @@ fn save(editor: &mut Editor<PromptHelper, FileHistory>, history: Option<PathBuf>
 
 /// Runs a line. Returns whether the prompt continues.
 async fn one(environment: &Environment, options: &mut PrintOptions, line: &str) -> bool {
-    let Some(command_line) = line.strip_prefix('\\') else {
+    let Some((command_line, unfinished)) = command_of(line) else {
         if let Err(error) = statements::run(environment, options, line).await {
             eprintln!("{}", message(&error));
         }
         return true;
     };
+    if !unfinished.is_empty() {
+        eprintln!("The unfinished statement before '\\{command_line}' is not run.");
+    }
     match command(environment, options, command_line).await {
         Ok(wants_more) => wants_more,
         Err(message) => {
@@ -105,6 +108,10 @@ pub async fn command(
     let words: Vec<&str> = command.trim_end_matches(';').split_whitespace().collect();
     match words.as_slice() {
         ["q"] => return Ok(false),
+        ["?"] => {
+            help::commands();
+            Ok(())
+        }
         ["h"] => help::list(&environment.ctx),
         ["h", name] => help::function(&environment.ctx, name),
         ["i", file] => include(environment, options, file).await,

@@ -2,6 +2,7 @@
 //! object stores, so the `datafusion-cli` crate runs them, which creates these. The results of all other statements are printed by
 //! [`print`](super::print), batch by batch if the format allows it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +22,11 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 
 use super::environment::Environment;
 use super::print;
+use crate::functions::spectrum_file::{FileOptions, SpectrumFormat};
 use crate::scan::write::WriteOptions;
-use crate::session::{explain_unknown_column, is_vcz};
+use crate::session::{
+    FILE_TYPE, explain_unknown_column, is_untyped_prepare, is_vcz, without_types,
+};
 
 /// Runs all statements of `sql`, one after the other, up to the first that fails. Nothing is run if one of them cannot be parsed.
 ///
@@ -64,7 +68,9 @@ pub fn parse<'a>(environment: &Environment, sql: &'a str) -> Result<Vec<(&'a str
 /// If it cannot be planned; an error about a column names those that may be meant.
 pub async fn plan(ctx: &SessionContext, statement: Statement) -> Result<LogicalPlan> {
     let state = ctx.state();
+    let untyped = is_untyped_prepare(&statement);
     match state.statement_to_plan(statement).await {
+        Ok(plan) if untyped => Ok(without_types(plan)),
         Ok(plan) => Ok(plan),
         Err(error) => Err(explain_unknown_column(&state, error).await),
     }
@@ -87,17 +93,22 @@ pub async fn run_of_files(
             if makes_its_own || is_local(&copy.output_url) {
                 return Ok(false);
             }
-            if let Some(name) = copy
-                .options
-                .keys()
-                .find_map(|key| key.strip_prefix("format."))
-            {
-                return config_err!("write the option '{name}' with its prefix: 'vcz.{name}'");
+            check_prefixes(&copy.options)?;
+            Some(NewFile::of(copy))
+        }
+        LogicalPlan::Copy(copy) => {
+            if SpectrumFormat::named(&copy.file_type.get_ext()).is_ok() {
+                // The CLI crate would refuse an option without its prefix, without its name.
+                FileOptions::from_map(&copy.options)?;
             }
             Some(NewFile::of(copy))
         }
-        LogicalPlan::Copy(copy) => Some(NewFile::of(copy)),
-        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(_)) => None,
+        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(table)) => {
+            if table.file_type.eq_ignore_ascii_case(FILE_TYPE) {
+                check_prefixes(&table.options)?;
+            }
+            None
+        }
         _ => return Ok(false),
     };
     let done = exec_from_commands(&environment.cli(), vec![text.to_string()], options).await;
@@ -105,6 +116,18 @@ pub async fn run_of_files(
         target.remove();
     }
     done.map(|()| true)
+}
+
+/// Checks that the options of a VCZ table or store have their prefix: the CLI crate refuses others, without their names.
+///
+/// # Errors
+/// If one has none.
+fn check_prefixes(options: &HashMap<String, String>) -> Result<()> {
+    let mut without = options.keys().filter_map(|key| key.strip_prefix("format."));
+    match without.next() {
+        Some(name) => config_err!("write the option '{name}' with its prefix: 'vcz.{name}'"),
+        None => Ok(()),
+    }
 }
 
 /// The parser's dialect of that name.

@@ -41,7 +41,7 @@ pub use counter::{CountScratch, Counter};
 pub use error::CountError;
 pub use gathered::FILL_CODE;
 pub(crate) use lanes::{Job, Lanes, Level};
-pub use near_names::near_names;
+pub use near_names::{near_names, nearest_names};
 pub use populations::{Populations, PopulationsFile, UnknownSamples};
 pub use request::{
     ChunkCounts, ChunkShape, CountRequest, GENOTYPE_CLASSES, HAPLOID, HET, HOM_ALT, HOM_REF,

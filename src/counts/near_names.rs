@@ -3,8 +3,18 @@
 /// Names are compared by at most this many characters: messages need no more, and input may be hostile.
 const COMPARED: usize = 48;
 
-/// `; near: 'a', 'b'` with up to three of `known` that differ from `name` by a few edits (case counts as no edit); `""` when none does.
+/// `; near: 'a', 'b'` with the [`nearest_names`]; `""` when there are none.
 pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let nearest = nearest_names(name, known);
+    if nearest.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = nearest.iter().map(|near| format!("'{near}'")).collect();
+    format!("; near: {}", names.join(", "))
+}
+
+/// Up to three of `known` that differ from `name` by a few edits (case counts as no edit), the nearest first.
+pub fn nearest_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let letters = |s: &str| -> Vec<char> {
         s.chars()
             .flat_map(char::to_lowercase)
@@ -22,11 +32,7 @@ pub fn near_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Strin
             best.truncate(3);
         }
     }
-    if best.is_empty() {
-        return String::new();
-    }
-    let names: Vec<String> = best.iter().map(|(_, n)| format!("'{n}'")).collect();
-    format!("; near: {}", names.join(", "))
+    best.into_iter().map(|(_, near)| near).collect()
 }
 
 /// The optimal string alignment distance, computed by rows: Levenshtein's distance, with a transposition of neighbours as one

@@ -128,7 +128,9 @@ impl Populations {
             let layout = match columns {
                 Some(layout) => layout,
                 None => {
-                    let (layout, is_header) = layout_of(&fields, wanted, &bad)?;
+                    let (layout, is_header) = layout_of(&fields, wanted).map_err(|reason| {
+                        bad(format!("{reason}{}", advice_on(&fields, wanted, file_name)))
+                    })?;
                     columns = Some(layout);
                     if is_header {
                         attributes = layout.attributes(&fields, sample_ids.len());
@@ -148,9 +150,17 @@ impl Populations {
                 continue;
             }
             let index = samples.get(id).map_err(|reason| {
-                let hint = match is_first {
-                    true => "; if this line is a header, it must name the columns 'sample_id' and 'population'",
-                    false => "",
+                let hint = if samples.has(name) {
+                    format!(
+                        "; its population, '{name}', is a sample, so the columns of samples and populations seem to be swapped"
+                    )
+                } else if is_first {
+                    format!(
+                        "; if this line is a header, it must name the columns 'sample_id' and 'population'{}",
+                        advice_on(&fields, wanted, file_name)
+                    )
+                } else {
+                    String::new()
                 };
                 bad(format!("{reason}{hint}; {IGNORE}"))
             })?;
@@ -355,13 +365,12 @@ fn add_value(value: &mut Option<String>, field: &str) {
     }
 }
 
-/// The layout that the first line shows, and whether that line is a header; `bad` makes the error of a malformed one. `wanted` are the
-/// names of the columns of samples and populations, if the table's options give them.
-fn layout_of(
-    first: &[&str],
-    wanted: Option<(&str, &str)>,
-    bad: &impl Fn(String) -> VczError,
-) -> Result<(ColumnLayout, bool)> {
+/// The layout that the first line shows, and whether that line is a header. `wanted` are the names of the columns of samples and
+/// populations, if the table's options give them.
+///
+/// # Errors
+/// The reason why the line shows none.
+fn layout_of(first: &[&str], wanted: Option<(&str, &str)>) -> Result<(ColumnLayout, bool), String> {
     if let Some((sample, population)) = wanted {
         let column = |name: &str| {
             let exact = first.iter().position(|field| *field == name);
@@ -372,10 +381,10 @@ fn layout_of(
                         .position(|field| field.eq_ignore_ascii_case(name))
                 })
                 .ok_or_else(|| {
-                    bad(format!(
+                    format!(
                         "the header has no column '{name}'; its columns are '{}'",
                         first.join("', '")
-                    ))
+                    )
                 })
         };
         let layout = ColumnLayout {
@@ -404,11 +413,35 @@ fn layout_of(
             },
             false,
         )),
-        _ => Err(bad(format!(
+        _ => Err(format!(
             "expected a header with 'sample_id' and 'population', or exactly two fields (sample id, population); found {} field{}",
             first.len(),
             if first.len() == 1 { "" } else { "s" }
-        ))),
+        )),
+    }
+}
+
+/// What to do about a first line `first` without a layout, or that looks like a header of other names.
+fn advice_on(first: &[&str], wanted: Option<(&str, &str)>, file: &str) -> String {
+    if let [only] = first {
+        let separator = if only.contains(';') {
+            "semicolons"
+        } else if only.contains(char::is_whitespace) {
+            "spaces"
+        } else {
+            return String::new();
+        };
+        return format!(
+            "; fields are separated by tabs or commas, and those of this line seem to be separated by {separator}: replace these"
+        );
+    }
+    match wanted {
+        Some(_) => String::new(),
+        None => format!(
+            "; if it is a header of other names ('{}'), say which columns are meant: --populations \
+             '{file}:SAMPLE_COLUMN,POPULATION_COLUMN', or the options 'vcz.sample_column' and 'vcz.population_column'",
+            first.join("', '")
+        ),
     }
 }
 
@@ -518,7 +551,24 @@ mod tests {
         for header in ["sample_id\tpop", "sample\tpop", "id,Population"] {
             let found = message(&format!("{header}\nHG1\tA\n"));
             assert!(found.contains("if this line is a header"), "{found}");
+            assert!(
+                found.contains("--populations 'p.tsv:SAMPLE_COLUMN,POPULATION_COLUMN'"),
+                "{found}"
+            );
         }
+        let found = message("IID\tPop\tsex\nHG1\tA\tF\n");
+        assert!(
+            found
+                .contains("found 3 fields; if it is a header of other names ('IID', 'Pop', 'sex')")
+                && found.contains("'vcz.sample_column' and 'vcz.population_column'"),
+            "{found}"
+        );
+        assert!(message("HG1 A\nHG2 A\n").contains("seem to be separated by spaces"));
+        assert!(message("HG1;A\nHG2;A\n").contains("seem to be separated by semicolons"));
+        assert!(
+            message("sample_id,population\nA,HG1\n")
+                .contains("its population, 'HG1', is a sample, so the columns")
+        );
         assert!(!message("HG1\tA\nHG9\tA\n").contains("header"));
         assert!(message("").contains("holds no population"));
         assert!(message("sample_id,population\n").contains("holds no population"));

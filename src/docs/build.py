@@ -267,7 +267,7 @@ class Page:
         """What the code gives."""
         if language == "sql":
             _, text, notices = shown(self.session(), code, int(info.get("rows", 40)))
-            return "\n".join([*text.splitlines(), *(line for notice in notices for line in textwrap.wrap(f"Notice: {notice}", WIDTH))])
+            return "\n".join([*text.splitlines(), *(line for notice in notices for line in textwrap.wrap(f"Note: {notice}", WIDTH))])
         if language == "python":
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed), warnings.catch_warnings():

@@ -110,7 +110,8 @@ impl Prepared {
         Ok(())
     }
 
-    /// The values of a row, cast to the parameters' types.
+    /// The values of a row, cast to the parameters' types. A number that is not one of the type, such as 1.5 of an integer, stays as it is, so
+    /// that the statement compares with it.
     fn values_of(&self, batch: &RecordBatch, row: usize) -> Result<Vec<ScalarValue>> {
         if batch.num_columns() != self.types.len() {
             return plan_err!(
@@ -124,9 +125,15 @@ impl Prepared {
             .map(|(at, (column, data_type))| {
                 let value = ScalarValue::try_from_array(column, row)?;
                 match data_type {
-                    Some(data_type) => value.cast_to(data_type).map_err(|error| {
-                        error.context(format!("parameter ${}: expected {data_type}", at + 1))
-                    }),
+                    Some(data_type) => match value.cast_to(data_type) {
+                        Ok(cast) if is_same_number(&value, &cast) => Ok(cast),
+                        _ if value.data_type().is_numeric() && data_type.is_numeric() => Ok(value),
+                        Ok(cast) => Ok(cast),
+                        Err(error) => {
+                            let expected = format!("parameter ${}: expected {data_type}", at + 1);
+                            Err(error.context(expected))
+                        }
+                    },
                     None => Ok(value),
                 }
             })
@@ -169,6 +176,12 @@ impl Prepared {
         }
         Ok(plans)
     }
+}
+
+/// Whether a number is the same after it was cast to another type.
+fn is_same_number(value: &ScalarValue, cast: &ScalarValue) -> bool {
+    cast.cast_to(&value.data_type())
+        .is_ok_and(|back| back == *value)
 }
 
 /// The batches of a stream, read only up to the limits on bound values.

@@ -122,6 +122,32 @@ impl Mask {
             sample(self.contigs(), self.names.len())
         )))
     }
+
+    /// Checks a contig `name` that a row has: the mask may lack it, but not have it in another spelling (`1` and `chr1`), since the row
+    /// would then have no accessible base without any sign of why.
+    ///
+    /// # Errors
+    /// [`VczError::Invalid`], naming the mask's contig.
+    pub fn check_spelling(&self, name: &str) -> Result<()> {
+        if self.index.contains_key(name) {
+            return Ok(());
+        }
+        // Looked up, not compared with every contig: there may be very many of both.
+        let number = match name.get(..3) {
+            Some(start) if start.eq_ignore_ascii_case("chr") => name.get(3..).unwrap_or_default(),
+            _ => name,
+        };
+        let mut others = ["", "chr", "Chr", "CHR"]
+            .into_iter()
+            .map(|start| format!("{start}{number}"));
+        match others.find(|other| self.index.contains_key(other)) {
+            Some(near) => Err(VczError::Invalid(format!(
+                "mask '{}' has no contig '{name}'; did you mean '{near}'? Rename the contigs of one of them, as in replace(contig, 'chr', '')",
+                self.name
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The first few names, for a message.
@@ -381,6 +407,21 @@ mod tests {
             error.to_string(),
             "mask 'm.bed' has no contig '1'; it has 'chr1', 'chr2'"
         );
+    }
+
+    #[test]
+    fn a_contig_of_a_row_is_not_spelt_otherwise() {
+        let mask = Mask::from_rows("m.bed", [("chr1", 0, 5), ("2", 0, 5)]).unwrap();
+        for fine in ["chr1", "2", "chr3", "X"] {
+            mask.check_spelling(fine).unwrap();
+        }
+        for (name, near) in [("1", "chr1"), ("chr2", "2"), ("CHR1", "chr1")] {
+            let error = mask.check_spelling(name).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("no contig '{name}'; did you mean '{near}'?")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use futures::StreamExt;
 
 use super::mask::Mask;
 use super::scalar::{AccessibleBases, IsAccessible, bound_accessible_bases, bound_is_accessible};
-use crate::scan::read_file;
+use crate::scan::{VczSettings, read_file};
 
 /// Whether `function` has a mask argument that is not bound yet.
 pub fn needs_mask(function: &ScalarUDF) -> bool {
@@ -49,10 +49,17 @@ pub fn bind_mask(function: &ScalarUDF, mask: Arc<Mask>) -> ScalarUDF {
 
 /// Reads the mask `name`: a registered table of that name, else a BED file at that location.
 pub async fn load_mask(session: &dyn Session, name: &str) -> Result<Mask> {
-    match registered(session, name).await? {
-        Some(table) => from_table(session, name, table.as_ref()).await,
-        None => Ok(Mask::from_bed(name, &read_file(session, name).await?)?),
+    let mask = match registered(session, name).await? {
+        Some(table) => from_table(session, name, table.as_ref()).await?,
+        None => Mask::from_bed(name, &read_file(session, name).await?)?,
+    };
+    if mask.contigs().next().is_none() {
+        let notices = VczSettings::of(session.config_options()).notices;
+        notices.add(format!(
+            "mask '{name}' has no intervals, so no base is accessible"
+        ));
     }
+    Ok(mask)
 }
 
 /// The table registered under `name`, taken as it is written and, failing that, as a (qualified) SQL name.

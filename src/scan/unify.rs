@@ -124,7 +124,8 @@ fn with_shape(
     if !is_alike || known.kind == ColumnKind::Genotype && a.shape.get(2) != b.shape.get(2) {
         return Err(match known.kind {
             ColumnKind::Genotype => format!(
-                "its calls have {} copies, and cannot be one column with calls of {}; stores of one table have the same ploidy",
+                "its calls have {} copies, and cannot be one column with calls of {}; stores of one table have the same ploidy: convert one \
+                 VCF of all contigs, which pads haploid calls, or make a table of the stores of each ploidy",
                 b.shape.get(2).copied().unwrap_or_default(),
                 a.shape.get(2).copied().unwrap_or_default()
             )

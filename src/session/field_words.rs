@@ -2,9 +2,16 @@
 //! say it.
 
 /// Function names of other tools, and what to use here.
-const FUNCTIONS: [(&[&str], &str); 25] = [
+const FUNCTIONS: [(&[&str], &str); 28] = [
     (
-        &["fst", "fst_wc", "weir_cockerham_fst", "hudson_fst"],
+        &[
+            "fst",
+            "f_st",
+            "fixation_index",
+            "fst_wc",
+            "weir_cockerham_fst",
+            "hudson_fst",
+        ],
         "fst_hudson, fst_weir_cockerham or fst_nei",
     ),
     (
@@ -19,9 +26,17 @@ const FUNCTIONS: [(&[&str], &str); 25] = [
         &["pi", "nucleotide_diversity", "theta_pi"],
         "diversity(…), a sum over sites: divide it by the accessible bases",
     ),
+    (&["theta"], "theta_w, theta_h or theta_l"),
     (
-        &["theta", "watterson", "watterson_theta", "thetaw"],
-        "theta_w, theta_h or theta_l",
+        &[
+            "watterson",
+            "wattersons_theta",
+            "watterson_theta",
+            "theta_watterson",
+            "thetaw",
+            "theta_s",
+        ],
+        "theta_w(…), a sum over sites: divide it by the accessible bases",
     ),
     (&["tajima_d", "tajimasd", "tajimad"], "tajimas_d"),
     (
@@ -29,7 +44,15 @@ const FUNCTIONS: [(&[&str], &str); 25] = [
         "1.0 * minor_count(ac) / allele_number(ac)",
     ),
     (
-        &["af", "freq", "allele_frequency", "frequencies"],
+        &[
+            "af",
+            "freq",
+            "freqs",
+            "allele_freq",
+            "allele_freqs",
+            "allele_frequency",
+            "frequencies",
+        ],
         "allele_frequencies(ac)",
     ),
     (
@@ -42,7 +65,15 @@ const FUNCTIONS: [(&[&str], &str); 25] = [
         "derived_count(ac)",
     ),
     (
-        &["het", "heterozygosity"],
+        &[
+            "het",
+            "hets",
+            "ho",
+            "he",
+            "obs_het",
+            "exp_het",
+            "heterozygosity",
+        ],
         "observed_heterozygosity or expected_heterozygosity, and of individuals sample_counts",
     ),
     (
@@ -88,6 +119,26 @@ const FUNCTIONS: [(&[&str], &str); 25] = [
     ),
     (&["rel", "make_rel", "gcta", "grm_gcta"], "grm"),
     (&["pcs", "eigenvectors", "principal_components"], "pca"),
+    (
+        &["depth", "dp", "coverage", "read_depth"],
+        "a column, if the store has it: call_DP, of each call, or variant_DP, of the variant",
+    ),
+    (
+        &["gq", "genotype_quality"],
+        "a column, if the store has it: call_GQ, of each call",
+    ),
+];
+
+/// Names of what other tools compute and this crate does not, and what does it.
+const ABSENT: [(&[&str], &str); 2] = [
+    (
+        &["roh", "froh", "f_roh", "runs_of_homozygosity"],
+        "runs of homozygosity are found by bcftools roh and plink --homozyg, in the VCF",
+    ),
+    (
+        &["admixture", "structure", "ancestry"],
+        "admixture components are estimated by ADMIXTURE and STRUCTURE; pca has principal components",
+    ),
 ];
 
 /// Names of tables that people look for, and the table functions that give their rows.
@@ -101,7 +152,7 @@ const TABLES: [(&[&str], &str); 4] = [
         "the table function vcz_contigs('t')",
     ),
     (
-        &["population", "populations", "pops"],
+        &["population", "populations", "pop", "pops"],
         "the table function vcz_populations('t')",
     ),
     (
@@ -113,19 +164,25 @@ const TABLES: [(&[&str], &str); 4] = [
 /// What a word of the field that is no function of this crate stands for here.
 pub fn hint_on(name: &str) -> Option<String> {
     let wanted = name.to_ascii_lowercase();
-    let (_, ours) = FUNCTIONS
-        .iter()
-        .find(|(names, _)| names.contains(&wanted.as_str()))?;
-    Some(format!("Here '{wanted}' is {ours}."))
+    if let Some(ours) = text_of(&FUNCTIONS, &wanted) {
+        return Some(format!("Here '{wanted}' is {ours}."));
+    }
+    let others = text_of(&ABSENT, &wanted)?;
+    Some(format!("There is no '{wanted}' here: {others}."))
 }
 
 /// What a name that is no table stands for here.
 pub fn hint_on_table(name: &str) -> Option<String> {
     let wanted = name.to_ascii_lowercase();
-    let (_, ours) = TABLES
-        .iter()
-        .find(|(names, _)| names.contains(&wanted.as_str()))?;
+    let ours = text_of(&TABLES, &wanted)?;
     Some(format!(
         "Here '{wanted}' is {ours}, where t is a table of a store."
     ))
+}
+
+/// The text that stands beside the word `wanted`.
+fn text_of(words: &[(&[&str], &'static str)], wanted: &str) -> Option<&'static str> {
+    let mut words = words.iter();
+    let found = words.find(|(names, _)| names.contains(&wanted));
+    found.map(|(_, text)| *text)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use datafusion::common::DataFusionError;
 
 use super::field_words::{hint_on, hint_on_table};
-use crate::counts::near_names;
+use crate::counts::{near_names, nearest_names};
 use crate::error::VczError;
 
 /// Text that DataFusion puts before and after a function's error about its argument types.
@@ -14,6 +14,9 @@ const COERCION: (&str, &str) = (
     "user-defined coercion failed with: ",
     ". No function matches the given name and argument types",
 );
+
+/// What an error about a table says if there is one of that name in another case.
+pub const OTHER_CASE: &str = "Names of tables are case-sensitive.";
 
 /// The message of `error` for users.
 pub fn message(error: &DataFusionError) -> String {
@@ -34,14 +37,87 @@ pub fn message(error: &DataFusionError) -> String {
     if let Some((_, ending)) = text.split_once("There is no registered file format with ext ") {
         return no_ending(ending);
     }
+    if let Some(table) = missing_table(&text) {
+        return no_table(&text, table);
+    }
+    if let Some(function) = missing_table_function(&text) {
+        return format!("{text}\n{}", hint_on_table_function(function));
+    }
     let text = with_advice_on_names(&text);
-    match hint(&text).or_else(|| hint_on_table(missing_table(&text)?)) {
+    match hint(&text) {
         Some(hint) => format!("{}\n{hint}", without_guess(&text)),
         None if guesses_far(&text) => without_guess(&text).to_string(),
         None => of_a_list(&text)
             .or_else(|| of_a_regex(&text))
+            .or_else(|| of_a_cast(&text))
+            .or_else(|| of_an_option(&text))
             .unwrap_or(text),
     }
+}
+
+/// The message for a table that is not found. `text` may name a table of that name in another case, and then the name stands for that.
+fn no_table(text: &str, table: &str) -> String {
+    match hint_on_table(table) {
+        Some(hint) if !text.contains(OTHER_CASE) => format!("{text}\n{hint}"),
+        _ => text.to_string(),
+    }
+}
+
+/// What a table function that does not exist may be: one of ours without its prefix or misspelt, a word of the field, or another kind of
+/// function.
+fn hint_on_table_function(name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    let plain = lower.strip_prefix("vcz_").unwrap_or(&lower);
+    let ours = crate::functions::table_functions();
+    let names = || ours.iter().map(|(name, _)| *name);
+    if let Some(same) = names().find(|ours| ours.strip_prefix("vcz_") == Some(plain)) {
+        return format!("Did you mean {same}(…)?");
+    }
+    if let Some(hint) = hint_on_table(plain).or_else(|| hint_on(plain)) {
+        return hint;
+    }
+    let aggregates = crate::functions::aggregate_functions();
+    let scalars = crate::functions::scalar_functions();
+    let mut of_rows = aggregates
+        .iter()
+        .map(|function| function.name())
+        .chain(scalars.iter().map(|function| function.name()));
+    if of_rows.any(|function| function == lower) {
+        return format!("'{lower}' is a function of rows: SELECT {lower}(…) FROM t.");
+    }
+    if lower.starts_with("read_") {
+        return "A file is read by its name, in place of a table: SELECT … FROM 'x.csv'."
+            .to_string();
+    }
+    match nearest_names(&lower, names()).first() {
+        Some(near) => format!("Did you mean {near}(…)?"),
+        None => format!("The table functions are {}.", names_of_table_functions()),
+    }
+}
+
+/// The message for text that is no number, with what to do if the query does not ask for a number: DataFusion casts text that it compares
+/// with a column of numbers.
+fn of_a_cast(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("Cannot cast string '")?;
+    let (value, rest) = rest.split_once("' to value of ")?;
+    let is_number = ["Int", "UInt", "Float"]
+        .iter()
+        .any(|kind| rest.starts_with(kind));
+    is_number.then(|| {
+        format!(
+            "{text}\nIf a column of numbers is compared with text here, compare both as text: CAST(x AS VARCHAR) = '{value}'. A CSV file's \
+             column of contigs has numbers if its first rows have"
+        )
+    })
+}
+
+/// The message for an option without a prefix of a table or file that has no such options.
+fn of_an_option(text: &str) -> Option<String> {
+    text.contains("Specify a format for TableOptions").then(|| {
+        "an option without a prefix is of a CSV, JSON or Parquet file, and this is none; the options of VCZ tables and stores begin with \
+         'vcz.', as in 'vcz.populations', and those of files of spectra with 'spectrum.', as in 'spectrum.populations'"
+            .to_string()
+    })
 }
 
 /// Whether `error` says that a regular expression of the query is not valid, or too large.
@@ -213,7 +289,7 @@ fn without_candidates(text: &str) -> String {
 }
 
 /// The table that `text` says is not found.
-fn missing_table(text: &str) -> Option<&str> {
+pub fn missing_table(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("table '")?;
     let (table, _) = rest.split_once("' not found")?;
     // After the catalog and the schema.
@@ -227,9 +303,9 @@ fn missing_file(text: &str) -> Option<&str> {
 
 /// Whether a name looks like a local file: it contains a folder, or ends in a known file extension.
 fn looks_like_a_file(name: &str) -> bool {
-    const ENDINGS: [&str; 16] = [
+    const ENDINGS: [&str; 20] = [
         "parquet", "csv", "tsv", "json", "ndjson", "avro", "arrow", "gz", "bgz", "zip", "vcf",
-        "bcf", "gff3", "gff", "gtf", "bed",
+        "bcf", "gff3", "gff", "gtf", "bed", "txt", "tab", "dat", "panel",
     ];
     let ending = Path::new(name)
         .extension()
@@ -253,7 +329,14 @@ fn refused_function(text: &str) -> Option<&str> {
 }
 
 fn hint(text: &str) -> Option<String> {
-    hint_on(refused_function(text)?)
+    let name = refused_function(text)?;
+    hint_on(name).or_else(|| {
+        let ours = crate::functions::table_functions();
+        let found = ours
+            .iter()
+            .any(|(table_function, _)| *table_function == name);
+        found.then(|| format!("'{name}' is a table function: SELECT … FROM {name}(…)."))
+    })
 }
 
 /// `text` without DataFusion's guess at a function of a similar name, or its candidates.
@@ -288,6 +371,15 @@ mod tests {
             ("SELECT PI([1, 2])", "diversity(…)"),
             ("SELECT maf([1, 2])", "1.0 * minor_count(ac)"),
             ("SELECT theta([1, 2])", "theta_w"),
+            ("SELECT watterson([1, 2])", "Here 'watterson' is theta_w(…)"),
+            ("SELECT allele_freq([1, 2])", "allele_frequencies"),
+            ("SELECT fixation_index([1, 2])", "fst_hudson"),
+            ("SELECT depth([1, 2])", "call_DP"),
+            ("SELECT roh([1, 2])", "There is no 'roh' here"),
+            (
+                "SELECT vcz_samples('t')",
+                "'vcz_samples' is a table function",
+            ),
             ("SELECT ld([1, 2])", "vcz_ld"),
             ("SELECT king([1, 2])", "kinship_king"),
             ("SELECT dxy([1, 2])", "divergence"),
@@ -304,6 +396,53 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn table_functions_of_other_names() {
+        for (call, ours) in [
+            ("ld_prune('t', 1000, 0.2)", "Did you mean vcz_ld_prune(…)?"),
+            ("samples('t')", "Did you mean vcz_samples(…)?"),
+            ("vcz_pops('t')", "the table function vcz_populations('t')"),
+            ("vcz_sampels('t')", "Did you mean vcz_samples(…)?"),
+            ("diversity('t')", "'diversity' is a function of rows"),
+            ("read_csv('x.csv')", "FROM 'x.csv'"),
+            (
+                "nothing_like_it(1)",
+                "The table functions are vcz_samples, ",
+            ),
+        ] {
+            let text = of(&format!("SELECT * FROM {call}")).await;
+            assert!(
+                text.contains("' not found\n") && text.contains(ours),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn text_compared_with_numbers() {
+        let cast = |to: &str| {
+            let error = format!("Cast error: Cannot cast string 'chr1' to value of {to} type");
+            message(&DataFusionError::Execution(error))
+        };
+        let text = cast("Int64");
+        assert!(
+            text.contains("Cannot cast string 'chr1'")
+                && text.contains("CAST(x AS VARCHAR) = 'chr1'"),
+            "{text}"
+        );
+        assert!(!cast("Date32").contains("VARCHAR"));
+    }
+
+    #[test]
+    fn options_without_a_prefix() {
+        let error = "Specify a format for TableOptions".to_string();
+        let text = message(&DataFusionError::Configuration(error));
+        assert!(
+            text.contains("'vcz.populations'") && text.contains("'spectrum.populations'"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
     async fn files_that_are_not_there() {
         let text = of("SELECT * FROM 'none.parquet'").await;
         assert!(
@@ -317,6 +456,11 @@ mod tests {
         );
         let text = of("SELECT * FROM nothing").await;
         assert!(!text.contains("no file"), "{text}");
+        let text = of("SELECT * FROM 'none.txt'").await;
+        assert!(
+            text.starts_with("there is no table and no file 'none.txt'"),
+            "{text}"
+        );
         let text = of("SELECT * FROM 'src/main.rs.gz/none.csv'").await;
         assert!(text.starts_with("there is no table and no file"), "{text}");
         let there = no_file("Cargo.toml");

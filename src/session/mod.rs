@@ -7,7 +7,9 @@
 //! * `store_columns`: comparisons of VCZ columns with values of other types: planned, or an error that says what to write instead.
 //! * `flat_files`: nested columns as JSON text in CSV files, and compressed files by their ending; `tab_separated`: TSV files.
 //! * `vcz_format`: VCZ stores written by COPY; `row_order`, `store_order`: the order of their rows.
-//! * `written_format`: formats that are written and not read, which these two are. `copy_secrets`: credentials in the options of COPY, which plans do not show.
+//! * `written_format`: formats that are written and not read, which these two are. `copy_secrets`: credentials in the options of COPY, which
+//!   plans do not show; `copy_target`: where COPY writes to, looked at before.
+//! * `json_files`: NULL in files of JSON.
 //! * `spectrum_formats`: files of spectra, by COPY; `spectrum_options`: the populations' names in them; `placeholders`: parameters of statements.
 //! * `cohorts`: names of subqueries that give populations; `keep_cohorts`: DataFusion's elimination of common subexpressions kept from them.
 //! * `unknown_column`: errors about columns that do not exist, with what may be meant.
@@ -20,7 +22,8 @@
 //! * `windows`: aggregates over overlapping windows into aggregates over steps, and their merge; `runs`: how the first of them runs,
 //!   where `runs_rule` says so, with the groups of `runs_table`.
 //! * `populations`: how aggregates by population over unnested `population_counts` run, where `populations_rule` says so.
-//! * `memory_rule`, `window_memory`: memory of spectra and of calls in OVER, reserved; `window_calls`: these calls.
+//! * `memory_rule`, `window_memory`: memory of spectra and of calls in OVER, reserved; `window_calls`: these calls; `filtered_windows`:
+//!   FILTER in OVER as an argument.
 //! * `keys`: the keys of UNNEST and GROUP BY, which DataFusion gets wrong.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
 //! * `interrupt`: aggregates over pairs, which use all threads and stop when their query is cancelled; `pairs_memory`: plans of them refused.
@@ -37,9 +40,11 @@ mod binder;
 mod closed;
 mod cohorts;
 mod copy_secrets;
+mod copy_target;
 mod extract_calls;
 mod factory;
 mod field_words;
+mod filtered_windows;
 mod flat_files;
 #[cfg(all(test, feature = "gpu"))]
 mod gpu_archive_tests;
@@ -49,6 +54,7 @@ mod inserts;
 mod interrupt;
 mod interval_join;
 mod join_contigs;
+mod json_files;
 mod keep_cohorts;
 mod keys;
 mod leaf_pushdown;
@@ -109,8 +115,9 @@ pub use factory::VczTableFactory;
 pub use field_words::hint_on;
 pub use memory_rule::largest_values;
 pub use message::{is_about_a_regex, message, message_without_files};
+#[cfg(feature = "flight")]
 pub(crate) use pass_through::passes_rows_on;
-pub use placeholders::{numbered, substitute};
+pub use placeholders::{is_untyped_prepare, numbered, substitute, without_types};
 pub use unknown_column::explain_unknown_column;
 pub use vcz_format::is_vcz;
 pub use window_calls::window_calls;
@@ -170,7 +177,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let analyzer = builder.analyzer().get_or_insert_with(Analyzer::new);
     analyzer
         .rules
-        .insert(0, Arc::new(store_columns::ContigLists));
+        .insert(0, Arc::new(store_columns::ListsAndRanges));
     analyzer
         .rules
         .insert(0, Arc::new(table_calls::NameTableCalls));
@@ -200,6 +207,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_analyzer_rule(Arc::new(flat_files::FlatFiles))
         .with_analyzer_rule(Arc::new(spectrum_options::DescribeSpectra))
         .with_analyzer_rule(Arc::new(notices::ReportLeftOut))
+        .with_optimizer_rule(Arc::new(filtered_windows::FiltersAsArguments))
         .with_optimizer_rule(Arc::new(extract_calls::ExtractCalls))
         .with_optimizer_rule(Arc::new(windows::TwoStepWindows))
         .with_optimizer_rule(Arc::new(interval_join::IntervalJoin))
@@ -208,6 +216,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
         .with_physical_optimizer_rule(Arc::new(left_out::ShowLeftOut))
         .with_physical_optimizer_rule(Arc::new(store_order::KeepStoreOrder))
+        .with_physical_optimizer_rule(Arc::new(json_files::KeepNulls))
 }
 
 /// Adds tables by `CREATE EXTERNAL TABLE` and by URL, functions, settings and rules to a session.

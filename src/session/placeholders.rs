@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::common::{Result, ScalarValue, plan_datafusion_err, plan_err};
+use datafusion::logical_expr::{LogicalPlan, Prepare, Statement as PlanStatement};
 use datafusion::sql::parser::Statement as Parsed;
-use datafusion::sql::sqlparser::ast::{Array, Expr, Value, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{Array, Expr, Statement, Value, visit_expressions_mut};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
@@ -102,6 +103,28 @@ pub fn substitute(parsed: &mut Parsed, value: &dyn Fn(&str) -> Option<ScalarValu
     match replaced {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Whether a statement is a PREPARE that names no types of its parameters.
+pub fn is_untyped_prepare(parsed: &Parsed) -> bool {
+    let Parsed::Statement(statement) = parsed else {
+        return false;
+    };
+    matches!(statement.as_ref(), Statement::Prepare { data_types, .. } if data_types.is_empty())
+}
+
+/// The plan of PREPARE without the types of its parameters. DataFusion infers some if the statement names none, and casts values to them, a
+/// number with a fraction to an integer without a word; without types, values stay as they are, and comparisons widen.
+pub fn without_types(plan: LogicalPlan) -> LogicalPlan {
+    match plan {
+        LogicalPlan::Statement(PlanStatement::Prepare(prepare)) => {
+            LogicalPlan::Statement(PlanStatement::Prepare(Prepare {
+                fields: vec![],
+                ..prepare
+            }))
+        }
+        other => other,
     }
 }
 

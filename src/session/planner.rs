@@ -19,6 +19,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use futures::StreamExt;
 
 use super::copy_secrets::without_secrets;
+use super::copy_target;
 use super::inserts::check_inserts;
 use super::interrupt::interruptible;
 use super::join_contigs::note_joins;
@@ -52,6 +53,7 @@ impl QueryPlanner for VczQueryPlanner {
         let hidden = without_secrets(plan)?;
         let plan = hidden.as_ref().unwrap_or(plan);
         check_inserts(plan)?;
+        copy_target::check(plan).await?;
         let notices = VczSettings::of(session.config_options()).notices;
         let told = note_joins(plan, &notices)?;
         let plan = told.as_ref().unwrap_or(plan);

@@ -212,7 +212,12 @@ impl ExtensionOptions for SpectrumOptions {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        self.set.set(key, value)
+        // The command line sets options of COPY in the session's table options, whose extensions get whole keys; others get what follows the
+        // prefix.
+        let name = key
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.strip_prefix('.'));
+        self.set.set(name.unwrap_or(key), value)
     }
 
     fn entries(&self) -> Vec<ConfigEntry> {

@@ -1,6 +1,7 @@
-//! Comparisons and subscripts of VCZ columns that DataFusion's types do not allow: `variant_contig = 1` and
-//! `variant_contig IN (1, 2)` are planned as text, others are errors that say what to write instead. Both run before type coercion:
-//! [`StoreColumnPlanner`] while SQL is planned, [`ContigLists`] as the first analyzer rule.
+//! Comparisons and subscripts of VCZ columns whose types would make them fail or surprise. `variant_contig = 1` and
+//! `variant_contig IN (1, 2)` are planned as text. In `variant_quality = 80.1` the number is rounded to the single precision of the column, as
+//! VCF's value was: in double precision no value would be equal. Others are errors that say what to write instead. Both run before type
+//! coercion: [`StoreColumnPlanner`] while SQL is planned, [`ListsAndRanges`] as the first analyzer rule.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -31,11 +32,8 @@ impl ExprPlanner for StoreColumnPlanner {
         let RawBinaryExpr { op, left, right } = expr;
         refuse(&left, &right, &op, schema)?;
         refuse(&right, &left, &op, schema)?;
-        let (left, right) = match (is_contig(&left, schema), is_contig(&right, schema)) {
-            (true, false) => (left, as_text(right)),
-            (false, true) => (as_text(left), right),
-            _ => (left, right),
-        };
+        let right = compared(right, &left, schema);
+        let left = compared(left, &right, schema);
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 
@@ -66,11 +64,11 @@ impl ExprPlanner for StoreColumnPlanner {
     }
 }
 
-/// Casts integers to text in the lists of `variant_contig IN (…)`.
+/// Does the same in the lists of IN and the bounds of BETWEEN.
 #[derive(Debug)]
-pub struct ContigLists;
+pub struct ListsAndRanges;
 
-impl AnalyzerRule for ContigLists {
+impl AnalyzerRule for ListsAndRanges {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|node| {
             let schema = merge_schema(&node.inputs());
@@ -78,9 +76,17 @@ impl AnalyzerRule for ContigLists {
             node.map_expressions(|expr| {
                 let name = names.save(&expr);
                 let rewritten = expr.transform_up(|expr| match expr {
-                    Expr::InList(mut list) if is_contig(&list.expr, &schema) => {
-                        list.list = list.list.into_iter().map(as_text).collect();
+                    Expr::InList(mut list) => {
+                        let values = list.list.into_iter();
+                        list.list = values
+                            .map(|value| compared(value, &list.expr, &schema))
+                            .collect();
                         Ok(Transformed::yes(Expr::InList(list)))
+                    }
+                    Expr::Between(mut range) => {
+                        range.low = Box::new(compared(*range.low, &range.expr, &schema));
+                        range.high = Box::new(compared(*range.high, &range.expr, &schema));
+                        Ok(Transformed::yes(Expr::Between(range)))
                     }
                     other => Ok(Transformed::no(other)),
                 })?;
@@ -91,7 +97,7 @@ impl AnalyzerRule for ContigLists {
     }
 
     fn name(&self) -> &str {
-        "vcz_contig_lists"
+        "vcz_lists_and_ranges"
     }
 }
 
@@ -122,6 +128,34 @@ fn is_contig(expr: &Expr, schema: &DFSchema) -> bool {
         && schema
             .field_from_column(column)
             .is_ok_and(|field| field.data_type().is_string())
+}
+
+/// `value` as it is compared with `column`, which may be any expression.
+fn compared(value: Expr, column: &Expr, schema: &DFSchema) -> Expr {
+    let Expr::Literal(literal, _) = &value else {
+        return value;
+    };
+    if let ScalarValue::Float64(Some(number)) = literal {
+        let rounded = *number as f32;
+        // A number beyond single precision stays what it is.
+        return match is_single(column, schema) && (rounded.is_finite() || !number.is_finite()) {
+            true => Expr::Literal(ScalarValue::Float32(Some(rounded)), None),
+            false => value,
+        };
+    }
+    match is_contig(column, schema) {
+        true => as_text(value),
+        false => value,
+    }
+}
+
+/// Whether `expr` is a column of a store, or a value of its lists, in single precision.
+fn is_single(expr: &Expr, schema: &DFSchema) -> bool {
+    let is_field = |name: &str| name.starts_with("variant_") || name.starts_with("call_");
+    expr.column_refs()
+        .iter()
+        .any(|column| is_field(&column.name))
+        && matches!(expr.get_type(schema), Ok(DataType::Float32))
 }
 
 /// An integer literal as text: contigs are names, even if they look like numbers.
@@ -191,6 +225,9 @@ mod tests {
             Field::new("variant_contig", DataType::Utf8View, false),
             Field::new("call_DP", calls, true),
             Field::new("variant_filter", filters.clone(), true),
+            Field::new("variant_quality", DataType::Float32, true),
+            Field::new("variant_score", DataType::Float64, true),
+            Field::new("single", DataType::Float32, true),
             Field::new("mine", filters, true),
         ]))
         .unwrap()
@@ -216,6 +253,24 @@ mod tests {
         assert_eq!(compare(lit(22i64), contig()).unwrap().0, text);
         assert_eq!(compare(contig(), lit("chr1")).unwrap().1, lit("chr1"));
         assert_eq!(compare(ident("mine"), lit(1)).unwrap().1, lit(1));
+    }
+
+    #[test]
+    fn numbers_are_rounded_as_the_values_of_the_column_were() {
+        let compared_with = |column: &str, number: f64| {
+            let (_, right) = compare(ident(column), lit(number)).unwrap();
+            assert_eq!(compare(lit(number), ident(column)).unwrap().0, right);
+            right
+        };
+        assert_eq!(compared_with("variant_quality", 80.1), lit(80.1f32));
+        assert_eq!(
+            compared_with("variant_quality", f64::INFINITY),
+            lit(f32::INFINITY)
+        );
+        assert_eq!(compared_with("variant_quality", 1e300), lit(1e300));
+        for other in ["variant_score", "single", "variant_contig"] {
+            assert_eq!(compared_with(other, 80.1), lit(80.1));
+        }
     }
 
     #[test]

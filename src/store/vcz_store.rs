@@ -460,21 +460,27 @@ fn open_error(location: &str, key: &str, error: ReadError) -> VczError {
         },
         ReadError::Corrupt(reason) => VczError::NotAStore {
             store,
-            reason: match is_vcf(location) {
-                true => "a VCF or BCF is converted by bio2zarr: vcf2zarr convert IN.vcf.gz OUT.vcz"
-                    .to_owned(),
-                false => format!("as a zip archive: {reason}"),
+            reason: if ends_in(location, &VCF) {
+                "a VCF or BCF is converted by bio2zarr: vcf2zarr convert IN.vcf.gz OUT.vcz"
+                    .to_owned()
+            } else if ends_in(location, &TABLES) {
+                format!(
+                    "it is neither a zip archive nor a folder; a table of a file of another format is read by its name: SELECT … FROM '{location}'"
+                )
+            } else {
+                format!("as a zip archive: {reason}")
             },
         },
     }
 }
 
-/// Whether this is the name of a VCF or BCF.
-fn is_vcf(location: &str) -> bool {
+const VCF: [&str; 4] = [".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"];
+/// Endings of other files that queries read.
+const TABLES: [&str; 6] = [".csv", ".tsv", ".parquet", ".gff3", ".gtf", ".bed"];
+
+fn ends_in(location: &str, endings: &[&str]) -> bool {
     let name = location.to_ascii_lowercase();
-    [".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    endings.iter().any(|end| name.ends_with(end))
 }
 
 fn is_absent(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {

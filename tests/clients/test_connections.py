@@ -18,6 +18,10 @@ from server import SIM, VCZ, Relay, Server
 
 FLOOD = 2000
 LOGIN = 1
+# Where floods come from: together more than a server takes in all, none more than it takes of one.
+OTHERS = [f"127.0.0.{number}" for number in range(2, 10)]
+# By default a server takes as many connections, and its second port as many.
+MOST, MOST_PAGES = 1024, 64
 HALF_HEADERS = b"GET /metrics HTTP/1.1\r\nHost: here\r\nX-Half: "
 # The start of a TLS record with a ClientHello of 512 bytes, which do not follow.
 HALF_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(32)
@@ -92,12 +96,12 @@ def cpu(server):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def flood(address, says, begin=lambda connection: connection, number=FLOOD):
+def flood(address, says, begin=lambda connection: connection, number=FLOOD, sources=OTHERS):
     """Connections that stay open here after saying `says`; those that the server closes at once are kept, too."""
     host, port = address.rsplit(":", 1)
     sockets = []
-    for _ in range(number):
-        connection = socket.create_connection((host, int(port)), timeout=10)
+    for at in range(number):
+        connection = socket.create_connection((host, int(port)), timeout=10, source_address=(sources[at % len(sources)], 0))
         try:
             connection = begin(connection)
             connection.sendall(says)
@@ -117,6 +121,32 @@ def context():
 
 def encrypted(connection):
     return context().wrap_socket(connection)
+
+
+class Logins:
+    """Logs in again and again until the block ends; `waits` has when each began, and the seconds that it took."""
+
+    def __init__(self, server):
+        self.server, self.waits, self.failed, self.ended = server, [], None, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        try:
+            while not self.ended.is_set():
+                self.waits.append((time.monotonic(), login(self.server)))
+        except Exception as error:
+            self.failed = error
+
+    def end(self):
+        self.ended.set()
+        self.thread.join()
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
 
 
 class Drip:
@@ -167,30 +197,52 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_floods(kind, users, certificate):
     tls = kind == "half hello" or "TLS" in kind
-    arguments = [*SIM, *users, "--connection-timeout", "3s", "--max-connections", "400"]
-    with Server(*arguments, *(certificate if tls else []), tls=tls) as server:
+    with Server(*SIM, *users, "--connection-timeout", "3s", *(certificate if tls else []), tls=tls) as server:
         for _ in range(2):
             login(server)
         time.sleep(1)
         baseline, before = used(server), cpu(server)
         address = server.ops.removeprefix("http://") if "page" in kind else server.address
         first, then = KINDS[kind]
-        sockets = flood(address, first, encrypted if kind.endswith("in TLS") else lambda connection: connection)
-        waits = []
-        with Drip(sockets, then):
-            end = time.monotonic() + 2
-            while time.monotonic() < end:
-                waits.append(login(server))
-                assert server.get("/healthz")[0] == 200
-            assert max(waits) < LOGIN, waits
-            assert used(server)[0] < baseline[0] + 550
-            # The server closes them itself.
-            settled(server, baseline)
+        with Logins(server) as logins:
+            began = time.monotonic()
+            sockets = flood(address, first, encrypted if kind.endswith("in TLS") else lambda connection: connection)
+            flooded = time.monotonic()
+            with Drip(sockets, then):
+                while time.monotonic() < flooded + 2:
+                    assert server.get("/healthz")[0] == 200
+                assert used(server)[0] < baseline[0] + MOST + MOST_PAGES + 50
+                logins.end()
+                # The server closes them itself.
+                settled(server, baseline)
+        assert not logins.failed and max(took for _, took in logins.waits) < LOGIN, (logins.failed, logins.waits)
+        meanwhile = sum(began - took < at < flooded for at, took in logins.waits)
+        assert 0 < meanwhile < len(logins.waits)
         busy = cpu(server)
         time.sleep(1)
         assert cpu(server) - busy < 0.25, "it does not spin"
         assert server.wait_for_log(r"connections were closed", 5)
-        print(f"{kind}: a login took at most {max(waits):.2f} s of {len(waits)}; {busy - before:.1f} s of computing")
+        print(
+            f"{kind}: {FLOOD} connections in {flooded - began:.2f} s; of {len(logins.waits)} logins, {meanwhile} while they were opened, "
+            f"one took at most {max(took for _, took in logins.waits):.2f} s; {busy - before:.1f} s of computing"
+        )
+        for connection in sockets:
+            connection.close()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_flood_from_the_address_of_a_client(tls, users, certificate):
+    """Without other limits than those that a server has by itself, once the flood is there."""
+    with Server(*SIM, *users, *(certificate if tls else []), tls=tls) as server:
+        login(server)
+        time.sleep(1)
+        baseline = used(server)
+        host = server.address.rsplit(":", 1)[0]
+        sockets = flood(server.address, b"PRI ", encrypted if tls else lambda connection: connection, sources=[host])
+        assert used(server)[0] < baseline[0] + MOST // 4 + 50
+        for _ in range(5):
+            assert login(server) < LOGIN
+        settled(server, baseline)
         for connection in sockets:
             connection.close()
 

@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tomllib
 import zipfile
 
 import pytest
@@ -16,10 +17,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from faults import KEYS, Bucket, Proxy
-from server import FIXTURES, VCZ, Server, value
+from server import FIXTURES, REPOSITORY, VCZ, Server, value
 from test_services import free_port, started
 
-PAGE = (FIXTURES.parent.parent / "src" / "scan" / "remote" / "README.md").read_text()
+PAGE = (REPOSITORY / "src" / "scan" / "remote" / "README.md").read_text()
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())["sim.vcz"]
 AZURE_KEY = base64.b64encode(b"a key of the test").decode()
 
@@ -132,6 +133,13 @@ def test_no_other_commands():
     assert sorted(commands()) == sorted(CASES)
     # Others would not be run.
     assert len(re.findall("^```", PAGE, re.MULTILINE)) == 2 * (len(blocks("sh")) + len(blocks("sql"))) and len(blocks("sql")) == 1
+
+
+def test_features():
+    """Those of object_store that the page names are those that the feature `cloud` enables."""
+    enabled = tomllib.loads((REPOSITORY / "Cargo.toml").read_text())["features"]["cloud"]
+    named = re.findall(r"^\|.*\| `(\w+)` \| `\w+Builder` \|$", PAGE, re.MULTILINE)
+    assert sorted(f"object_store/{feature}" for feature in named) == sorted(enabled)
 
 
 @pytest.mark.parametrize("command", CASES)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use datafusion::common::ScalarValue;
 use datafusion::prelude::SessionContext;
+use datafusion_vcz::session::{explain_unknown_column, message};
 
 use crate::common::{create, entries, fixtures, plain_session, row, run, unpack, work_dir};
 
@@ -136,6 +137,18 @@ async fn what_is_not_a_store() {
     fs::create_dir_all(&empty).unwrap();
     let missing = at.join("missing.vcz");
     let shown = |path: &Path| path.display().to_string();
+    let sheet = file(&at, "sheet.csv", "sample_id,population\ns00,first\n");
+    let read = format!("SELECT … FROM '{sheet}'");
+    bench
+        .refuses(
+            &create_sql(&sheet),
+            &[
+                "is not a VCZ store",
+                "neither a zip archive nor a folder",
+                read.as_str(),
+            ],
+        )
+        .await;
     for (location, parts) in [
         (
             shown(&empty),
@@ -167,6 +180,74 @@ async fn what_is_not_a_store() {
         bench
             .refuses(&format!("SELECT * FROM vcz_samples('{location}')"), &parts)
             .await;
+    }
+}
+
+/// What the command line and servers say about a statement that cannot be planned.
+async fn said(ctx: &SessionContext, sql: &str) -> String {
+    let Err(error) = ctx.sql(sql).await else {
+        panic!("expected an error from: {sql}")
+    };
+    message(&explain_unknown_column(&ctx.state(), error).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_tables_and_columns() {
+    let bench = Bench::new().await;
+    let fixtures = fixtures();
+    create(&bench.ctx, "miss", &fixtures.join("missing.vcz.zip"), None).await;
+    let genes = format!("'{}'", fixtures.join("sim.genes.gff3").display());
+    let genes_and_sites = format!("{genes} AS g, sim");
+    for (columns, table, expected) in [
+        (
+            "1",
+            "Sim",
+            "Did you mean 'sim'? Names of tables are case-sensitive",
+        ),
+        ("1", "sin", "Did you mean 'sim'?"),
+        (
+            "1",
+            "samples",
+            "Here 'samples' is the table function vcz_samples('t')",
+        ),
+        (
+            "DP",
+            "miss",
+            "Did you mean call_DP, which each call has, or variant_DP, which the variant has?",
+        ),
+        ("AD", "miss", "Did you mean call_AD?"),
+        (
+            "GQ",
+            "sim",
+            "VCF's GQ would be the column call_GQ or variant_GQ, and the table has neither",
+        ),
+        ("AC", "sim", "Here 'ac' is allele_counts("),
+        ("variant_pos", "sim", "Did you mean variant_position?"),
+        (
+            "s.variant_pos",
+            "sim AS s",
+            "Did you mean variant_position?",
+        ),
+        ("CHROM", "sim", "VCF's CHROM is variant_contig"),
+        ("ID", genes.as_str(), "write attributes['ID']"),
+        (
+            "g.seqid",
+            genes_and_sites.as_str(),
+            "Here 'seqid' is the column contig",
+        ),
+    ] {
+        let found = said(&bench.ctx, &format!("SELECT {columns} FROM {table}")).await;
+        assert!(
+            found.contains(expected),
+            "expected '{expected}' in: {found}"
+        );
+        // DataFusion's guess, the column that is nearest by its letters.
+        assert!(!found.contains(". Did you mean"), "{found}");
+        assert_eq!(
+            found.contains("VCF's"),
+            ["GQ", "AC", "CHROM"].contains(&columns),
+            "{found}"
+        );
     }
 }
 
@@ -1356,6 +1437,31 @@ async fn malformed_populations() {
             &["holds no population", "a sample id and a population name"],
         ),
         ("nothing", vec![], &["holds no population"]),
+        (
+            "columns",
+            b"IID\tPop\tsex\ns00\tx\tF\n".to_vec(),
+            &[
+                "line 1",
+                "a header of other names ('IID', 'Pop', 'sex')",
+                ":SAMPLE_COLUMN,POPULATION_COLUMN'",
+                "'vcz.sample_column' and 'vcz.population_column'",
+            ],
+        ),
+        (
+            "spaces",
+            b"s00 first\n".to_vec(),
+            &["line 1", "separated by tabs or commas", "by spaces"],
+        ),
+        (
+            "semicolons",
+            b"sample_id;population\ns00;first\n".to_vec(),
+            &["line 1", "separated by tabs or commas", "by semicolons"],
+        ),
+        (
+            "swapped",
+            format!("{header}first\ts00\n").into(),
+            &["line 2", "'s00', is a sample", "seem to be swapped"],
+        ),
     ] {
         let path = file(&at, &format!("{name}.tsv"), text);
         let sql = format!(

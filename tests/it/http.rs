@@ -1,11 +1,11 @@
-//! A small HTTP server of files: it answers GET and HEAD, with ranges and conditions on entity tags, after a delay, and keeps what it was
-//! asked. The entity tag of a file is that of its content.
+//! A small HTTP server of files: it answers GET and HEAD, with ranges and conditions on entity tags, after a delay and over a link of limited
+//! bandwidth, and keeps what it was asked. The entity tag of a file is that of its content.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,6 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub struct Behaviour {
     /// Time before each answer.
     pub delay: Duration,
+    /// Bytes that all connections together may send in a second, if that is limited.
+    pub bandwidth: Option<u64>,
     /// Whether everything is denied, with an answer that repeats the request.
     pub denies: bool,
 }
@@ -60,11 +62,15 @@ impl HttpServer {
         };
         let (files, kept) = (Arc::clone(&server.files), Arc::clone(&server.asked));
         let sent = Arc::clone(&server.sent);
+        let link = Arc::new(Link {
+            bandwidth: behaviour.bandwidth,
+            free: Mutex::new(Instant::now()),
+        });
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (files, kept) = (Arc::clone(&files), Arc::clone(&kept));
-                let sent = Arc::clone(&sent);
-                tokio::spawn(serve(stream, files, behaviour.clone(), kept, sent));
+                let (sent, link) = (Arc::clone(&sent), Arc::clone(&link));
+                tokio::spawn(serve(stream, files, behaviour.clone(), kept, sent, link));
             }
         });
         server
@@ -90,12 +96,36 @@ impl HttpServer {
     }
 }
 
+/// What all connections send over.
+struct Link {
+    bandwidth: Option<u64>,
+    /// When all that was to be sent has been.
+    free: Mutex<Instant>,
+}
+
+impl Link {
+    /// Waits until so many bytes have been sent.
+    async fn send(&self, bytes: usize) {
+        let Some(bandwidth) = self.bandwidth else {
+            return;
+        };
+        let sent = {
+            let mut free = self.free.lock();
+            let takes = Duration::from_secs_f64(bytes as f64 / bandwidth as f64);
+            *free = Instant::now().max(*free) + takes;
+            *free
+        };
+        tokio::time::sleep_until(sent.into()).await;
+    }
+}
+
 async fn serve(
     mut stream: TcpStream,
     files: Files,
     behaviour: Behaviour,
     asked: Arc<Mutex<Vec<Request>>>,
     sent: Arc<AtomicU64>,
+    link: Arc<Link>,
 ) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let mut received = Vec::new();
@@ -148,6 +178,7 @@ async fn serve(
         );
         stream.write_all(answer.as_bytes()).await.ok()?;
         if method != "HEAD" {
+            link.send(body.len()).await;
             stream.write_all(body).await.ok()?;
             if status.starts_with('2') {
                 sent.fetch_add(body.len() as u64, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Times over a network: an HTTP server on this machine that answers each request after 50 ms.
+//! Times over a network: an HTTP server on this machine that answers each request after some milliseconds, and sends 1 GB in a second.
 
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,9 @@ const LIMITS: [Duration; 3] = [
 const WINDOWS: &str = "SELECT count(*), sum(pi) FROM (SELECT genome_bin(variant_position, 100000), diversity(call_genotype) AS pi, \
                        tajimas_d(call_genotype) FROM t GROUP BY 1)";
 
+/// Bytes in a second.
+const BANDWIDTH: u64 = 1_000_000_000;
+
 /// A server that answers after `delay`, of gambX (1,019,012 sites of 100 diploids, 1,020 chunks of each array) as [`STORES`]; and the archive.
 async fn served(delay: Duration) -> Option<(HttpServer, std::path::PathBuf)> {
     let zip = shared_data()?.join("gambX.vcz.zip");
@@ -52,6 +55,7 @@ async fn served(delay: Duration) -> Option<(HttpServer, std::path::PathBuf)> {
     }
     let behaviour = Behaviour {
         delay,
+        bandwidth: Some(BANDWIDTH),
         ..Behaviour::default()
     };
     Some((HttpServer::start(served, behaviour).await, zip))

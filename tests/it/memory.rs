@@ -494,11 +494,14 @@ async fn lists_of_windows_are_counted() {
     }
 }
 
-const GROWING: [&str; 9] = [
+const GROWING: [&str; 12] = [
     "SELECT v, array_agg(v) OVER (ORDER BY v) AS a FROM numbers",
     "SELECT v, array_agg(v) OVER (PARTITION BY v % 3 ORDER BY v DESC) AS a FROM numbers",
     "SELECT v, array_agg(v) OVER (ORDER BY v ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS a FROM numbers",
     "SELECT v, array_agg(v) FILTER (WHERE v % 2 = 0) OVER (ORDER BY v) AS a, sum(v) OVER (ORDER BY v) AS s FROM numbers",
+    "SELECT v, array_agg(v) FILTER (WHERE NULLIF(v % 3, 1) = 0) OVER (PARTITION BY v % 2) AS a FROM numbers",
+    "SELECT v, array_agg(v) FILTER (WHERE v % 3 = 0) OVER (ORDER BY v ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING) AS a FROM numbers",
+    "SELECT v, string_agg(CAST(v AS VARCHAR), '-') FILTER (WHERE v > 90) OVER () AS a FROM numbers",
     "SELECT v, string_agg(CAST(v AS VARCHAR), '-') OVER (ORDER BY v) AS a FROM numbers",
     "SELECT v, array_agg([v, NULL]) OVER () AS a FROM numbers",
     "SELECT v % 7 AS k, array_agg(v ORDER BY v DESC) AS a, string_agg(CAST(v AS VARCHAR), ',' ORDER BY v) AS s FROM numbers GROUP BY 1",
@@ -525,24 +528,29 @@ async fn values_that_grow_with_their_frames_are_counted() {
         let found = pretty_format_batches(&run(&free, &ordered).await).unwrap();
         assert_eq!(found.to_string(), expected.to_string(), "{sql}");
     }
-    // Values of 3,000 rows take 36 MB, those of one batch at most 26 MB, twice while its column is made.
-    let over = "SELECT sum(cardinality(a)) AS n FROM (SELECT array_agg(v) OVER (ORDER BY v) AS a FROM numbers)";
-    for (bytes, fits) in [(2_000_000, false), (80_000_000, true)] {
+    // Values of 3,000 rows take 36 MB, those of one batch at most 26 MB, twice while its column is made. Every row gets all that FILTER keeps.
+    let growing = "SELECT array_agg(v) OVER (ORDER BY v) AS a FROM numbers";
+    let filtered = "SELECT array_agg(v) FILTER (WHERE v % 2 = 0) OVER () AS a FROM numbers";
+    let cases = [
+        (growing, 2_000_000, None),
+        (growing, 80_000_000, Some(3000 * 3001 / 2)),
+        (filtered, 40_000_000, None),
+        (filtered, 120_000_000, Some(3000 * 1500)),
+    ];
+    for (over, bytes, fits) in cases {
         let ctx = bounded(bytes);
         run(&ctx, "SET datafusion.execution.batch_size = 1024").await;
         run(&ctx, &numbers(3000)).await;
-        let answer = ctx.sql(over).await.unwrap().collect().await;
+        let sum = format!("SELECT sum(cardinality(a)) AS n FROM ({over})");
+        let answer = ctx.sql(&sum).await.unwrap().collect().await;
         match answer {
             Ok(batches) => {
-                assert!(fits, "{bytes}");
+                let expected = fits.unwrap_or_else(|| panic!("{over}: {bytes}"));
                 let shown = pretty_format_batches(&batches).unwrap().to_string();
-                assert!(
-                    shown.contains(&format!("| {} |", 3000 * 3001 / 2)),
-                    "{shown}"
-                );
+                assert!(shown.contains(&format!("| {expected} |")), "{shown}");
             }
             Err(error) => {
-                assert!(!fits, "{bytes}: {error}");
+                assert!(fits.is_none(), "{over}: {bytes}: {error}");
                 let exhausted = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
                 assert!(exhausted, "{error}");
                 let reason = "a value of array_agg in OVER has every row of its frame";

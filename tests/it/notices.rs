@@ -195,3 +195,18 @@ async fn notices_agree_with_explain_analyze() {
         "{said:?}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mask_without_intervals() {
+    let ctx = missing(1).await;
+    let notices = collected(&ctx);
+    let mask = "CREATE VIEW nothing AS SELECT 'a' AS contig, 0 AS start, 1 AS end WHERE false";
+    run(&ctx, mask).await;
+    let sites =
+        "SELECT count(*) FROM t WHERE is_accessible(variant_contig, variant_position, 'nothing')";
+    shown(&ctx, sites).await;
+    assert_eq!(
+        notices.take(),
+        ["mask 'nothing' has no intervals, so no base is accessible"]
+    );
+}

@@ -10,8 +10,8 @@ use object_store::{ObjectStoreExt, PutPayload};
 use url::Url;
 
 use crate::archive::archive;
-use crate::common::{fixtures, row, run, session};
-use crate::server::{Files, Server, consolidate, files, in_memory};
+use crate::common::{fixtures, row, run, session, shared_data};
+use crate::server::{Files, Server, consolidate, files, files_of, in_memory};
 
 /// A store on a server that answers in rounds, opened as `t`: how many requests and rounds that took.
 async fn opened(server: &Arc<Server>, location: &str) -> (SessionContext, usize, usize) {
@@ -35,11 +35,17 @@ async fn asked(server: &Arc<Server>, ctx: &SessionContext, sql: &str) -> (String
 
 #[tokio::test]
 async fn stores_are_opened_in_few_rounds() {
-    let cases: [(&str, Files); 3] = [
+    let mut cases: Vec<(&str, Files)> = vec![
         ("consolidated", consolidate(files("sim.vcz.zip"))),
         ("v2", files("sim.vcz.zip")),
         ("v3", files("sim.v3.vcz.zip")),
     ];
+    // A store of 1,020 chunks of each array.
+    if let Some(shared) = shared_data() {
+        let gamb_x = files_of(&std::fs::read(shared.join("gambX.vcz.zip")).unwrap());
+        cases.push(("consolidated", consolidate(gamb_x.clone())));
+        cases.push(("gambX", gamb_x));
+    }
     for (name, files) in cases {
         let server = Arc::new(Server::in_rounds(in_memory(&files).await));
         let (_, requests, rounds) = opened(&server, "data/my.vcz").await;

@@ -19,17 +19,27 @@ use datafusion::logical_expr::{
     Signature,
 };
 
+use super::filtered_value::FilteredValue;
 use super::frame_memory::ValueMemory;
 use crate::functions::interrupt;
 
-/// The functions, to be registered in place of those of DataFusion.
-pub fn growing_values() -> [AggregateUDF; 2] {
-    [array_agg_udaf(), string_agg_udaf()].map(|function| accounted(&function))
+/// The functions, to be registered in place of those of DataFusion, and what they are with FILTER in OVER.
+pub fn growing_values() -> [AggregateUDF; 4] {
+    let [lists, texts] = [array_agg_udaf(), string_agg_udaf()].map(|function| accounted(&function));
+    let filtered = [&lists, &texts].map(FilteredValue::of);
+    let [filtered_lists, filtered_texts] = filtered;
+    [lists, texts, filtered_lists, filtered_texts]
 }
 
 /// Whether the values of a function grow with their frames.
 pub fn grows(function: &AggregateUDF) -> bool {
-    function.inner().is::<GrowingValue>()
+    function.inner().is::<GrowingValue>() || function.inner().is::<FilteredValue>()
+}
+
+/// The function of the same rows whose last argument is what FILTER has in OVER; `None` for a function whose values do not grow.
+pub fn filtered_value(function: &AggregateUDF) -> Option<AggregateUDF> {
+    let grows = function.inner().is::<GrowingValue>();
+    grows.then(|| FilteredValue::of(function))
 }
 
 fn accounted(function: &AggregateUDF) -> AggregateUDF {
@@ -39,6 +49,13 @@ fn accounted(function: &AggregateUDF) -> AggregateUDF {
 /// A function of DataFusion whose value has every row of its frame. What the two functions override is delegated.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct GrowingValue(AggregateUDF);
+
+impl GrowingValue {
+    /// DataFusion's function.
+    pub(super) fn stock(&self) -> &AggregateUDF {
+        &self.0
+    }
+}
 
 impl AggregateUDFImpl for GrowingValue {
     fn name(&self) -> &str {
@@ -55,15 +72,7 @@ impl AggregateUDFImpl for GrowingValue {
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let name = self.name().to_string();
-        let inner = self.0.accumulator(arguments)?;
-        Ok(match ValueMemory::current(name) {
-            Some(memory) => Box::new(Accounted {
-                inner,
-                memory,
-                rows: 0,
-            }),
-            None => inner,
-        })
+        Ok(accounted_values(name, self.0.accumulator(arguments)?))
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -111,13 +120,24 @@ impl AggregateUDFImpl for GrowingValue {
     }
 }
 
+/// `inner`, whose values are accounted where a window operator runs it.
+pub(super) fn accounted_values(name: String, inner: Box<dyn Accumulator>) -> Box<dyn Accumulator> {
+    match ValueMemory::current(name) {
+        Some(memory) => Box::new(Accounted {
+            inner,
+            memory,
+            rows: 0,
+        }),
+        None => inner,
+    }
+}
+
 /// Reserves memory for every value.
 #[derive(Debug)]
 struct Accounted {
     inner: Box<dyn Accumulator>,
     memory: ValueMemory,
     /// Rows since the last value. A frame of a whole partition has one value, which is then copied for every row.
-    /// Rows that FILTER leaves out get a copy too, and are not counted.
     rows: usize,
 }
 

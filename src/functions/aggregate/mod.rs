@@ -70,6 +70,7 @@ mod cells_by_group;
 mod checked_counts;
 mod definition;
 mod extend;
+mod filtered_value;
 mod frame_memory;
 mod grid;
 mod growing_value;
@@ -129,7 +130,7 @@ use crate::scan::notices::{NoticeSink, SiteTotals};
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub use self::frame_memory::{COPIES_OF_VALUES, with_frame_memory};
-pub use self::growing_value::{growing_values, grows, value_bytes};
+pub use self::growing_value::{filtered_value, growing_values, grows, value_bytes};
 pub use self::stages::{
     Stages, is_exact, is_state, merge_of, merged, stages, state_of, state_source,
 };

@@ -97,12 +97,18 @@ impl ScalarUDFImpl for AccessibleBases {
         let inputs = Inputs::new(self.name(), &args)?;
         let contigs = Strings::try_new(&inputs, 0)?;
         let (starts, stops) = (inputs.integers(1)?, inputs.integers(2)?);
+        // Rows are mostly sorted, so a contig is checked only where it changes.
+        let mut last = None;
         let array = numbers::<Int64Type>(inputs.rows, |row| {
             let (Some(contig), Some(start), Some(stop)) =
                 (contigs.get(row), starts.get(row), stops.get(row))
             else {
                 return Ok(None);
             };
+            if last != Some(contig) {
+                mask.check_spelling(contig)?;
+                last = Some(contig);
+            }
             Ok(Some(mask.accessible_bases(contig, start, stop)))
         })?;
         inputs.finish(array)
@@ -117,6 +123,14 @@ mod tests {
     #[test]
     fn counts_inclusive_intervals() {
         let mask = Arc::new(Mask::from_rows("m.bed", [("1", 4, 6), ("1", 10, 20)]).unwrap());
+        let misspelt = [
+            strings(&[Some("1"), Some("chr1")]),
+            int(1),
+            int(9),
+            string("m.bed"),
+        ];
+        let error = call_udf(&bound(Arc::clone(&mask)), &misspelt).unwrap_err();
+        assert!(error.to_string().contains("did you mean '1'?"), "{error}");
         let contigs = strings(&[Some("1"), Some("1"), Some("2"), None, Some("1")]);
         let starts = ints(&[Some(1), Some(6), Some(1), Some(1), Some(9)]);
         let stops = ints(&[Some(100), Some(11), Some(9), Some(9), Some(8)]);

@@ -95,14 +95,21 @@ impl ScalarUDFImpl for IsAccessible {
         let (contigs, positions) = (Strings::try_new(&inputs, 0)?, inputs.integers(1)?);
         // Rows are mostly sorted, so the contig is looked up only where it changes.
         let mut last: Option<(&str, ContigMask<'_>)> = None;
+        let mut spelling = Ok(());
         let array = booleans(inputs.rows, |row| {
             let (contig, position) = (contigs.get(row)?, positions.get(row)?);
             let (_, intervals) = match &mut last {
                 Some(known) if known.0 == contig => known,
-                _ => last.insert((contig, mask.contig(contig))),
+                _ => {
+                    if spelling.is_ok() {
+                        spelling = mask.check_spelling(contig);
+                    }
+                    last.insert((contig, mask.contig(contig)))
+                }
             };
             Some(intervals.contains_next(position))
         });
+        spelling?;
         inputs.finish(array)
     }
 }

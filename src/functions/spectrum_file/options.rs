@@ -69,7 +69,7 @@ impl FileOptions {
                 Some((PREFIX, name)) => found.set(name, value)?,
                 Some(("format", name)) => {
                     return config_err!(
-                        "files of spectra have no option '{key}'; expected {}",
+                        "files of spectra have no option '{name}'; expected {}",
                         if KEYS.iter().any(|(known, _)| *known == name) {
                             format!("'{PREFIX}.{name}'")
                         } else {

@@ -100,7 +100,8 @@ pub async fn whole_vcz_table(state: &dyn Session, name: &str) -> Result<Arc<VczT
     {
         return plan_err!(
             "'{name}' is a view with other rows than the tables that it reads ({node}), and a table function would compare all of these: \
-             call it with the table, and select from its result, for example WHERE (contig, position) are in the view"
+             call it with the table, and select from its result, for example WHERE (contig, position) are in the view; or write the rows to a \
+             store of their own: COPY (SELECT * FROM {name}) TO '{name}.vcz' STORED AS VCZ"
         );
     }
     as_vcz(table, name).await

@@ -167,8 +167,22 @@ pub fn is_genotype_type(data_type: &DataType) -> bool {
 }
 
 /// A type that was found instead of genotypes or counts, for messages. In a UNION, genotypes of stores with different numbers of samples
-/// become lists of calls.
+/// become lists of calls, and those of different ploidy lists of lists.
 pub fn found_type(data_type: &DataType) -> String {
+    // Lists of lists of other values, such as joint spectra, have wider numbers.
+    let is_code = |code: &Field| {
+        matches!(
+            code.data_type(),
+            DataType::Int8 | DataType::Int16 | DataType::Int32
+        ) && !code.is_nullable()
+    };
+    let differ_in_copies = matches!(data_type, DataType::List(calls) | DataType::FixedSizeList(calls, _)
+        if matches!(calls.data_type(), DataType::List(code) if is_code(code)));
+    if differ_in_copies {
+        return "genotypes of a UNION of stores of different ploidy: calls of one branch have more copies than those of another (count them \
+                in each branch of the UNION)"
+            .to_string();
+    }
     let is_union = matches!(data_type, DataType::List(copies)
         if matches!(copies.data_type(), DataType::FixedSizeList(code, _) if code.data_type().is_integer()));
     let is_genotypes = matches!(data_type, DataType::FixedSizeList(calls, _)

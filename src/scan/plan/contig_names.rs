@@ -43,6 +43,15 @@ pub fn contigs_without_rows(filters: &[Expr], table: TableContigs<'_>) -> Result
                     ));
                 }
             }
+            if let Some(start) = start_of(expr)
+                && !table.all.iter().any(|contig| contig.starts_with(start))
+            {
+                sentences.push(format!(
+                    "store '{}' has no contig that begins with '{start}', so no row matches it; its contigs are {}",
+                    table.store,
+                    shown(table.all)
+                ));
+            }
             Ok(TreeNodeRecursion::Continue)
         })?;
     }
@@ -76,8 +85,6 @@ pub fn contigs_in_common(one: (&str, &[String]), other: (&str, &[String])) -> Op
 
 /// The constants that `expr` itself compares `variant_contig` with for equality.
 fn compared(expr: &Expr) -> Vec<&str> {
-    let is_contig =
-        |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == "variant_contig");
     match expr {
         Expr::BinaryExpr(BinaryExpr {
             left,
@@ -94,6 +101,23 @@ fn compared(expr: &Expr) -> Vec<&str> {
         }
         _ => vec![],
     }
+}
+
+/// What `expr` itself says that `variant_contig` begins with: `chr` of `variant_contig LIKE 'chr%'`.
+fn start_of(expr: &Expr) -> Option<&str> {
+    let Expr::Like(like) = expr else {
+        return None;
+    };
+    let is_plain = !like.negated && !like.case_insensitive && like.escape_char.is_none();
+    if !is_plain || !is_contig(&like.expr) {
+        return None;
+    }
+    let start = text(&like.pattern)?.strip_suffix('%')?;
+    (!start.is_empty() && !start.contains(['%', '_', '\\'])).then_some(start)
+}
+
+fn is_contig(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(column) if column.name == "variant_contig")
 }
 
 /// The text of a string literal.
@@ -163,7 +187,16 @@ mod tests {
             found[1].contains("its contigs are '1', '2', 'X', 'chr2'"),
             "{found:?}"
         );
+        assert_eq!(
+            sentences(contig().like(lit("NC%"))),
+            [
+                "store 'a.vcz' has no contig that begins with 'NC', so no row matches it; its contigs are '1', '2', 'X', 'chr2'"
+            ]
+        );
         for fine in [
+            contig().like(lit("chr%")),
+            contig().like(lit("%_NC%")),
+            contig().not_like(lit("NC%")),
             contig().eq(lit("1")),
             contig().in_list(vec![lit("chr1")], true),
             contig().not_eq(lit("chr1")),

@@ -5,7 +5,9 @@ use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::sync::Arc;
 
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_plan::DisplayFormatType;
 
 use super::ranges::{chunks_in, rows_in};
@@ -99,10 +101,14 @@ impl VczSource {
     }
 }
 
+/// All filters, of which each must be true.
 fn joined(filters: &[Arc<dyn PhysicalExpr>]) -> String {
-    filters
-        .iter()
-        .map(|filter| filter.to_string())
-        .collect::<Vec<_>>()
-        .join(" AND ")
+    let shown = filters.iter().map(|filter| {
+        let is_or = |binary: &BinaryExpr| *binary.op() == Operator::Or;
+        match filter.downcast_ref::<BinaryExpr>().is_some_and(is_or) && filters.len() > 1 {
+            true => format!("({filter})"),
+            false => filter.to_string(),
+        }
+    });
+    shown.collect::<Vec<_>>().join(" AND ")
 }

@@ -12,7 +12,6 @@ use super::options::RemoteOptions;
 ///
 /// # Errors
 /// Always.
-#[expect(clippy::unused_async, reason = "the other one waits")]
 pub async fn build(
     _url: &Url,
     shown: &str,

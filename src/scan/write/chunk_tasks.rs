@@ -32,6 +32,8 @@ const MAX_WAITING: usize = 16 << 20;
 const PERMIT: usize = 1 << 10;
 /// Chunks that may be in work.
 const MAX_CHUNKS: usize = 64;
+/// Threads that encode. Of chunks of some megabytes no more are in work at a time, and each thread keeps memory of its codecs.
+const MAX_THREADS: usize = 8;
 /// Bytes of rows that are gathered in memory.
 const MAX_GATHERED: usize = 32 << 20;
 /// How long a statement that failed waits for the chunks that are being written.
@@ -86,13 +88,13 @@ impl Bytes {
 }
 
 impl ChunkTasks {
-    /// No chunks yet. As many are encoded at the same time as the session has partitions.
+    /// No chunks yet. As many are encoded at the same time as the session has partitions, but at most [`MAX_THREADS`].
     ///
     /// # Errors
     /// If the threads cannot be started.
     pub fn try_new(target: Arc<Target>, context: &TaskContext) -> Result<Self> {
         let partitions = context.session_config().target_partitions();
-        let threads = partitions.clamp(1, MAX_CHUNKS);
+        let threads = partitions.clamp(1, MAX_THREADS);
         let runtime = context.runtime_env();
         let consumer = MemoryConsumer::new("chunks of a VCZ store that is written");
         let pool = &runtime.memory_pool;
