@@ -7,8 +7,8 @@ profile. The store is the table `t`. By turns, a process of each opens it and ru
 its rows are Python's objects (`to_pylist`), the command until they are printed as JSON. The command tells milliseconds, so that a query should
 take some hundred.
 
-Prints the medians of queries and of whole processes (with the start of Python, and opening the store) and their ratios. Exits with 1 if an answer differs, or, with
-`--most`, if the module takes more than so many times as long for a query.
+Prints the medians and the least times of queries and of whole processes (with the start of Python, and opening the store) and their ratios. Exits with 1 if an
+answer differs, or, with `--most`, if the module's least time of a query is more than so many times that of the command: other work of the machine only adds.
 """
 
 import argparse
@@ -87,9 +87,10 @@ def main():
                 processes[way].append(wall)
                 answers.append(rows)
         for what, times in (("a query", queries), ("a process", processes)):
-            ours, theirs = (statistics.median(times[way]) for way in ways)
-            ratio = ours / theirs if theirs else float("inf")
-            print(f"{name}, {what}: module {ours:.4f} s, vcz sql {theirs:.4f} s, ratio {ratio:.3f}")
+            for of, kind in ((statistics.median, "median"), (min, "least")):
+                ours, theirs = (of(times[way]) for way in ways)
+                ratio = ours / theirs if theirs else float("inf")
+                print(f"{name}, {what}, {kind}: module {ours:.4f} s, vcz sql {theirs:.4f} s, ratio {ratio:.3f}")
             if what == "a query" and arguments.most is not None and ratio > arguments.most:
                 print(f"TOO SLOW: more than {arguments.most} times as long")
                 failed = True

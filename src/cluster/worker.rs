@@ -74,9 +74,9 @@ impl WorkerServer {
         let channels = Arc::new(Channels::new(&worker.cluster).map_err(configured)?);
         warm_up(&VczSettings::of(config.options()));
         let stores = Arc::new(WorkerStores::new(open));
-        let listener = listen(worker.bind).await?;
+        let listener = listen(worker.bind)?;
         let metrics = match worker.metrics_bind {
-            Some(address) => Some(listen(address).await?),
+            Some(address) => Some(listen(address)?),
             None => None,
         };
         let tasks = Arc::<AtomicU64>::default();

@@ -4,6 +4,7 @@
 //! an authenticated request. At a limit the oldest connection that is not known is closed for a new one, so a flood of idle connections
 //! does not keep clients out. Invariants: accepting never fails and never spins; a connection is counted until its socket is closed.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -228,14 +229,19 @@ impl Connections {
 }
 
 impl Open {
-    /// Closes the oldest connection without an active request, preferring those that are not known. Returns whether there was one.
+    /// Closes a connection without an active request: one that is not known before one that is, then one of the network with most
+    /// connections, then the oldest. Returns whether there was one.
     fn displace(&mut self, which: impl Fn(&Connection) -> bool) -> bool {
         let candidates = self.connections.iter();
         let candidates = candidates.filter(|(_, one)| which(one) && !one.is_busy());
-        let oldest = candidates
-            .min_by_key(|(_, one)| (one.is_known.load(Ordering::Relaxed), *one.used.lock()))
+        let found = candidates
+            .min_by_key(|(_, one)| {
+                let of_network = self.of_network.get(&one.network).copied();
+                let is_known = one.is_known.load(Ordering::Relaxed);
+                (is_known, Reverse(of_network), *one.used.lock())
+            })
             .map(|(number, _)| *number);
-        let Some(number) = oldest else {
+        let Some(number) = found else {
             return false;
         };
         self.remove(number);
@@ -415,6 +421,16 @@ mod tests {
         let third = all.admit(address(3)).unwrap();
         assert!(is_closed(&next) && !is_closed(&other) && !is_closed(&third));
         assert_eq!(all.len(), 3);
+    }
+
+    #[test]
+    fn the_network_with_most_connections_makes_room() {
+        let all = connections(4, 3, LONG, LONG);
+        let oldest = all.admit(address(1)).unwrap();
+        let [first, second, third] = [2, 2, 2].map(|last| all.admit(address(last)).unwrap());
+        all.admit(address(3)).unwrap();
+        assert!(is_closed(&first) && !is_closed(&oldest));
+        assert!(!is_closed(&second) && !is_closed(&third));
     }
 
     #[test]

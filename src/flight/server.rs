@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use arrow_flight::flight_service_server::FlightServiceServer;
 use datafusion::prelude::SessionContext;
 use futures::stream;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tonic::transport::{Identity as TlsIdentity, ServerTlsConfig};
@@ -76,9 +76,9 @@ impl Server {
             None => None,
         };
         let tls = config.tls.as_ref().map(tls_of).transpose()?;
-        let listener = listen(config.bind).await?;
+        let listener = listen(config.bind)?;
         let metrics = match config.metrics_bind {
-            Some(address) => Some(listen(address).await?),
+            Some(address) => Some(listen(address)?),
             None => None,
         };
         let threads = Builder::new_multi_thread()
@@ -277,14 +277,27 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Connections that may wait until they are accepted, as far as the system allows it. When the queue is full Linux drops the first packet of a
+/// connection, and a client waits a second before it tries again.
+const WAITING: u32 = 4096;
+
 /// Listens on an address.
 ///
 /// # Errors
 /// If it is in use, or not of this machine.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| ServeError::Listen { address, source })
+pub fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let listening = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // Elsewhere the option would let two programs listen on one address.
+        #[cfg(unix)]
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(WAITING)
+    };
+    listening().map_err(|source| ServeError::Listen { address, source })
 }
 
 /// An error with its causes, which `Display` of some libraries leaves out.

@@ -464,9 +464,7 @@ fn open_error(location: &str, key: &str, error: ReadError) -> VczError {
                 "a VCF or BCF is converted by bio2zarr: vcf2zarr convert IN.vcf.gz OUT.vcz"
                     .to_owned()
             } else if ends_in(location, &TABLES) {
-                format!(
-                    "it is neither a zip archive nor a folder; a table of a file of another format is read by its name: SELECT … FROM '{location}'"
-                )
+                format!("a file of another format is read by its name: SELECT … FROM '{location}'")
             } else {
                 format!("as a zip archive: {reason}")
             },

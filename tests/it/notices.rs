@@ -210,3 +210,52 @@ async fn a_mask_without_intervals() {
         ["mask 'nothing' has no intervals, so no base is accessible"]
     );
 }
+
+/// INFO fields that count all samples are not those of the samples that a new store has.
+#[tokio::test(flavor = "multi_thread")]
+async fn copied_counts_of_all_samples_are_told() {
+    let ctx = missing(1).await;
+    let notices = collected(&ctx);
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let site = "variant_contig, variant_position, variant_allele";
+    let counts = "5 AS \"variant_AC\", 0.5 AS \"variant_AF\", 7 AS \"variant_DP\"";
+    let all = at("all.vcz");
+    run(
+        &ctx,
+        &format!("COPY (SELECT {site}, {counts}, call_genotype FROM t) TO '{all}'"),
+    )
+    .await;
+    run(
+        &ctx,
+        &format!("CREATE EXTERNAL TABLE a STORED AS VCZ LOCATION '{all}'"),
+    )
+    .await;
+    let chosen = "select_samples(call_genotype, ['s00', 's03']) AS call_genotype";
+    for (name, columns, told) in [
+        (
+            "same.vcz",
+            format!("{site}, \"variant_AC\", call_genotype"),
+            false,
+        ),
+        (
+            "computed.vcz",
+            format!("{site}, 2 * \"variant_AC\" AS \"variant_AC\", {chosen}"),
+            false,
+        ),
+        (
+            "chosen.vcz",
+            format!("{site}, \"variant_AC\", \"variant_AF\", \"variant_DP\", {chosen}"),
+            true,
+        ),
+    ] {
+        run(
+            &ctx,
+            &format!("COPY (SELECT {columns} FROM a) TO '{}'", at(name)),
+        )
+        .await;
+        let sentences = notices.take().join("\n");
+        let expected = "variant_AC, variant_AF are written as in the table";
+        assert_eq!(sentences.contains(expected), told, "{name}: {sentences}");
+    }
+}

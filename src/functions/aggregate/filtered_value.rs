@@ -1,4 +1,5 @@
-//! [`FilteredValue`]: `array_agg` and `string_agg` with FILTER in OVER, which is their last argument here.
+//! [`FilteredValue`]: `array_agg` and `string_agg` with FILTER in OVER, which is their last argument here; and all functions whose values grow with
+//! their frames, to be registered.
 //!
 //! DataFusion gives an accumulator only the rows that FILTER keeps, but every row of a partition gets a copy of the value of a frame that is the
 //! whole partition. To account for the copies ([`GrowingValue`]), the accumulator must see the other rows, too.
@@ -7,7 +8,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray};
-use arrow::compute::{filter, prep_null_mask_filter};
+use arrow::compute::filter;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -15,7 +16,25 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, Signature, Volatility,
 };
 
-use super::growing_value::{GrowingValue, accounted_values};
+use super::growing_value::{GrowingValue, accounted_values, in_place_of_stock};
+
+/// The functions whose values grow with their frames, to be registered in place of those of DataFusion, and what they are with FILTER in OVER.
+pub fn growing_values() -> [AggregateUDF; 4] {
+    let [lists, texts] = in_place_of_stock();
+    let [filtered_lists, filtered_texts] = [&lists, &texts].map(FilteredValue::of);
+    [lists, texts, filtered_lists, filtered_texts]
+}
+
+/// Whether the values of a function grow with their frames.
+pub fn grows(function: &AggregateUDF) -> bool {
+    function.inner().is::<GrowingValue>() || function.inner().is::<FilteredValue>()
+}
+
+/// The function of the same rows whose last argument is what FILTER has in OVER; `None` for a function whose values do not grow.
+pub fn filtered_value(function: &AggregateUDF) -> Option<AggregateUDF> {
+    let grows = function.inner().is::<GrowingValue>();
+    grows.then(|| FilteredValue::of(function))
+}
 
 /// A [`GrowingValue`] of the rows for which the last argument is true.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -28,7 +47,7 @@ pub struct FilteredValue {
 
 impl FilteredValue {
     /// Of a function that is a [`GrowingValue`].
-    pub(super) fn of(inner: &AggregateUDF) -> AggregateUDF {
+    fn of(inner: &AggregateUDF) -> AggregateUDF {
         AggregateUDF::new_from_impl(Self {
             name: format!("_{}_filtered", inner.name()),
             inner: inner.clone(),
@@ -108,8 +127,8 @@ fn kept(values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
     let keeps: &BooleanArray = keeps
         .as_boolean_opt()
         .ok_or_else(|| internal_datafusion_err!("FILTER is not a boolean"))?;
-    let keeps = prep_null_mask_filter(keeps);
-    let kept = values.iter().map(|column| Ok(filter(column, &keeps)?));
+    // Leaves out the rows where it is NULL, too.
+    let kept = values.iter().map(|column| Ok(filter(column, keeps)?));
     kept.collect()
 }
 

@@ -19,27 +19,12 @@ use datafusion::logical_expr::{
     Signature,
 };
 
-use super::filtered_value::FilteredValue;
 use super::frame_memory::ValueMemory;
 use crate::functions::interrupt;
 
-/// The functions, to be registered in place of those of DataFusion, and what they are with FILTER in OVER.
-pub fn growing_values() -> [AggregateUDF; 4] {
-    let [lists, texts] = [array_agg_udaf(), string_agg_udaf()].map(|function| accounted(&function));
-    let filtered = [&lists, &texts].map(FilteredValue::of);
-    let [filtered_lists, filtered_texts] = filtered;
-    [lists, texts, filtered_lists, filtered_texts]
-}
-
-/// Whether the values of a function grow with their frames.
-pub fn grows(function: &AggregateUDF) -> bool {
-    function.inner().is::<GrowingValue>() || function.inner().is::<FilteredValue>()
-}
-
-/// The function of the same rows whose last argument is what FILTER has in OVER; `None` for a function whose values do not grow.
-pub fn filtered_value(function: &AggregateUDF) -> Option<AggregateUDF> {
-    let grows = function.inner().is::<GrowingValue>();
-    grows.then(|| FilteredValue::of(function))
+/// The functions in place of those of DataFusion.
+pub(super) fn in_place_of_stock() -> [AggregateUDF; 2] {
+    [array_agg_udaf(), string_agg_udaf()].map(|function| accounted(&function))
 }
 
 fn accounted(function: &AggregateUDF) -> AggregateUDF {

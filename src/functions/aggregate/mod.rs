@@ -129,8 +129,9 @@ use crate::scan::notices::{NoticeSink, SiteTotals};
 
 pub use self::cell_statistic::{CellStatistic, aggregate_of_cells};
 pub use self::extend::{SiteTerms, SumStatistic, aggregate_of_sums};
+pub use self::filtered_value::{filtered_value, growing_values, grows};
 pub use self::frame_memory::{COPIES_OF_VALUES, with_frame_memory};
-pub use self::growing_value::{filtered_value, growing_values, grows, value_bytes};
+pub use self::growing_value::value_bytes;
 pub use self::stages::{
     Stages, is_exact, is_state, merge_of, merged, stages, state_of, state_source,
 };

@@ -54,7 +54,7 @@ impl GenomeWindows {
     /// The function, as [`all`](super::all) lists it.
     pub fn entry() -> TableFunction {
         let documentation = document_table(
-            "The grid of windows over the contigs of a VCZ table, also of windows without variants; join it with statistics grouped by \
+            "The grid of windows over the contigs of a VCZ table that have variants, also of windows without; join it with statistics grouped by \
              genome_bin or genome_bins. Windows start at 1, 1 + step, … up to the contig's length; if that is unknown, up to its last variant. \
              Columns: contig; window_start and window_stop, 1-based and inclusive; accessible_bases, those of the mask, or all.",
             "genome_windows(table, size [, step [, mask]])",

@@ -288,9 +288,11 @@ impl GenotypeContext {
                 reason: "the store has none, so the number of alleles to count is unknown".to_string(),
             },
             _ => VczError::Invalid(format!(
-                "the number of alleles of these genotypes is unknown: their field has no metadata '{ALLELES_KEY}'. Count in the \
-                 query that reads the VCZ table, and in each branch of a UNION of stores with different numbers of alleles (stores \
-                 with the same samples can be one table: LOCATION ('…', '…')), or write the column to Parquet with its metadata"
+                "the number of alleles of these genotypes is unknown: their field has no metadata '{ALLELES_KEY}'. Give the column \
+                 call_genotype itself, not CASE or coalesce of it (WHERE and FILTER leave sites out, filter_calls leaves calls out); \
+                 count in the query that reads the VCZ table, and in each branch of a UNION of stores with different numbers of \
+                 alleles (stores with the same samples can be one table: LOCATION ('…', '…')), or write the column to Parquet with \
+                 its metadata"
             )),
         })
     }
