@@ -144,7 +144,7 @@ async fn what_is_not_a_store() {
             &create_sql(&sheet),
             &[
                 "is not a VCZ store",
-                "neither a zip archive nor a folder",
+                "a file of another format is read by its name",
                 read.as_str(),
             ],
         )

@@ -130,6 +130,22 @@ def test_a_dropped_stream_stops_its_scan(absent):
         assert done < total / 2
 
 
+def test_ten_results_at_once(absent):
+    settings = {"datafusion.execution.target_partitions": 1}
+    with vcz.connect(absent, progress=False, settings=settings) as db:
+        starts = [n * 100_000 for n in range(10)]
+        query = "SELECT variant_position, call_genotype FROM absent WHERE variant_position > {}"
+        readers = [pa.RecordBatchReader.from_stream(db.sql(query.format(start))) for start in starts]
+        # Each goes on where it was, whichever is read.
+        following = list(starts)
+        for number in [*range(10), *reversed(range(10)), 3, 3, 7]:
+            positions = readers[number].read_next_batch().column(0)
+            assert positions[0].as_py() == following[number] + 1
+            following[number] += len(positions)
+        assert db.sql("SELECT count(*) AS n FROM absent").to_pylist() == [{"n": 2_000_000}]
+        del readers
+
+
 # The peak of this process: that of getrusage is also its parent's, whose memory a new process shares until it runs another program.
 MEMORY = """
 import pyarrow as pa
