@@ -249,7 +249,7 @@ def test_a_panic_in_a_stream():
 def test_the_benchmark_of_the_overhead():
     command = [sys.executable, TOP / "benches" / "python_overhead.py", "--store", FIXTURES / "sim.vcz.zip", "--rounds", "1", "--repeats", "1"]
     output = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert output.returncode == 0 and output.stdout.count("ratio") == 4, output
+    assert output.returncode == 0 and output.stdout.count("ratio") == 8, output
     output = subprocess.run([*command, "--query", "SELECT random() AS r"], capture_output=True, text=True, timeout=120)
     assert output.returncode == 1 and "OTHER ANSWERS" in output.stdout, output
 
