@@ -17,6 +17,22 @@ def test_parameters(server):
     assert value(connection, sql, (1000, 50000, hostile)) == 0
 
 
+def test_numbers_with_fractions(server):
+    """They are not cut to the integers that they are compared with."""
+    connection = server.adbc()
+    position = value(connection, "SELECT min(variant_position) FROM sim")
+    for condition, number in [("variant_position <= {}", position - 0.5), ("variant_position = {}", position + 0.5), ("variant_position < 100000 * {}", 0.5)]:
+        sql = f"SELECT count(*) FROM sim WHERE {condition}"
+        assert value(connection, sql.format("?"), (number,)) == value(connection, sql.format(number)), condition
+    assert value(connection, "SELECT count(*) FROM sim WHERE variant_position < 100000 * ?", (0.5,)) > 0
+
+
+def test_the_functions_of_the_planner_cannot_be_called(server):
+    for call in ["_array_agg_filtered(TRUE)", "_array_agg_filtered(1, 2)", "_string_agg_filtered(1, TRUE)"]:
+        with pytest.raises(Exception, match="(?i)function"):
+            value(server.adbc(), f"SELECT {call} FROM sim")
+
+
 def test_populations_and_table_functions_as_parameters(server):
     connection = server.adbc()
     wanted = value(connection, "SELECT sfs(call_genotype, 'second') FROM sim")

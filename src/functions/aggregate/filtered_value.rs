@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, BooleanArray};
 use arrow::compute::filter;
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
+use datafusion::common::{Result, ScalarValue, internal_datafusion_err, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ReversedUDAF, Signature, Volatility,
@@ -76,7 +76,16 @@ impl AggregateUDFImpl for FilteredValue {
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(without_filter(arguments)?)
+        // Whoever writes the name of this function in SQL may give it anything.
+        match arguments {
+            [inner @ .., DataType::Boolean] if !inner.is_empty() => self.inner.return_type(inner),
+            _ => {
+                let (own, name) = (&self.name, self.inner.name());
+                plan_err!(
+                    "the function {own} is what {name} with FILTER in OVER becomes: write {name}(…) FILTER (WHERE …) OVER (…)"
+                )
+            }
+        }
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
