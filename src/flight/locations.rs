@@ -1,5 +1,6 @@
 //! Hides the locations of the server's tables in errors, plans and definitions: clients see the tables' names instead.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,9 +22,18 @@ use super::tables;
 use crate::scan::VczTable;
 use crate::session::AnnotationTable;
 
-/// Locations, and the names of the tables that are stored there.
+/// Locations, longest first, and the name of a table that is stored there.
 #[derive(Debug, Default)]
 pub struct Locations(Vec<(String, String)>);
+
+/// A location, and one of the tables and views that read it.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    location: String,
+    /// A view has the locations of its tables, whose own names say more: these come first.
+    is_view: bool,
+    name: String,
+}
 
 impl Locations {
     /// The locations of the tables in `catalogs`.
@@ -37,9 +47,13 @@ impl Locations {
                 for name in schema.table_names() {
                     // A table that cannot be read has no location to hide.
                     if let Ok(Some(table)) = schema.table(&name).await {
-                        for location in locations_of(table.as_ref()) {
-                            found.push((location, name.clone()));
-                        }
+                        let is_view = table.is::<ViewTable>();
+                        let places = locations_of(table.as_ref()).into_iter();
+                        found.extend(places.map(|location| Place {
+                            location,
+                            is_view,
+                            name: name.clone(),
+                        }));
                     }
                 }
             }
@@ -47,11 +61,17 @@ impl Locations {
         Self::new(found)
     }
 
-    fn new(mut found: Vec<(String, String)>) -> Self {
-        // Longest first, because a location may be part of another.
-        found.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then(a.cmp(b)));
-        found.dedup();
-        Self(found)
+    fn new(mut found: Vec<Place>) -> Self {
+        found.sort();
+        found.dedup_by(|next, kept| next.location == kept.location);
+        // A location may be part of another.
+        found.sort_by_key(|place| Reverse(place.location.len()));
+        Self(
+            found
+                .into_iter()
+                .map(|place| (place.location, place.name))
+                .collect(),
+        )
     }
 
     /// `text` with names of tables in place of their locations.
@@ -238,10 +258,15 @@ mod tests {
     use super::*;
 
     fn locations() -> Locations {
-        let of = |location: &str, name: &str| (location.to_string(), name.to_string());
+        let of = |location: &str, is_view: bool, name: &str| Place {
+            location: location.to_string(),
+            is_view,
+            name: name.to_string(),
+        };
         Locations::new(vec![
-            of("/data/secret", "short"),
-            of("/data/secret/sim.vcz.zip", "sim"),
+            of("/data/secret", false, "short"),
+            of("/data/secret/sim.vcz.zip", true, "a_view"),
+            of("/data/secret/sim.vcz.zip", false, "sim"),
         ])
     }
 

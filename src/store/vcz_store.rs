@@ -366,7 +366,8 @@ impl Store {
         key: String,
         error: ReadError,
     ) -> VczError {
-        let is_denied = error.is_denied();
+        // Whoever may read an archive's directory may read its chunks: a refusal there says nothing about absent chunks.
+        let is_denied = error.is_denied() && !self.source.is_archive();
         match error {
             ReadError::Io(source) => VczError::Io {
                 store: self.location.clone(),
