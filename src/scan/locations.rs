@@ -44,7 +44,15 @@ pub async fn all_stores(
 ) -> Result<Vec<Named>> {
     let mut all: Vec<Named> = Vec::new();
     for location in locations {
-        let found = match pattern_of(location) {
+        let pattern = match pattern_of(location) {
+            Some(_)
+                if is_local(location) && tokio::fs::try_exists(location).await.unwrap_or(false) =>
+            {
+                None
+            }
+            pattern => pattern,
+        };
+        let found = match pattern {
             Some(pattern) => matching(state, &shown(location), pattern, options).await?,
             None => vec![Named {
                 name: shown(location),
@@ -116,7 +124,11 @@ struct Pattern<'a> {
     parts: Vec<&'a str>,
 }
 
-/// The pattern of `location`; `None` if it is not a pattern, or a file of that name exists.
+fn is_local(location: &str) -> bool {
+    !location.contains("://")
+}
+
+/// The pattern of `location`; `None` if it is not a pattern. A local one may also be the name of a file, which comes first.
 fn pattern_of(location: &str) -> Option<Pattern<'_>> {
     let (root, path, wild): (usize, &str, &[char]) = match location.split_once("://") {
         Some((scheme, rest)) => {
@@ -129,9 +141,6 @@ fn pattern_of(location: &str) -> Option<Pattern<'_>> {
         None => (0, location, &['*', '?', '[']),
     };
     let at = path.find(wild)?;
-    if root == 0 && Path::new(location).exists() {
-        return None;
-    }
     let base = path[..at].rfind('/').map_or(0, |slash| slash + 1);
     Some(Pattern {
         base: &location[..root + base],
@@ -142,9 +151,9 @@ fn pattern_of(location: &str) -> Option<Pattern<'_>> {
     })
 }
 
-/// Whether a location is a pattern.
+/// Whether a location is a pattern, and not the name of a file.
 pub fn is_pattern(location: &str) -> bool {
-    pattern_of(location).is_some()
+    pattern_of(location).is_some() && !(is_local(location) && Path::new(location).exists())
 }
 
 /// The stores that a pattern matches, in the order of their names.

@@ -20,25 +20,29 @@ struct VczUrlTableFactory {
 }
 
 /// Whether a table name looks like the location of a VCZ store.
-fn is_store(location: &str) -> bool {
+async fn is_store(location: &str) -> bool {
     let trimmed = location.trim_end_matches('/');
     let endings = [".vcz", ".vcz.zip", ".zarr", ".zarr.zip"];
     if endings.iter().any(|ending| trimmed.ends_with(ending)) {
         return true;
     }
-    let path = Path::new(trimmed);
-    !location.contains("://")
-        && path.is_dir()
-        && [".zgroup", ".zmetadata", "zarr.json"]
-            .iter()
-            .any(|document| path.join(document).is_file())
+    if location.contains("://") {
+        return false;
+    }
+    for document in [".zgroup", ".zmetadata", "zarr.json"] {
+        let found = tokio::fs::metadata(Path::new(trimmed).join(document)).await;
+        if found.is_ok_and(|found| found.is_file()) {
+            return true;
+        }
+    }
+    false
 }
 
 #[async_trait]
 impl UrlTableFactory for VczUrlTableFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let annotated = AnnotationFormat::of_file(url);
-        if annotated.is_none() && !is_store(url) {
+        if annotated.is_none() && !is_store(url).await {
             return self.inner.try_new(url).await;
         }
         let session = self.inner.session_store().get_session().upgrade();
@@ -51,7 +55,8 @@ impl UrlTableFactory for VczUrlTableFactory {
         });
         let state = state.ok_or_else(|| plan_datafusion_err!("the session was dropped"))?;
         // A table may have the name of a file that is not there.
-        if annotated.is_some() && !url.contains("://") && !Path::new(url).exists() {
+        let is_local = !url.contains("://");
+        if annotated.is_some() && is_local && !tokio::fs::try_exists(url).await.unwrap_or(false) {
             return Ok(None);
         }
         if let Some(format) = annotated {

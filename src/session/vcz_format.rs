@@ -119,13 +119,16 @@ impl WrittenFormat for VczFormat {
                 Arc::clone(&schema),
                 keeps_order(input) || is_ordered(input),
             )?),
-            WriteMode::Add => Statement::Add(Addition::try_new(
-                place,
-                options,
-                tables,
-                Arc::clone(&schema),
-                is_whole_table(input),
-            )?),
+            WriteMode::Add => Statement::Add(
+                Addition::try_new(
+                    place,
+                    options,
+                    tables,
+                    Arc::clone(&schema),
+                    is_whole_table(input),
+                )
+                .await?,
+            ),
         };
         Ok(Arc::new(VczSink {
             statement,

@@ -46,14 +46,16 @@ impl Addition {
     ///
     /// # Errors
     /// If it is not known that the rows are those of the store.
-    pub fn try_new(
+    pub async fn try_new(
         place: Place,
         options: WriteOptions,
         tables: PlanTables,
         schema: SchemaRef,
         is_plain: bool,
     ) -> Result<Self> {
-        if place.local.as_ref().is_some_and(|path| !path.exists()) {
+        if let Some(path) = &place.local
+            && !tokio::fs::try_exists(path).await.unwrap_or(false)
+        {
             return plan_err!(
                 "there is no store '{}' that could get new arrays; without the option 'vcz.mode' COPY writes a new store",
                 place.location
@@ -75,7 +77,10 @@ impl Addition {
         }
         let has_sites = sites[0];
         let store = tables.only_store();
-        let is_same = store.is_some_and(|store| is_same_place(store.location(), &place));
+        let is_same = match store {
+            Some(store) => is_same_place(store.location(), &place).await,
+            None => false,
+        };
         if !(of_samples || has_sites || (is_plain && is_same)) {
             return plan_err!(
                 "it is not known whether the rows of the query are the variants of '{}' in its order: select variant_contig and \
@@ -95,7 +100,7 @@ impl Addition {
 }
 
 /// Whether a table's location is that of `place`.
-fn is_same_place(location: &str, place: &Place) -> bool {
+async fn is_same_place(location: &str, place: &Place) -> bool {
     match &place.local {
         Some(path) => {
             let url = Url::parse(location)
@@ -103,8 +108,11 @@ fn is_same_place(location: &str, place: &Place) -> bool {
                 .filter(|url| url.scheme() == "file");
             let local = url.and_then(|url| url.to_file_path().ok());
             let local = local.unwrap_or_else(|| location.into());
-            let paths = (std::fs::canonicalize(local), std::fs::canonicalize(path));
-            matches!(paths, (Ok(one), Ok(other)) if one == other)
+            let (one, other) = (
+                tokio::fs::canonicalize(local).await,
+                tokio::fs::canonicalize(path).await,
+            );
+            matches!((one, other), (Ok(one), Ok(other)) if one == other)
         }
         None => location.trim_end_matches('/') == place.location.trim_end_matches('/'),
     }
