@@ -1168,6 +1168,36 @@ fn names_in_metadata_functions() {
     }
 }
 
+/// The log says that there is no GPU once one was looked for. That takes hundreds of megabytes of libraries where there is one.
+#[cfg(feature = "gpu")]
+#[test]
+fn no_gpu_is_looked_for_where_the_host_was_chosen_first() {
+    let store = fixture("sim.vcz.zip");
+    let store = store.to_str().unwrap();
+    let log = |arguments: &[&str]| {
+        let mut command = vcz();
+        let logged = command.env("RUST_LOG", "datafusion_vcz=debug");
+        let output = logged.args(arguments).output().unwrap();
+        let said = stderr(&output);
+        ok(output);
+        said
+    };
+    let looked = "no GPU: ";
+    if !log(&["inspect", store]).contains(looked) {
+        eprintln!(
+            "NOT RUN: there is a GPU here, so the log does not say whether one was looked for"
+        );
+        return;
+    }
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{store}'");
+    let (host, query) = (
+        "SET vcz.backend = 'host'",
+        "SELECT sfs(call_genotype) FROM t",
+    );
+    let said = log(&["sql", "-q", "-c", host, "-c", &create, "-c", query]);
+    assert!(!said.contains(looked), "{said}");
+}
+
 #[test]
 fn inspect_as_json() {
     let (sim, tsv) = (fixture("sim.v3.vcz.zip"), fixture("sim.populations.tsv"));

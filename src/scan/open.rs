@@ -16,6 +16,7 @@ use super::locations::{Named, all_stores, groups_below, stores_below};
 use super::notices::NoticeSink;
 use super::options::VczSettings;
 use super::origin::TableOrigin;
+use super::plan::backend::warm_up;
 use super::remote::cached::CachedStore;
 use super::remote::disk_cache::DiskCache;
 use super::remote::location::shown;
@@ -102,7 +103,10 @@ pub async fn open_stores(
     locations: &[String],
     options: &TableOptions,
 ) -> Result<VczTable> {
-    let notices = VczSettings::of(state.config_options()).notices;
+    let settings = VczSettings::of(state.config_options());
+    // It is ready sooner than when a query asks for it.
+    warm_up(&settings);
+    let notices = settings.notices;
     let mut found = all_stores(state, locations, &options.remote).await?;
     let cache = cache_of(options)?;
     let keep = |store: &mut Named| with_cache(store, options, cache.as_ref());

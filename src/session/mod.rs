@@ -107,7 +107,7 @@ use datafusion::prelude::SessionConfig;
 use crate::functions;
 use crate::functions::annotations::AnnotationFormat;
 use crate::functions::spectrum_file::SpectrumFormat;
-use crate::scan::{TableOptions, VczSettings, warm_up};
+use crate::scan::{TableOptions, VczSettings};
 
 pub use annotations::{AnnotationTable, AnnotationTableFactory};
 pub use closed::closed;
@@ -268,7 +268,6 @@ fn finish(ctx: &SessionContext) {
     for (name, function) in functions::table_functions() {
         ctx.register_udtf(name, function);
     }
-    warm_up(&VczSettings::of(ctx.copied_config().options()));
     ctx.register_table_options_extension(TableOptions::default());
     ctx.register_table_options_extension(spectrum_formats::SpectrumOptions::default());
     url_table::enable(ctx);

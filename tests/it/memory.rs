@@ -307,6 +307,8 @@ fn with_100_mb(partitions: usize, batch: usize, sql: &str) -> (bool, String, u64
         .args(["sql", "-q", "--format", "csv", "-m", "100M"])
         .args(["-b", &batch.to_string()])
         .args(["-c", &partitions])
+        // Without the libraries of a GPU, which take hundreds of megabytes.
+        .args(["-c", "SET vcz.backend = 'host'"])
         .args(["-c", sql])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -14,6 +14,8 @@ pub fn choose(loads: Vec<ArrayLoad<'_>>) -> Result<String, HostReason> {
         EngineStatus::Ready(engine) => engine,
         EngineStatus::Off(reason) => return Err(reason.into()),
         EngineStatus::Idle | EngineStatus::Starting => {
+            // Tables may have been opened with another backend.
+            gpu::start();
             return Err("the GPU is still being started".into());
         }
     };
