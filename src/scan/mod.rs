@@ -35,6 +35,7 @@ pub mod notices;
 mod open;
 mod options;
 mod origin;
+mod own_threads;
 mod plan;
 pub mod progress;
 mod query_memory;

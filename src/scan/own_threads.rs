@@ -1,8 +1,8 @@
-//! [`EncodingThreads`]: the threads that encode the chunks of one statement.
+//! [`OwnThreads`]: the threads of one statement, for work that allocates much.
 //!
-//! They are as many as encode at the same time, and always the same. Codecs in C allocate a few megabytes for each chunk, of which the C
-//! library keeps some for every thread that ever encoded: on the threads of `spawn_blocking`, which are as many as there are chunks being
-//! written, that would be most of a copy's memory.
+//! They are as many as work at the same time, and always the same. Allocators keep some of what a thread has freed, for that thread: of
+//! chunks, which have megabytes, tens of megabytes for each thread that ever decoded or encoded one. On the runtime's threads, or those of
+//! `spawn_blocking`, that would be most of a copy's memory.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,21 +18,21 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// Threads that end when this is dropped and their work is done.
 #[derive(Debug)]
-pub struct EncodingThreads {
+pub struct OwnThreads {
     queue: Sender<Work>,
 }
 
-impl EncodingThreads {
-    /// Starts so many threads.
+impl OwnThreads {
+    /// Starts so many threads of this name.
     ///
     /// # Errors
     /// If the system does not start them.
-    pub fn try_new(threads: usize) -> io::Result<Self> {
+    pub fn try_new(name: &str, threads: usize) -> io::Result<Self> {
         let (queue, works) = channel();
         let works = Arc::new(Mutex::new(works));
         for _ in 0..threads {
             let works = Arc::clone(&works);
-            let named = Builder::new().name("vcz-encode".to_string());
+            let named = Builder::new().name(name.to_string());
             named.spawn(move || work_off(&works))?;
         }
         Ok(Self { queue })
@@ -51,7 +51,7 @@ impl EncodingThreads {
             // Nobody waits if the statement was stopped.
             let _ = done.send(work());
         };
-        let failed = || exec_datafusion_err!("a thread that encodes chunks ended");
+        let failed = || exec_datafusion_err!("a thread of the statement ended");
         self.queue.send(Box::new(work)).map_err(|_| failed())?;
         result.await.map_err(|_| failed())
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn works_are_done_by_the_same_threads() {
-        let threads = Arc::new(EncodingThreads::try_new(3).unwrap());
+        let threads = Arc::new(OwnThreads::try_new("three", 3).unwrap());
         let mut works = tokio::task::JoinSet::new();
         for number in 0..200 {
             let threads = Arc::clone(&threads);
@@ -96,13 +96,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_an_error_and_the_thread_goes_on() {
-        let threads = EncodingThreads::try_new(1).unwrap();
+        let threads = OwnThreads::try_new("one", 1).unwrap();
         let failed: Result<()> = threads.run(|| panic!("as the test wants")).await;
         let error = failed.unwrap_err();
         assert!(
             error
                 .to_string()
-                .contains("a thread that encodes chunks ended")
+                .contains("a thread of the statement ended")
         );
         assert_eq!(threads.run(|| 5).await.unwrap(), 5);
     }

@@ -2,20 +2,21 @@
 //!
 //! Each task reads some chunks and keeps its batches until those before it have been taken, so tasks are small, and only as many run as
 //! [`MAX_BYTES`] allows. Where the chunks of a few rows have more bytes, one task reads all, keeps nothing, and decodes only some rows of
-//! large chunks at a time ([`BLOCK_BYTES`]), again and again.
+//! large chunks at a time ([`BLOCK_BYTES`]), again and again. The tasks run on threads of their own ([`OwnThreads`] says why).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::runtime::Handle;
 
 use super::memory::ReservedBytes;
 use super::stream::Reading;
 use crate::scan::chunks::absence::PartitionAbsences;
+use crate::scan::own_threads::OwnThreads;
 use crate::scan::plan::ranges::{rows_in, split};
 use crate::scan::plan::source::VczSource;
 use crate::scan::progress::{ProgressTracker, ScanProgress};
@@ -112,16 +113,16 @@ impl Reading {
             progress: ScanProgress::start(tracker, rows_in(ranges)),
             _memory: memory,
         };
-        let reading = self.clone();
+        let threads = Arc::new(OwnThreads::try_new("vcz-read", at_once)?);
+        let (reading, runtime) = (self.clone(), Handle::current());
         let batches = stream::iter(tasks)
             .map(move |ranges| {
-                let reading = reading.clone();
-                let rows = rows_in(&ranges);
-                let task = SpawnedTask::spawn(async move { reading.read_all(&ranges).await });
+                let (reading, runtime) = (reading.clone(), runtime.clone());
+                let threads = Arc::clone(&threads);
                 async move {
-                    let batches = task.join_unwind().await;
-                    let batches = batches
-                        .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))??;
+                    let rows = rows_in(&ranges);
+                    let read = move || runtime.block_on(reading.read_all(&ranges));
+                    let batches = threads.run(read).await??;
                     Ok::<_, DataFusionError>((rows, batches))
                 }
             })

@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
 
 use super::chunk_part::ChunkPart;
-use super::encoding_threads::EncodingThreads;
+use crate::scan::own_threads::OwnThreads;
 use crate::store::write::Target;
 
 /// Bytes that making, encoding and writing chunks takes.
@@ -48,7 +48,7 @@ pub struct ChunkTasks {
     writers: Arc<Semaphore>,
     /// A permit for each thread.
     free: Arc<Semaphore>,
-    threads: Arc<EncodingThreads>,
+    threads: Arc<OwnThreads>,
     waiting: Bytes,
     in_work: Bytes,
     memory: MemoryReservation,
@@ -105,7 +105,7 @@ impl ChunkTasks {
             target,
             tasks: JoinSet::new(),
             free: Arc::new(Semaphore::new(threads)),
-            threads: Arc::new(EncodingThreads::try_new(threads)?),
+            threads: Arc::new(OwnThreads::try_new("vcz-encode", threads)?),
             memory: consumer.register(&runtime.memory_pool),
             runtime,
         })

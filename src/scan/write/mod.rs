@@ -2,7 +2,7 @@
 //! metadata, and `codec`, which encodes; `session` makes the statement of it.
 //!
 //! ```text
-//! batches ──► rows by chunks (batch_column, chunk_rows) ──► elements (values, chunk_part), encoded, in parallel (chunk_tasks, encoding_threads) ──► target
+//! batches ──► rows by chunks (batch_column, chunk_rows) ──► elements (values, chunk_part), encoded, in parallel (chunk_tasks) ──► target
 //!        │                                        └──► rows that do not fit into memory (row_spill, spilled_part) ──► the same
 //!        └──► lists, whose longest is known at the end (list_spool) ──► the same
 //!        └──► contigs and positions: order and region index (sites, regions), or comparison with a store's (added_sites)
@@ -21,7 +21,6 @@ mod chunk_rows;
 mod chunk_tasks;
 mod columns;
 mod create;
-mod encoding_threads;
 mod list_spool;
 mod names;
 mod options;
