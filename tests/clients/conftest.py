@@ -16,6 +16,10 @@ CREATE VIEW short AS SELECT variant_contig, variant_position FROM sim WHERE vari
 """
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: has limits on times or memory, and so runs with nothing beside it (run.sh)")
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     """The fixture `sim`, a mask and a view, without users."""

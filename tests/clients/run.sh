@@ -77,4 +77,22 @@ if command -v npm >/dev/null; then
 else
   echo "NOT RUN: there is no npm to install $azurite with, so stores in Azure are not tested" >&2
 fi
-exec "$venv/bin/python" -m pytest -p no:cacheprovider -q -ra --durations=5 "$@"
+# The library is tested through the program of tests/it, which `cargo test` has built, too.
+if [ -z "${CLIENTS_IT:-}" ] && command -v cargo >/dev/null; then
+  CLIENTS_IT="$(cd ../.. && cargo test --quiet --no-run --test it --message-format json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)"
+fi
+if [ -n "${CLIENTS_IT:-}" ]; then export CLIENTS_IT; fi
+run() { "$venv/bin/python" -m pytest -p no:cacheprovider -q -ra --durations=5 "$@"; }
+if [ $# -gt 0 ]; then
+  run "$@"
+  exit
+fi
+# Five minutes of churn, beside the tests without limits on times.
+churn="$(mktemp)"
+VCZ_CHURN_SECONDS=300 nice -n 5 "$venv/bin/python" -m pytest -p no:cacheprovider -q -s test_churn.py >"$churn" 2>&1 &
+churning=$!
+trap 'kill "$churning" 2>/dev/null || true; rm -f "$churn"' EXIT
+run -n 2 --dist loadfile -m "not alone"
+wait "$churning" || { cat "$churn"; exit 1; }
+cat "$churn"
+run -m alone --ignore test_churn.py

@@ -15,6 +15,8 @@ from server import Server, rows
 from stores import wide_store
 from test_remote import as_arguments, vcz
 
+pytestmark = pytest.mark.alone
+
 SQL = "SELECT sfs(call_genotype) AS sfs, sum(variant_position) AS sum FROM {}"
 # Stores of 80 chunks of 40 KB, together six times what a cache of 1 MB takes.
 STORES, ROWS, SAMPLES, CHUNKS = ["a", "b"], 100, 200, 80

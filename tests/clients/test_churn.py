@@ -11,8 +11,12 @@ import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pytest
+
 from protocol import query as statement
 from server import FIXTURES, Server, value
+
+pytestmark = pytest.mark.alone
 
 SECONDS = float(os.environ.get("VCZ_CHURN_SECONDS", "20"))
 CLIENTS = 6

@@ -16,6 +16,8 @@ import trustme
 from protocol import query, read
 from server import SIM, VCZ, Relay, Server
 
+pytestmark = pytest.mark.alone
+
 FLOOD = 2000
 LOGIN = 1
 # Where floods come from: together more than a server takes in all, none more than it takes of one.

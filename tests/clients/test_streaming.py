@@ -12,6 +12,8 @@ from protocol import field, query, read
 from server import Server
 from stores import genotypes
 
+pytestmark = pytest.mark.alone
+
 LIMIT = 400 << 20
 
 

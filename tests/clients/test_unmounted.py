@@ -16,6 +16,8 @@ from protocol import query
 from server import REPOSITORY, VCZ, Server
 from stores import wide_store
 
+pytestmark = pytest.mark.alone
+
 SQL = "SELECT sfs(call_genotype) AS sfs, count(*) AS n FROM t"
 MOMENTS = 10
 

@@ -53,6 +53,8 @@ mod random_store;
 mod remote;
 mod runs;
 mod server;
+#[cfg(feature = "cloud")]
+mod services;
 mod spectrum_files;
 mod sqllogic;
 mod store_writer;
