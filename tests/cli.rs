@@ -1168,7 +1168,7 @@ fn names_in_metadata_functions() {
     }
 }
 
-/// The log says that there is no GPU once one was looked for. That takes hundreds of megabytes of libraries where there is one.
+/// Starting a GPU loads libraries of hundreds of megabytes. Where there is none, the log says so once one was looked for.
 #[cfg(feature = "gpu")]
 #[test]
 fn no_gpu_is_looked_for_where_the_host_was_chosen_first() {

@@ -30,7 +30,7 @@ pub struct Locations(Vec<(String, String)>);
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     location: String,
-    /// A view has the locations of its tables, whose own names say more: these come first.
+    /// A view has the locations of its tables, whose own names say more: tables come first.
     is_view: bool,
     name: String,
 }

@@ -8,9 +8,9 @@ use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::object_store::ObjectStoreUrl;
 use object_store::ObjectStore;
-use tokio::runtime::Handle;
 use url::Url;
 
+use super::blocking::blocking;
 use super::remote;
 use super::remote::location::shown;
 use super::remote::options::RemoteOptions;
@@ -125,14 +125,8 @@ pub fn base_of(url: &Url) -> &str {
 
 /// The URL of a path on this machine. The path is resolved on a blocking thread of the runtime, since its file system may be slow.
 async fn file_url(path: &Path) -> Result<Url> {
-    let absolute = match Handle::try_current() {
-        Ok(runtime) => {
-            let path = path.to_owned();
-            let resolved = runtime.spawn_blocking(move || absolute(&path)).await;
-            resolved.map_err(|error| DataFusionError::External(Box::new(error)))??
-        }
-        Err(_) => absolute(path)?,
-    };
+    let owned = path.to_owned();
+    let absolute = blocking(move || absolute(&owned)).await??;
     match Url::from_file_path(&absolute) {
         Ok(url) => Ok(url),
         Err(()) => plan_err!("'{}' is not a path that can be opened", path.display()),

@@ -3,13 +3,14 @@
 //! Stores are found by listing, so patterns and folders need an object store that lists; a list does not.
 
 use std::cmp::Ordering;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use futures::{StreamExt, stream};
 use object_store::ListResult;
 
+use super::blocking::blocking;
 use super::locate::{Location, locate_by};
 use super::remote::location::shown;
 use super::remote::options::RemoteOptions;
@@ -45,11 +46,7 @@ pub async fn all_stores(
     let mut all: Vec<Named> = Vec::new();
     for location in locations {
         let pattern = match pattern_of(location) {
-            Some(_)
-                if is_local(location) && tokio::fs::try_exists(location).await.unwrap_or(false) =>
-            {
-                None
-            }
+            Some(_) if is_local(location) && exists(location.into()).await? => None,
             pattern => pattern,
         };
         let found = match pattern {
@@ -122,6 +119,10 @@ struct Pattern<'a> {
     base: &'a str,
     /// The parts from there on.
     parts: Vec<&'a str>,
+}
+
+async fn exists(path: PathBuf) -> Result<bool> {
+    blocking(move || path.exists()).await
 }
 
 fn is_local(location: &str) -> bool {

@@ -17,10 +17,12 @@
 //! * `locate`, `locations`, `open`: from locations to tables; `made_arrays`: arrays that stores of other programs lack.
 //! * `origin`: how another process opens a table's stores.
 //! * `query_memory`: memory of what functions return.
+//! * `blocking`: work that waits for the file system; `own_threads`: threads of one statement.
 //! * `write`: rows written as a VCZ store; `codes`: VCZ's missing and fill values; `bits`: booleans as bytes and as bits.
 //! * [`GenotypeUdf`] makes the SQL functions that scans compute; [`FilterCalls`] filters genotype calls.
 
 mod bits;
+mod blocking;
 mod calls;
 mod chunks;
 mod codes;
@@ -53,6 +55,7 @@ mod unify;
 mod value_error;
 pub mod write;
 
+pub use blocking::blocking;
 pub use calls::bound::BoundCall;
 pub use calls::call::{FilteredCall, GenotypeCall};
 pub use calls::call_value::CallValue;

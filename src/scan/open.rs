@@ -104,7 +104,7 @@ pub async fn open_stores(
     options: &TableOptions,
 ) -> Result<VczTable> {
     let settings = VczSettings::of(state.config_options());
-    // It is ready sooner than when a query asks for it.
+    // The GPU is started now, so that it is ready when a query needs it.
     warm_up(&settings);
     let notices = settings.notices;
     let mut found = all_stores(state, locations, &options.remote).await?;

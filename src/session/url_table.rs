@@ -1,6 +1,6 @@
 //! Tables by location: `SELECT count(*) FROM 'gambX.vcz'`. Locations that are not VCZ stores go to DataFusion's own factory.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use datafusion::execution::context::{SessionContext, SessionState};
 
 use super::annotations;
 use crate::functions::annotations::AnnotationFormat;
-use crate::scan::{TableOptions, open_table};
+use crate::scan::{TableOptions, blocking, open_table};
 
 /// Opens VCZ stores by location.
 #[derive(Debug)]
@@ -20,29 +20,28 @@ struct VczUrlTableFactory {
 }
 
 /// Whether a table name looks like the location of a VCZ store.
-async fn is_store(location: &str) -> bool {
+async fn is_store(location: &str) -> Result<bool> {
     let trimmed = location.trim_end_matches('/');
     let endings = [".vcz", ".vcz.zip", ".zarr", ".zarr.zip"];
     if endings.iter().any(|ending| trimmed.ends_with(ending)) {
-        return true;
+        return Ok(true);
     }
     if location.contains("://") {
-        return false;
+        return Ok(false);
     }
-    for document in [".zgroup", ".zmetadata", "zarr.json"] {
-        let found = tokio::fs::metadata(Path::new(trimmed).join(document)).await;
-        if found.is_ok_and(|found| found.is_file()) {
-            return true;
-        }
-    }
-    false
+    let path = PathBuf::from(trimmed);
+    let has_metadata = move || {
+        let documents = [".zgroup", ".zmetadata", "zarr.json"];
+        path.is_dir() && documents.iter().any(|name| path.join(name).is_file())
+    };
+    blocking(has_metadata).await
 }
 
 #[async_trait]
 impl UrlTableFactory for VczUrlTableFactory {
     async fn try_new(&self, url: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let annotated = AnnotationFormat::of_file(url);
-        if annotated.is_none() && !is_store(url).await {
+        if annotated.is_none() && !is_store(url).await? {
             return self.inner.try_new(url).await;
         }
         let session = self.inner.session_store().get_session().upgrade();
@@ -55,8 +54,9 @@ impl UrlTableFactory for VczUrlTableFactory {
         });
         let state = state.ok_or_else(|| plan_datafusion_err!("the session was dropped"))?;
         // A table may have the name of a file that is not there.
-        let is_local = !url.contains("://");
-        if annotated.is_some() && is_local && !tokio::fs::try_exists(url).await.unwrap_or(false) {
+        let path = PathBuf::from(url);
+        let is_missing = move || !path.exists();
+        if annotated.is_some() && !url.contains("://") && blocking(is_missing).await? {
             return Ok(None);
         }
         if let Some(format) = annotated {

@@ -10,6 +10,8 @@ import trustme
 
 from server import SIM, Server, Worker, rows
 
+pytestmark = pytest.mark.alone
+
 # Small stores are divided, too.
 SETTINGS = "SET vcz.distribute = 'always'; SET datafusion.optimizer.repartition_file_min_size = 1; SET datafusion.execution.target_partitions = 2;"
 # With a shuffle: workers ask each other.

@@ -12,6 +12,8 @@ import pytest
 from protocol import action, command, query, read
 from server import FIXTURES, SIM, Server, rows, value
 
+pytestmark = pytest.mark.alone
+
 STORE = str(FIXTURES / "sim.vcz.zip")
 BED = str(FIXTURES / "sim.accessible.bed")
 

@@ -11,6 +11,8 @@ from protocol import query, read
 from server import FIXTURES, Server, rows, value
 from stores import genotypes, wide_store
 
+pytestmark = pytest.mark.alone
+
 EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
 
 

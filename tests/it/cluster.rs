@@ -42,6 +42,8 @@ impl Worker {
             .args(arguments)
             .current_dir(crate::common::top())
             .env("RUST_LOG", "error,datafusion_vcz=info")
+            // A GPU's kernels would be compiled meanwhile, and count as the worker's time.
+            .env("CUDA_VISIBLE_DEVICES", "")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();

@@ -205,11 +205,17 @@ pub fn lengthened(source: &Path, name: &str, chunks: u64) -> (PathBuf, u64) {
 fn peak_of(store: &Path, sql: &str) -> (String, u64) {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
+    let table = store.file_stem().unwrap().to_str().unwrap();
+    let create = format!(
+        "CREATE EXTERNAL TABLE \"{table}\" STORED AS VCZ LOCATION '{}'",
+        store.display()
+    );
     let mut child = Command::new(env!("CARGO_BIN_EXE_vcz"))
-        .arg("sql")
-        .arg(store)
-        .args(["-q", "--format", "csv"])
+        .args(["sql", "-q", "--format", "csv"])
         .args(["-c", "SET datafusion.execution.target_partitions = 2"])
+        // Without the libraries of a GPU, which take hundreds of megabytes.
+        .args(["-c", "SET vcz.backend = 'host'"])
+        .args(["-c", &create])
         .args(["-c", sql])
         // Fills the pipe, so that the program waits here, with all that came before behind it.
         .args([
@@ -488,7 +494,7 @@ async fn lists_of_windows_are_counted() {
         );
         drop(error);
         gives_everything_back(&ctx).await;
-        run(&ctx, "SET datafusion.execution.batch_size = 20").await;
+        run(&ctx, "SET datafusion.execution.batch_size = 10").await;
         if function == sql {
             assert_eq!(row(&ctx, sql).await, expected);
         }
@@ -519,8 +525,9 @@ async fn values_that_grow_with_their_frames_are_counted() {
             "CREATE OR REPLACE VIEW numbers AS SELECT value AS v FROM generate_series(1, {rows})"
         )
     };
-    let stock = SessionContext::new();
-    let free = session(2, 16);
+    // In one partition, so that values come in the order of their rows.
+    let stock = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    let free = session(1, 16);
     for ctx in [&stock, &free] {
         run(ctx, &numbers(100)).await;
     }

@@ -11,7 +11,6 @@ use arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt, stream};
-use tokio::runtime::Handle;
 
 use super::memory::ReservedBytes;
 use super::stream::Reading;
@@ -97,13 +96,14 @@ impl Reading {
         let Some(division) = source.divided(ranges, most, bytes) else {
             return Ok(None);
         };
-        let Division {
-            tasks,
-            at_once,
-            kept,
-        } = division;
+        let Division { tasks, kept, .. } = division;
+        let at_once = division.at_once.min(tasks.len());
         // Batches that wait; what tasks decode they reserve themselves.
         let Ok(memory) = self.memory.take(kept.saturating_mul(at_once)) else {
+            return Ok(None);
+        };
+        // One task reads all if the system starts no threads.
+        let Ok(threads) = OwnThreads::try_new("vcz-read", at_once) else {
             return Ok(None);
         };
         for absences in &self.execution.absences {
@@ -113,18 +113,16 @@ impl Reading {
             progress: ScanProgress::start(tracker, rows_in(ranges)),
             _memory: memory,
         };
-        let threads = Arc::new(OwnThreads::try_new("vcz-read", at_once)?);
-        let (reading, runtime) = (self.clone(), Handle::current());
+        let reading = self.clone();
         let batches = stream::iter(tasks)
             .map(move |ranges| {
-                let (reading, runtime) = (reading.clone(), runtime.clone());
-                let threads = Arc::clone(&threads);
-                async move {
-                    let rows = rows_in(&ranges);
-                    let read = move || runtime.block_on(reading.read_all(&ranges));
-                    let batches = threads.run(read).await??;
-                    Ok::<_, DataFusionError>((rows, batches))
-                }
+                let reading = reading.clone();
+                // Queued now, and not when its turn comes.
+                let read = threads.wait_for(async move {
+                    let batches = reading.read_all(&ranges).await?;
+                    Ok::<_, DataFusionError>((rows_in(&ranges), batches))
+                });
+                async move { read.await? }
             })
             .buffered(at_once);
         let in_turn = stream::try_unfold((batches, held), |(mut batches, mut held)| async move {

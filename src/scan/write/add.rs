@@ -21,6 +21,7 @@ use super::options::WriteOptions;
 use super::plan_tables::PlanTables;
 use super::rows::{write_rows, write_whole};
 use super::values::contig_codes;
+use crate::scan::blocking::blocking;
 use crate::scan::dataset::Dataset;
 use crate::scan::schema::ColumnKind;
 use crate::scan::table_options::RegionIndexMode;
@@ -53,9 +54,9 @@ impl Addition {
         schema: SchemaRef,
         is_plain: bool,
     ) -> Result<Self> {
-        if let Some(path) = &place.local
-            && !tokio::fs::try_exists(path).await.unwrap_or(false)
-        {
+        let path = place.local.clone();
+        let is_missing = move || path.is_some_and(|path| !path.exists());
+        if blocking(is_missing).await? {
             return plan_err!(
                 "there is no store '{}' that could get new arrays; without the option 'vcz.mode' COPY writes a new store",
                 place.location
@@ -78,7 +79,7 @@ impl Addition {
         let has_sites = sites[0];
         let store = tables.only_store();
         let is_same = match store {
-            Some(store) => is_same_place(store.location(), &place).await,
+            Some(store) => is_same_place(store.location(), &place).await?,
             None => false,
         };
         if !(of_samples || has_sites || (is_plain && is_same)) {
@@ -100,22 +101,20 @@ impl Addition {
 }
 
 /// Whether a table's location is that of `place`.
-async fn is_same_place(location: &str, place: &Place) -> bool {
-    match &place.local {
-        Some(path) => {
-            let url = Url::parse(location)
-                .ok()
-                .filter(|url| url.scheme() == "file");
-            let local = url.and_then(|url| url.to_file_path().ok());
-            let local = local.unwrap_or_else(|| location.into());
-            let (one, other) = (
-                tokio::fs::canonicalize(local).await,
-                tokio::fs::canonicalize(path).await,
-            );
-            matches!((one, other), (Ok(one), Ok(other)) if one == other)
-        }
-        None => location.trim_end_matches('/') == place.location.trim_end_matches('/'),
-    }
+async fn is_same_place(location: &str, place: &Place) -> Result<bool> {
+    let Some(path) = place.local.clone() else {
+        return Ok(location.trim_end_matches('/') == place.location.trim_end_matches('/'));
+    };
+    let url = Url::parse(location)
+        .ok()
+        .filter(|url| url.scheme() == "file");
+    let local = url.and_then(|url| url.to_file_path().ok());
+    let local = local.unwrap_or_else(|| location.into());
+    let is_same = move || {
+        let paths = (std::fs::canonicalize(local), std::fs::canonicalize(path));
+        matches!(paths, (Ok(one), Ok(other)) if one == other)
+    };
+    blocking(is_same).await
 }
 
 /// Writes the rows of `data`. Returns their number.

@@ -150,15 +150,10 @@ impl ChunkTasks {
             let Ok(thread) = Arc::clone(&free).acquire_owned().await else {
                 return stopped();
             };
-            let (name, key) = (part.name().to_string(), part.key());
+            let key = part.key();
             // The rows are dropped when the chunk is assembled.
             let encode = move || part.encode(move || drop((waiting, held)));
-            let encoded = match threads.run(encode).await {
-                Ok(encoded) => encoded?,
-                Err(error) => {
-                    return exec_err!("array '{name}': a chunk was not encoded: {error}");
-                }
-            };
+            let encoded = threads.run(encode).await??;
             // Another chunk is encoded while this one is written.
             drop(thread);
             let Some(encoded) = encoded else {
