@@ -83,8 +83,7 @@ fn each_chunk_once(store: &str, requests: &[Request]) {
     assert_eq!(chunks.len(), all, "{store}: chunks were read twice");
 }
 
-/// With the defaults, at 50 ms latency. On a machine that is busy, and in a build with checks, what computes may take twice the limits;
-/// opening may not.
+/// With the defaults, at 50 ms latency.
 #[tokio::test(flavor = "multi_thread")]
 async fn gamb_x_at_50_ms() {
     let Some((server, zip)) = served(Duration::from_millis(50)).await else {
@@ -119,24 +118,16 @@ async fn gamb_x_at_50_ms() {
             }
         }
         assert!(
-            best.iter()
-                .zip(LIMITS)
-                .all(|(time, limit)| *time <= 2 * limit),
-            "{store}: opening, spectrum, windows: {best:.2?}, more than twice {LIMITS:?}"
-        );
-        assert!(
-            best[0] <= LIMITS[0],
-            "{store}: opening: {:.2?}, more than {:?}",
-            best[0],
-            LIMITS[0]
+            is_fast(best),
+            "{store}: opening, spectrum, windows: {best:.2?}, more than {LIMITS:?}"
         );
         println!("{store}: best of opening, spectrum, windows: {best:.2?}");
     }
 }
 
-/// At 5 ms a spectrum and windows of the archive are to take at most twice the time of a warm session with the local archive, and three
-/// rounds. The machine also runs the server and copies what it sends, so twice that is allowed; folders, with a request for each chunk, take
-/// longer and are printed only.
+/// At 5 ms a spectrum and windows of the archive take at most twice the time of a warm session with the local archive, and three rounds.
+/// Folders, with a request for each chunk, may take twice that: the same two cores run the server, and the session that they are compared
+/// with reads an archive.
 #[tokio::test(flavor = "multi_thread")]
 async fn gamb_x_at_5_ms() {
     let delay = Duration::from_millis(5);
@@ -163,14 +154,13 @@ async fn gamb_x_at_5_ms() {
         }
         let limits = warm.map(|warm| 2 * warm + 3 * delay);
         println!("{store}: spectrum, windows: {best:.2?}; local: {warm:.2?}; limits: {limits:.2?}");
-        if store == "gambX.vcz.zip" {
-            assert!(
-                best.iter()
-                    .zip(limits)
-                    .all(|(time, limit)| *time <= 2 * limit),
-                "{best:.2?}, more than twice {limits:.2?}"
-            );
-        }
+        let times = if store == "gambX.vcz.zip" { 1 } else { 2 };
+        assert!(
+            best.iter()
+                .zip(limits)
+                .all(|(time, limit)| *time <= times * limit),
+            "{store}: {best:.2?}, more than {times} × {limits:.2?}"
+        );
     }
 }
 

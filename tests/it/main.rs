@@ -64,3 +64,5 @@ mod vanished;
 mod windows;
 mod written;
 mod written_limits;
+#[cfg(feature = "cloud")]
+mod zarrs_storage;
