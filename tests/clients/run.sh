@@ -79,7 +79,7 @@ else
 fi
 # The library is tested through the program of tests/it, which `cargo test` has built, too.
 if [ -z "${CLIENTS_IT:-}" ] && command -v cargo >/dev/null; then
-  CLIENTS_IT="$(cd ../.. && cargo test --quiet --no-run --test it --message-format json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)" ||
+  CLIENTS_IT="$(cd ../.. && cargo test --quiet --no-run --test it --message-format json | grep '"name":"it"' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)" ||
     echo "NOT RUN: tests/it cannot be built, so the library is not tested with emulators of object stores" >&2
 fi
 if [ -n "${CLIENTS_IT:-}" ]; then export CLIENTS_IT; fi
