@@ -26,7 +26,7 @@ async fn open(ctx: &SessionContext, table: &str, location: &str) {
 /// The stores of the server: the same one with and without consolidated metadata, and as an archive.
 const STORES: [&str; 3] = ["consolidated.vcz", "plain.vcz", "gambX.vcz.zip"];
 /// Other work on the machine makes times longer: the best of so many attempts counts.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: usize = 8;
 
 /// What opening, a spectrum and windows are to take on an idle machine.
 const LIMITS: [Duration; 3] = [
