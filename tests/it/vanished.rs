@@ -229,7 +229,7 @@ fn cause(kind: Kind, sql: &str, fault: Fault) -> Option<&'static str> {
     Some(match (kind, fault) {
         (Kind::Archive, Fault::Replaced) => "its ETag has changed",
         (Kind::Archive, Fault::Absent | Fault::Denied) => "as planned",
-        (_, Fault::Absent) if sql.contains("call_genotype") => "'call_genotype/",
+        // Of whichever array is looked for first.
         (_, Fault::Absent) => "is absent, too",
         (_, Fault::Denied) => "'vcz.denied_chunks' to 'absent'",
         (_, Fault::Unavailable) => "as planned",
