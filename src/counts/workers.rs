@@ -103,6 +103,25 @@ impl<'a> Workers<'a> {
         });
         failed.into_inner().map_or(Ok(()), Err)
     }
+
+    /// The results of `work` for parts of `items`, one for each thread, in any order.
+    ///
+    /// # Errors
+    /// As [`each`](Self::each).
+    pub(crate) fn parts_of<J: Sync, T: Send>(
+        &self,
+        items: &[J],
+        work: impl Fn(&[J]) -> Result<T, CountError> + Sync,
+    ) -> Result<Vec<T>, CountError> {
+        let results = Mutex::new(vec![]);
+        let parts = items.chunks(items.len().div_ceil(self.threads()).max(1));
+        self.each(parts, |part| {
+            let result = work(part)?;
+            results.lock().push(result);
+            Ok(())
+        })?;
+        Ok(results.into_inner())
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +143,12 @@ mod tests {
             assert_eq!(worked, Ok(()));
             assert_eq!(done, (0..100).collect::<Vec<_>>());
             assert_eq!(workers.each(0..0, |_: i32| panic!("a job")), Ok(()));
+            let mut parts = workers.parts_of(&done, |part| Ok(part.to_vec())).unwrap();
+            assert_eq!(parts.len(), threads.max(1));
+            parts.sort_unstable();
+            assert_eq!(parts.concat(), done);
+            let none = workers.parts_of(&[0; 0], |_| Ok(()));
+            assert_eq!(none, Ok(vec![]));
         }
     }
 

@@ -8,7 +8,7 @@ use crate::counts::{CountError, Lanes, Level, Workers};
 
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair};
-use super::rare::{Rare, rare_plane, words_of};
+use super::rare::{Rare, RareByUnit, rare_plane, words_of};
 use super::site_rows::RowsPart;
 use super::transposed::Transposed;
 use super::triangle::{Divided, Part, pairs_of, row_base};
@@ -175,8 +175,8 @@ impl HaplotypePairs {
 
     /// Adds rows of which few copies carry a code: two copies differ at those that the one carries and those that the other does, but
     /// for those that both carry.
-    fn add_rare(&mut self, rare: &Rare, workers: &Workers<'_>) -> Result<(), CountError> {
-        for (copy, _) in rare.carriers() {
+    fn add_rare(&mut self, rare: &[RareByUnit], workers: &Workers<'_>) -> Result<(), CountError> {
+        for (copy, _) in rare.iter().flat_map(RareByUnit::carriers) {
             self.carried[*copy as usize] += 1;
         }
         let mut of_parts = Divided::new(&mut self.differences);
@@ -186,9 +186,44 @@ impl HaplotypePairs {
             (part, differences)
         });
         workers.each(parts, |(part, differences)| {
-            rare.for_each_pair(&part, |at, _, _| differences[at] -= 2);
+            for rows in rare {
+                rows.for_each_pair(&part, |at, _, _| differences[at] -= 2);
+            }
             Ok(())
         })
+    }
+}
+
+/// Rows, sorted by how they are added.
+#[derive(Default)]
+struct SortedRows<'a> {
+    /// Those at which every copy is called.
+    complete: u64,
+    rare: Rare,
+    /// The others, by whether they are complete and by the number of their planes of codes.
+    classes: BTreeMap<(bool, usize), Vec<PlanesRow<'a>>>,
+}
+
+impl<'a> SortedRows<'a> {
+    fn of(rows: &[PlanesRow<'a>], copies: usize) -> Self {
+        let mut sorted = Self::default();
+        for row in rows {
+            let complete = row.is_complete();
+            sorted.complete += u64::from(complete);
+            let planes = row.codes().count();
+            if planes == 0 && complete {
+                continue;
+            }
+            match rare_plane(*row, copies) {
+                Some((plane, set)) => sorted.rare.push(bits_of(words_of(plane, set, copies))),
+                None => sorted
+                    .classes
+                    .entry((complete, planes))
+                    .or_default()
+                    .push(*row),
+            }
+        }
+        sorted
     }
 }
 
@@ -225,38 +260,34 @@ impl PairMatrix for HaplotypePairs {
         level: Level,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        let mut rare = Rare::default();
         self.rows = more_rows(self.rows, rows.len() as u64)?;
-        // By whether they are complete and by the number of their planes of codes.
-        let mut classes: BTreeMap<(bool, usize), Vec<PlanesRow<'_>>> = BTreeMap::new();
-        for row in rows.iter(self.copies) {
-            let complete = row.is_complete();
-            self.complete += u64::from(complete);
-            let planes = row.codes().count();
-            if planes == 0 && complete {
-                continue;
-            }
-            if let Some((plane, set)) = rare_plane(row, self.copies) {
-                rare.push(bits_of(words_of(plane, set, self.copies)));
-                if rare.len() == ROWS {
-                    self.add_rare(&rare, workers)?;
-                    rare.clear();
+        let copies = self.copies;
+        let rows: Vec<_> = rows.iter(copies).collect();
+        for rows in rows.chunks(ROWS) {
+            let sorted = workers.parts_of(rows, |rows| {
+                let SortedRows {
+                    complete,
+                    rare,
+                    classes,
+                } = SortedRows::of(rows, copies);
+                Ok((complete, rare.by_unit(copies), classes))
+            })?;
+            let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
+            for (complete, rare, classes) in sorted {
+                self.complete += complete;
+                all_rare.extend((!rare.is_empty()).then_some(rare));
+                for (class, rows) in classes {
+                    all_classes.entry(class).or_default().extend(rows);
                 }
-                continue;
             }
-            let class = classes.entry((complete, planes)).or_default();
-            class.push(row);
-            if class.len() == ROWS {
-                let full = std::mem::take(class);
-                self.add(&full, complete, planes, (level, workers))?;
-            }
-        }
-        for ((complete, planes), rows) in classes {
-            if !rows.is_empty() {
+            for ((complete, planes), rows) in all_classes {
                 self.add(&rows, complete, planes, (level, workers))?;
             }
+            if !all_rare.is_empty() {
+                self.add_rare(&all_rare, workers)?;
+            }
         }
-        self.add_rare(&rare, workers)
+        Ok(())
     }
 
     fn merge(&mut self, other: &Self) -> Result<(), CountError> {

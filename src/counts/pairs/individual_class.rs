@@ -1,7 +1,7 @@
 //! [`Class`]: how a row is counted for pairs of individuals.
 
 /// The classes of rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     /// Every copy has the reference.
     Reference,

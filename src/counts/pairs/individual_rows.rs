@@ -1,5 +1,6 @@
 //! How rows are added to [`IndividualPairs`], by their classes.
 
+use std::collections::BTreeMap;
 use std::num::Wrapping;
 
 use crate::counts::gathered::PlanesRow;
@@ -12,7 +13,7 @@ use super::individual_class::Class;
 use super::individuals::IndividualPairs;
 use super::polyploid;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair, ones};
-use super::rare::{Rare, rare_plane, words_of};
+use super::rare::{Rare, RareByUnit, rare_plane, words_of};
 use super::transposed::Transposed;
 use super::triangle::{Divided, Part};
 
@@ -60,9 +61,19 @@ impl PairCounts<5> for Incomplete {
     }
 }
 
+/// Rows, sorted by their classes.
+#[derive(Default)]
+pub(super) struct SortedRows<'a> {
+    /// Rows with complete biallelic diploid calls.
+    pub(super) complete: u64,
+    pub(super) rare: Rare,
+    /// The others, but for those of references alone.
+    pub(super) classes: BTreeMap<Class, Vec<PlanesRow<'a>>>,
+}
+
 impl IndividualPairs {
     /// The class of a row of diploid calls.
-    pub(super) fn class(&self, row: PlanesRow<'_>) -> Class {
+    fn class(&self, row: PlanesRow<'_>) -> Class {
         let planes = row.codes().count();
         if self.shape.ploidy != 2 {
             return Class::Any(planes);
@@ -79,6 +90,27 @@ impl IndividualPairs {
         }
     }
 
+    /// Sorts rows.
+    pub(super) fn sorted<'a>(&self, rows: &[PlanesRow<'a>]) -> SortedRows<'a> {
+        let copies = self.shape.copies();
+        let mut sorted = SortedRows::default();
+        for row in rows {
+            let class = self.class(*row);
+            let complete = [Class::Reference, Class::Rare, Class::Complete].contains(&class);
+            sorted.complete += u64::from(complete);
+            match class {
+                Class::Reference => {}
+                Class::Rare => {
+                    if let Some((plane, set)) = rare_plane(*row, copies) {
+                        sorted.rare.push(carriers_of(words_of(plane, set, copies)));
+                    }
+                }
+                class => sorted.classes.entry(class).or_default().push(*row),
+            }
+        }
+        sorted
+    }
+
     /// Adds rows of a class.
     pub(super) fn add_rows(
         &mut self,
@@ -87,14 +119,8 @@ impl IndividualPairs {
         on: (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
         match class {
-            Class::Reference => Ok(()),
-            Class::Rare => {
-                let (copies, mut rare) = (self.shape.copies(), Rare::default());
-                for (plane, set) in rows.iter().filter_map(|row| rare_plane(*row, copies)) {
-                    rare.push(carriers_of(words_of(plane, set, copies)));
-                }
-                self.add_rare(&rare, on.1)
-            }
+            // Rare rows are added by `add_rare`.
+            Class::Reference | Class::Rare => Ok(()),
             Class::Complete => self.add_biallelic(rows, true, on),
             Class::Incomplete => self.add_biallelic(rows, false, on),
             Class::Any(_) if self.shape.ploidy > 2 => self.add_polyploid(rows, on.1),
@@ -167,8 +193,12 @@ impl IndividualPairs {
     }
 
     /// Adds rows of which few copies have one of two alleles. An individual that is homozygous for it is opposite to all but the carriers.
-    fn add_rare(&mut self, rare: &Rare, workers: &Workers<'_>) -> Result<(), CountError> {
-        for (sample, carries) in rare.carriers() {
+    pub(super) fn add_rare(
+        &mut self,
+        rare: &[RareByUnit],
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        for (sample, carries) in rare.iter().flat_map(RareByUnit::carriers) {
             let counts = match *carries {
                 HOMOZYGOUS => &mut self.carried,
                 _ => &mut self.het,
@@ -183,13 +213,15 @@ impl IndividualPairs {
             (part, both_het, opposite)
         });
         workers.each(parts, |(part, both_het, opposite)| {
-            rare.for_each_pair(&part, |at, first, second| {
-                // Mostly neither is homozygous.
-                match u32::from(first == HOMOZYGOUS) + u32::from(second == HOMOZYGOUS) {
-                    0 => both_het[at] += 1,
-                    homozygous => opposite[at] -= homozygous,
-                }
-            });
+            for rows in rare {
+                rows.for_each_pair(&part, |at, first, second| {
+                    // Mostly neither is homozygous.
+                    match u32::from(first == HOMOZYGOUS) + u32::from(second == HOMOZYGOUS) {
+                        0 => both_het[at] += 1,
+                        homozygous => opposite[at] -= homozygous,
+                    }
+                });
+            }
             Ok(())
         })
     }

@@ -5,15 +5,15 @@
 //! alleles and half-called or haploid calls change of the counts that pool all alleles other than the reference is kept apart, as
 //! corrections.
 
+use std::collections::BTreeMap;
 use std::num::Wrapping;
 use std::ops::Range;
 
-use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, Workers};
 
 use super::corrections::{Corrections, Missing};
 use super::diploids::{DISTANCE_BITS, fixed, quarters};
-use super::individual_class::Class;
+use super::individual_rows::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::site_rows::RowsPart;
 use super::triangle::{Part, pairs_of};
@@ -145,31 +145,29 @@ impl PairMatrix for IndividualPairs {
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         self.rows = more_rows(self.rows, rows.len() as u64)?;
-        let mut classes: Vec<(Class, Vec<PlanesRow<'_>>)> = vec![];
-        for row in rows.iter(self.shape.copies()) {
-            let class = self.class(row);
-            let complete = [Class::Reference, Class::Rare, Class::Complete].contains(&class);
-            self.complete += u64::from(complete);
-            if class == Class::Reference {
-                continue;
-            }
-            let at = match classes.iter().position(|(other, _)| *other == class) {
-                Some(at) => at,
-                None => {
-                    classes.push((class, vec![]));
-                    classes.len() - 1
+        let rows: Vec<_> = rows.iter(self.shape.copies()).collect();
+        for rows in rows.chunks(ROWS) {
+            let sorted = workers.parts_of(rows, |rows| {
+                let SortedRows {
+                    complete,
+                    rare,
+                    classes,
+                } = self.sorted(rows);
+                Ok((complete, rare.by_unit(self.shape.samples), classes))
+            })?;
+            let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
+            for (complete, rare, classes) in sorted {
+                self.complete += complete;
+                all_rare.extend((!rare.is_empty()).then_some(rare));
+                for (class, rows) in classes {
+                    all_classes.entry(class).or_default().extend(rows);
                 }
-            };
-            let (_, of_class) = &mut classes[at];
-            of_class.push(row);
-            if of_class.len() == ROWS {
-                let full = std::mem::take(of_class);
-                self.add_rows(&full, class, (level, workers))?;
             }
-        }
-        for (class, rows) in classes {
-            if !rows.is_empty() {
+            for (class, rows) in all_classes {
                 self.add_rows(&rows, class, (level, workers))?;
+            }
+            if !all_rare.is_empty() {
+                self.add_rare(&all_rare, workers)?;
             }
         }
         Ok(())

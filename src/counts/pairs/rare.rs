@@ -1,4 +1,4 @@
-//! [`Rare`]: rows of which few units carry one of two alleles. Of these rows, pairs of carriers are visited one by one.
+//! [`Rare`]: rows of which few units carry one of two alleles. Of these rows, pairs of carriers are visited one by one, unit by unit.
 
 use crate::counts::gathered::PlanesRow;
 
@@ -16,6 +16,17 @@ pub(super) struct Rare {
     carriers: Vec<(u32, u8)>,
     /// Where each row ends.
     ends: Vec<usize>,
+}
+
+/// The carriers of rare rows, to be found by unit: the counts of a unit's pairs are next to each other, and each thread has those of some
+/// units.
+#[derive(Debug)]
+pub(super) struct RareByUnit {
+    rare: Rare,
+    /// Where the places of each unit begin, and the end of the last.
+    starts: Vec<u32>,
+    /// For each carrier its row, and where it is among the carriers.
+    places: Vec<(u32, u32)>,
 }
 
 /// The plane of a row in which every copy has code 0 or 1, and whether it is that of the rarer code; `None` if it is not rare.
@@ -52,32 +63,55 @@ impl Rare {
         self.ends.push(self.carriers.len());
     }
 
-    /// Number of rows.
-    pub(super) fn len(&self) -> usize {
-        self.ends.len()
+    /// The same rows, to be found by unit. There are `units` of them.
+    pub(super) fn by_unit(self, units: usize) -> RareByUnit {
+        let mut starts = vec![0u32; units + 1];
+        for (unit, _) in &self.carriers {
+            starts[*unit as usize + 1] += 1;
+        }
+        for at in 0..units {
+            starts[at + 1] += starts[at];
+        }
+        let mut next = starts.clone();
+        let mut places = vec![(0, 0); self.carriers.len()];
+        let mut start = 0;
+        // Rows and carriers fit 32 bits: a matrix of the pairs of as many units would not fit in memory.
+        for (row, end) in self.ends.iter().enumerate() {
+            for at in start..*end {
+                let next = &mut next[self.carriers[at].0 as usize];
+                places[*next as usize] = (row as u32, at as u32);
+                *next += 1;
+            }
+            start = *end;
+        }
+        RareByUnit {
+            rare: self,
+            starts,
+            places,
+        }
     }
+}
 
-    /// Removes all rows.
-    pub(super) fn clear(&mut self) {
-        self.carriers.clear();
-        self.ends.clear();
+impl RareByUnit {
+    /// Whether there are no rows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rare.ends.is_empty()
     }
 
     /// Every carrier of every row.
     pub(super) fn carriers(&self) -> &[(u32, u8)] {
-        &self.carriers
+        &self.rare.carriers
     }
 
     /// Calls `sink(row, carriers)` for each carrier of each row that is a first one of a part's pairs: itself and those after it.
     #[inline(always)]
     pub(super) fn for_each_first(&self, part: &Part, mut sink: impl FnMut(usize, &[(u32, u8)])) {
-        let mut start = 0;
-        for (at, end) in self.ends.iter().enumerate() {
-            let row = self.carriers.get(start..*end).unwrap_or_default();
-            start = *end;
-            let first = |unit: usize| row.partition_point(|(other, _)| (*other as usize) < unit);
-            for first in first(part.firsts.start)..first(part.firsts.end) {
-                sink(at, &row[first..]);
+        let Rare { carriers, ends } = &self.rare;
+        for unit in part.firsts.clone() {
+            let places = self.starts[unit] as usize..self.starts[unit + 1] as usize;
+            for (row, from) in &self.places[places] {
+                let row = *row as usize;
+                sink(row, &carriers[*from as usize..ends[row]]);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::counts::gathered::PlanesRow;
 
 use super::dosages::Dosages;
 use super::matrix::{Shape, zeros};
-use super::rare::Rare;
+use super::rare::{Rare, RareByUnit};
 use super::weights::{Forms, Terms};
 
 /// The most rows that are multiplied at a time.
@@ -23,9 +23,9 @@ const LARGEST: i64 = EXACT >> 6;
 /// The terms of a row in each sum.
 pub(super) type RowTerms = [Terms; 6];
 
-/// Some rows.
+/// Some rows. `S` is [`Sparse`] once all are read.
 #[derive(Debug)]
-pub(super) struct ReadRows {
+pub(super) struct ReadRows<S = Sparse> {
     /// Rows that are summed.
     pub(super) rows: u64,
     /// The total of each sum.
@@ -33,29 +33,34 @@ pub(super) struct ReadRows {
     /// For each sum, the terms of each individual.
     pub(super) singles: Vec<Vec<i128>>,
     /// Rows whose terms of pairs are added one by one: those without incomplete individuals, and with such.
-    pub(super) sparse: [Sparse; 2],
+    pub(super) sparse: [S; 2],
     /// Rows whose terms of pairs are multiplied, likewise.
-    dense: [Dense; 2],
+    pub(super) dense: [Dense; 2],
 }
 
 /// Rows whose terms of pairs are added one by one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Sparse {
     /// The individuals with terms.
-    pub(super) rows: Rare,
+    pub(super) rows: RareByUnit,
     /// The terms of each row.
     pub(super) terms: Vec<RowTerms>,
 }
 
+/// The same while rows are read.
+#[derive(Debug, Default)]
+struct SparseRows {
+    rows: Rare,
+    terms: Vec<RowTerms>,
+}
+
 /// Rows that are to be multiplied: values of all individuals, and terms.
 #[derive(Debug, Default)]
-struct Dense {
+pub(super) struct Dense {
     values: Vec<u8>,
     terms: Vec<RowTerms>,
-    /// Where the blocks begin whose sums are exact.
-    starts: Vec<usize>,
-    /// Σ of the largest terms of the last block.
-    largest: i64,
+    /// The largest term of each row.
+    largest: Vec<i64>,
 }
 
 /// Rows of which every sum over pairs is exact.
@@ -71,36 +76,40 @@ pub(super) struct DenseBlock<'a> {
 
 impl Dense {
     fn push(&mut self, values: &[u8], terms: RowTerms, largest: i64) {
-        let start = self.starts.last().copied();
-        let fits = start.is_some_and(|start| {
-            self.terms.len() - start < BLOCK && self.largest + largest <= EXACT
-        });
-        if !fits {
-            self.starts.push(self.terms.len());
-            self.largest = 0;
-        }
         self.values.extend_from_slice(values);
         self.terms.push(terms);
-        self.largest += largest;
+        self.largest.push(largest);
     }
 
-    /// The blocks, of so many individuals.
-    fn blocks(&self, samples: usize, complete: bool) -> impl Iterator<Item = DenseBlock<'_>> {
-        let ends = self
-            .starts
-            .iter()
-            .skip(1)
-            .copied()
-            .chain([self.terms.len()]);
-        let ranges = self.starts.iter().zip(ends).map(|(start, end)| *start..end);
-        ranges.map(move |rows: Range<usize>| DenseBlock {
-            values: self
-                .values
-                .get(rows.start * samples..rows.end * samples)
-                .unwrap_or_default(),
-            terms: self.terms.get(rows).unwrap_or_default(),
-            complete,
-        })
+    /// Adds the rows of another.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.values.append(&mut other.values);
+        self.terms.append(&mut other.terms);
+        self.largest.append(&mut other.largest);
+    }
+
+    /// The blocks of rows, of so many individuals, whose sums are exact.
+    pub(super) fn blocks(&self, samples: usize, complete: bool) -> Vec<DenseBlock<'_>> {
+        let (mut blocks, mut start, mut sum) = (vec![], 0, 0);
+        let mut end_at = |rows: Range<usize>| {
+            if !rows.is_empty() {
+                let values = rows.start * samples..rows.end * samples;
+                blocks.push(DenseBlock {
+                    values: self.values.get(values).unwrap_or_default(),
+                    terms: self.terms.get(rows).unwrap_or_default(),
+                    complete,
+                });
+            }
+        };
+        for (row, largest) in self.largest.iter().enumerate() {
+            if row - start == BLOCK || sum + largest > EXACT {
+                end_at(start..row);
+                (start, sum) = (row, 0);
+            }
+            sum += largest;
+        }
+        end_at(start..self.terms.len());
+        blocks
     }
 }
 
@@ -113,11 +122,11 @@ impl ReadRows {
     ) -> Result<Self, CountError> {
         let single = || zeros(shape.samples, shape.samples);
         let singles: Result<_, CountError> = (0..forms.count()).map(|_| single()).collect();
-        let mut read = Self {
+        let mut read = ReadRows {
             rows: 0,
             totals: vec![0; forms.count()],
             singles: singles?,
-            sparse: Default::default(),
+            sparse: [SparseRows::default(), SparseRows::default()],
             dense: Default::default(),
         };
         let mut dosages = Dosages::default();
@@ -132,9 +141,20 @@ impl ReadRows {
                 read.add(&mut dosages, shape.samples, forms);
             }
         }
-        Ok(read)
+        Ok(ReadRows {
+            rows: read.rows,
+            totals: read.totals,
+            singles: read.singles,
+            sparse: read.sparse.map(|sparse| Sparse {
+                rows: sparse.rows.by_unit(shape.samples),
+                terms: sparse.terms,
+            }),
+            dense: read.dense,
+        })
     }
+}
 
+impl ReadRows<SparseRows> {
     fn add(&mut self, dosages: &mut Dosages, samples: usize, forms: Forms) {
         if forms.flips() && dosages.total > dosages.complete {
             dosages.flip();
@@ -165,12 +185,5 @@ impl ReadRows {
             return;
         }
         self.dense[usize::from(!complete)].push(&dosages.values, terms, largest);
-    }
-
-    /// The blocks of rows to be multiplied.
-    pub(super) fn blocks(&self, samples: usize) -> impl Iterator<Item = DenseBlock<'_>> {
-        let [complete, incomplete] = &self.dense;
-        let complete = complete.blocks(samples, true);
-        complete.chain(incomplete.blocks(samples, false))
     }
 }

@@ -3,8 +3,6 @@
 //! The terms of pairs are 0 for all but the carriers of the rarer allele and the incomplete individuals of a row. If these are few they
 //! are added one by one; other rows are collected and multiplied as matrices of doubles ([`gemm`](super::gemm)), which is exact.
 
-use parking_lot::Mutex;
-
 use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, Workers};
 
@@ -12,7 +10,8 @@ use super::gemm::{FIRST, Seconds, for_each_sum};
 use super::matrix::{
     PairMatrix, Saved, Shape, Words, add_all, more_rows, save_optional, too_large, zeros,
 };
-use super::read_rows::{DenseBlock, ReadRows, Sparse};
+use super::rare::RareByUnit;
+use super::read_rows::{Dense, DenseBlock, ReadRows, Sparse};
 use super::site_rows::RowsPart;
 use super::triangle::{Divided, Part, diagonal_base, pairs_of};
 use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, covariance, grm};
@@ -126,21 +125,28 @@ impl Relationship {
     /// Adds rows that were read.
     fn add(
         &mut self,
-        read: &[ReadRows],
+        mut read: Vec<ReadRows>,
         (level, workers): (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
         let samples = self.shape.samples;
-        for rows in read {
+        let mut all_dense = <[Dense; 2]>::default();
+        for rows in &mut read {
             self.rows = more_rows(self.rows, rows.rows)?;
             let of_rows = rows.totals.iter().zip(&rows.singles);
             for (sum, (total, single)) in self.sums.iter_mut().zip(of_rows) {
                 sum.total += total;
                 add_all(&mut sum.single, single);
             }
+            // Blocks of few rows take long.
+            for (all, dense) in all_dense.iter_mut().zip(&mut rows.dense) {
+                all.append(std::mem::take(dense));
+            }
         }
         let mut blocks = vec![];
-        for block in read.iter().flat_map(|rows| rows.blocks(samples)) {
-            blocks.push((block, seconds(block, samples, workers)?));
+        for (dense, complete) in all_dense.iter().zip([true, false]) {
+            for block in dense.blocks(samples, complete) {
+                blocks.push((block, seconds(block, samples, workers)?));
+            }
         }
         let parts = Part::whole(samples, true).divide(FIRST, workers);
         for (at, sum) in self.sums.iter_mut().enumerate() {
@@ -159,7 +165,11 @@ impl Relationship {
             let sparse = read
                 .iter()
                 .flat_map(|rows| rows.sparse.iter().zip([true, false]));
-            let sparse: Vec<_> = sparse.filter(of_sparse).collect();
+            let sparse = sparse.filter(of_sparse).map(|(rows, _)| {
+                let terms = rows.terms.iter().map(|of| of[at].of_values());
+                (&rows.rows, terms.collect())
+            });
+            let sparse: Vec<(_, Vec<_>)> = sparse.collect();
             if dense.is_empty() && sparse.is_empty() {
                 continue;
             }
@@ -167,9 +177,9 @@ impl Relationship {
             let mut pairs = Divided::new(&mut sum.pairs);
             let parts = parts.iter().map(|part| (part, pairs.next(part)));
             workers.each(parts, |(part, pairs)| {
-                for (rows, _) in &sparse {
+                for (rows, terms) in &sparse {
                     workers.check()?;
-                    add_sparse(rows, at, part, pairs);
+                    add_sparse(rows, terms, part, pairs);
                 }
                 for (block, seconds) in &dense {
                     add_dense(*block, seconds, at, part, (level, workers), pairs)?;
@@ -243,15 +253,11 @@ fn add_dense(
     })
 }
 
-/// The same one by one.
-fn add_sparse(rows: &Sparse, at: usize, part: &Part, pairs: &mut [i128]) {
-    let (mut row, mut by_values) = (usize::MAX, [[0; 4]; 4]);
-    rows.rows.for_each_first(part, |of, carriers| {
-        if row != of {
-            (row, by_values) = (of, rows.terms[of][at].of_values());
-        }
+/// The same one by one: `terms` are those of each row, by the values of both individuals.
+fn add_sparse(rows: &RareByUnit, terms: &[[[i64; 4]; 4]], part: &Part, pairs: &mut [i128]) {
+    rows.for_each_first(part, |row, carriers| {
         if let Some(&(first, value)) = carriers.first() {
-            let terms = by_values[usize::from(value) % 4];
+            let terms = terms[row][usize::from(value) % 4];
             let from = part.at(first as usize, first as usize);
             for &(second, value) in carriers {
                 let place = from + (second - first) as usize;
@@ -310,14 +316,9 @@ impl PairMatrix for Relationship {
         let rows: Vec<PlanesRow<'_>> = rows.iter(self.shape.copies()).collect();
         let batch = BATCH / size_of::<f64>() / self.shape.samples.max(1);
         for rows in rows.chunks(batch.clamp(fewest, most)) {
-            let read = Mutex::new(vec![]);
-            let parts = rows.chunks(rows.len().div_ceil(workers.threads()));
-            workers.each(parts, |rows| {
-                let rows = ReadRows::try_new(rows, self.shape, self.forms)?;
-                read.lock().push(rows);
-                Ok(())
-            })?;
-            self.add(&read.into_inner(), (level, workers))?;
+            let read =
+                workers.parts_of(rows, |rows| ReadRows::try_new(rows, self.shape, self.forms))?;
+            self.add(read, (level, workers))?;
         }
         Ok(())
     }
