@@ -103,6 +103,7 @@ async fn with_rows(
 fn serializable(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let operator = match Operator::of(node.as_ref()) {
         Some(Operator::Runs(aggregate)) => Some(Operator::Runs(fielded(aggregate)?)),
+        Some(Operator::Pairs(aggregate)) => Some(Operator::Pairs(fielded(aggregate)?)),
         Some(Operator::LeftOut(aggregate)) => Some(Operator::LeftOut(fielded(aggregate)?)),
         Some(Operator::ByPopulation(aggregate, populations)) => {
             Some(Operator::ByPopulation(fielded(aggregate)?, populations))

@@ -22,6 +22,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::pairs::PairsExec;
 use super::pairs_memory::check_memory;
 use super::pass_through::passes_rows_on;
 use super::runs::AggregateRunsExec;
@@ -75,7 +76,7 @@ fn may_compute_for_long(node: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(runs) = node.downcast_ref::<AggregateRunsExec>() {
         return of_aggregate(runs.aggregate());
     }
-    if node.is::<SamplePairsExec>() {
+    if node.is::<SamplePairsExec>() || node.is::<PairsExec>() {
         return true;
     }
     // It runs the window operator below it in its own scope, so both belong into one task.

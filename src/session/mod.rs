@@ -26,7 +26,8 @@
 //!   FILTER in OVER as an argument.
 //! * `keys`: the keys of UNNEST and GROUP BY, which DataFusion gets wrong.
 //! * `repartition_rule`: one input for repartitioning where memory is bounded.
-//! * `interrupt`: aggregates over pairs, which use all threads and stop when their query is cancelled; `pairs_memory`: plans of them refused.
+//! * `pairs`: aggregates over pairs without GROUP BY, where `pairs_rule` says so; `pairs_memory`: plans of them refused. `interrupt`: such
+//!   aggregates use all threads and stop when their query is cancelled.
 //! * `table_sample`: TABLESAMPLE refused; `table_calls`: scans of table functions named by their arguments.
 //! * `message`: error messages for users; `field_words`: words of other tools that they explain.
 //! * `pass_through`: what operators that pass rows on have in common.
@@ -64,7 +65,9 @@ mod memory_rule;
 mod message;
 mod notices;
 pub mod operators;
+mod pairs;
 mod pairs_memory;
+mod pairs_rule;
 mod pass_through;
 mod placeholders;
 mod planner;
@@ -214,6 +217,7 @@ pub fn with_vcz(mut builder: SessionStateBuilder) -> SessionStateBuilder {
         .with_physical_optimizer_rule(Arc::new(populations_rule::AggregateByPopulations))
         .with_physical_optimizer_rule(Arc::new(runs_rule::AggregateByRuns))
         .with_physical_optimizer_rule(Arc::new(memory_rule::ReserveSpectra))
+        .with_physical_optimizer_rule(Arc::new(pairs_rule::AggregatePairs))
         .with_physical_optimizer_rule(Arc::new(left_out::ShowLeftOut))
         .with_physical_optimizer_rule(Arc::new(store_order::KeepStoreOrder))
         .with_physical_optimizer_rule(Arc::new(json_files::KeepNulls))

@@ -8,6 +8,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use super::interrupt::InterruptibleExec;
 use super::left_out::LeftOutExec;
+use super::pairs::PairsExec;
 use super::populations::{AggregatePopulationsExec, Populations};
 use super::runs::AggregateRunsExec;
 use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
@@ -17,6 +18,8 @@ use super::window_memory::{ReserveWindowMemoryExec, WindowMemoryInputExec};
 pub enum Operator {
     /// Partial aggregation by runs of rows.
     Runs(Arc<AggregateExec>),
+    /// Partial aggregation over pairs, without groups.
+    Pairs(Arc<AggregateExec>),
     /// An aggregate with the sites that it left out among its metrics.
     LeftOut(Arc<AggregateExec>),
     /// Partial aggregation by population; the input of the aggregate is not run.
@@ -34,6 +37,8 @@ impl Operator {
     pub fn of(plan: &dyn ExecutionPlan) -> Option<Self> {
         if let Some(runs) = plan.downcast_ref::<AggregateRunsExec>() {
             Some(Self::Runs(Arc::new(runs.aggregate().clone())))
+        } else if let Some(pairs) = plan.downcast_ref::<PairsExec>() {
+            Some(Self::Pairs(Arc::new(pairs.aggregate().clone())))
         } else if let Some(left_out) = plan.downcast_ref::<LeftOutExec>() {
             Some(Self::LeftOut(Arc::clone(left_out.aggregate())))
         } else if let Some(populations) = plan.downcast_ref::<AggregatePopulationsExec>() {
@@ -59,6 +64,7 @@ impl Operator {
     pub fn over(self, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(match self {
             Self::Runs(aggregate) => Arc::new(AggregateRunsExec::try_new(aggregate)?),
+            Self::Pairs(aggregate) => Arc::new(PairsExec::try_new(aggregate)?),
             Self::LeftOut(aggregate) => Arc::new(LeftOutExec::new(aggregate)),
             Self::ByPopulation(aggregate, populations) => Arc::new(
                 AggregatePopulationsExec::try_new(aggregate, populations, input)?,

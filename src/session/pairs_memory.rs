@@ -8,6 +8,7 @@ use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
 
+use super::pairs::PairsExec;
 use super::runs::AggregateRunsExec;
 use crate::functions::{compares_pairs, pairs_size, value_size};
 
@@ -21,10 +22,15 @@ pub(super) fn check_memory(
     };
     let (mut needed, mut largest) = (0usize, (0usize, String::new(), 1));
     plan.apply(|node| {
-        let runs = || Some(node.downcast_ref::<AggregateRunsExec>()?.aggregate());
-        let aggregate = node.downcast_ref::<AggregateExec>().or_else(runs);
+        let of_runs = || Some(node.downcast_ref::<AggregateRunsExec>()?.aggregate());
+        let of_pairs = || Some(node.downcast_ref::<PairsExec>()?.aggregate());
+        let aggregate = node.downcast_ref::<AggregateExec>();
+        let aggregate = aggregate.or_else(of_runs).or_else(of_pairs);
         let calls = aggregate.map(|aggregate| (aggregate.mode(), aggregate.aggr_expr()));
-        let partitions = node.properties().output_partitioning().partition_count();
+        let partitions = match node.is::<PairsExec>() {
+            true => 1,
+            false => node.properties().output_partitioning().partition_count(),
+        };
         if let Some((mode, calls)) = calls {
             for call in calls.iter().filter(|call| compares_pairs(call.fun())) {
                 let mut bytes = pairs_size(call).saturating_mul(partitions);

@@ -162,7 +162,7 @@ impl GroupTable {
 }
 
 /// The values of these expressions, one for each row.
-fn values(exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+pub fn values(exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
     exprs
         .iter()
         .map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()))

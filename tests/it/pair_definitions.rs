@@ -206,20 +206,125 @@ impl Genotypes {
         kept.into_iter().map(|row| row as i64).collect()
     }
 
+    /// The mean r² of all pairs of rows that have one.
+    pub fn mean_r2(&self) -> Option<f64> {
+        let rows = self.rows.len();
+        let pairs = (0..rows).flat_map(|one| (one + 1..rows).map(move |two| (one, two)));
+        let all: Vec<f64> = pairs
+            .filter_map(|(one, two)| Some(self.r2(one, two)?.1))
+            .collect();
+        (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+    }
+
+    /// By contig and bin of distance: pairs with four copies or more, and Σ DD, Σ Dz and Σ π₂ (Ragsdale and Gravel 2019): the averages over four
+    /// distinct copies.
+    pub fn moments(&self, edges: &[f64]) -> BTreeMap<(String, usize), (i64, [f64; 3])> {
+        let terms = moment_terms();
+        let mut bins = BTreeMap::new();
+        for one in 0..self.rows.len() {
+            for two in one + 1..self.rows.len() {
+                let Some(key) = self.bin(one, two, edges) else {
+                    continue;
+                };
+                let sums = bins.entry(key).or_insert((0, [0.0; 3]));
+                let [n, a, b, x] = self.joint(one, two);
+                if n < 4.0 {
+                    continue;
+                }
+                sums.0 += 1;
+                let copies = [n - a - b + x, b - x, a - x, x];
+                let all = n * (n - 1.0) * (n - 2.0) * (n - 3.0);
+                for (chosen, products) in &terms {
+                    let mut left = copies;
+                    let mut ways = 1.0;
+                    for haplotype in chosen {
+                        ways *= left[*haplotype];
+                        left[*haplotype] -= 1.0;
+                    }
+                    for (sum, product) in sums.1.iter_mut().zip(products) {
+                        *sum += ways * product / all;
+                    }
+                }
+            }
+        }
+        bins
+    }
+
+    /// The contig and the bin of distance of two rows.
+    fn bin(&self, one: usize, two: usize, edges: &[f64]) -> Option<(String, usize)> {
+        let distance = (self.positions[two] - self.positions[one]) as f64;
+        let bin = edges
+            .windows(2)
+            .position(|of| (of[0]..of[1]).contains(&distance))?;
+        (self.contigs[one] == self.contigs[two]).then(|| (self.contigs[one].clone(), bin))
+    }
+
+    /// The matrix of which `pca` takes the eigenvectors, scaled as Patterson et al. (2006) do; `None` without a row that varies.
+    pub fn scaled_covariance(&self) -> Option<Vec<Vec<f64>>> {
+        let mut sums = vec![vec![0.0; self.samples]; self.samples];
+        let mut rows = 0.0;
+        for row in &self.rows {
+            let Some((centred, p)) = self.centred(row).filter(|(_, p)| *p > 0.0 && *p < 1.0) else {
+                continue;
+            };
+            rows += 1.0;
+            let z: Vec<f64> = centred
+                .iter()
+                .map(|y| y.map_or(0.0, |y| y / (2.0 * p * (1.0 - p)).sqrt()))
+                .collect();
+            for (sums, first) in sums.iter_mut().zip(&z) {
+                for (sum, second) in sums.iter_mut().zip(&z) {
+                    *sum += first * second;
+                }
+            }
+        }
+        for sum in sums.iter_mut().flatten() {
+            *sum /= rows;
+        }
+        (rows > 0.0).then_some(sums)
+    }
+
+    /// The covariance of x − 2p over the rows at which both of two individuals are complete diploids (Li and Ralph 2019); `None` if some
+    /// have fewer than two.
+    pub fn covariance(&self) -> Option<Vec<Vec<f64>>> {
+        let rows: Vec<_> = self
+            .rows
+            .iter()
+            .filter_map(|row| Some(self.centred(row)?.0))
+            .collect();
+        let of_pair = |i: usize, j: usize| {
+            let both = rows.iter().filter_map(|row| row[i].zip(row[j]));
+            let both: Vec<(f64, f64)> = both.collect();
+            let n = both.len() as f64;
+            let (first, second): (f64, f64) = both
+                .iter()
+                .fold((0.0, 0.0), |sums, of| (sums.0 + of.0, sums.1 + of.1));
+            let (first, second) = (first / n, second / n);
+            let products = both.iter().map(|of| (of.0 - first) * (of.1 - second));
+            (both.len() > 1).then(|| products.sum::<f64>() / (n - 1.0))
+        };
+        (0..self.samples)
+            .map(|i| (0..self.samples).map(|j| of_pair(i, j)).collect())
+            .collect()
+    }
+
+    /// x − 2p of complete diploids, and p; `None` without any.
+    fn centred(&self, row: &[i64]) -> Option<(Vec<Option<f64>>, f64)> {
+        let dosages = self.dosages(row);
+        let complete: Vec<i64> = dosages.iter().flatten().copied().collect();
+        let p = complete.iter().sum::<i64>() as f64 / (2 * complete.len()) as f64;
+        let centred = dosages.iter().map(|x| x.map(|x| x as f64 - 2.0 * p));
+        (!complete.is_empty()).then(|| (centred.collect(), p))
+    }
+
     /// By contig and bin of distance: pairs with four copies or more, those with an r², its mean, and Σ DD.
     pub fn decay(&self, edges: &[f64]) -> BTreeMap<(String, usize), (i64, i64, f64, f64)> {
         let mut bins = BTreeMap::new();
         for one in 0..self.rows.len() {
             for two in one + 1..self.rows.len() {
-                if self.contigs[one] != self.contigs[two] {
+                let Some(key) = self.bin(one, two, edges) else {
                     continue;
-                }
-                let distance = (self.positions[two] - self.positions[one]) as f64;
-                let bin = edges
-                    .windows(2)
-                    .position(|of| (of[0]..of[1]).contains(&distance));
-                let Some(bin) = bin else { continue };
-                let key = (self.contigs[one].clone(), bin);
+                };
                 let sums = bins.entry(key).or_insert((0, 0, 0.0, 0.0));
                 let [n, a, b, x] = self.joint(one, two);
                 if n < 4.0 {
@@ -243,4 +348,51 @@ impl Genotypes {
         }
         bins
     }
+}
+
+/// Haplotypes of four distinct copies, as bits (2: the first site's other allele, 1: the second's), and what they contribute to DD, Dz and
+/// π₂; without those that contribute nothing.
+fn moment_terms() -> Vec<([usize; 4], [f64; 3])> {
+    let chosen = (0..256usize).map(|at| [at & 3, at >> 2 & 3, at >> 4 & 3, at >> 6]);
+    let terms = chosen.map(|copies| {
+        let p = copies.map(|copy| f64::from(copy as u8 >> 1));
+        let q = copies.map(|copy| f64::from(copy as u8 & 1));
+        let d = |one: usize, two: usize| p[one] * q[one] - p[one] * q[two];
+        let products = [
+            d(0, 1) * d(2, 3),
+            d(0, 1) * (1.0 - 2.0 * p[2]) * (1.0 - 2.0 * q[3]),
+            p[0] * (1.0 - p[1]) * q[2] * (1.0 - q[3]),
+        ];
+        (copies, products)
+    });
+    terms
+        .filter(|(_, products)| products.iter().any(|product| *product != 0.0))
+        .collect()
+}
+
+/// The eigenvalues of a symmetric matrix, descending, by rotations (Jacobi 1846).
+pub fn eigenvalues(mut matrix: Vec<Vec<f64>>) -> Vec<f64> {
+    let n = matrix.len();
+    for _ in 0..100 {
+        for i in 0..n {
+            for j in i + 1..n {
+                if matrix[i][j] == 0.0 {
+                    continue;
+                }
+                let theta = (matrix[j][j] - matrix[i][i]) / (2.0 * matrix[i][j]);
+                let t = theta.signum() / (theta.abs() + theta.hypot(1.0));
+                let (cos, sin) = (1.0 / t.hypot(1.0), t / t.hypot(1.0));
+                for row in &mut matrix {
+                    (row[i], row[j]) = (cos * row[i] - sin * row[j], sin * row[i] + cos * row[j]);
+                }
+                for at in 0..n {
+                    let (a, b) = (matrix[i][at], matrix[j][at]);
+                    (matrix[i][at], matrix[j][at]) = (cos * a - sin * b, sin * a + cos * b);
+                }
+            }
+        }
+    }
+    let mut values: Vec<f64> = (0..n).map(|at| matrix[at][at]).collect();
+    values.sort_by(|a, b| b.total_cmp(a));
+    values
 }

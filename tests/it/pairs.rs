@@ -5,13 +5,19 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::TryStreamExt;
+use futures::future::join_all;
 
 use crate::common::{create, fails, fixtures, plan, run, session, unpack};
-use crate::pair_definitions::{Genotypes, Related, SamplePair};
+use crate::pair_definitions::{Genotypes, Related, SamplePair, eigenvalues};
 use crate::partitions::bits;
 use crate::random_store::{Random, prepare, put_genotypes};
 
@@ -184,6 +190,100 @@ async fn compare_with_definitions(ctx: &SessionContext, store: &Path, place: &st
             wanted.3
         );
     }
+
+    let found = columns(ctx, "SELECT mean_r2(call_genotype) FROM t").await;
+    match (numbers(&found[0])[0], all.mean_r2()) {
+        (Some(found), Some(wanted)) => {
+            assert!((found - wanted).abs() < 1e-12, "{place} {found} {wanted}")
+        }
+        (found, wanted) => assert_eq!(found, wanted, "{place}"),
+    }
+    compare_moments(ctx, &all, place).await;
+    for (scaling, wanted) in [
+        ("patterson", all.scaled_covariance()),
+        ("covariance", all.covariance()),
+    ] {
+        compare_components(ctx, &all, scaling, wanted, place).await;
+    }
+}
+
+async fn compare_moments(ctx: &SessionContext, all: &Genotypes, place: &str) {
+    let sql = format!(
+        "SELECT arrow_cast(c, 'Utf8'), m['bin_start'], m['pairs'], m['statistic'], m['sum'] FROM
+         (SELECT variant_contig AS c, unnest(ld_moments(call_genotype, variant_position, {EDGES:?})) AS m FROM t GROUP BY 1)"
+    );
+    let found = columns(ctx, &sql).await;
+    let contigs = found[0].as_string::<i32>();
+    let statistics = found[3].as_string::<i32>();
+    let (starts, pairs, sums) = (numbers(&found[1]), wholes(&found[2]), numbers(&found[4]));
+    let wanted = all.moments(&EDGES);
+    for at in 0..contigs.len() {
+        let bin = EDGES.iter().position(|edge| Some(*edge) == starts[at]);
+        let key = (contigs.value(at).to_string(), bin.unwrap());
+        let (number, of_bin) = wanted.get(&key).copied().unwrap_or_default();
+        let names = ["DD_0_0", "Dz_0_0_0", "pi2_0_0_0_0"];
+        let of = names.iter().position(|name| *name == statistics.value(at));
+        let (found, wanted) = (sums[at].unwrap(), of_bin[of.unwrap()]);
+        assert_eq!(pairs[at], number, "{place} {key:?}");
+        let is_near = (found - wanted).abs() <= 1e-12 * wanted.abs().max(1.0) * number as f64;
+        assert!(is_near, "{place} {key:?} {of:?} {found} {wanted}");
+    }
+}
+
+/// All components are those of the matrix `wanted`: its eigenvalues, and unit vectors that it stretches by them, at right angles.
+async fn compare_components(
+    ctx: &SessionContext,
+    all: &Genotypes,
+    scaling: &str,
+    wanted: Option<Vec<Vec<f64>>>,
+    place: &str,
+) {
+    let place = format!("{place} {scaling}");
+    let components = format!(
+        "(SELECT pca(call_genotype, {}, '{scaling}') AS c FROM t)",
+        all.samples
+    );
+    let sql = format!("SELECT unnest(c['eigenvalues']), c['trace'] FROM {components}");
+    let found = columns(ctx, &sql).await;
+    let Some(matrix) = wanted else {
+        assert_eq!(found[0].len(), 0, "{place}");
+        return;
+    };
+    let values: Vec<f64> = numbers(&found[0]).into_iter().flatten().collect();
+    let largest = values[0].max(1.0);
+    let is_near = |a: f64, b: f64| (a - b).abs() <= 1e-8 * largest;
+    let sql =
+        format!("SELECT unnest(s['pc']) FROM (SELECT unnest(c['samples']) AS s FROM {components})");
+    let parts: Vec<f64> = numbers(&columns(ctx, &sql).await[0])
+        .into_iter()
+        .flatten()
+        .collect();
+    let vector = |k: usize| parts[k..].iter().step_by(all.samples).copied();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+
+    let trace: f64 = (0..all.samples).map(|at| matrix[at][at]).sum();
+    assert!(is_near(numbers(&found[1])[0].unwrap(), trace), "{place}");
+    for (found, wanted) in values.iter().zip(eigenvalues(matrix.clone())) {
+        assert!(is_near(*found, wanted), "{place} {found} {wanted}");
+    }
+    let vectors: Vec<Vec<f64>> = (0..all.samples).map(|k| vector(k).collect()).collect();
+    assert_eq!(
+        (values.len(), parts.len()),
+        (all.samples, all.samples.pow(2)),
+        "{place}"
+    );
+    for (k, (value, of_value)) in values.iter().zip(&vectors).enumerate() {
+        for (row, part) in matrix.iter().zip(of_value) {
+            assert!(is_near(dot(row, of_value), value * part), "{place} {k}");
+        }
+        for (other, of_other) in vectors.iter().enumerate() {
+            let wanted = f64::from(u8::from(k == other));
+            assert!(
+                (dot(of_value, of_other) - wanted).abs() < 1e-9,
+                "{place} {k} {other}"
+            );
+        }
+    }
 }
 
 /// Queries of every function over pairs.
@@ -278,6 +378,95 @@ async fn partitions_and_batches_do_not_show() {
                 );
             }
         }
+    }
+}
+
+/// Begins these partitions of `plan`, one of each context, and returns their states.
+async fn states<'a>(
+    plan: &Arc<dyn ExecutionPlan>,
+    partitions: impl IntoIterator<Item = (usize, &'a Arc<TaskContext>)>,
+) -> Vec<RecordBatch> {
+    let begin = |(at, context): (usize, &Arc<TaskContext>)| plan.execute(at, Arc::clone(context));
+    let begun: Vec<_> = partitions.into_iter().map(begin).collect();
+    let read = begun
+        .into_iter()
+        .map(|states| states.unwrap().try_collect::<Vec<_>>());
+    let read = join_all(read).await.into_iter();
+    read.flat_map(Result::unwrap).collect()
+}
+
+/// The partitions of one execution add to one state, in whatever order they begin and end; no row is lost or counted twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_have_one_state() {
+    let ctx = session(4, 100);
+    create(&ctx, "t", &fixtures().join("sim.vcz.zip"), None).await;
+    let sql = "SELECT sample_pairs(call_genotype) AS p, count(*) FILTER (WHERE variant_position % 2 = 0) AS n FROM t";
+    let alone = session(1, 8192);
+    create(&alone, "t", &fixtures().join("sim.vcz.zip"), None).await;
+    let wanted = run(&alone, sql).await;
+
+    let plan = ctx.sql(sql).await.unwrap();
+    let plan = plan.create_physical_plan().await.unwrap();
+    let mut pairs = None;
+    plan.apply(|node| {
+        if node.name() == "PairsExec" {
+            pairs = Some(Arc::clone(node));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .unwrap();
+    let pairs = &pairs.expect("PairsExec");
+    let partitions = pairs.properties().partitioning.partition_count();
+    assert_eq!(partitions, 4);
+
+    let new = || Arc::new(TaskContext::from(&ctx.state()));
+    let mut executions = vec![];
+    let one = &new();
+    executions.push((1, states(pairs, (0..4).map(|at| (at, one))).await));
+    // Each ends before the next begins.
+    let mut in_order = vec![];
+    for at in [2, 0, 3, 1] {
+        in_order.extend(states(pairs, [(at, one)]).await);
+    }
+    executions.push((4, in_order));
+    // All begin, and each is read to its end before the next.
+    let begun: Vec<_> = (0..4)
+        .map(|at| pairs.execute(at, Arc::clone(one)).unwrap())
+        .collect();
+    let mut read = vec![];
+    for states in begun {
+        read.extend(states.try_collect::<Vec<_>>().await.unwrap());
+    }
+    executions.push((1, read));
+    // With a context each, as in tasks of a cluster.
+    let contexts: Vec<_> = (0..4).map(|_| new()).collect();
+    executions.push((4, states(pairs, contexts.iter().enumerate()).await));
+    // Beside another execution.
+    let (other, beside) = (new(), new());
+    let (found, _) = tokio::join!(
+        states(pairs, (0..4).map(|at| (at, &other))),
+        states(pairs, (0..4).map(|at| (at, &beside))),
+    );
+    executions.push((1, found));
+    // After one that was dropped before it was read.
+    drop(pairs.execute(3, Arc::clone(one)).unwrap());
+    executions.push((1, states(pairs, (0..4).map(|at| (at, one))).await));
+
+    for (number, states) in executions {
+        let rows: usize = states.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!(rows, number);
+        let merged = Arc::clone(&plan).transform_down(|node| {
+            Ok(match Arc::ptr_eq(&node, pairs) {
+                true => Transformed::yes(MemorySourceConfig::try_new_exec(
+                    &[states.clone()],
+                    pairs.schema(),
+                    None,
+                )? as Arc<dyn ExecutionPlan>),
+                false => Transformed::no(node),
+            })
+        });
+        let found = collect(merged.unwrap().data, new()).await.unwrap();
+        assert_eq!(found, wanted);
     }
 }
 

@@ -208,7 +208,7 @@ pub struct MaskContig {
 /// An operator.
 #[derive(Clone, PartialEq, Message)]
 pub struct Node {
-    #[prost(oneof = "NodeKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "NodeKind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub kind: Option<NodeKind>,
 }
 
@@ -236,6 +236,8 @@ pub enum NodeKind {
     Held(Nothing),
     #[prost(message, tag = "10")]
     ShuffleInput(Nothing),
+    #[prost(message, tag = "11")]
+    Pairs(PhysicalPlanNode),
 }
 
 /// No content.

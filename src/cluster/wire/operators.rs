@@ -53,6 +53,7 @@ fn of_carried(plan: &Arc<dyn ExecutionPlan>, to: Encoder) -> Result<NodeKind> {
         None if plan.is::<HeldInputExec>() => NodeKind::Held(Nothing {}),
         None => NodeKind::Stock(over_nothing(Arc::clone(plan), to)?),
         Some(Operator::Runs(of)) => NodeKind::Runs(aggregate(of)?),
+        Some(Operator::Pairs(of)) => NodeKind::Pairs(aggregate(of)?),
         Some(Operator::LeftOut(of)) => NodeKind::LeftOut(aggregate(of)?),
         Some(Operator::ByPopulation(of, populations)) => {
             NodeKind::ByPopulation(of_populations(aggregate(of)?, &populations, to)?)
@@ -112,6 +113,7 @@ pub fn to_operator(
             return Ok(Arc::new(SerializableExec::new(held, None)));
         }
         NodeKind::Runs(plan) => Operator::Runs(over_input(&plan)?),
+        NodeKind::Pairs(plan) => Operator::Pairs(over_input(&plan)?),
         NodeKind::LeftOut(plan) => Operator::LeftOut(over_input(&plan)?),
         NodeKind::ByPopulation(message) => Operator::ByPopulation(
             aggregate(&message.aggregate)?,

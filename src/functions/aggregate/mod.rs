@@ -265,6 +265,11 @@ macro_rules! aggregates_over_planes {
             false$(|| PlanesAggregate::<$definition>::compares_pairs(func))+
         }
 
+        /// Whether a state of `func` with many rows is a matrix of all pairs.
+        pub fn keeps_matrix(func: &AggregateUDF) -> bool {
+            false$(|| PlanesAggregate::<$definition>::keeps_matrix(func))+
+        }
+
         /// Whether `func` is bound or needs no binding; `None` if it does not take bit-planes.
         fn is_bound(func: &AggregateUDF) -> Option<bool> {
             None$(.or_else(|| PlanesAggregate::<$definition>::is_bound(func)))+

@@ -211,6 +211,7 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     type Input<'a> = PlanesRows<'a>;
     type Saved<'a> = PlanesRows<'a>;
     const COMPARES_PAIRS: bool = true;
+    const KEEPS_MATRIX: bool = true;
 
     fn state_columns() -> Vec<(String, DataType)> {
         vec![("pairs".to_string(), list_type(DataType::UInt64))]

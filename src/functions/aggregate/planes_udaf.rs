@@ -200,6 +200,11 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
         D::Statistic::COMPARES_PAIRS && func.inner().is::<Self>()
     }
 
+    /// Whether `func` is this aggregate and keeps a matrix of all pairs.
+    pub(crate) fn keeps_matrix(func: &AggregateUDF) -> bool {
+        D::Statistic::KEEPS_MATRIX && func.inner().is::<Self>()
+    }
+
     /// If `func` is this aggregate, whether it is bound or needs no binding; else `None`.
     pub(crate) fn is_bound(func: &AggregateUDF) -> Option<bool> {
         let aggregate = func.inner().downcast_ref::<Self>()?;

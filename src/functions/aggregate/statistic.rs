@@ -40,6 +40,8 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     /// Whether it compares all pairs of something, so that it may compute for long. It must then call
     /// [`check`](crate::functions::interrupt::check) meanwhile.
     const COMPARES_PAIRS: bool = false;
+    /// Whether a state of many rows is a matrix of all pairs of individuals or copies, however many partitions have one.
+    const KEEPS_MATRIX: bool = false;
 
     /// Names and types of the columns that a state is saved in.
     fn state_columns() -> Vec<(String, DataType)>;

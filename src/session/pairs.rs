@@ -1,0 +1,339 @@
+//! Partial aggregation over pairs without GROUP BY: all partitions add their rows to one state.
+//!
+//! [`PairsExec`] does what DataFusion's `AggregateExec` does in the mode `Partial`. There, each partition has a state of its own, and that
+//! of an aggregate over pairs is a matrix of all pairs once it has many rows: as many matrices as partitions, which are added at the end.
+//! [`pairs_rule`](super::pairs_rule) decides where it is used; EXPLAIN shows the memory of the state.
+//!
+//! Invariants: a partition that ends while others run leaves its rows to them, and the last one to end returns the state, so no
+//! partition waits for another to begin or to end. Each row is in exactly one state that is returned. Executions do not share a state.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::filter;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, exec_err, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Accumulator;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
+    InputDistributionRequirements, PhysicalExpr, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::future::ready;
+use futures::{StreamExt, TryStreamExt, stream};
+use parking_lot::Mutex;
+
+use super::left_out;
+use super::runs::shown;
+use super::runs_table::{passing_rows, values};
+use crate::functions::{compares_pairs, pairs_size};
+
+/// Partial aggregation without groups into one state.
+#[derive(Debug)]
+pub struct PairsExec {
+    /// The calls, filters and input, and the schema of the state.
+    aggregate: Arc<AggregateExec>,
+    /// The last execution, while one of its partitions runs.
+    execution: Mutex<Weak<Execution>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl PairsExec {
+    /// Computes what `aggregate` does, an aggregation of the mode `Partial` without groups.
+    ///
+    /// # Errors
+    /// If it is of another mode or has groups.
+    pub fn try_new(aggregate: Arc<AggregateExec>) -> Result<Self> {
+        let is_partial = *aggregate.mode() == AggregateMode::Partial;
+        if !is_partial || !aggregate.group_expr().is_true_no_grouping() {
+            return internal_err!(
+                "{} is for partial aggregation without groups, not {:?}",
+                Self::static_name(),
+                aggregate.mode()
+            );
+        }
+        Ok(Self {
+            aggregate,
+            execution: Mutex::default(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    /// The aggregate that it computes.
+    pub(super) fn aggregate(&self) -> &AggregateExec {
+        &self.aggregate
+    }
+
+    /// Bytes of the counts over pairs, whatever rows there are.
+    pub(super) fn pairs_bytes(&self) -> usize {
+        let calls = self.aggregate.aggr_expr().iter();
+        let bytes = calls
+            .filter(|call| compares_pairs(call.fun()))
+            .map(|call| pairs_size(call));
+        bytes.fold(0, usize::saturating_add)
+    }
+
+    /// Adds a partition to the execution that it is of.
+    fn begin(&self, partition: usize, context: &Arc<TaskContext>) -> Result<Part> {
+        let mut last = self.execution.lock();
+        let running = last.upgrade().filter(|execution| {
+            // The partitions of one execution have the same context, each once.
+            Arc::ptr_eq(&execution.context, context)
+                && execution.partitions.lock().insert(partition)
+        });
+        let execution = match running {
+            Some(execution) => execution,
+            None => {
+                let execution = Arc::new(Execution::new(&self.aggregate, context, partition));
+                *last = Arc::downgrade(&execution);
+                execution
+            }
+        };
+        *execution.running.lock() += 1;
+        Ok(Part {
+            execution,
+            has_ended: false,
+        })
+    }
+}
+
+/// One execution of the operator.
+#[derive(Debug)]
+struct Execution {
+    context: Arc<TaskContext>,
+    aggregate: Arc<AggregateExec>,
+    /// The partitions that have begun.
+    partitions: Mutex<HashSet<usize>>,
+    /// How many partitions have begun and not ended.
+    running: Mutex<usize>,
+    state: tokio::sync::Mutex<State>,
+}
+
+/// The rows of all partitions since a state was returned.
+#[derive(Debug)]
+struct State {
+    /// Those of the calls; none before the first row.
+    accumulators: Vec<Box<dyn Accumulator>>,
+    memory: MemoryReservation,
+    /// Whether adding rows failed, after which the accumulators must not be used.
+    has_failed: bool,
+}
+
+impl Execution {
+    fn new(aggregate: &Arc<AggregateExec>, context: &Arc<TaskContext>, partition: usize) -> Self {
+        let memory = MemoryConsumer::new(PairsExec::static_name());
+        Self {
+            context: Arc::clone(context),
+            aggregate: Arc::clone(aggregate),
+            partitions: Mutex::new(HashSet::from([partition])),
+            running: Mutex::new(0),
+            state: tokio::sync::Mutex::new(State {
+                accumulators: vec![],
+                memory: memory.register(context.memory_pool()),
+                has_failed: false,
+            }),
+        }
+    }
+
+    fn accumulators(&self) -> Result<Vec<Box<dyn Accumulator>>> {
+        let calls = self.aggregate.aggr_expr().iter();
+        calls.map(|call| call.create_accumulator()).collect()
+    }
+
+    /// Adds the arguments of all calls for some rows.
+    async fn add(&self, arguments: &[Vec<ArrayRef>], metrics: &BaselineMetrics) -> Result<()> {
+        let mut state = self.state.lock().await;
+        let _timer = metrics.elapsed_compute().timer();
+        if state.has_failed {
+            return exec_err!("another partition of the query failed");
+        }
+        let state = &mut *state;
+        state.has_failed = true;
+        if state.accumulators.is_empty() {
+            state.accumulators = self.accumulators()?;
+        }
+        let calls = state.accumulators.iter_mut().zip(arguments);
+        for (accumulator, arguments) in calls {
+            accumulator.update_batch(arguments)?;
+        }
+        let sizes = state.accumulators.iter().map(|of_call| of_call.size());
+        state.memory.try_resize(sizes.sum())?;
+        state.has_failed = false;
+        Ok(())
+    }
+}
+
+/// A partition of an execution that has begun. Dropped before its end, it ends without a state: nobody reads the result then.
+#[derive(Debug)]
+struct Part {
+    execution: Arc<Execution>,
+    has_ended: bool,
+}
+
+impl Part {
+    /// Ends the partition: the state of all rows if no other one runs.
+    async fn end(mut self) -> Result<Option<RecordBatch>> {
+        let execution = Arc::clone(&self.execution);
+        let mut state = execution.state.lock().await;
+        self.has_ended = true;
+        let is_last = {
+            let mut running = execution.running.lock();
+            *running = running.saturating_sub(1);
+            *running == 0
+        };
+        if !is_last {
+            return Ok(None);
+        }
+        if state.has_failed {
+            return exec_err!("another partition of the query failed");
+        }
+        let mut accumulators = std::mem::take(&mut state.accumulators);
+        if accumulators.is_empty() {
+            accumulators = execution.accumulators()?;
+        }
+        let mut columns = vec![];
+        for accumulator in &mut accumulators {
+            for value in accumulator.state()? {
+                columns.push(value.to_array()?);
+            }
+        }
+        state.memory.free();
+        let schema = execution.aggregate.schema();
+        Ok(Some(RecordBatch::try_new(schema, columns)?))
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let mut running = self.execution.running.lock();
+            *running = running.saturating_sub(1);
+        }
+    }
+}
+
+/// The arguments of each call for the rows of `batch` that pass its FILTER.
+fn arguments(aggregate: &AggregateExec, batch: &RecordBatch) -> Result<Vec<Vec<ArrayRef>>> {
+    let calls = aggregate.aggr_expr().iter().zip(aggregate.filter_expr());
+    calls
+        .map(|(call, condition)| {
+            let arguments = values(&call.expressions(), batch)?;
+            let Some(condition) = condition else {
+                return Ok(arguments);
+            };
+            let passing = passing_rows(condition, batch)?;
+            let arguments = arguments.iter().map(|column| filter(column, &passing));
+            Ok(arguments.collect::<std::result::Result<_, _>>()?)
+        })
+        .collect()
+}
+
+/// Adds all rows of a partition, and returns the state if it ends last.
+async fn sum(
+    mut input: SendableRecordBatchStream,
+    part: Part,
+    metrics: BaselineMetrics,
+) -> Result<Option<RecordBatch>> {
+    while let Some(batch) = input.next().await.transpose()? {
+        let timer = metrics.elapsed_compute().timer();
+        let arguments = arguments(&part.execution.aggregate, &batch)?;
+        timer.done();
+        part.execution.add(&arguments, &metrics).await?;
+    }
+    drop(input);
+    let state = part.end().await?;
+    metrics.record_output(state.as_ref().map_or(0, RecordBatch::num_rows));
+    metrics.done();
+    Ok(state)
+}
+
+impl DisplayAs for PairsExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let (_, calls) = shown(&self.aggregate);
+        let memory = format!("{:.1} MB", self.pairs_bytes() as f64 / 1e6);
+        match format {
+            DisplayFormatType::TreeRender => {
+                write!(f, "mode=Partial\naggr={calls}\nmemory={memory}")
+            }
+            _ => write!(
+                f,
+                "{}: mode=Partial, aggr=[{calls}], memory={memory}",
+                self.name()
+            ),
+        }
+    }
+}
+
+impl ExecutionPlan for PairsExec {
+    fn name(&self) -> &str {
+        Self::static_name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.aggregate.properties()
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.aggregate.input_distribution_requirements()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![self.aggregate.input()]
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let replaced = Arc::clone(&self.aggregate).replace_children(children, options)?;
+        match replaced.downcast_ref::<AggregateExec>() {
+            Some(aggregate) => Ok(Arc::new(Self::try_new(Arc::new(aggregate.clone()))?)),
+            None => internal_err!("an aggregate with other children is {}", replaced.name()),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.aggregate.apply_expressions(f)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let part = self.begin(partition, &context)?;
+        let input = self.aggregate.input().execute(partition, context)?;
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let state = stream::once(sum(input, part, metrics));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            state.try_filter_map(|state| ready(Ok(state))),
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        let mut metrics = self.metrics.clone_inner();
+        left_out::add_to(&mut metrics, self.aggregate.aggr_expr());
+        Some(metrics)
+    }
+}

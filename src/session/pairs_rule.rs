@@ -1,0 +1,64 @@
+//! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of partial `AggregateExec`s.
+//!
+//! All calls of an operator are computed by it or none, so none may need its rows in an order or once. An aggregate of one step becomes two:
+//! this one, and a merge. The rule runs after DataFusion's own.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
+
+use super::pairs::PairsExec;
+use super::runs_rule::in_two_steps;
+use crate::functions::keeps_matrix;
+
+/// The rule.
+#[derive(Debug)]
+pub struct AggregatePairs;
+
+impl PhysicalOptimizerRule for AggregatePairs {
+    fn name(&self) -> &str {
+        "vcz_aggregate_pairs"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        plan.transform_up(|plan| {
+            let in_one_state = match plan.downcast_ref::<AggregateExec>() {
+                Some(aggregate) if is_of_pairs(aggregate) => in_two_steps(aggregate, |partial| {
+                    Ok(Arc::new(PairsExec::try_new(Arc::new(partial))?))
+                })?,
+                _ => None,
+            };
+            Ok(match in_one_state {
+                Some(in_one_state) => Transformed::yes(in_one_state),
+                None => Transformed::no(plan),
+            })
+        })
+        .map(|transformed| transformed.data)
+    }
+}
+
+/// Whether an aggregate without groups takes rows, not states, and keeps a matrix of pairs.
+fn is_of_pairs(aggregate: &AggregateExec) -> bool {
+    let calls = aggregate.aggr_expr();
+    aggregate.mode().input_mode() == AggregateInputMode::Raw
+        && aggregate.group_expr().is_true_no_grouping()
+        && calls.iter().any(|call| keeps_matrix(call.fun()))
+        && calls.iter().all(|call| {
+            !call.is_distinct()
+                && call.order_sensitivity() == AggregateOrderSensitivity::Insensitive
+        })
+}
