@@ -1,7 +1,7 @@
 //! [`Workers`]: the threads that a long computation may use, and whether it must stop.
 
 use std::fmt;
-use std::thread::{self, Builder};
+use std::thread::{self, Builder, Scope};
 
 use parking_lot::Mutex;
 
@@ -92,13 +92,7 @@ impl<'a> Workers<'a> {
             }
         };
         thread::scope(|scope| {
-            for _ in 0..others {
-                let builder = Builder::new().name("vcz-pairs".to_string());
-                // Without more threads, this one does all that is left.
-                if builder.spawn_scoped(scope, run).is_err() {
-                    break;
-                }
-            }
+            start(scope, others, &run);
             run();
         });
         failed.into_inner().map_or(Ok(()), Err)
@@ -121,6 +115,27 @@ impl<'a> Workers<'a> {
             Ok(())
         })?;
         Ok(results.into_inner())
+    }
+}
+
+/// Starts `threads` threads that do `run`. The first ones start the others, since starting one takes as long as many steps of the work.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    mut threads: usize,
+    run: &'scope (impl Fn() + Sync),
+) {
+    while threads > 0 {
+        let others = threads / 2;
+        let builder = Builder::new().name("vcz-pairs".to_string());
+        let begin = move || {
+            start(scope, others, run);
+            run();
+        };
+        // Without more threads, those that there are do all that is left.
+        if builder.spawn_scoped(scope, begin).is_err() {
+            break;
+        }
+        threads -= others + 1;
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::counts::{CountError, Job, Lanes, Level, Workers};
 
-use super::matrix::zeros;
+use super::matrix::too_large;
 use super::triangle::Part;
 
 /// First units of a tile: their sums with [`SECOND`] others fit the registers of AVX2.
@@ -13,7 +13,7 @@ pub(super) const FIRST: usize = 6;
 pub(super) const SECOND: usize = 8;
 
 /// The numbers q: for each tile of units and each column those of its units, zeros past the last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Seconds {
     numbers: Vec<[f64; SECOND]>,
     columns: usize,
@@ -21,24 +21,26 @@ pub(super) struct Seconds {
 }
 
 impl Seconds {
-    /// `columns` numbers of each unit, which `fill(units, columns)` sets for the units of a tile.
-    pub(super) fn try_new(
-        units: usize,
-        columns: usize,
-        workers: &Workers<'_>,
-        fill: impl Fn(Range<usize>, &mut [[f64; SECOND]]) + Sync,
-    ) -> Result<Self, CountError> {
-        let mut numbers = zeros(units.div_ceil(SECOND).saturating_mul(columns), units)?;
-        let tiles = numbers.chunks_mut(columns.max(1)).enumerate();
-        workers.each(tiles, |(tile, columns)| {
-            fill(tile * SECOND..units.min((tile + 1) * SECOND), columns);
-            Ok(())
-        })?;
-        Ok(Self {
-            numbers,
-            columns,
-            units,
-        })
+    /// Makes room for `columns` numbers of each unit, which are to be set; the allocation is used again.
+    ///
+    /// # Errors
+    /// [`CountError::TooLarge`] if they do not fit in memory.
+    pub(super) fn reset(&mut self, units: usize, columns: usize) -> Result<(), CountError> {
+        let len = units.div_ceil(SECOND).saturating_mul(columns);
+        let more = len.saturating_sub(self.numbers.len());
+        self.numbers
+            .try_reserve_exact(more)
+            .map_err(|_| too_large("numbers", units))?;
+        self.numbers.resize(len, [0.0; SECOND]);
+        (self.columns, self.units) = (columns, units);
+        Ok(())
+    }
+
+    /// The units of each tile, and its columns.
+    pub(super) fn tiles(&mut self) -> impl Iterator<Item = (Range<usize>, &mut [[f64; SECOND]])> {
+        let units = self.units;
+        let tiles = self.numbers.chunks_mut(self.columns.max(1)).enumerate();
+        tiles.map(move |(tile, columns)| (tile * SECOND..units.min((tile + 1) * SECOND), columns))
     }
 
     fn tile(&self, tile: usize) -> &[[f64; SECOND]] {

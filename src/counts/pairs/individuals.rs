@@ -16,7 +16,7 @@ use super::diploids::{DISTANCE_BITS, fixed, quarters};
 use super::individual_rows::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::site_rows::RowsPart;
-use super::triangle::{Part, pairs_of};
+use super::triangle::{Divided, Part, pairs_of};
 
 /// Rows that are added at a time.
 const ROWS: usize = 1 << 14;
@@ -127,6 +127,41 @@ impl IndividualPairs {
             distance_sites: sites + more(&self.corrections.distance_sites),
             distance: (distance + correction) as f64 / (1u128 << DISTANCE_BITS) as f64,
         }
+    }
+}
+
+impl IndividualPairs {
+    /// Sets `columns` to `counts` of every pair i < j, in order, and `distances` to their distances.
+    ///
+    /// # Errors
+    /// [`CountError::Stopped`].
+    pub(crate) fn read_pairs<const N: usize>(
+        &self,
+        columns: [&mut [i64]; N],
+        distances: &mut [f64],
+        workers: &Workers<'_>,
+        counts: impl Fn(&IndividualPair) -> [i64; N] + Sync,
+    ) -> Result<(), CountError> {
+        let mut columns = columns.map(Divided::new);
+        let mut distances = Divided::new(distances);
+        let parts = self.of.divide(1, workers).into_iter().map(|part| {
+            let columns = columns.each_mut().map(|column| column.next(&part));
+            let distances = distances.next(&part);
+            (part, columns, distances)
+        });
+        workers.each(parts, |(part, mut columns, distances)| {
+            for i in part.firsts.clone() {
+                workers.check()?;
+                for j in i + 1..part.units() {
+                    let (at, pair) = (part.at(i, j), self.pair(i, j));
+                    for (column, count) in columns.iter_mut().zip(counts(&pair)) {
+                        column[at] = count;
+                    }
+                    distances[at] = pair.distance;
+                }
+            }
+            Ok(())
+        })
     }
 }
 

@@ -6,12 +6,12 @@
 use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, Workers};
 
-use super::gemm::{FIRST, Seconds, for_each_sum};
+use super::gemm::{FIRST, SECOND, Seconds, for_each_sum};
 use super::matrix::{
     PairMatrix, Saved, Shape, Words, add_all, more_rows, save_optional, too_large, zeros,
 };
 use super::rare::RareByUnit;
-use super::read_rows::{Dense, DenseBlock, ReadRows, Sparse};
+use super::read_rows::{Dense, DenseBlock, ReadRows, RowTerms};
 use super::site_rows::RowsPart;
 use super::triangle::{Divided, Part, diagonal_base, pairs_of};
 use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, covariance, grm};
@@ -122,10 +122,11 @@ impl Relationship {
         Some(centred / (rows - 1.0))
     }
 
-    /// Adds rows that were read.
+    /// Adds rows that were read. `scratch` is memory that is used again for the next ones.
     fn add(
         &mut self,
         mut read: Vec<ReadRows>,
+        scratch: &mut Vec<Seconds>,
         (level, workers): (Level, &Workers<'_>),
     ) -> Result<(), CountError> {
         let samples = self.shape.samples;
@@ -142,30 +143,24 @@ impl Relationship {
                 all.append(std::mem::take(dense));
             }
         }
-        let mut blocks = vec![];
-        for (dense, complete) in all_dense.iter().zip([true, false]) {
-            for block in dense.blocks(samples, complete) {
-                blocks.push((block, seconds(block, samples, workers)?));
-            }
-        }
-        let parts = Part::whole(samples, true).divide(FIRST, workers);
+        let blocks = all_dense.iter().zip([true, false]);
+        let blocks = blocks.flat_map(|(dense, complete)| dense.blocks(samples, complete));
+        let blocks: Vec<_> = blocks.collect();
+        self.read_seconds(&blocks, scratch, workers)?;
+        let blocks: Vec<_> = blocks.iter().zip(scratch.iter()).collect();
+        let (mut terms_of_sums, mut pairs_of_sums) = (vec![], vec![]);
         for (at, sum) in self.sums.iter_mut().enumerate() {
-            let of_sparse = |(rows, complete): &(&Sparse, bool)| {
-                rows.terms
-                    .iter()
-                    .any(|terms| terms[at].has_pairs(*complete))
+            let has_pairs = |terms: &[RowTerms], complete| {
+                terms.iter().any(|terms| terms[at].has_pairs(complete))
             };
-            let of_dense = |block: &DenseBlock<'_>| {
-                block
-                    .terms
-                    .iter()
-                    .any(|terms| terms[at].has_pairs(block.complete))
-            };
-            let dense: Vec<_> = blocks.iter().filter(|(block, _)| of_dense(block)).collect();
+            let dense = blocks.iter().copied();
+            let dense = dense.filter(|(block, _)| has_pairs(block.terms, block.complete));
+            let dense: Vec<_> = dense.collect();
             let sparse = read
                 .iter()
                 .flat_map(|rows| rows.sparse.iter().zip([true, false]));
-            let sparse = sparse.filter(of_sparse).map(|(rows, _)| {
+            let sparse = sparse.filter(|(rows, complete)| has_pairs(&rows.terms, *complete));
+            let sparse = sparse.map(|(rows, _)| {
                 let terms = rows.terms.iter().map(|of| of[at].of_values());
                 (&rows.rows, terms.collect())
             });
@@ -174,42 +169,61 @@ impl Relationship {
                 continue;
             }
             sum.reserve(samples)?;
-            let mut pairs = Divided::new(&mut sum.pairs);
-            let parts = parts.iter().map(|part| (part, pairs.next(part)));
-            workers.each(parts, |(part, pairs)| {
-                for (rows, terms) in &sparse {
+            terms_of_sums.push((at, sparse, dense));
+            pairs_of_sums.push(Divided::new(&mut sum.pairs));
+        }
+        let parts = Part::whole(samples, true).divide(FIRST, workers);
+        let parts = parts.iter().map(|part| {
+            let pairs = pairs_of_sums.iter_mut().map(|pairs| pairs.next(part));
+            (part, pairs.collect::<Vec<_>>())
+        });
+        workers.each(parts, |(part, pairs)| {
+            for ((at, sparse, dense), pairs) in terms_of_sums.iter().zip(pairs) {
+                for (rows, terms) in sparse {
                     workers.check()?;
                     add_sparse(rows, terms, part, pairs);
                 }
-                for (block, seconds) in &dense {
-                    add_dense(*block, seconds, at, part, (level, workers), pairs)?;
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-}
-
-/// The second factors of a block's terms of pairs: x′ of each row, and if there are incomplete individuals then u′ of each row.
-fn seconds(
-    block: DenseBlock<'_>,
-    samples: usize,
-    workers: &Workers<'_>,
-) -> Result<Seconds, CountError> {
-    let rows = block.terms.len();
-    let columns = if block.complete { rows } else { 2 * rows };
-    Seconds::try_new(samples, columns, workers, |units, columns| {
-        let of_rows = block.values.chunks_exact(samples);
-        for (row, values) in of_rows.enumerate() {
-            for (at, value) in values[units.clone()].iter().enumerate() {
-                columns[row][at] = f64::from(value % 3);
-                if !block.complete {
-                    columns[rows + row][at] = f64::from(value / 3);
+                for (block, seconds) in dense {
+                    add_dense(**block, seconds, *at, part, (level, workers), pairs)?;
                 }
             }
+            Ok(())
+        })
+    }
+
+    /// Sets the second factors of the terms of pairs of each block: x′ of each row, and if there are incomplete individuals then u′ of each row.
+    fn read_seconds(
+        &self,
+        blocks: &[DenseBlock<'_>],
+        seconds: &mut Vec<Seconds>,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let samples = self.shape.samples;
+        seconds.resize_with(blocks.len(), Seconds::default);
+        for (block, seconds) in blocks.iter().zip(&mut *seconds) {
+            let rows = block.terms.len();
+            seconds.reset(samples, if block.complete { rows } else { 2 * rows })?;
         }
-    })
+        let tiles = blocks.iter().zip(seconds).flat_map(|(block, seconds)| {
+            let tiles = seconds.tiles();
+            tiles.map(move |(units, columns)| (block, units, columns))
+        });
+        workers.each(tiles, |(block, units, columns)| {
+            let rows = block.terms.len();
+            if units.len() < SECOND {
+                columns.fill([0.0; SECOND]);
+            }
+            for (row, values) in block.values.chunks_exact(samples).enumerate() {
+                for (at, value) in values[units.clone()].iter().enumerate() {
+                    columns[row][at] = f64::from(value % 3);
+                    if !block.complete {
+                        columns[rows + row][at] = f64::from(value / 3);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Adds the terms of a part's pairs in sum `at`, by products.
@@ -315,10 +329,11 @@ impl PairMatrix for Relationship {
         let (fewest, most) = BATCH_ROWS;
         let rows: Vec<PlanesRow<'_>> = rows.iter(self.shape.copies()).collect();
         let batch = BATCH / size_of::<f64>() / self.shape.samples.max(1);
+        let mut scratch = vec![];
         for rows in rows.chunks(batch.clamp(fewest, most)) {
             let read =
                 workers.parts_of(rows, |rows| ReadRows::try_new(rows, self.shape, self.forms))?;
-            self.add(read, (level, workers))?;
+            self.add(read, &mut scratch, (level, workers))?;
         }
         Ok(())
     }

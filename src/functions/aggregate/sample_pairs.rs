@@ -9,9 +9,10 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{Accumulator, Documentation};
 
 use super::accumulator::StatisticAccumulator;
-use super::pair_state::{Group, PairValue, PairsOf, check_pairs};
+use super::pair_state::{Group, PairValue, PairsOf, check_pairs, counted};
 use super::planes_udaf::{PlanesDefinition, Population, document_genotypes};
 use crate::counts::pairs::{IndividualPair, IndividualPairs, pairs_of};
+use crate::functions::interrupt;
 
 /// `sample_pairs`.
 #[derive(Debug)]
@@ -66,14 +67,18 @@ pub(super) fn names<I: Iterator<Item = usize>>(
     places: impl Fn() -> I,
 ) -> Result<ArrayRef> {
     let id = |place: usize| ids.get(place).map_or("", String::as_str);
-    let bytes = places().fold(0usize, |sum, place| sum.saturating_add(id(place).len()));
+    let (mut number, mut bytes) = (0, 0usize);
+    for place in places() {
+        number += 1;
+        bytes = bytes.saturating_add(id(place).len());
+    }
     if i32::try_from(bytes).is_err() {
         return exec_err!(
             "{function}: the sample ids of all pairs have {bytes} bytes, more than the {} of one result; use fewer samples, or shorter ids",
             i32::MAX
         );
     }
-    let mut names = StringBuilder::new();
+    let mut names = StringBuilder::with_capacity(number, bytes);
     places().for_each(|place| names.append_value(id(place)));
     Ok(Arc::new(names.finish()))
 }
@@ -94,20 +99,19 @@ impl PairValue for PairsOfSamples {
         let number = groups.len();
         let pairs = pairs_of(self.ids.len());
         let total = pairs.saturating_mul(number);
-        let mut counts: [Vec<i64>; COUNTS.len()] = Default::default();
-        let mut distances = Vec::with_capacity(total);
-        counts
-            .iter_mut()
-            .for_each(|counts| counts.reserve_exact(total));
-        for group in groups {
-            let group = group?;
-            for (i, j) in each_pair(self.ids.len()) {
-                let pair = group.pair(i, j);
-                for (counts, (_, count)) in counts.iter_mut().zip(&COUNTS) {
-                    counts.push(count(&pair));
-                }
-                distances.push(pair.distance);
-            }
+        let mut counts: [Vec<i64>; COUNTS.len()] = std::array::from_fn(|_| vec![0; total]);
+        let mut distances = vec![0.0; total];
+        for (at, group) in groups.enumerate() {
+            let (group, of_group) = (group?, at * pairs..(at + 1) * pairs);
+            let counts = counts
+                .each_mut()
+                .map(|counts| &mut counts[of_group.clone()]);
+            let distances = &mut distances[of_group];
+            let of_pair = |pair: &IndividualPair| COUNTS.map(|(_, count)| count(pair));
+            let read = interrupt::with_workers(|workers| {
+                group.read_pairs(counts, distances, workers, of_pair)
+            });
+            counted(NAME, read)?;
         }
         let pairs_of_groups = || (0..number).flat_map(|_| each_pair(self.ids.len()));
         let mut columns = vec![
