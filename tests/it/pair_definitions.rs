@@ -385,10 +385,10 @@ pub fn eigenvalues(mut matrix: Vec<Vec<f64>>) -> Vec<f64> {
                 for row in &mut matrix {
                     (row[i], row[j]) = (cos * row[i] - sin * row[j], sin * row[i] + cos * row[j]);
                 }
-                for at in 0..n {
-                    let (a, b) = (matrix[i][at], matrix[j][at]);
-                    (matrix[i][at], matrix[j][at]) = (cos * a - sin * b, sin * a + cos * b);
-                }
+                let (first, second) = (matrix[i].clone(), matrix[j].clone());
+                let both = first.iter().zip(&second);
+                matrix[i] = both.clone().map(|(a, b)| cos * a - sin * b).collect();
+                matrix[j] = both.map(|(a, b)| sin * a + cos * b).collect();
             }
         }
     }

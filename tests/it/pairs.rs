@@ -458,7 +458,7 @@ async fn partitions_have_one_state() {
         let merged = Arc::clone(&plan).transform_down(|node| {
             Ok(match Arc::ptr_eq(&node, pairs) {
                 true => Transformed::yes(MemorySourceConfig::try_new_exec(
-                    &[states.clone()],
+                    std::slice::from_ref(&states),
                     pairs.schema(),
                     None,
                 )? as Arc<dyn ExecutionPlan>),
