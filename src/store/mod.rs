@@ -4,7 +4,6 @@
 //! It uses neither Arrow nor DataFusion, and knows codecs only by their names and configurations. Everything that it reads is
 //! checked before it is used. An array whose metadata is not supported does not make a store unreadable.
 
-mod absent_chunks;
 mod array;
 mod array_v2;
 mod array_v3;
@@ -29,7 +28,6 @@ mod region_index;
 mod replaced_document;
 mod small_files;
 mod source;
-mod stamp;
 mod time;
 mod unchanged;
 mod vcz_store;
@@ -39,7 +37,6 @@ mod zip;
 mod zip_directory;
 mod zip_runs;
 
-pub use absent_chunks::AbsentChunks;
 pub use array::{ArrayMeta, CodecSpec, MAX_CHUNK_BYTES};
 pub use chunks::ChunksRead;
 pub use consolidate::Consolidated;

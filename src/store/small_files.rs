@@ -5,6 +5,7 @@
 //! recently is not cached, since a second change might not change its times; memory is bounded.
 
 use std::collections::HashMap;
+use std::fs::Metadata;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +16,53 @@ use parking_lot::RwLock;
 
 use super::files::{Wait, metadata, open_regular, read_file, without_blocking};
 use super::read_error::{ReadError, within};
-use super::stamp::{SETTLED, Stamp};
 
 /// Longer files are not cached.
 const LONGEST: u64 = 64 << 10;
 /// Most bytes that are cached for a store, with about [`OVERHEAD`] for each file.
 const MOST_BYTES: usize = 64 << 20;
 const OVERHEAD: usize = 160;
+/// The coarsest resolution of file times.
+const SETTLED: Duration = Duration::from_secs(2);
 /// Number of maps, each with a lock, so that threads rarely contend.
 const SHARDS: usize = 32;
+
+/// Identifies the state of a file: device, inode, length, and the times of the last changes of content and metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp([u64; 3], [i64; 4]);
+
+impl Stamp {
+    #[cfg(unix)]
+    fn of(metadata: &Metadata) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+        let file = [metadata.dev(), metadata.ino(), metadata.len()];
+        let modified = [metadata.mtime(), metadata.mtime_nsec()];
+        let changed = [metadata.ctime(), metadata.ctime_nsec()];
+        Some(Self(
+            file,
+            [modified[0], modified[1], changed[0], changed[1]],
+        ))
+    }
+
+    /// On other systems the time of the last change can be set by programs.
+    #[cfg(not(unix))]
+    fn of(_: &Metadata) -> Option<Self> {
+        None
+    }
+
+    /// Whether any later change would change the file's times.
+    fn is_settled(&self, after: Duration) -> bool {
+        let Ok(now) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else {
+            return false;
+        };
+        let Self(_, [_, _, seconds, nanoseconds]) = *self;
+        let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(seconds), u32::try_from(nanoseconds))
+        else {
+            return false;
+        };
+        Duration::new(seconds, nanoseconds).saturating_add(after) <= now
+    }
+}
 
 /// Files by their keys.
 type Shard = HashMap<Box<str>, (Stamp, Bytes)>;
@@ -102,9 +141,7 @@ impl SmallFiles {
             (Found::Read(stamp, bytes), _) => (stamp, bytes),
             (Found::Absent | Found::Unchanged, _) => return Ok(None),
         };
-        if let Some(stamp) =
-            stamp.filter(|stamp| stamp.was_settled(SystemTime::now(), self.settled))
-        {
+        if let Some(stamp) = stamp.filter(|stamp| stamp.is_settled(self.settled)) {
             let mut shard = shard.write();
             if let Some((_, old)) = shard.remove(key) {
                 self.bytes.fetch_sub(size(key, &old), Ordering::Relaxed);

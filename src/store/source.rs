@@ -13,7 +13,6 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetRange, ObjectStore};
 
-use super::absent_chunks::AbsentFiles;
 use super::blob::{Blob, get_document, get_object};
 use super::document::DocumentId;
 use super::files::{blocking, get_file, get_file_and_time};
@@ -29,7 +28,6 @@ pub(super) enum StoreSource {
     Directory {
         root: PathBuf,
         small: Box<SmallFiles>,
-        absent: AbsentFiles,
     },
     Zip(Zip),
     Objects {
@@ -55,7 +53,6 @@ impl StoreSource {
                 true => Ok(Self::Directory {
                     root: local,
                     small: Box::default(),
-                    absent: AbsentFiles::default(),
                 }),
                 false => Ok(Self::Zip(Zip::open(Blob::open_file(local).await?).await?)),
             };
@@ -144,7 +141,7 @@ impl StoreSource {
         limit: u64,
     ) -> Result<Option<Bytes>, ReadError> {
         match self {
-            Self::Directory { root, small, .. } => small.get(key, root.join(key), limit).await,
+            Self::Directory { root, small } => small.get(key, root.join(key), limit).await,
             Self::Zip(_) | Self::Objects { .. } => self.get(key, None, limit).await,
         }
     }

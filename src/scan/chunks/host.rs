@@ -103,17 +103,11 @@ impl HostReader {
                     .map(|trailing| chunk_index(*chunk, trailing)),
             );
         }
-        let absent = &store.absent_chunks(&self.array).await;
         let mut encoded = stream::iter(wanted)
-            .map(|index| async move {
-                match absent.contains(&index) {
-                    true => Ok(None),
-                    false => store.chunk(&self.array, &index).await,
-                }
-            })
+            .map(|index| async move { store.chunk(&self.array, &index).await })
             .buffered(CONCURRENT_CHUNKS);
         let mut arrivals = VecDeque::with_capacity(chunks.len());
-        let (mut bytes, mut found_absent) = (0, vec![]);
+        let mut bytes = 0;
         for chunk in chunks {
             let mut parts = Vec::with_capacity(self.parts.len());
             for trailing in &self.parts {
@@ -121,9 +115,6 @@ impl HostReader {
                     break;
                 };
                 bytes += encoded.as_ref().map_or(0, bytes::Bytes::len);
-                if encoded.is_none() && !absent.contains(&[*chunk]) {
-                    found_absent.push(*chunk);
-                }
                 parts.push(Part {
                     trailing: trailing.clone(),
                     chunk: Chunk::stored(encoded),
@@ -134,7 +125,6 @@ impl HostReader {
                 break;
             }
         }
-        absent.remember(&found_absent).await;
         Ok(arrivals)
     }
 
