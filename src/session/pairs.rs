@@ -5,16 +5,17 @@
 //! [`pairs_rule`](super::pairs_rule) decides where it is used; EXPLAIN shows the memory of the state.
 //!
 //! Invariants: a partition that ends while others run leaves its rows to them, and the last one to end returns the state, so no
-//! partition waits for another to begin or to end. Each row is in exactly one state that is returned. Executions do not share a state.
+//! partition waits for another to begin or to end. Each row is in exactly one state that is returned. Executions do not share a state: they have
+//! contexts of their own, and a second one with the same context is an error while the first one runs.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::compute::filter;
+use arrow::compute::filter_record_batch;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, exec_err, internal_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Accumulator;
@@ -82,14 +83,17 @@ impl PairsExec {
     /// Adds a partition to the execution that it is of.
     fn begin(&self, partition: usize, context: &Arc<TaskContext>) -> Result<Part> {
         let mut last = self.execution.lock();
-        let running = last.upgrade().filter(|execution| {
-            // The partitions of one execution have the same context, each once.
-            Arc::ptr_eq(&execution.context, context)
-                && execution.partitions.lock().insert(partition)
-        });
-        let execution = match running {
-            Some(execution) => execution,
-            None => {
+        // The partitions of one execution have the same context.
+        let same = |execution: &Arc<Execution>| Arc::ptr_eq(&execution.context, context);
+        let execution = match last.upgrade().filter(same) {
+            Some(execution) if execution.partitions.lock().insert(partition) => execution,
+            Some(execution) if *execution.running.lock() > 0 => {
+                return internal_err!(
+                    "partition {partition} of {} begins again while others run",
+                    Self::static_name()
+                );
+            }
+            _ => {
                 let execution = Arc::new(Execution::new(&self.aggregate, context, partition));
                 *last = Arc::downgrade(&execution);
                 execution
@@ -120,8 +124,9 @@ struct Execution {
 struct State {
     /// Those of the calls; none before the first row.
     accumulators: Vec<Box<dyn Accumulator>>,
+    /// Of the accumulators, until the partitions are dropped.
     memory: MemoryReservation,
-    /// Whether adding rows failed, after which the accumulators must not be used.
+    /// Whether a partition failed while it added rows, after which the accumulators must not be used.
     has_failed: bool,
 }
 
@@ -146,12 +151,12 @@ impl Execution {
         calls.map(|call| call.create_accumulator()).collect()
     }
 
-    /// Adds the arguments of all calls for some rows.
-    async fn add(&self, arguments: &[Vec<ArrayRef>], metrics: &BaselineMetrics) -> Result<()> {
+    /// Adds the arguments of all calls for some rows; `false` if another partition has failed, whose error is that of the query.
+    async fn add(&self, arguments: &[Vec<ArrayRef>], metrics: &BaselineMetrics) -> Result<bool> {
         let mut state = self.state.lock().await;
         let _timer = metrics.elapsed_compute().timer();
         if state.has_failed {
-            return exec_err!("another partition of the query failed");
+            return Ok(false);
         }
         let state = &mut *state;
         state.has_failed = true;
@@ -165,7 +170,7 @@ impl Execution {
         let sizes = state.accumulators.iter().map(|of_call| of_call.size());
         state.memory.try_resize(sizes.sum())?;
         state.has_failed = false;
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -187,11 +192,8 @@ impl Part {
             *running = running.saturating_sub(1);
             *running == 0
         };
-        if !is_last {
+        if !is_last || state.has_failed {
             return Ok(None);
-        }
-        if state.has_failed {
-            return exec_err!("another partition of the query failed");
         }
         let mut accumulators = std::mem::take(&mut state.accumulators);
         if accumulators.is_empty() {
@@ -203,7 +205,6 @@ impl Part {
                 columns.push(value.to_array()?);
             }
         }
-        state.memory.free();
         let schema = execution.aggregate.schema();
         Ok(Some(RecordBatch::try_new(schema, columns)?))
     }
@@ -222,14 +223,12 @@ impl Drop for Part {
 fn arguments(aggregate: &AggregateExec, batch: &RecordBatch) -> Result<Vec<Vec<ArrayRef>>> {
     let calls = aggregate.aggr_expr().iter().zip(aggregate.filter_expr());
     calls
-        .map(|(call, condition)| {
-            let arguments = values(&call.expressions(), batch)?;
-            let Some(condition) = condition else {
-                return Ok(arguments);
-            };
-            let passing = passing_rows(condition, batch)?;
-            let arguments = arguments.iter().map(|column| filter(column, &passing));
-            Ok(arguments.collect::<std::result::Result<_, _>>()?)
+        .map(|(call, condition)| match condition {
+            None => values(&call.expressions(), batch),
+            Some(condition) => {
+                let passing = passing_rows(condition, batch)?;
+                values(&call.expressions(), &filter_record_batch(batch, &passing)?)
+            }
         })
         .collect()
 }
@@ -244,7 +243,9 @@ async fn sum(
         let timer = metrics.elapsed_compute().timer();
         let arguments = arguments(&part.execution.aggregate, &batch)?;
         timer.done();
-        part.execution.add(&arguments, &metrics).await?;
+        if !part.execution.add(&arguments, &metrics).await? {
+            break;
+        }
     }
     drop(input);
     let state = part.end().await?;

@@ -1,6 +1,6 @@
 //! The physical rule that aggregates over pairs without GROUP BY with [`PairsExec`], in place of partial `AggregateExec`s.
 //!
-//! All calls of an operator are computed by it or none, so none may need its rows in an order or once. An aggregate of one step becomes two:
+//! All calls of an operator are computed by it or none, so none may be ordered or DISTINCT. An aggregate of one step becomes two:
 //! this one, and a merge. The rule runs after DataFusion's own.
 
 use std::sync::Arc;

@@ -24,6 +24,10 @@ use super::zip::Zip;
 
 /// The location of a store's objects.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a store has one, which is not moved about"
+)]
 pub(super) enum StoreSource {
     Directory {
         root: PathBuf,

@@ -400,7 +400,7 @@ async fn states<'a>(
 async fn partitions_have_one_state() {
     let ctx = session(4, 100);
     create(&ctx, "t", &fixtures().join("sim.vcz.zip"), None).await;
-    let sql = "SELECT sample_pairs(call_genotype) AS p, count(*) FILTER (WHERE variant_position % 2 = 0) AS n FROM t";
+    let sql = "SELECT sample_pairs(call_genotype) AS p, sum(8 / (variant_position % 2)) FILTER (WHERE variant_position % 2 = 1) AS n FROM t";
     let alone = session(1, 8192);
     create(&alone, "t", &fixtures().join("sim.vcz.zip"), None).await;
     let wanted = run(&alone, sql).await;
@@ -448,6 +448,10 @@ async fn partitions_have_one_state() {
         states(pairs, (0..4).map(|at| (at, &beside))),
     );
     executions.push((1, found));
+    // A partition begins once.
+    let begun = pairs.execute(0, Arc::clone(one)).unwrap();
+    assert!(pairs.execute(0, Arc::clone(one)).is_err());
+    drop(begun);
     // After one that was dropped before it was read.
     drop(pairs.execute(3, Arc::clone(one)).unwrap());
     executions.push((1, states(pairs, (0..4).map(|at| (at, one))).await));

@@ -270,7 +270,7 @@ impl PairMatrix for HaplotypePairs {
                     rare,
                     classes,
                 } = SortedRows::of(rows, copies);
-                Ok((complete, rare.by_unit(copies), classes))
+                Ok((complete, rare.by_unit(copies)?, classes))
             })?;
             let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
             for (complete, rare, classes) in sorted {

@@ -188,7 +188,7 @@ impl PairMatrix for IndividualPairs {
                     rare,
                     classes,
                 } = self.sorted(rows);
-                Ok((complete, rare.by_unit(self.shape.samples), classes))
+                Ok((complete, rare.by_unit(self.shape.samples)?, classes))
             })?;
             let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
             for (complete, rare, classes) in sorted {

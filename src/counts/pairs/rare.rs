@@ -1,7 +1,9 @@
 //! [`Rare`]: rows of which few units carry one of two alleles. Of these rows, pairs of carriers are visited one by one, unit by unit.
 
+use crate::counts::CountError;
 use crate::counts::gathered::PlanesRow;
 
+use super::matrix::too_large;
 use super::triangle::Part;
 
 /// A row is rare if at most this part of the copies, and [`FEWEST`] more, carry one of the alleles: then comparing bits of all pairs takes longer.
@@ -63,8 +65,14 @@ impl Rare {
         self.ends.push(self.carriers.len());
     }
 
-    /// The same rows, to be found by unit. There are `units` of them.
-    pub(super) fn by_unit(self, units: usize) -> RareByUnit {
+    /// The same rows, to be found by unit; `units` is the number of units.
+    ///
+    /// # Errors
+    /// [`CountError::TooLarge`] if there are 2³² carriers or more.
+    pub(super) fn by_unit(self, units: usize) -> Result<RareByUnit, CountError> {
+        if u32::try_from(self.carriers.len().max(self.ends.len())).is_err() {
+            return Err(too_large("carriers of rare alleles", units));
+        }
         let mut starts = vec![0u32; units + 1];
         for (unit, _) in &self.carriers {
             starts[*unit as usize + 1] += 1;
@@ -75,7 +83,6 @@ impl Rare {
         let mut next = starts.clone();
         let mut places = vec![(0, 0); self.carriers.len()];
         let mut start = 0;
-        // Rows and carriers fit 32 bits: a matrix of the pairs of as many units would not fit in memory.
         for (row, end) in self.ends.iter().enumerate() {
             for at in start..*end {
                 let next = &mut next[self.carriers[at].0 as usize];
@@ -84,11 +91,11 @@ impl Rare {
             }
             start = *end;
         }
-        RareByUnit {
+        Ok(RareByUnit {
             rare: self,
             starts,
             places,
-        }
+        })
     }
 }
 

@@ -141,14 +141,18 @@ impl ReadRows {
                 read.add(&mut dosages, shape.samples, forms);
             }
         }
+        let by_unit = |sparse: SparseRows| {
+            Ok::<_, CountError>(Sparse {
+                rows: sparse.rows.by_unit(shape.samples)?,
+                terms: sparse.terms,
+            })
+        };
+        let [complete, incomplete] = read.sparse;
         Ok(ReadRows {
             rows: read.rows,
             totals: read.totals,
             singles: read.singles,
-            sparse: read.sparse.map(|sparse| Sparse {
-                rows: sparse.rows.by_unit(shape.samples),
-                terms: sparse.terms,
-            }),
+            sparse: [by_unit(complete)?, by_unit(incomplete)?],
             dense: read.dense,
         })
     }

@@ -108,8 +108,11 @@ impl PairValue for PairsOfSamples {
                 .map(|counts| &mut counts[of_group.clone()]);
             let distances = &mut distances[of_group];
             let of_pair = |pair: &IndividualPair| COUNTS.map(|(_, count)| count(pair));
-            let read = interrupt::with_workers(|workers| {
-                group.read_pairs(counts, distances, workers, of_pair)
+            // A pair takes some ten nanoseconds.
+            let read = interrupt::long(pairs.saturating_mul(16), || {
+                interrupt::with_workers(|workers| {
+                    group.read_pairs(counts, distances, workers, of_pair)
+                })
             });
             counted(NAME, read)?;
         }
