@@ -1,6 +1,5 @@
 //! How rows are added to [`IndividualPairs`], by their classes.
 
-use std::collections::BTreeMap;
 use std::num::Wrapping;
 
 use crate::counts::gathered::PlanesRow;
@@ -9,11 +8,11 @@ use crate::counts::{CountError, Lanes, Level, Workers};
 use super::any_calls::{self, AnyCalls, FIRSTS};
 use super::corrections::{CorrectionsOfPart, DividedCorrections, DividedMissing, MissingOfPart};
 use super::diploids::{ALT, CALLED, HET, pooled};
-use super::individual_class::Class;
+use super::individual_class::{Class, SortedRows};
 use super::individuals::IndividualPairs;
 use super::polyploid;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair, ones};
-use super::rare::{Rare, RareByUnit, rare_plane, words_of};
+use super::rare::{RareByUnit, rare_plane, words_of};
 use super::transposed::Transposed;
 use super::triangle::{Divided, Part};
 
@@ -59,16 +58,6 @@ impl PairCounts<5> for Incomplete {
     ) {
         pooled(lanes, first, second, sums);
     }
-}
-
-/// Rows, sorted by their classes.
-#[derive(Default)]
-pub(super) struct SortedRows<'a> {
-    /// Rows with complete biallelic diploid calls.
-    pub(super) complete: u64,
-    pub(super) rare: Rare,
-    /// The others, but for those of references alone.
-    pub(super) classes: BTreeMap<Class, Vec<PlanesRow<'a>>>,
 }
 
 impl IndividualPairs {

@@ -13,7 +13,7 @@ use crate::counts::{CountError, Level, Workers};
 
 use super::corrections::{Corrections, Missing};
 use super::diploids::{DISTANCE_BITS, fixed, quarters};
-use super::individual_rows::SortedRows;
+use super::individual_class::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::site_rows::RowsPart;
 use super::triangle::{Divided, Part, pairs_of};
