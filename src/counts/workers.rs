@@ -118,7 +118,7 @@ impl<'a> Workers<'a> {
     }
 }
 
-/// Starts `threads` threads that do `run`. The first ones start the others, since starting one takes as long as many steps of the work.
+/// Starts `threads` threads that do `run`. Threads start further ones, since one thread would take long to start them all.
 fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     mut threads: usize,

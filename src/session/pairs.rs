@@ -1,7 +1,7 @@
 //! Partial aggregation over pairs without GROUP BY: all partitions add their rows to one state.
 //!
 //! [`PairsExec`] does what DataFusion's `AggregateExec` does in the mode `Partial`. There, each partition has a state of its own, and that
-//! of an aggregate over pairs is a matrix of all pairs once it has many rows: as many matrices as partitions, which are added at the end.
+//! of an aggregate over pairs is a matrix of all pairs once it has many rows: one matrix for each partition, and all are added at the end.
 //! [`pairs_rule`](super::pairs_rule) decides where it is used; EXPLAIN shows the memory of the state.
 //!
 //! Invariants: a partition that ends while others run leaves its rows to them, and the last one to end returns the state, so no

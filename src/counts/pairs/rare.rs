@@ -20,8 +20,7 @@ pub(super) struct Rare {
     ends: Vec<usize>,
 }
 
-/// The carriers of rare rows, to be found by unit: the counts of a unit's pairs are next to each other, and each thread has those of some
-/// units.
+/// The carriers of rare rows, indexed by unit: a thread adds the pairs of some first units, and the counts of a first unit's pairs are adjacent.
 #[derive(Debug)]
 pub(super) struct RareByUnit {
     rare: Rare,
@@ -65,7 +64,7 @@ impl Rare {
         self.ends.push(self.carriers.len());
     }
 
-    /// The same rows, to be found by unit; `units` is the number of units.
+    /// Indexes the carriers by unit; `units` is the number of units.
     ///
     /// # Errors
     /// [`CountError::TooLarge`] if there are 2³² carriers or more.
