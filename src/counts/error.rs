@@ -32,6 +32,9 @@ pub enum CountError {
     /// [`CountError::Code`] in a chunk that is absent.
     #[error("the chunk is absent, so its codes are the array's fill value: {0}")]
     AbsentChunk(Box<CountError>),
+    /// A device that counts pairs failed: which one, and how.
+    #[error("{0}")]
+    Device(String),
     /// Nobody waits for the counts any more.
     #[error("the query was stopped")]
     Stopped,

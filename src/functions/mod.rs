@@ -36,6 +36,7 @@ use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 
 use crate::scan::without_metadata_udf;
 
+pub(crate) use aggregate::use_pair_device;
 pub use aggregate::{
     COPIES_OF_VALUES, Reports, Stages, aggregate_arguments, bind_samples, bound_samples,
     compares_pairs, filtered_value, growing_values, grows, is_exact, is_slow, is_state,

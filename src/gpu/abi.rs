@@ -274,6 +274,78 @@ pub struct Check {
     pub pad: u32,
 }
 
+/// Rows of bit-planes of which the units of pairs are made.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PairRows {
+    /// Address of the rows, one after the other: the words of the allele's plane, and for kinds with calls that are missing those of the
+    /// plane of copies that are not called.
+    pub rows: u64,
+    /// Address of the first step's units.
+    pub units: u64,
+    /// Number of rows.
+    pub n_rows: u32,
+    /// 32-bit words of a plane.
+    pub width: u32,
+    /// Number of copies.
+    pub copies: u32,
+    /// What the units are: [`Units`](crate::counts::pairs::Units).
+    pub kind: u32,
+    /// Units of a step, with those past the last, which are zero.
+    pub stride: u32,
+    /// Thread blocks of a step, each for [`BLOCK_COPIES`] copies.
+    pub tiles: u32,
+}
+
+/// Pairs of units to count.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Gram {
+    /// Address of the units.
+    pub units: u64,
+    /// Address of the counts, `u32`: that of units i <= j at i * stride + j, added to.
+    pub counts: u64,
+    /// Address of the [`PairTile`]s.
+    pub tiles: u64,
+    /// Number of tiles.
+    pub n_tiles: u32,
+    /// Number of units.
+    pub n_units: u32,
+    /// Units of a step, with those past the last.
+    pub stride: u32,
+    /// Number of steps.
+    pub steps: u32,
+    /// Parts of the steps that are counted by themselves, at most as many as steps.
+    pub splits: u32,
+    /// Unused.
+    pub pad: u32,
+}
+
+/// A tile of pairs.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PairTile {
+    /// Its first unit.
+    pub row: u32,
+    /// Its first second unit.
+    pub column: u32,
+}
+
+/// Rows of a step of units.
+pub const STEP_ROWS: usize = 1024;
+/// Bytes of a unit in a step.
+pub const UNIT_BYTES: usize = STEP_ROWS / 8;
+/// Copies of a thread block that makes units.
+pub const BLOCK_COPIES: usize = 256;
+/// Units and second units of a tile.
+pub const GRAM_TILE: [usize; 2] = [128, 128];
+/// The same on compute capability 9.0.
+pub const HOPPER_TILE: [usize; 2] = [192, 256];
+/// Threads of a thread block there.
+pub const HOPPER_THREADS: u32 = 512;
+/// Bytes of shared memory of a thread block there: four stages, and the alignment of the first.
+pub const HOPPER_SHARED: u32 = (4 * (HOPPER_TILE[0] + HOPPER_TILE[1]) * UNIT_BYTES + 1024) as u32;
+
 /// Adler-32, of zlib streams.
 pub const ADLER32: u32 = 0;
 /// CRC-32, of gzip members.
@@ -301,5 +373,5 @@ macro_rules! plain {
 
 plain!(
     Block: 24, Tile: 88, CountSpec: 64, PlaneSet: 24, GatherSpec: 16, CallFilter: 64, CallTile: 24, MaskedBlock: 64, Frame: 32,
-    Segment: 24, Check: 32
+    Segment: 24, Check: 32, PairRows: 40, Gram: 48, PairTile: 8
 );

@@ -16,18 +16,20 @@ use tokio::sync::{OnceCell, watch};
 use super::abi;
 use super::batch::BatchLimits;
 use super::cuda::{
-    CuFileStorage, CudaDevice, DeviceMemory, Nvcomp, Pinned, Worker, decode_scratch, device_count,
-    nvcomp_is_named,
+    CuFileStorage, CudaDevice, DeviceMemory, Nvcomp, Pinned, Staging, Worker, decode_scratch,
+    device_count, nvcomp_is_named,
 };
 use super::decode_scratch::DecodeScratch;
 use super::direct::Storage;
 use super::executor::Executor;
+use super::pairs::GpuPairs;
 use super::plan::{Estimate, FrameCodec};
 use super::queue::Queue;
 use super::queue_state::FreeMemory;
 use super::serve::serve;
 use super::slab::Slab;
 use super::watchdog::Watchdog;
+use crate::counts::pairs::PairDevice;
 use crate::gpu::error::GpuError;
 
 /// Bytes of a slab: the encoded chunks of a batch.
@@ -67,8 +69,11 @@ pub struct GpuEngine {
     queue: Arc<Queue>,
     devices: Vec<DeviceInfo>,
     memory: Arc<Vec<AtomicUsize>>,
-    /// The limit that `configure` last set.
-    limit: Mutex<u64>,
+    limit: Mutex<Limit>,
+    /// The devices, for work that is not decoding.
+    opened: Vec<Arc<CudaDevice>>,
+    /// Page-locked memory of such work that has ended.
+    staging: Arc<Staging>,
     /// Reports free device memory, which bounds large-frame batches where no limit is set.
     free: Option<Arc<dyn FreeMemory>>,
     storage: Arc<dyn Storage>,
@@ -76,6 +81,33 @@ pub struct GpuEngine {
     watchdog: Arc<Watchdog>,
     /// Why nvCOMP could not be loaded, if it could not.
     without_nvcomp: Option<GpuError>,
+}
+
+/// The device memory that may be used.
+#[derive(Debug, Default)]
+struct Limit {
+    /// The limit that `configure` last set; 0 for the default.
+    set: u64,
+    /// Bytes of each device that are not for decoding.
+    reserved: u64,
+    /// The devices that `configure` last set, as bits.
+    devices: u64,
+}
+
+/// Device memory that is not for decoding, until this is dropped.
+#[derive(Debug)]
+pub struct Reserved {
+    engine: Arc<GpuEngine>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut limit = self.engine.limit.lock();
+        limit.reserved = limit.reserved.saturating_sub(self.bytes);
+        // With less reserved there is room to decode, as there was before.
+        let _ = self.engine.apply(&limit);
+    }
 }
 
 /// A device, for display.
@@ -236,7 +268,7 @@ impl GpuEngine {
         }
         let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
         let scratch = decode_scratch(&devices);
-        let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices, scratch));
+        let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices.clone(), scratch));
         let mut engine = Self::with_workers(
             slabs,
             infos,
@@ -247,6 +279,7 @@ impl GpuEngine {
             DEVICE_TIMEOUT,
         )?;
         engine.without_nvcomp = missing;
+        engine.opened = devices;
         Ok(Arc::new(engine))
     }
 
@@ -289,7 +322,12 @@ impl GpuEngine {
             queue,
             devices,
             memory,
-            limit: Mutex::new(0),
+            limit: Mutex::new(Limit {
+                devices: u64::MAX,
+                ..Limit::default()
+            }),
+            opened: vec![],
+            staging: Arc::default(),
             free,
             storage,
             has_direct_storage: OnceCell::new(),
@@ -380,29 +418,73 @@ impl GpuEngine {
         }
         // Held to the end, so that `limit` is the limit in use.
         let mut current = self.limit.lock();
-        if *current != memory {
-            let most = self.devices.iter().map(|info| info.memory as u64).min();
-            let limit = if memory == 0 {
-                DEFAULT_MEMORY.min(most.unwrap_or(0) / 2)
-            } else {
-                memory.min(most.unwrap_or(0) / 10 * 9)
+        if current.set != memory {
+            let changed = Limit {
+                set: memory,
+                ..*current
             };
-            let limits = limits(limit, scratch_of(self.free.as_ref()));
-            if limits.decoded == 0 {
-                return Err(format!(
-                    "vcz.gpu_memory_limit: {limit} bytes leave no room to decode anything; buffers need {}; set 0 for the \
-                     default",
-                    (SLAB_BYTES + OUTPUT_BYTES) * WORKERS_PER_DEVICE
-                )
-                .into());
-            }
-            let free = self.free.clone().filter(|_| memory == 0);
-            self.queue.set_limits(limits, free);
-            *current = memory;
+            self.apply(&changed)?;
+            *current = changed;
         }
-        self.queue
-            .set_devices(if devices.is_empty() { u64::MAX } else { bits });
+        current.devices = if devices.is_empty() { u64::MAX } else { bits };
+        self.queue.set_devices(current.devices);
         Ok(())
+    }
+
+    /// Limits decoding to what is not reserved.
+    fn apply(&self, limit: &Limit) -> Result<(), GpuError> {
+        let most = self.devices.iter().map(|info| info.memory as u64).min();
+        let allowed = match limit.set {
+            0 => DEFAULT_MEMORY.min(most.unwrap_or(0) / 2),
+            set => set.min(most.unwrap_or(0) / 10 * 9),
+        };
+        let left = allowed.saturating_sub(limit.reserved);
+        let limits = limits(left, scratch_of(self.free.as_ref()));
+        if limits.decoded == 0 {
+            let buffers = (SLAB_BYTES + OUTPUT_BYTES) * WORKERS_PER_DEVICE;
+            let counts = match limit.reserved {
+                0 => String::new(),
+                reserved => format!(" beside {reserved} bytes of counts over pairs"),
+            };
+            return Err(format!(
+                "vcz.gpu_memory_limit: {allowed} bytes leave no room to decode anything{counts}; buffers need {buffers}; set 0 \
+                 for the default"
+            )
+            .into());
+        }
+        let free = self.free.clone().filter(|_| limit.set == 0);
+        self.queue.set_limits(limits, free);
+        Ok(())
+    }
+
+    /// Takes so much memory of each device from decoding.
+    ///
+    /// # Errors
+    /// If too little would be left.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Reserved, GpuError> {
+        let mut current = self.limit.lock();
+        let changed = Limit {
+            reserved: current.reserved.saturating_add(bytes),
+            ..*current
+        };
+        self.apply(&changed)?;
+        *current = changed;
+        Ok(Reserved {
+            engine: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    /// The devices that `configure` last set, to count pairs; `None` if there are none that run kernels. Unless `is_required`, the host
+    /// counts the pairs that they have no room for.
+    pub(crate) fn pairs(self: &Arc<Self>, is_required: bool) -> Option<Arc<dyn PairDevice>> {
+        let bits = self.limit.lock().devices;
+        let is_used = |device: &&Arc<CudaDevice>| bits >> (device.ordinal % 64) & 1 != 0;
+        let devices: Vec<_> = self.opened.iter().filter(is_used).cloned().collect();
+        let engine = Arc::clone(self);
+        let staging = Arc::clone(&self.staging);
+        (!devices.is_empty())
+            .then(|| Arc::new(GpuPairs::new(engine, devices, staging, is_required)) as _)
     }
 
     /// Lets this many workers of a device run batches (0: all of them), from the next batch on. The last call applies, for all queries of

@@ -12,6 +12,7 @@
 //! * `serve`: a worker's loop from the queue's batches to results. `watchdog`: gives up on a device that does not respond.
 //! * `error`: why a device, a library or a chunk cannot be used.
 //! * `executor`: the trait that runs batches. `cuda` implements it with contexts, the kernels of `kernels/` and nvCOMP.
+//! * `pairs`: counts over pairs, which devices make of rows of bit-planes for aggregates.
 //! * `direct`: files that devices read themselves (GPUDirect Storage).
 //! * `cost`: predicts whether a scan is faster on a GPU.
 //!
@@ -33,6 +34,7 @@ mod error;
 mod executor;
 #[cfg(test)]
 mod filter_tests;
+mod pairs;
 pub mod plan;
 mod queue;
 mod queue_state;

@@ -4,6 +4,8 @@
 //! of an aggregate over pairs is a matrix of all pairs once it has many rows: one matrix for each partition, and all are added at the end.
 //! [`pairs_rule`](super::pairs_rule) decides where it is used; EXPLAIN shows the memory of the state.
 //!
+//! GPUs count pairs for large populations, as `vcz.backend` says; EXPLAIN shows `backend=gpu` where they would, or did.
+//!
 //! Invariants: a partition that ends while others run leaves its rows to them, and the last one to end returns the state, so no
 //! partition waits for another to begin or to end. Each row is in exactly one state that is returned. Executions do not share a state: they have
 //! contexts of their own, and a second one with the same context is an error while the first one runs.
@@ -33,13 +35,22 @@ use parking_lot::Mutex;
 use super::left_out;
 use super::runs::shown;
 use super::runs_table::{passing_rows, values};
-use crate::functions::{compares_pairs, pairs_size};
+use crate::functions::{compares_pairs, pairs_size, use_pair_device};
+use crate::scan::{Backend, VczSettings, count_pairs, pair_device};
+
+/// Bytes of counts over pairs from which on a GPU counts them, those of some 500 units: those of fewer are counted on the host in the time
+/// in which their rows are copied.
+const FEWEST_BYTES: usize = 512 << 10;
 
 /// Partial aggregation without groups into one state.
 #[derive(Debug)]
 pub struct PairsExec {
     /// The calls, filters and input, and the schema of the state.
     aggregate: Arc<AggregateExec>,
+    /// Where pairs are counted, as the session says.
+    backend: Backend,
+    /// Whether the last execution has counted them on a GPU; `None` before the first.
+    on_gpu: Arc<Mutex<Option<bool>>>,
     /// The last execution, while one of its partitions runs.
     execution: Mutex<Weak<Execution>>,
     metrics: ExecutionPlanMetricsSet,
@@ -61,9 +72,25 @@ impl PairsExec {
         }
         Ok(Self {
             aggregate,
+            backend: Backend::default(),
+            on_gpu: Arc::default(),
             execution: Mutex::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// The same in a session with this backend, for EXPLAIN.
+    pub(super) fn with_backend(self, backend: Backend) -> Self {
+        Self { backend, ..self }
+    }
+
+    /// Whether GPUs count pairs, or would now.
+    fn is_on_gpu(&self) -> bool {
+        let would = || {
+            let is_large = self.pairs_bytes() >= FEWEST_BYTES;
+            (is_large || self.backend == Backend::Gpu) && count_pairs(self.backend)
+        };
+        self.on_gpu.lock().unwrap_or_else(would)
     }
 
     /// The aggregate that it computes.
@@ -73,11 +100,7 @@ impl PairsExec {
 
     /// Bytes of the counts over pairs, whatever rows there are.
     pub(super) fn pairs_bytes(&self) -> usize {
-        let calls = self.aggregate.aggr_expr().iter();
-        let bytes = calls
-            .filter(|call| compares_pairs(call.fun()))
-            .map(|call| pairs_size(call));
-        bytes.fold(0, usize::saturating_add)
+        bytes_of(&self.aggregate)
     }
 
     /// Adds a partition to the execution that it is of.
@@ -94,7 +117,7 @@ impl PairsExec {
                 );
             }
             _ => {
-                let execution = Arc::new(Execution::new(&self.aggregate, context, partition));
+                let execution = Arc::new(Execution::new(self, context, partition));
                 *last = Arc::downgrade(&execution);
                 execution
             }
@@ -107,11 +130,21 @@ impl PairsExec {
     }
 }
 
+/// Bytes of the counts over pairs of an aggregate's calls.
+fn bytes_of(aggregate: &AggregateExec) -> usize {
+    let calls = aggregate.aggr_expr().iter();
+    let bytes = calls
+        .filter(|call| compares_pairs(call.fun()))
+        .map(|call| pairs_size(call));
+    bytes.fold(0, usize::saturating_add)
+}
+
 /// One execution of the operator.
 #[derive(Debug)]
 struct Execution {
     context: Arc<TaskContext>,
     aggregate: Arc<AggregateExec>,
+    on_gpu: Arc<Mutex<Option<bool>>>,
     /// The partitions that have begun.
     partitions: Mutex<HashSet<usize>>,
     /// How many partitions have begun and not ended.
@@ -131,11 +164,12 @@ struct State {
 }
 
 impl Execution {
-    fn new(aggregate: &Arc<AggregateExec>, context: &Arc<TaskContext>, partition: usize) -> Self {
+    fn new(of: &PairsExec, context: &Arc<TaskContext>, partition: usize) -> Self {
         let memory = MemoryConsumer::new(PairsExec::static_name());
         Self {
             context: Arc::clone(context),
-            aggregate: Arc::clone(aggregate),
+            aggregate: Arc::clone(&of.aggregate),
+            on_gpu: Arc::clone(&of.on_gpu),
             partitions: Mutex::new(HashSet::from([partition])),
             running: Mutex::new(0),
             state: tokio::sync::Mutex::new(State {
@@ -151,6 +185,24 @@ impl Execution {
         calls.map(|call| call.create_accumulator()).collect()
     }
 
+    /// Those that count pairs on a GPU, if there is one and they have enough pairs.
+    async fn accumulators_on_device(&self) -> Result<Vec<Box<dyn Accumulator>>> {
+        let mut accumulators = self.accumulators()?;
+        let settings = VczSettings::of(self.context.session_config().options());
+        let is_large = bytes_of(&self.aggregate) >= FEWEST_BYTES;
+        let device = match is_large || settings.backend == Backend::Gpu {
+            true => pair_device(&settings).await?,
+            false => None,
+        };
+        *self.on_gpu.lock() = Some(device.is_some());
+        if let Some(device) = device {
+            for accumulator in &mut accumulators {
+                use_pair_device(accumulator.as_mut(), &device);
+            }
+        }
+        Ok(accumulators)
+    }
+
     /// Adds the arguments of all calls for some rows; `false` if another partition has failed, whose error is that of the query.
     async fn add(&self, arguments: &[Vec<ArrayRef>], metrics: &BaselineMetrics) -> Result<bool> {
         let mut state = self.state.lock().await;
@@ -161,7 +213,7 @@ impl Execution {
         let state = &mut *state;
         state.has_failed = true;
         if state.accumulators.is_empty() {
-            state.accumulators = self.accumulators()?;
+            state.accumulators = self.accumulators_on_device().await?;
         }
         let calls = state.accumulators.iter_mut().zip(arguments);
         for (accumulator, arguments) in calls {
@@ -260,13 +312,18 @@ impl DisplayAs for PairsExec {
         let memory = format!("{:.1} MB", self.pairs_bytes() as f64 / 1e6);
         match format {
             DisplayFormatType::TreeRender => {
-                write!(f, "mode=Partial\naggr={calls}\nmemory={memory}")
+                write!(f, "mode=Partial\naggr={calls}\nmemory={memory}")?;
             }
             _ => write!(
                 f,
                 "{}: mode=Partial, aggr=[{calls}], memory={memory}",
                 self.name()
-            ),
+            )?,
+        }
+        match (self.is_on_gpu(), format) {
+            (false, _) => Ok(()),
+            (true, DisplayFormatType::TreeRender) => f.write_str("\nbackend=gpu"),
+            (true, _) => f.write_str(", backend=gpu"),
         }
     }
 }
@@ -295,7 +352,10 @@ impl ExecutionPlan for PairsExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let replaced = Arc::clone(&self.aggregate).replace_children(children, options)?;
         match replaced.downcast_ref::<AggregateExec>() {
-            Some(aggregate) => Ok(Arc::new(Self::try_new(Arc::new(aggregate.clone()))?)),
+            Some(aggregate) => {
+                let replaced = Self::try_new(Arc::new(aggregate.clone()))?;
+                Ok(Arc::new(replaced.with_backend(self.backend)))
+            }
             None => internal_err!("an aggregate with other children is {}", replaced.name()),
         }
     }

@@ -16,6 +16,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode};
 use super::pairs::PairsExec;
 use super::runs_rule::in_two_steps;
 use crate::functions::keeps_matrix;
+use crate::scan::VczSettings;
 
 /// The rule.
 #[derive(Debug)]
@@ -33,12 +34,14 @@ impl PhysicalOptimizerRule for AggregatePairs {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
-        _config: &ConfigOptions,
+        config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let backend = VczSettings::of(config).backend;
         plan.transform_up(|plan| {
             let in_one_state = match plan.downcast_ref::<AggregateExec>() {
                 Some(aggregate) if is_of_pairs(aggregate) => in_two_steps(aggregate, |partial| {
-                    Ok(Arc::new(PairsExec::try_new(Arc::new(partial))?))
+                    let pairs = PairsExec::try_new(Arc::new(partial))?;
+                    Ok(Arc::new(pairs.with_backend(backend)))
                 })?,
                 _ => None,
             };

@@ -19,6 +19,9 @@ pub type MakeSession = fn(usize, usize) -> SessionContext;
 /// Longer than any query here takes.
 pub const LONG: Duration = Duration::from_secs(120);
 
+/// The most samples of a store of which all pairs are compared.
+const MOST_COMPARED: usize = 200;
+
 /// What a query gave.
 pub struct Answer {
     /// The batches of each partition, or the error.
@@ -253,6 +256,15 @@ impl Backends {
                 ),
                 true,
             );
+            // Counts over all pairs of many samples have millions of values.
+            if !argument.is_empty() || samples.len() <= MOST_COMPARED {
+                ask(
+                    format!(
+                        "SELECT sample_pairs(call_genotype{argument}), haplotype_pairs(call_genotype{argument}) FROM t"
+                    ),
+                    true,
+                );
+            }
             let sql = format!(
                 "SELECT sfs(call_genotype{argument}), sfs_folded(call_genotype{argument}),
                         diversity(call_genotype{argument}), tajimas_d(call_genotype{argument}) FROM t"

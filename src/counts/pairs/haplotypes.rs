@@ -7,6 +7,7 @@ use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Lanes, Level, Workers};
 
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
+use super::on_device::OnDevice;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair};
 use super::rare::{Rare, RareByUnit, rare_plane, words_of};
 use super::site_rows::RowsPart;
@@ -19,15 +20,15 @@ const ROWS: usize = 1 << 14;
 /// Counts over pairs of copies.
 #[derive(Clone, Debug)]
 pub(crate) struct HaplotypePairs {
-    copies: usize,
+    pub(super) copies: usize,
     /// Rows.
     rows: u64,
     /// Rows at which every copy is called.
-    complete: u64,
+    pub(super) complete: u64,
     /// For each pair, rows that are not complete at which both are called; empty if there are no such rows.
-    joint: Vec<u32>,
+    pub(super) joint: Vec<u32>,
     /// For each pair, rows at which both are called with different codes; where few copies carry a code, less the rows of [`carried`](Self::carried).
-    differences: Vec<Wrapping<u32>>,
+    pub(super) differences: Vec<Wrapping<u32>>,
     /// For each copy, rows at which it has a code that few copies carry.
     carried: Vec<u32>,
 }
@@ -192,6 +193,41 @@ impl HaplotypePairs {
             Ok(())
         })
     }
+
+    /// Adds rows that are counted already.
+    fn fold_rows(
+        &mut self,
+        rows: &[PlanesRow<'_>],
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let copies = self.copies;
+        for rows in rows.chunks(ROWS) {
+            let sorted = workers.parts_of(rows, |rows| {
+                let SortedRows {
+                    complete,
+                    rare,
+                    classes,
+                } = SortedRows::of(rows, copies);
+                Ok((complete, rare.by_unit(copies)?, classes))
+            })?;
+            let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
+            for (complete, rare, classes) in sorted {
+                self.complete += complete;
+                all_rare.extend((!rare.is_empty()).then_some(rare));
+                for (class, rows) in classes {
+                    all_classes.entry(class).or_default().extend(rows);
+                }
+            }
+            for ((complete, planes), rows) in all_classes {
+                self.add(&rows, complete, planes, (level, workers))?;
+            }
+            if !all_rare.is_empty() {
+                self.add_rare(&all_rare, workers)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Rows, sorted by how they are added.
@@ -240,6 +276,7 @@ fn bits_of(words: impl Iterator<Item = (usize, u64)>) -> impl Iterator<Item = (u
 
 impl PairMatrix for HaplotypePairs {
     const KIND: u32 = 1;
+    const ON_DEVICE: bool = true;
     type Options = ();
 
     fn try_new(shape: Shape, (): ()) -> Result<Self, CountError> {
@@ -261,31 +298,29 @@ impl PairMatrix for HaplotypePairs {
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         self.rows = more_rows(self.rows, rows.len() as u64)?;
-        let copies = self.copies;
-        let rows: Vec<_> = rows.iter(copies).collect();
-        for rows in rows.chunks(ROWS) {
-            let sorted = workers.parts_of(rows, |rows| {
-                let SortedRows {
-                    complete,
-                    rare,
-                    classes,
-                } = SortedRows::of(rows, copies);
-                Ok((complete, rare.by_unit(copies)?, classes))
-            })?;
-            let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
-            for (complete, rare, classes) in sorted {
-                self.complete += complete;
-                all_rare.extend((!rare.is_empty()).then_some(rare));
-                for (class, rows) in classes {
-                    all_classes.entry(class).or_default().extend(rows);
-                }
-            }
-            for ((complete, planes), rows) in all_classes {
-                self.add(&rows, complete, planes, (level, workers))?;
-            }
-            if !all_rare.is_empty() {
-                self.add_rare(&all_rare, workers)?;
-            }
+        let rows: Vec<_> = rows.iter(self.copies).collect();
+        self.fold_rows(&rows, level, workers)
+    }
+
+    fn fold_on(
+        &mut self,
+        device: &mut OnDevice,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        self.rows = more_rows(self.rows, rows.len() as u64)?;
+        let others = self.add_on(device, rows, workers)?;
+        self.fold_rows(&others, level, workers)
+    }
+
+    fn take_counts(
+        &mut self,
+        device: &mut OnDevice,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        for (units, counts) in device.take()? {
+            self.add_counts(units, &counts, workers)?;
         }
         Ok(())
     }

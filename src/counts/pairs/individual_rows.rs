@@ -61,8 +61,8 @@ impl PairCounts<5> for Incomplete {
 }
 
 impl IndividualPairs {
-    /// The class of a row of diploid calls.
-    fn class(&self, row: PlanesRow<'_>) -> Class {
+    /// The class of a row; without `rare`, rows of which few copies have an allele are complete ones.
+    pub(super) fn class(&self, row: PlanesRow<'_>, rare: bool) -> Class {
         let planes = row.codes().count();
         if self.shape.ploidy != 2 {
             return Class::Any(planes);
@@ -72,7 +72,7 @@ impl IndividualPairs {
         }
         let biallelic = planes == 0 || row.only_low().is_some();
         match biallelic {
-            true if rare_plane(row, self.shape.copies()).is_some() => Class::Rare,
+            true if rare && rare_plane(row, self.shape.copies()).is_some() => Class::Rare,
             true if row.is_complete() => Class::Complete,
             true if !any_calls::has_half_calls(row) => Class::Incomplete,
             _ => Class::Any(planes),
@@ -84,7 +84,7 @@ impl IndividualPairs {
         let copies = self.shape.copies();
         let mut sorted = SortedRows::default();
         for row in rows {
-            let class = self.class(*row);
+            let class = self.class(*row, true);
             let complete = [Class::Reference, Class::Rare, Class::Complete].contains(&class);
             sorted.complete += u64::from(complete);
             match class {

@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 use std::num::Wrapping;
 use std::ops::Range;
 
+use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, Workers};
 
 use super::corrections::{Corrections, Missing};
 use super::diploids::{DISTANCE_BITS, fixed, quarters};
 use super::individual_class::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
+use super::on_device::OnDevice;
 use super::site_rows::RowsPart;
 use super::triangle::{Divided, Part, pairs_of};
 
@@ -163,24 +165,14 @@ impl IndividualPairs {
             Ok(())
         })
     }
-}
 
-impl PairMatrix for IndividualPairs {
-    const KIND: u32 = 2;
-    type Options = ();
-
-    fn try_new(shape: Shape, (): ()) -> Result<Self, CountError> {
-        Self::of_firsts(shape, 0..shape.samples)
-    }
-
-    fn fold(
+    /// Adds rows that are counted already.
+    fn fold_rows(
         &mut self,
-        rows: RowsPart<'_>,
+        rows: &[PlanesRow<'_>],
         level: Level,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        self.rows = more_rows(self.rows, rows.len() as u64)?;
-        let rows: Vec<_> = rows.iter(self.shape.copies()).collect();
         for rows in rows.chunks(ROWS) {
             let sorted = workers.parts_of(rows, |rows| {
                 let SortedRows {
@@ -204,6 +196,50 @@ impl PairMatrix for IndividualPairs {
             if !all_rare.is_empty() {
                 self.add_rare(&all_rare, workers)?;
             }
+        }
+        Ok(())
+    }
+}
+
+impl PairMatrix for IndividualPairs {
+    const KIND: u32 = 2;
+    const ON_DEVICE: bool = true;
+    type Options = ();
+
+    fn try_new(shape: Shape, (): ()) -> Result<Self, CountError> {
+        Self::of_firsts(shape, 0..shape.samples)
+    }
+
+    fn fold(
+        &mut self,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        self.rows = more_rows(self.rows, rows.len() as u64)?;
+        let rows: Vec<_> = rows.iter(self.shape.copies()).collect();
+        self.fold_rows(&rows, level, workers)
+    }
+
+    fn fold_on(
+        &mut self,
+        device: &mut OnDevice,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        self.rows = more_rows(self.rows, rows.len() as u64)?;
+        let others = self.add_on(device, rows, workers)?;
+        self.fold_rows(&others, level, workers)
+    }
+
+    fn take_counts(
+        &mut self,
+        device: &mut OnDevice,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        for (units, counts) in device.take()? {
+            self.add_counts(units, &counts, workers)?;
         }
         Ok(())
     }

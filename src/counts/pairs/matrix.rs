@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::num::Wrapping;
 
+use super::on_device::OnDevice;
 use super::site_rows::RowsPart;
 use crate::counts::{CountError, Level, Workers};
 
@@ -46,6 +47,35 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
         level: Level,
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
+
+    /// Whether devices count pairs of it.
+    const ON_DEVICE: bool = false;
+
+    /// Adds rows, on a device where that can count them.
+    ///
+    /// # Errors
+    /// As [`fold`](Self::fold), and [`CountError::Device`].
+    fn fold_on(
+        &mut self,
+        _device: &mut OnDevice,
+        rows: RowsPart<'_>,
+        level: Level,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        self.fold(rows, level, workers)
+    }
+
+    /// Adds the counts of all rows that [`fold_on`](Self::fold_on) has left to the device.
+    ///
+    /// # Errors
+    /// [`CountError::Device`], [`CountError::TooLarge`] and [`CountError::Stopped`]. The matrix must not be used after.
+    fn take_counts(
+        &mut self,
+        _device: &mut OnDevice,
+        _workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        Ok(())
+    }
 
     /// Adds the rows of another matrix of the same population and options.
     ///

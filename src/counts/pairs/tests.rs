@@ -14,13 +14,13 @@ const ALLELES: usize = 6;
 
 /// Rows of calls, each `samples × ploidy` codes.
 #[derive(Clone, Debug)]
-struct Calls {
-    shape: Shape,
-    rows: Vec<Vec<i64>>,
+pub(super) struct Calls {
+    pub(super) shape: Shape,
+    pub(super) rows: Vec<Vec<i64>>,
 }
 
 impl Calls {
-    fn site_rows(&self) -> SiteRows {
+    pub(super) fn site_rows(&self) -> SiteRows {
         let copies = self.shape.copies();
         let mut planes = GatheredPlanes::default();
         planes.reset(self.rows.len(), copies, ALLELES).unwrap();
@@ -47,7 +47,7 @@ impl Calls {
     }
 }
 
-fn calls() -> impl Strategy<Value = (Calls, prop::sample::Index)> {
+pub(super) fn calls() -> impl Strategy<Value = (Calls, prop::sample::Index)> {
     let shape = (
         prop_oneof![4 => 2usize..9, 1 => 30usize..70],
         prop::sample::select(vec![1usize, 2, 2, 2, 2, 3, 4]),

@@ -7,11 +7,14 @@
 //! `size` includes the values that `evaluate` will build, because DataFusion reserves no memory of its own for them: a dense
 //! spectrum can be much larger than the sparse state that it is made from.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::statistic::{GroupState, SiteInput, Statistic};
+use crate::counts::pairs::PairDevice;
 use crate::functions::interrupt;
 
 /// The accumulator of one group. It always supports retraction, so it serves sliding frames too.
@@ -32,6 +35,11 @@ impl<S: Statistic> StatisticAccumulator<S> {
             state: S::State::default(),
             merged: false,
         }
+    }
+
+    /// Lets a device count pairs, if no rows were added.
+    pub(crate) fn use_device(&mut self, device: &Arc<dyn PairDevice>) {
+        self.statistic.use_device(device);
     }
 }
 
@@ -73,11 +81,13 @@ impl<S: Statistic> Accumulator for StatisticAccumulator<S> {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.statistic.finish(&mut self.state)?;
         scalars(&self.statistic.save(std::slice::from_ref(&self.state))?)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         interrupt::check()?;
+        self.statistic.finish(&mut self.state)?;
         let value = self.statistic.evaluate(std::slice::from_ref(&self.state))?;
         ScalarValue::try_from_array(&value, 0)
     }

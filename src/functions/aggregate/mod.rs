@@ -117,13 +117,14 @@ mod value_size;
 
 use std::sync::Arc;
 
-use datafusion::logical_expr::AggregateUDF;
+use datafusion::logical_expr::{Accumulator, AggregateUDF};
 
 use self::definition::Definition;
 use self::numbers::NumbersAggregate;
 use self::planes_udaf::{PlanesAggregate, PlanesDefinition};
 use self::udaf::CountsAggregate;
 use super::site_argument::{SiteArgument, SiteArguments};
+use crate::counts::pairs::PairDevice;
 use crate::scan::GenotypeContext;
 use crate::scan::notices::{NoticeSink, SiteTotals};
 
@@ -268,6 +269,15 @@ macro_rules! aggregates_over_planes {
         /// Whether a state of `func` with many rows is a matrix of all pairs.
         pub fn keeps_matrix(func: &AggregateUDF) -> bool {
             false$(|| PlanesAggregate::<$definition>::keeps_matrix(func))+
+        }
+
+        /// Lets `device` count pairs for an accumulator without rows, if it is one of an aggregate over genotypes that has a matrix of pairs
+        /// which devices count.
+        pub(crate) fn use_pair_device(
+            accumulator: &mut dyn Accumulator,
+            device: &Arc<dyn PairDevice>,
+        ) {
+            $(PlanesAggregate::<$definition>::use_device(accumulator, device);)+
         }
 
         /// Whether `func` is bound or needs no binding; `None` if it does not take bit-planes.

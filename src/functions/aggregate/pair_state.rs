@@ -6,14 +6,16 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, UInt64Type};
-use datafusion::common::{DataFusionError, Result, exec_err, internal_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err, internal_err};
+use parking_lot::Mutex;
 
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic};
-use crate::counts::pairs::{PairMatrix, Shape, SiteRows, Words, pairs_of};
+use crate::counts::pairs::{OnDevice, PairDevice, PairMatrix, Shape, SiteRows, Words, pairs_of};
 use crate::counts::{CountError, Level, Workers};
 use crate::functions::interrupt;
 
@@ -27,6 +29,10 @@ const HEADER: usize = 4;
 const FEWEST_ROWS: usize = 512;
 /// The most rows that are kept once there is a matrix, and that are added to it at a time.
 const MOST_ROWS: usize = 1 << 13;
+/// The same where a device counts pairs: fewer would leave it idle.
+const MOST_DEVICE_ROWS: usize = 1 << 16;
+/// Bytes of rows that are kept there.
+const MOST_DEVICE_BYTES: usize = 32 << 20;
 
 /// What a function computes from the counts over pairs of each group.
 pub(crate) trait PairValue: Debug + Send + Sync + 'static {
@@ -88,12 +94,15 @@ pub(crate) struct PairsOf<V: PairValue> {
     level: Level,
     /// Whether all rows are kept, so that they can be removed.
     keeps_rows: bool,
+    /// Where pairs are counted, for the only state.
+    device: Option<Mutex<OnDevice>>,
 }
 
 /// An error of counting, as DataFusion has it.
 pub(crate) fn counted<T>(name: &str, result: std::result::Result<T, CountError>) -> Result<T> {
     result.map_err(|error| match error {
         CountError::Stopped => interrupt::stopped(),
+        CountError::Device(reason) => exec_datafusion_err!("{name}: {reason}"),
         error => DataFusionError::ResourcesExhausted(format!("{name}: {error}")),
     })
 }
@@ -107,6 +116,7 @@ impl<V: PairValue> PairsOf<V> {
             value,
             level: Level::detect(),
             keeps_rows: false,
+            device: None,
         }
     }
 
@@ -126,14 +136,26 @@ impl<V: PairValue> PairsOf<V> {
         counted(V::NAME, V::Matrix::try_new(self.shape, self.options))
     }
 
-    /// Adds rows to a matrix, in parts, with the operator's threads.
-    fn fold(&self, matrix: &mut V::Matrix, rows: &SiteRows) -> Result<()> {
+    /// Adds rows to a matrix, in parts, with the operator's threads; to the counts of `device` where there is one.
+    fn fold(
+        &self,
+        matrix: &mut V::Matrix,
+        rows: &SiteRows,
+        device: Option<&Mutex<OnDevice>>,
+    ) -> Result<()> {
         let copies = self.shape.copies();
         // A step of the host's instruction sets counts some hundred rows of a pair.
         let steps = pairs_of(copies).saturating_mul(rows.len() / 256);
-        let fold = |workers: &Workers<'_>| {
-            let mut parts = rows.parts(copies, MOST_ROWS);
-            parts.try_for_each(|part| matrix.fold(part, self.level, workers))
+        let fold = |workers: &Workers<'_>| match device {
+            None => {
+                let mut parts = rows.parts(copies, MOST_ROWS);
+                parts.try_for_each(|part| matrix.fold(part, self.level, workers))
+            }
+            Some(device) => {
+                let (mut device, level) = (device.lock(), self.level);
+                let mut parts = rows.parts(copies, MOST_DEVICE_ROWS);
+                parts.try_for_each(|part| matrix.fold_on(&mut device, part, level, workers))
+            }
         };
         counted(
             V::NAME,
@@ -147,13 +169,18 @@ impl<V: PairValue> PairsOf<V> {
         if self.keeps_rows || rows < FEWEST_ROWS {
             return Ok(());
         }
-        let many = state.matrix.is_some() && rows >= MOST_ROWS;
-        if many || size_of_val(state.rows.words()) >= self.matrix_bytes() {
+        let bytes = size_of_val(state.rows.words());
+        let many = match (&state.matrix, &self.device) {
+            (None, _) => bytes >= self.matrix_bytes(),
+            (Some(_), None) => rows >= MOST_ROWS || bytes >= self.matrix_bytes(),
+            (Some(_), Some(_)) => rows >= MOST_DEVICE_ROWS || bytes >= MOST_DEVICE_BYTES,
+        };
+        if many {
             let matrix = match &mut state.matrix {
                 Some(matrix) => matrix,
                 none => none.insert(Box::new(self.new_matrix()?)),
             };
-            self.fold(matrix, &state.rows)?;
+            self.fold(matrix, &state.rows, self.device.as_ref())?;
             state.rows.clear();
         }
         Ok(())
@@ -172,7 +199,7 @@ impl<V: PairValue> PairsOf<V> {
             Some(matrix) => V::Matrix::clone(matrix),
             None => self.new_matrix()?,
         };
-        self.fold(&mut counts, &state.rows)?;
+        self.fold(&mut counts, &state.rows, None)?;
         Ok(Cow::Owned(counts))
     }
 
@@ -212,6 +239,29 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     type Saved<'a> = PlanesRows<'a>;
     const COMPARES_PAIRS: bool = true;
     const KEEPS_MATRIX: bool = true;
+
+    fn use_device(&mut self, device: &Arc<dyn PairDevice>) {
+        if V::Matrix::ON_DEVICE && !self.keeps_rows {
+            self.device = Some(Mutex::new(OnDevice::new(Arc::clone(device))));
+        }
+    }
+
+    fn finish(&self, state: &mut Self::State) -> Result<()> {
+        let Some(device) = &self.device else {
+            return Ok(());
+        };
+        let matrix = match &mut state.matrix {
+            Some(matrix) => matrix,
+            none if state.rows.len() >= FEWEST_ROWS => none.insert(Box::new(self.new_matrix()?)),
+            None => return Ok(()),
+        };
+        self.fold(matrix, &state.rows, Some(device))?;
+        state.rows.clear();
+        let pairs = self.matrix_bytes();
+        let take = |workers: &Workers<'_>| matrix.take_counts(&mut device.lock(), workers);
+        let taken = interrupt::long(pairs, || interrupt::with_workers(take));
+        counted(V::NAME, taken)
+    }
 
     fn state_columns() -> Vec<(String, DataType)> {
         vec![("pairs".to_string(), list_type(DataType::UInt64))]

@@ -4,6 +4,7 @@
 //! the scan computes the argument. The number of copies is in its field's metadata. An aggregate that returns sample ids is bound to the
 //! samples while planning, as calls on genotypes are.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use super::arguments::constant_value;
 use super::definition::Copies as CopiesOf;
 use super::statistic::Statistic;
 use super::udaf::state_fields;
-use crate::counts::pairs::Shape;
+use crate::counts::pairs::{PairDevice, Shape};
 use crate::counts::sites::Copies;
 use crate::functions::documentation::document;
 use crate::scan::{
@@ -203,6 +204,14 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
     /// Whether `func` is this aggregate and keeps a matrix of all pairs.
     pub(crate) fn keeps_matrix(func: &AggregateUDF) -> bool {
         D::Statistic::KEEPS_MATRIX && func.inner().is::<Self>()
+    }
+
+    /// Lets `device` count pairs for an accumulator without rows, if it is one of this aggregate.
+    pub(crate) fn use_device(accumulator: &mut dyn Accumulator, device: &Arc<dyn PairDevice>) {
+        let accumulator: &mut dyn Any = accumulator;
+        if let Some(of_this) = accumulator.downcast_mut::<StatisticAccumulator<D::Statistic>>() {
+            of_this.use_device(device);
+        }
     }
 
     /// If `func` is this aggregate, whether it is bound or needs no binding; else `None`.

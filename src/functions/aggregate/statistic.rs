@@ -6,10 +6,13 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, internal_datafusion_err};
+
+use crate::counts::pairs::PairDevice;
 
 /// One batch of an aggregate's arguments.
 pub(crate) trait SiteInput {
@@ -42,6 +45,14 @@ pub(crate) trait Statistic: Debug + Send + Sync + 'static {
     const COMPARES_PAIRS: bool = false;
     /// Whether a state of many rows is a matrix of all pairs of individuals or copies, however many partitions have one.
     const KEEPS_MATRIX: bool = false;
+
+    /// Lets a device count pairs. For accumulators of one state, which call [`finish`](Self::finish).
+    fn use_device(&mut self, _device: &Arc<dyn PairDevice>) {}
+
+    /// Adds to the state what a device has counted for it. Called before it is saved or evaluated.
+    fn finish(&self, _state: &mut Self::State) -> Result<()> {
+        Ok(())
+    }
 
     /// Names and types of the columns that a state is saved in.
     fn state_columns() -> Vec<(String, DataType)>;

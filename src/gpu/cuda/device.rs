@@ -1,11 +1,11 @@
 //! [`CudaDevice`]: a device with its context and kernels.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::CUdevice_attribute;
 use cudarc::driver::{CudaContext, DriverError};
 
-use super::kernels::Kernels;
+use super::kernels::{Kernels, PairKernels};
 use super::libraries;
 use crate::gpu::error::GpuError;
 
@@ -22,6 +22,7 @@ pub struct CudaDevice {
     pub(super) multiprocessors: u32,
     pub(super) context: Arc<CudaContext>,
     pub(super) kernels: Kernels,
+    pair_kernels: OnceLock<Result<PairKernels, GpuError>>,
 }
 
 /// Loads and initialises the driver. Returns the number of devices, at least one.
@@ -60,7 +61,26 @@ impl CudaDevice {
             memory: context.total_mem().map_err(failed)?,
             context,
             kernels,
+            pair_kernels: OnceLock::new(),
         })
+    }
+
+    /// The kernels that count pairs, loaded on first use.
+    ///
+    /// # Errors
+    /// The reason why they cannot be used.
+    pub(super) fn pair_kernels(&self) -> Result<&PairKernels, GpuError> {
+        self.bind()?;
+        let load = || {
+            let failed = |error: String| format!("GPU {}: {error}", self.ordinal);
+            let (major, minor) = self
+                .context
+                .compute_capability()
+                .map_err(|error| failed(error.to_string()))?;
+            PairKernels::load(major, minor).map_err(|error| failed(error.to_string()).into())
+        };
+        let kernels = self.pair_kernels.get_or_init(load);
+        kernels.as_ref().map_err(Clone::clone)
     }
 
     /// Bytes of its memory that no process uses.

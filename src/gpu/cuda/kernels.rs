@@ -8,13 +8,16 @@ use cudarc::driver::{result, sys};
 use cudarc::nvrtc::{result as nvrtc, sys as nvrtc_sys};
 
 use super::{kernel_cache, libraries};
+use crate::gpu::abi;
 use crate::gpu::error::GpuError;
 
 /// Headers of the kernels, by file name.
-const HEADERS: [(&str, &str); 8] = [
+const HEADERS: [(&str, &str); 10] = [
     ("vcz.cuh", include_str!("../../../kernels/vcz.cuh")),
     ("codes.cuh", include_str!("../../../kernels/codes.cuh")),
     ("count.cuh", include_str!("../../../kernels/count.cuh")),
+    ("pairs.cuh", include_str!("../../../kernels/pairs.cuh")),
+    ("hopper.cuh", include_str!("../../../kernels/hopper.cuh")),
     (
         "zstd_state.cuh",
         include_str!("../../../kernels/zstd_state.cuh"),
@@ -52,6 +55,65 @@ pub const KERNEL_SOURCES: [(&str, &str); 9] = [
     ("frames.cu", include_str!("../../../kernels/frames.cu")),
     ("zstd.cu", include_str!("../../../kernels/zstd.cu")),
 ];
+
+/// The sources of [`PairKernels`], by file name.
+const PAIR_SOURCES: [(&str, &str); 3] = [
+    ("units.cu", include_str!("../../../kernels/units.cu")),
+    ("gram.cu", include_str!("../../../kernels/gram.cu")),
+    (
+        "gram_hopper.cu",
+        include_str!("../../../kernels/gram_hopper.cu"),
+    ),
+];
+
+/// The kernels that count pairs, loaded into a context when they are first used.
+#[derive(Debug)]
+pub struct PairKernels {
+    /// Makes units from rows of bit-planes.
+    pub units: sys::CUfunction,
+    /// Counts pairs of units.
+    pub gram: sys::CUfunction,
+    /// The same, faster, on compute capability 9.0.
+    pub gram_hopper: Option<sys::CUfunction>,
+}
+
+// SAFETY: these are handles; the driver's functions may be called from any thread.
+unsafe impl Send for PairKernels {}
+// SAFETY: as above.
+unsafe impl Sync for PairKernels {}
+
+impl PairKernels {
+    /// Loads the kernels for a device of compute capability `major.minor` into the current context.
+    ///
+    /// # Errors
+    /// As [`Kernels::load`].
+    pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
+        let arch = format!("sm_{major}{minor}");
+        let [units, gram, hopper] = PAIR_SOURCES;
+        let load = |(file, source): (&str, &str), arch: &str, name: &str| {
+            function(module(file, source, arch)?, file, name)
+        };
+        let gram_hopper = match (major, minor) {
+            (9, 0) => {
+                // What it uses is of this device alone, which the "a" says.
+                let kernel = load(hopper, "sm_90a", "vcz_gram_hopper")?;
+                let attribute =
+                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let bytes = i32::try_from(abi::HOPPER_SHARED).unwrap_or(i32::MAX);
+                // SAFETY: the function was just loaded.
+                unsafe { result::function::set_function_attribute(kernel, attribute, bytes) }
+                    .map_err(|error| format!("{bytes} bytes of shared memory: {error}"))?;
+                Some(kernel)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            units: load(units, &arch, "vcz_pair_units")?,
+            gram: load(gram, &arch, "vcz_gram")?,
+            gram_hopper,
+        })
+    }
+}
 
 /// The kernels, loaded into a context.
 #[derive(Debug)]
@@ -96,16 +158,13 @@ impl Kernels {
     /// What failed: NVRTC is missing, or does not support the device.
     pub fn load(major: i32, minor: i32) -> Result<Self, GpuError> {
         let mut modules = HashMap::new();
+        let arch = format!("sm_{major}{minor}");
         for (name, source) in KERNEL_SOURCES {
-            modules.insert(name, module(name, source, major, minor)?);
+            modules.insert(name, module(name, source, &arch)?);
         }
         let function = |file: &str, name: &str| {
-            let missing = || format!("{file} has no kernel {name}");
-            let c_name = CString::new(name).map_err(|e| e.to_string())?;
-            let module = *modules.get(file).ok_or_else(missing)?;
-            // SAFETY: modules are never unloaded.
-            unsafe { result::module::get_function(module, c_name) }
-                .map_err(|error| format!("{}: {error}", missing()))
+            let module = modules.get(file).ok_or_else(|| missing(file, name))?;
+            function(*module, file, name)
         };
         Ok(Self {
             count_planes: function("count.cu", "vcz_count_planes")?,
@@ -125,21 +184,33 @@ impl Kernels {
     }
 }
 
-/// Loads a source as a module: from the cache if the driver accepts its image, else compiled now.
-fn module(name: &str, source: &str, major: i32, minor: i32) -> Result<sys::CUmodule, GpuError> {
+fn missing(file: &str, name: &str) -> String {
+    format!("{file} has no kernel {name}")
+}
+
+/// A kernel of a module.
+fn function(module: sys::CUmodule, file: &str, name: &str) -> Result<sys::CUfunction, GpuError> {
+    let c_name = CString::new(name).map_err(|e| e.to_string())?;
+    // SAFETY: modules are never unloaded.
+    unsafe { result::module::get_function(module, c_name) }
+        .map_err(|error| format!("{}: {error}", missing(file, name)).into())
+}
+
+/// Loads a source as a module for an architecture: from the cache if the driver accepts its image, else compiled now.
+fn module(name: &str, source: &str, arch: &str) -> Result<sys::CUmodule, GpuError> {
     // SAFETY: a complete image that NVRTC wrote; the driver checks its contents.
     let load = |image: &[u8]| unsafe { result::module::load_data(image.as_ptr().cast()) };
     let source = with_headers(source);
     let mut hasher = DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), &source).hash(&mut hasher);
-    let file = format!("{name}.sm_{major}{minor}.{:016x}.cubin", hasher.finish());
+    let file = format!("{name}.{arch}.{:016x}.cubin", hasher.finish());
     let cached = kernel_cache::folder().map(|folder| folder.join(file));
     if let Some(image) = cached.as_deref().and_then(kernel_cache::load)
         && let Ok(module) = load(&image)
     {
         return Ok(module);
     }
-    let image = compile(name, &source, major, minor)?;
+    let image = compile(name, &source, arch)?;
     if let Some(path) = cached
         && let Err(error) = kernel_cache::store(&path, &image)
     {
@@ -178,14 +249,14 @@ fn include<'a>(source: &str, left: &mut Vec<(&'a str, &'a str)>, whole: &mut Str
     }
 }
 
-fn compile(name: &str, source: &str, major: i32, minor: i32) -> Result<Vec<u8>, GpuError> {
+fn compile(name: &str, source: &str, arch: &str) -> Result<Vec<u8>, GpuError> {
     libraries::nvrtc()?;
     let failed = |error: nvrtc::NvrtcError| format!("NVRTC could not compile {name}: {error:?}");
     let c_source = CString::new(source).map_err(|e| e.to_string())?;
     let c_name = CString::new(name).map_err(|e| e.to_string())?;
     let program = nvrtc::create_program(&c_source, Some(&c_name)).map_err(failed)?;
     let options = [
-        format!("--gpu-architecture=sm_{major}{minor}"),
+        format!("--gpu-architecture={arch}"),
         "--std=c++17".to_string(),
         "-default-device".to_string(),
     ];
@@ -222,7 +293,6 @@ unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::Nvrt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::abi;
 
     /// Constants that launches share with the header.
     #[test]
@@ -236,11 +306,27 @@ mod tests {
         ] {
             assert!(HEADERS[0].1.lines().any(|found| found == line), "{line}");
         }
+        let [hopper_rows, hopper_columns] = abi::HOPPER_TILE;
+        let [gram_rows, gram_columns] = abi::GRAM_TILE;
+        assert_eq!(gram_rows, gram_columns);
+        for line in [
+            format!("#define VCZ_STEP_ROWS {}", abi::STEP_ROWS),
+            format!("#define VCZ_CTA_COPIES {}", abi::BLOCK_COPIES),
+            format!("#define VCZ_GRAM_TILE {gram_rows}"),
+            format!("#define VCZ_HOPPER_ROWS {hopper_rows}"),
+            format!("#define VCZ_HOPPER_COLUMNS {hopper_columns}"),
+            format!("#define VCZ_HOPPER_THREADS {}", abi::HOPPER_THREADS),
+            "#define VCZ_HOPPER_STAGES 4".to_string(),
+        ] {
+            let sources = HEADERS.iter().chain(&PAIR_SOURCES);
+            let mut lines = sources.flat_map(|(_, source)| source.lines());
+            assert!(lines.any(|found| found == line), "{line}");
+        }
     }
 
     #[test]
     fn sources_include_their_headers() {
-        for (name, source) in KERNEL_SOURCES {
+        for (name, source) in KERNEL_SOURCES.into_iter().chain(PAIR_SOURCES) {
             let whole = with_headers(source);
             assert!(!whole.contains("#include"), "{name}");
             let asked = |header: &str| source.contains(&format!("#include \"{header}\""));

@@ -1,5 +1,7 @@
 //! Replaces `gpu` in builds without the feature `gpu`: there is never a device.
 
+use std::sync::Arc;
+
 use datafusion::common::{Result, exec_err};
 
 use super::host_reason::HostReason;
@@ -7,9 +9,10 @@ use super::load::ArrayLoad;
 use super::open::{ChunkRequest, ReadContext};
 use super::prefetch::Prefetch;
 use crate::codec::CodecChain;
+use crate::counts::pairs::PairDevice;
 use crate::scan::calls::filters::CallFilters;
 use crate::scan::dataset::Dataset;
-use crate::scan::options::VczSettings;
+use crate::scan::options::{Backend, VczSettings};
 use crate::store::ArrayMeta;
 
 const OFF: &str = "built without the feature gpu";
@@ -43,6 +46,22 @@ impl Gpus {
     pub fn filters_calls(&self) -> bool {
         match *self {}
     }
+}
+
+/// Never, as there is no device.
+pub fn count_pairs(_backend: Backend) -> bool {
+    false
+}
+
+/// None, as there is no device.
+///
+/// # Errors
+/// If one is required.
+pub async fn pair_device(settings: &VczSettings) -> Result<Option<Arc<dyn PairDevice>>> {
+    if settings.backend == Backend::Gpu {
+        Gpus::open(settings).await?;
+    }
+    Ok(None)
 }
 
 /// Opens nothing, as there is no device.

@@ -1,0 +1,97 @@
+// Counts the pairs of units with 1-bit products of tensor cores (`mma.sync`, from compute capability 8.0 on); older devices count bits.
+//
+// A CTA counts a tile of 128 x 128 pairs over some steps: each of its 8 warps 64 x 32 pairs, as 4 x 4 products of 16 x 8 pairs over 256 sites.
+// The next step is on its way from memory while one is counted.
+#include "pairs.cuh"
+
+#define VCZ_GRAM_TILE 128
+// Parts of 16 bytes of a tile's units that each thread copies.
+#define VCZ_GRAM_PARTS (VCZ_GRAM_TILE * 8 / VCZ_THREADS)
+
+// Adds the counts of 16 x 8 pairs over 256 sites: as the PTX instruction mma.m16n8k256 lays out its operands. Lane l has of units l / 4 and
+// l / 4 + 8 the words l % 4 and l % 4 + 4, of second unit l / 4 the same words, and the counts of units l / 4 and l / 4 + 8 with second
+// units 2 (l % 4) and 2 (l % 4) + 1.
+VCZ_DEVICE void vcz_mma_b1(i32 (&counts)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile(
+        "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(counts[0]), "+r"(counts[1]), "+r"(counts[2]), "+r"(counts[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+    const u32 lane = vcz_lane();
+    for (u32 word = 0; word < 4; ++word) {
+        for (u32 half = 0; half < 2; ++half) {
+            const u32 from = (lane & ~3u) | word;
+            const u32 low = __shfl_sync(VCZ_ALL_LANES, a[2 * half], from);
+            const u32 high = __shfl_sync(VCZ_ALL_LANES, a[2 * half + 1], from);
+            for (u32 q = 0; q < 2; ++q) {
+                const u32 second = __shfl_sync(VCZ_ALL_LANES, b[half], ((lane & 3) * 2 + q) * 4 + word);
+                counts[q] += __popc(low & second);
+                counts[2 + q] += __popc(high & second);
+            }
+        }
+    }
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_gram(VczGram gram) {
+    __shared__ uint4 tiles[2][VCZ_GRAM_TILE * VCZ_STEP_WORDS / 4];
+    const VczPairJob job = vcz_pair_job(gram, blockIdx.x);
+    const u32 warp = vcz_warp(), lane = vcz_lane();
+    const u32 row = (warp & 1) * 64 + (lane >> 2), column = (warp >> 1) * 32 + (lane >> 2);
+    i32 counts[4][4][4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+            for (u32 q = 0; q < 4; ++q) counts[i][j][q] = 0;
+    uint4 rows[VCZ_GRAM_PARTS], columns[VCZ_GRAM_PARTS];
+    for (u32 step = job.begin; step <= job.end; ++step) {
+        if (step > job.begin) {
+#pragma unroll
+            for (u32 part = 0; part < VCZ_GRAM_PARTS; ++part) {
+                tiles[0][part * VCZ_THREADS + threadIdx.x] = rows[part];
+                tiles[1][part * VCZ_THREADS + threadIdx.x] = columns[part];
+            }
+            __syncthreads();
+        }
+        if (step < job.end) {
+            const uint4* units = (const uint4*)gram.units + (u64)step * gram.stride * (VCZ_STEP_WORDS / 4);
+#pragma unroll
+            for (u32 part = 0; part < VCZ_GRAM_PARTS; ++part) {
+                const u32 at = part * VCZ_THREADS + threadIdx.x;
+                rows[part] = __ldg(units + job.tile.row * (VCZ_STEP_WORDS / 4) + at);
+                columns[part] = __ldg(units + job.tile.column * (VCZ_STEP_WORDS / 4) + at);
+            }
+        }
+        if (step == job.begin) continue;
+        const u32 *of_rows = (const u32*)tiles[0], *of_columns = (const u32*)tiles[1];
+#pragma unroll
+        for (u32 slice = 0; slice < VCZ_STEP_WORDS; slice += 8) {
+            const u32 low = slice + (lane & 3), high = low + 4;
+            u32 b[4][2];
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j) {
+                b[j][0] = vcz_unit_word(of_columns, column + 8 * j, low);
+                b[j][1] = vcz_unit_word(of_columns, column + 8 * j, high);
+            }
+#pragma unroll
+            for (u32 i = 0; i < 4; ++i) {
+                const u32 unit = row + 16 * i;
+                const u32 a[4] = {vcz_unit_word(of_rows, unit, low), vcz_unit_word(of_rows, unit + 8, low),
+                                  vcz_unit_word(of_rows, unit, high), vcz_unit_word(of_rows, unit + 8, high)};
+#pragma unroll
+                for (u32 j = 0; j < 4; ++j) vcz_mma_b1(counts[i][j], a, b[j]);
+            }
+        }
+        __syncthreads();
+    }
+    const u32 first = job.tile.row + row, second = job.tile.column + (warp >> 1) * 32 + 2 * (lane & 3);
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+#pragma unroll
+            for (u32 q = 0; q < 4; ++q) vcz_add_pair(gram, first + 16 * i + 8 * (q >> 1), second + 8 * j + (q & 1), counts[i][j][q]);
+}

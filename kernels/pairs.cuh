@@ -1,0 +1,81 @@
+// The units of pairs, and tiles of their pairs: what the kernels for products over pairs share.
+//
+// A *unit* is a row of bits, one bit for each site: of a copy, whether it has the allele; of an individual, whether it is heterozygous. The
+// count of a pair of units is the number of sites at which both have a bit. Bits lie in *steps* of 1,024 sites: for each step, for each unit,
+// 128 bytes. Of the eight parts of 16 bytes of unit u, part c is at place c ^ (u & 7), so that the parts c of eight units that follow each
+// other are in different banks of shared memory, and as the tensor cores want them (the 128-byte swizzle).
+#ifndef VCZ_PAIRS_CUH
+#define VCZ_PAIRS_CUH
+#include "vcz.cuh"
+
+#define VCZ_STEP_ROWS 1024
+#define VCZ_STEP_WORDS 32
+
+// What the units of a call are, for `copies` copies: each copy's allele; these, then each copy's whether it is called; of individuals
+// with two copies each, heterozygous, then homozygous for the allele; these, then whether both copies are called.
+#define VCZ_UNITS_COPIES 0
+#define VCZ_UNITS_COPIES_CALLED 1
+#define VCZ_UNITS_DIPLOIDS 2
+#define VCZ_UNITS_DIPLOIDS_CALLED 3
+
+// Rows of bit-planes, one after the other: the words of the allele's plane, and where there are calls that are missing those of the plane
+// of copies that are not called. Bits past the last copy are zero, and so are those of the allele of copies that are not called.
+struct VczPairRows {
+    u64 rows;
+    u64 units;    // where the units go; the words of those past the last are zero and stay so
+    u32 n_rows;
+    u32 width;    // 32-bit words of a plane
+    u32 copies;
+    u32 kind;     // VCZ_UNITS_COPIES ...
+    u32 stride;   // units of a step, with those past the last
+    u32 tiles;    // CTAs for a step, each for 256 copies
+};
+
+// Pairs of units to count.
+struct VczGram {
+    u64 units;
+    u64 counts;   // u32, stride * stride: that of units i <= j at i * stride + j, added to
+    u64 tiles;    // VczPairTile*
+    u32 n_tiles;
+    u32 n_units;
+    u32 stride;
+    u32 steps;
+    u32 splits;   // parts of the steps, each counted for every tile by itself; at most `steps`
+    u32 pad;
+};
+
+// A tile of pairs: its first unit, and its first second unit.
+struct VczPairTile {
+    u32 row, column;
+};
+
+static_assert(sizeof(VczPairRows) == 40, "layout of VczPairRows");
+static_assert(sizeof(VczGram) == 48, "layout of VczGram");
+static_assert(sizeof(VczPairTile) == 8, "layout of VczPairTile");
+
+// Word `word` of unit `unit` of a tile in shared memory.
+VCZ_DEVICE u32 vcz_unit_word(const u32* tile, u32 unit, u32 word) {
+    return tile[unit * VCZ_STEP_WORDS + ((((word >> 2) ^ (unit & 7)) << 2) | (word & 3))];
+}
+
+// A tile and the steps of one part.
+struct VczPairJob {
+    VczPairTile tile;
+    u32 begin, end;
+};
+
+VCZ_DEVICE VczPairJob vcz_pair_job(const VczGram& gram, u32 index) {
+    VczPairJob job;
+    const u32 part = index / gram.n_tiles;
+    job.tile = ((const VczPairTile*)gram.tiles)[index - part * gram.n_tiles];
+    job.begin = (u32)((u64)gram.steps * part / gram.splits);
+    job.end = (u32)((u64)gram.steps * (part + 1) / gram.splits);
+    return job;
+}
+
+// Adds the count of a pair, if it is one of i <= j.
+VCZ_DEVICE void vcz_add_pair(const VczGram& gram, u32 i, u32 j, i32 count) {
+    if (i <= j && j < gram.n_units && count != 0) atomicAdd((u32*)gram.counts + ((u64)i * gram.stride + j), (u32)count);
+}
+
+#endif

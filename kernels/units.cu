@@ -1,0 +1,94 @@
+// Makes the units of pairs from rows of bit-planes: transposes bits, so that those of a copy lie next to each other.
+//
+// A CTA transposes 1,024 rows of 256 copies: each thread 32 rows of 32 copies, in registers; shared memory gathers the words of a unit, which
+// are written as a line of 128 bytes.
+#include "pairs.cuh"
+
+#define VCZ_CTA_COPIES 256
+// Words of a unit in shared memory, and more words after every 32 units, so that neither writes nor reads of a warp meet in a bank.
+#define VCZ_UNIT_WORDS (VCZ_STEP_WORDS + 1)
+#define VCZ_UNIT_AT(unit, word) ((unit) * VCZ_UNIT_WORDS + ((unit) / 32) * 4 + (word))
+
+// Transposes 32 rows of 32 bits.
+VCZ_DEVICE void vcz_transpose_32(u32 (&x)[32]) {
+#pragma unroll
+    for (u32 step = 16; step > 0; step >>= 1) {
+        const u32 mask = step == 16  ? 0x0000ffffu
+                         : step == 8 ? 0x00ff00ffu
+                         : step == 4 ? 0x0f0f0f0fu
+                         : step == 2 ? 0x33333333u
+                                     : 0x55555555u;
+#pragma unroll
+        for (u32 row = 0; row < 32; ++row) {
+            if ((row & step) != 0) continue;
+            const u32 t = ((x[row] >> step) ^ x[row | step]) & mask;
+            x[row | step] ^= t;
+            x[row] ^= t << step;
+        }
+    }
+}
+
+// The thread's 32 rows of 32 copies of a plane.
+VCZ_DEVICE void vcz_read_plane(const VczPairRows& job, u32 plane, u32 planes, u32 first, u32 word, u32 (&x)[32]) {
+    const u32* at = (const u32*)job.rows + ((u64)first * planes + plane) * job.width + word;
+#pragma unroll
+    for (u32 row = 0; row < 32; ++row) {
+        x[row] = word < job.width && first + row < job.n_rows ? __ldg(at + (u64)row * planes * job.width) : 0;
+    }
+}
+
+// Writes `n` units that lie in shared memory, the first of them as unit `first` of the step.
+VCZ_DEVICE void vcz_write_units(const VczPairRows& job, const u32* shared, u32 step, u32 first, u32 n) {
+    const u32 lane = vcz_lane();
+    for (u32 i = threadIdx.x / 32; i < n; i += VCZ_WARPS) {
+        const u32 unit = first + i;
+        const u32 place = (((lane >> 2) ^ (unit & 7)) << 2) | (lane & 3);
+        ((u32*)job.units)[((u64)step * job.stride + unit) * VCZ_STEP_WORDS + place] = shared[VCZ_UNIT_AT(i, lane)];
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(VCZ_THREADS) vcz_pair_units(VczPairRows job) {
+    __shared__ u32 shared[VCZ_UNIT_AT(VCZ_CTA_COPIES - 1, VCZ_UNIT_WORDS)];
+    const u32 step = blockIdx.x / job.tiles, tile = blockIdx.x - step * job.tiles;
+    // Words of 32 copies next to each other are read by threads next to each other.
+    const u32 column = threadIdx.x & 7, group = threadIdx.x >> 3;
+    const u32 word = tile * (VCZ_CTA_COPIES / 32) + column, first = step * VCZ_STEP_ROWS + 32 * group;
+    const bool has_called = job.kind == VCZ_UNITS_COPIES_CALLED || job.kind == VCZ_UNITS_DIPLOIDS_CALLED;
+    const bool of_diploids = job.kind == VCZ_UNITS_DIPLOIDS || job.kind == VCZ_UNITS_DIPLOIDS_CALLED;
+    const u32 planes = has_called ? 2 : 1;
+    u32 allele[32], called[32];
+    vcz_read_plane(job, 0, planes, first, word, allele);
+    vcz_transpose_32(allele);
+    // Of every copy, whether it is called, at rows that there are.
+    const u32 rows = first >= job.n_rows ? 0 : vcz_min(job.n_rows - first, 32);
+    const u32 exist = rows == 32 ? VCZ_ALL_LANES : (1u << rows) - 1;
+#pragma unroll
+    for (u32 i = 0; i < 32; ++i) called[i] = 0;
+    if (has_called) {
+        vcz_read_plane(job, 1, planes, first, word, called);
+        vcz_transpose_32(called);
+    }
+#pragma unroll
+    for (u32 i = 0; i < 32; ++i) called[i] = exist & ~called[i];
+    // The units that the CTA has of each kind, and all of that kind.
+    const u32 per_unit = of_diploids ? 2 : 1;
+    const u32 all = job.copies / per_unit, begin = tile * VCZ_CTA_COPIES / per_unit;
+    const u32 n = begin >= all ? 0 : vcz_min(all - begin, VCZ_CTA_COPIES / per_unit);
+    const u32 kinds = (of_diploids ? 2 : 1) + (has_called ? 1 : 0);
+    for (u32 kind = 0; kind < kinds; ++kind) {
+        const bool is_called = has_called && kind + 1 == kinds;
+#pragma unroll
+        for (u32 i = 0; i < 32; ++i) {
+            if (!of_diploids) {
+                shared[VCZ_UNIT_AT(column * 32 + i, group)] = is_called ? called[i] : allele[i];
+            } else if (i % 2 == 0) {
+                const u32 one = allele[i], other = allele[i + 1], both = called[i] & called[i + 1];
+                const u32 x = is_called ? both : (kind == 0 ? one ^ other : one & other) & both;
+                shared[VCZ_UNIT_AT((column * 32 + i) / 2, group)] = x;
+            }
+        }
+        __syncthreads();
+        vcz_write_units(job, shared, step, kind * all + begin, n);
+        __syncthreads();
+    }
+}

@@ -1,0 +1,94 @@
+//! Rows of [`IndividualPairs`] that a device counts: biallelic ones of diploid calls without half-called ones.
+
+use std::num::Wrapping;
+
+use crate::counts::gathered::PlanesRow;
+use crate::counts::{CountError, Workers};
+
+use super::individual_class::Class;
+use super::individuals::IndividualPairs;
+use super::on_device::{OnDevice, UnitCounts, Units};
+use super::site_rows::RowsPart;
+use super::triangle::Divided;
+
+impl IndividualPairs {
+    /// Adds rows that `device` counts; returns the others.
+    pub(super) fn add_on<'a>(
+        &mut self,
+        device: &mut OnDevice,
+        rows: RowsPart<'a>,
+        workers: &Workers<'_>,
+    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
+        let copies = self.shape.copies();
+        let (mut complete, mut incomplete, mut others) = (vec![], vec![], vec![]);
+        for row in rows.iter(copies) {
+            match self.class(row, false) {
+                Class::Reference => self.complete += 1,
+                Class::Complete | Class::Rare => complete.push(row),
+                Class::Incomplete => incomplete.push(row),
+                Class::Any(_) => others.push(row),
+            }
+        }
+        match device.add(Units::Diploids, &complete, copies, workers)? {
+            true => self.complete += complete.len() as u64,
+            false => others.append(&mut complete),
+        }
+        if !device.add(Units::DiploidsCalled, &incomplete, copies, workers)? {
+            others.append(&mut incomplete);
+        }
+        Ok(others)
+    }
+
+    /// Adds the counts of a device.
+    pub(super) fn add_counts(
+        &mut self,
+        units: Units,
+        counts: &UnitCounts,
+        workers: &Workers<'_>,
+    ) -> Result<(), CountError> {
+        let samples = self.shape.samples;
+        let has_missing = units == Units::DiploidsCalled;
+        if has_missing {
+            self.missing.reserve(&self.of)?;
+        } else {
+            for (sample, het) in self.het.iter_mut().enumerate() {
+                *het += counts.of(sample, sample);
+            }
+        }
+        let mut both_het = Divided::new(&mut self.both_het);
+        let mut opposite = Divided::new(&mut self.opposite);
+        let mut missing = self.missing.divided();
+        let parts = self.of.divide(1, workers);
+        let parts = parts.into_iter().map(|part| {
+            let (both_het, opposite) = (both_het.next(&part), opposite.next(&part));
+            let missing = missing.next(&part);
+            (part, both_het, opposite, missing)
+        });
+        // The units of individuals that are heterozygous, then homozygous for the allele, then called.
+        let (hom, called) = (|i: usize| samples + i, |i: usize| 2 * samples + i);
+        let of = |i: usize, j: usize| Wrapping(counts.of(i, j));
+        workers.each(parts, |(part, both_het, opposite, mut missing)| {
+            for i in part.firsts.clone() {
+                workers.check()?;
+                for j in i + 1..samples {
+                    let at = part.at(i, j);
+                    // Where both are called: the first is homozygous for the allele, and the second.
+                    let (first, second) = match has_missing {
+                        false => (of(hom(i), hom(i)), of(hom(j), hom(j))),
+                        true => (of(hom(i), called(j)), of(hom(j), called(i))),
+                    };
+                    let with_het = of(i, hom(j)) + of(j, hom(i));
+                    let both = of(hom(i), hom(j));
+                    both_het[at] += counts.of(i, j);
+                    opposite[at] += first + second - with_het - both * Wrapping(2);
+                    if has_missing {
+                        let of_pair = [(called(i), called(j)), (i, called(j)), (j, called(i))];
+                        let [sites, het1, het2] = of_pair.map(|(i, j)| u64::from(counts.of(i, j)));
+                        missing.add(at, sites, het1, het2);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}

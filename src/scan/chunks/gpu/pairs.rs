@@ -1,0 +1,38 @@
+//! The GPUs of a query that count pairs for aggregates.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+
+use super::device::Gpus;
+use crate::counts::pairs::PairDevice;
+use crate::gpu::{self, EngineStatus};
+use crate::scan::options::{Backend, VczSettings};
+
+/// Whether GPUs would count pairs now.
+pub fn count_pairs(backend: Backend) -> bool {
+    match backend {
+        Backend::Host => false,
+        Backend::Gpu => true,
+        Backend::Auto => matches!(gpu::status(), EngineStatus::Ready(_)),
+    }
+}
+
+/// The GPUs that count pairs; `None` for the host. With `vcz.backend = 'gpu'`, waits until they are ready.
+///
+/// # Errors
+/// The reason why there is no GPU, if one was required.
+pub async fn pair_device(settings: &VczSettings) -> Result<Option<Arc<dyn PairDevice>>> {
+    if !count_pairs(settings.backend) {
+        return Ok(None);
+    }
+    match Gpus::open(settings).await {
+        Ok(gpus) => Ok(gpus.engine.pairs(gpus.is_required)),
+        Err(error) if settings.backend == Backend::Gpu => Err(error),
+        // The GPU was usable a moment ago, but no longer is.
+        Err(error) => {
+            log::warn!("the host counts pairs instead of the GPU: {error}");
+            Ok(None)
+        }
+    }
+}
