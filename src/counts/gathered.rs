@@ -274,6 +274,16 @@ impl<'a> PlanesRow<'a> {
         })
     }
 
+    /// The header.
+    pub fn header(&self) -> u64 {
+        self.header
+    }
+
+    /// The words of all its planes.
+    pub fn all_planes(&self) -> &'a [u64] {
+        self.planes
+    }
+
     /// Words of a plane.
     pub fn width(&self) -> usize {
         self.width

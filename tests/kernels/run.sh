@@ -20,7 +20,7 @@ quietly() { "$@" 2> >(grep -vE "ASan doesn't fully support makecontext|ASan is i
 g++ "${flags[@]}" "$here/emulated.cpp" -o "$build/emulated"
 quietly "$build/emulated" "$@"
 g++ "${flags[@]}" "$here/pairs.cpp" -o "$build/pairs"
-quietly "$build/pairs" "${1:-12}" "${2:-1}"
+quietly "$build/pairs" "${1:-6}" "${2:-1}"
 
 # libzstd, in the version that the program has: the sources that cargo fetched.
 version="$(sed -n '/^name = "zstd-sys"$/{n;s/^version = "\(.*\)"$/\1/p}' "$here/../../Cargo.lock")"

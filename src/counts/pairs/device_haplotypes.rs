@@ -8,20 +8,19 @@ use crate::counts::{CountError, Workers};
 use super::haplotypes::HaplotypePairs;
 use super::matrix::zeros;
 use super::on_device::{OnDevice, UnitCounts, Units};
-use super::site_rows::RowsPart;
 use super::triangle::{Divided, Part, pairs_of};
 
 impl HaplotypePairs {
     /// Adds rows that `device` counts; returns the others.
-    pub(super) fn add_on<'a>(
+    pub(super) fn add_to<'a>(
         &mut self,
         device: &mut OnDevice,
-        rows: RowsPart<'a>,
+        rows: &[PlanesRow<'a>],
         workers: &Workers<'_>,
     ) -> Result<Vec<PlanesRow<'a>>, CountError> {
         let copies = self.copies;
         let (mut complete, mut incomplete, mut others) = (vec![], vec![], vec![]);
-        for row in rows.iter(copies) {
+        for &row in rows {
             let is_biallelic = row.only_low().is_some() || row.codes().next().is_none();
             match (is_biallelic, row.is_complete()) {
                 (true, true) if row.is_all_reference() => self.complete += 1,

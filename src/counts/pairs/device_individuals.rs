@@ -8,20 +8,19 @@ use crate::counts::{CountError, Workers};
 use super::individual_class::Class;
 use super::individuals::IndividualPairs;
 use super::on_device::{OnDevice, UnitCounts, Units};
-use super::site_rows::RowsPart;
 use super::triangle::Divided;
 
 impl IndividualPairs {
     /// Adds rows that `device` counts; returns the others.
-    pub(super) fn add_on<'a>(
+    pub(super) fn add_to<'a>(
         &mut self,
         device: &mut OnDevice,
-        rows: RowsPart<'a>,
+        rows: &[PlanesRow<'a>],
         workers: &Workers<'_>,
     ) -> Result<Vec<PlanesRow<'a>>, CountError> {
         let copies = self.shape.copies();
         let (mut complete, mut incomplete, mut others) = (vec![], vec![], vec![]);
-        for row in rows.iter(copies) {
+        for &row in rows {
             match self.class(row, false) {
                 Class::Reference => self.complete += 1,
                 Class::Complete | Class::Rare => complete.push(row),

@@ -97,9 +97,8 @@ fn counted_on<M: PairMatrix>(
     let workers = Workers::new(3, &|| false);
     let mut matrix = M::try_new(shape, options).unwrap();
     for part in calls.site_rows().parts(shape.copies(), 100) {
-        matrix
-            .fold_on(&mut device, part, Level::detect(), &workers)
-            .unwrap();
+        let others = matrix.add_on(&mut device, &part, &workers).unwrap();
+        matrix.fold(&others, Level::detect(), &workers).unwrap();
     }
     matrix.take_counts(&mut device, &workers).unwrap();
     // Nothing is left there.
@@ -111,7 +110,9 @@ fn counted_on<M: PairMatrix>(
 fn counted<M: PairMatrix>(calls: &Calls, shape: Shape, options: M::Options) -> M {
     let mut matrix = M::try_new(shape, options).unwrap();
     for part in calls.site_rows().parts(shape.copies(), usize::MAX) {
-        matrix.fold(part, Level::detect(), &Workers::ALONE).unwrap();
+        matrix
+            .fold(&part, Level::detect(), &Workers::ALONE)
+            .unwrap();
     }
     matrix
 }

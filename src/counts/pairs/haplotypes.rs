@@ -10,7 +10,6 @@ use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional,
 use super::on_device::OnDevice;
 use super::products::{PairCounts, Panel, UnitStrip, for_each_pair};
 use super::rare::{Rare, RareByUnit, rare_plane, words_of};
-use super::site_rows::RowsPart;
 use super::transposed::Transposed;
 use super::triangle::{Divided, Part, pairs_of, row_base};
 
@@ -193,41 +192,6 @@ impl HaplotypePairs {
             Ok(())
         })
     }
-
-    /// Adds rows that are counted already.
-    fn fold_rows(
-        &mut self,
-        rows: &[PlanesRow<'_>],
-        level: Level,
-        workers: &Workers<'_>,
-    ) -> Result<(), CountError> {
-        let copies = self.copies;
-        for rows in rows.chunks(ROWS) {
-            let sorted = workers.parts_of(rows, |rows| {
-                let SortedRows {
-                    complete,
-                    rare,
-                    classes,
-                } = SortedRows::of(rows, copies);
-                Ok((complete, rare.by_unit(copies)?, classes))
-            })?;
-            let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
-            for (complete, rare, classes) in sorted {
-                self.complete += complete;
-                all_rare.extend((!rare.is_empty()).then_some(rare));
-                for (class, rows) in classes {
-                    all_classes.entry(class).or_default().extend(rows);
-                }
-            }
-            for ((complete, planes), rows) in all_classes {
-                self.add(&rows, complete, planes, (level, workers))?;
-            }
-            if !all_rare.is_empty() {
-                self.add_rare(&all_rare, workers)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Rows, sorted by how they are added.
@@ -293,25 +257,48 @@ impl PairMatrix for HaplotypePairs {
 
     fn fold(
         &mut self,
-        rows: RowsPart<'_>,
+        rows: &[PlanesRow<'_>],
         level: Level,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         self.rows = more_rows(self.rows, rows.len() as u64)?;
-        let rows: Vec<_> = rows.iter(self.copies).collect();
-        self.fold_rows(&rows, level, workers)
+        let copies = self.copies;
+        for rows in rows.chunks(ROWS) {
+            let sorted = workers.parts_of(rows, |rows| {
+                let SortedRows {
+                    complete,
+                    rare,
+                    classes,
+                } = SortedRows::of(rows, copies);
+                Ok((complete, rare.by_unit(copies)?, classes))
+            })?;
+            let (mut all_rare, mut all_classes) = (vec![], BTreeMap::<_, Vec<_>>::new());
+            for (complete, rare, classes) in sorted {
+                self.complete += complete;
+                all_rare.extend((!rare.is_empty()).then_some(rare));
+                for (class, rows) in classes {
+                    all_classes.entry(class).or_default().extend(rows);
+                }
+            }
+            for ((complete, planes), rows) in all_classes {
+                self.add(&rows, complete, planes, (level, workers))?;
+            }
+            if !all_rare.is_empty() {
+                self.add_rare(&all_rare, workers)?;
+            }
+        }
+        Ok(())
     }
 
-    fn fold_on(
+    fn add_on<'a>(
         &mut self,
         device: &mut OnDevice,
-        rows: RowsPart<'_>,
-        level: Level,
+        rows: &[PlanesRow<'a>],
         workers: &Workers<'_>,
-    ) -> Result<(), CountError> {
-        self.rows = more_rows(self.rows, rows.len() as u64)?;
-        let others = self.add_on(device, rows, workers)?;
-        self.fold_rows(&others, level, workers)
+    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
+        let others = self.add_to(device, rows, workers)?;
+        self.rows = more_rows(self.rows, (rows.len() - others.len()) as u64)?;
+        Ok(others)
     }
 
     fn take_counts(

@@ -17,7 +17,6 @@ use super::diploids::{DISTANCE_BITS, fixed, quarters};
 use super::individual_class::SortedRows;
 use super::matrix::{PairMatrix, Shape, Words, add_all, more_rows, save_optional, zeros};
 use super::on_device::OnDevice;
-use super::site_rows::RowsPart;
 use super::triangle::{Divided, Part, pairs_of};
 
 /// Rows that are added at a time.
@@ -165,14 +164,24 @@ impl IndividualPairs {
             Ok(())
         })
     }
+}
 
-    /// Adds rows that are counted already.
-    fn fold_rows(
+impl PairMatrix for IndividualPairs {
+    const KIND: u32 = 2;
+    const ON_DEVICE: bool = true;
+    type Options = ();
+
+    fn try_new(shape: Shape, (): ()) -> Result<Self, CountError> {
+        Self::of_firsts(shape, 0..shape.samples)
+    }
+
+    fn fold(
         &mut self,
         rows: &[PlanesRow<'_>],
         level: Level,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
+        self.rows = more_rows(self.rows, rows.len() as u64)?;
         for rows in rows.chunks(ROWS) {
             let sorted = workers.parts_of(rows, |rows| {
                 let SortedRows {
@@ -199,38 +208,16 @@ impl IndividualPairs {
         }
         Ok(())
     }
-}
 
-impl PairMatrix for IndividualPairs {
-    const KIND: u32 = 2;
-    const ON_DEVICE: bool = true;
-    type Options = ();
-
-    fn try_new(shape: Shape, (): ()) -> Result<Self, CountError> {
-        Self::of_firsts(shape, 0..shape.samples)
-    }
-
-    fn fold(
-        &mut self,
-        rows: RowsPart<'_>,
-        level: Level,
-        workers: &Workers<'_>,
-    ) -> Result<(), CountError> {
-        self.rows = more_rows(self.rows, rows.len() as u64)?;
-        let rows: Vec<_> = rows.iter(self.shape.copies()).collect();
-        self.fold_rows(&rows, level, workers)
-    }
-
-    fn fold_on(
+    fn add_on<'a>(
         &mut self,
         device: &mut OnDevice,
-        rows: RowsPart<'_>,
-        level: Level,
+        rows: &[PlanesRow<'a>],
         workers: &Workers<'_>,
-    ) -> Result<(), CountError> {
-        self.rows = more_rows(self.rows, rows.len() as u64)?;
-        let others = self.add_on(device, rows, workers)?;
-        self.fold_rows(&others, level, workers)
+    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
+        let others = self.add_to(device, rows, workers)?;
+        self.rows = more_rows(self.rows, (rows.len() - others.len()) as u64)?;
+        Ok(others)
     }
 
     fn take_counts(

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::num::Wrapping;
 
 use super::on_device::OnDevice;
-use super::site_rows::RowsPart;
+use crate::counts::gathered::PlanesRow;
 use crate::counts::{CountError, Level, Workers};
 
 /// The individuals of a population.
@@ -43,7 +43,7 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
     /// used.
     fn fold(
         &mut self,
-        rows: RowsPart<'_>,
+        rows: &[PlanesRow<'_>],
         level: Level,
         workers: &Workers<'_>,
     ) -> Result<(), CountError>;
@@ -51,21 +51,20 @@ pub(crate) trait PairMatrix: Clone + Debug + Send + Sync + Sized + 'static {
     /// Whether devices count pairs of it.
     const ON_DEVICE: bool = false;
 
-    /// Adds rows, on a device where that can count them.
+    /// Adds the rows that `device` counts; returns the others.
     ///
     /// # Errors
     /// As [`fold`](Self::fold), and [`CountError::Device`].
-    fn fold_on(
+    fn add_on<'a>(
         &mut self,
         _device: &mut OnDevice,
-        rows: RowsPart<'_>,
-        level: Level,
-        workers: &Workers<'_>,
-    ) -> Result<(), CountError> {
-        self.fold(rows, level, workers)
+        rows: &[PlanesRow<'a>],
+        _workers: &Workers<'_>,
+    ) -> Result<Vec<PlanesRow<'a>>, CountError> {
+        Ok(rows.to_vec())
     }
 
-    /// Adds the counts of all rows that [`fold_on`](Self::fold_on) has left to the device.
+    /// Adds the counts of all rows that [`add_on`](Self::add_on) has left to the device.
     ///
     /// # Errors
     /// [`CountError::Device`], [`CountError::TooLarge`] and [`CountError::Stopped`]. The matrix must not be used after.

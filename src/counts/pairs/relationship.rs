@@ -12,7 +12,6 @@ use super::matrix::{
 };
 use super::rare::RareByUnit;
 use super::read_rows::{Dense, DenseBlock, ReadRows, RowTerms};
-use super::site_rows::RowsPart;
 use super::triangle::{Divided, Part, diagonal_base, pairs_of};
 use super::weights::{FRACTION_BITS, Forms, GCTA_BITS, covariance, grm};
 
@@ -322,12 +321,11 @@ impl PairMatrix for Relationship {
 
     fn fold(
         &mut self,
-        rows: RowsPart<'_>,
+        rows: &[PlanesRow<'_>],
         level: Level,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
         let (fewest, most) = BATCH_ROWS;
-        let rows: Vec<PlanesRow<'_>> = rows.iter(self.shape.copies()).collect();
         let batch = BATCH / size_of::<f64>() / self.shape.samples.max(1);
         let mut scratch = vec![];
         for rows in rows.chunks(batch.clamp(fewest, most)) {

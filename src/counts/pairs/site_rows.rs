@@ -18,6 +18,13 @@ impl SiteRows {
         self.rows += 1;
     }
 
+    /// Adds a row that is viewed.
+    pub(crate) fn push_row(&mut self, row: PlanesRow<'_>) {
+        self.words.push(row.header());
+        self.words.extend_from_slice(row.all_planes());
+        self.rows += 1;
+    }
+
     /// Adds the rows of `words`, as [`words`](Self::words) gives them; `false` if they are not rows of `copies` copies.
     pub(crate) fn extend(&mut self, words: &[u64], copies: usize) -> bool {
         let (mut rest, mut rows) = (words, 0);
@@ -44,19 +51,20 @@ impl SiteRows {
     }
 
     /// The rows, of `copies` copies, in parts of at most `most` rows.
-    pub(crate) fn parts(&self, copies: usize, most: usize) -> impl Iterator<Item = RowsPart<'_>> {
+    pub(crate) fn parts(
+        &self,
+        copies: usize,
+        most: usize,
+    ) -> impl Iterator<Item = Vec<PlanesRow<'_>>> {
         let mut rest = self.words();
-        std::iter::from_fn(move || {
-            let (mut len, mut rows) = (0usize, 0);
-            while rows < most
-                && let Some(header) = rest.get(len)
-            {
-                len = len.saturating_add(row_len(*header, copies));
-                rows += 1;
-            }
-            let (words, others) = rest.split_at_checked(len)?;
+        let mut next = move || {
+            let (row, others) = rest.split_at_checked(row_len(*rest.first()?, copies))?;
             rest = others;
-            (rows > 0).then_some(RowsPart { words, rows })
+            PlanesRow::try_new(row, copies)
+        };
+        std::iter::from_fn(move || {
+            let rows: Vec<_> = std::iter::from_fn(&mut next).take(most).collect();
+            (!rows.is_empty()).then_some(rows)
         })
     }
 
@@ -84,30 +92,6 @@ impl SiteRows {
     /// Bytes on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
-    }
-}
-
-/// Consecutive rows of [`SiteRows`], viewed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RowsPart<'a> {
-    words: &'a [u64],
-    rows: usize,
-}
-
-impl<'a> RowsPart<'a> {
-    /// Number of rows.
-    pub(crate) fn len(self) -> usize {
-        self.rows
-    }
-
-    /// The rows, of `copies` copies.
-    pub(crate) fn iter(self, copies: usize) -> impl Iterator<Item = PlanesRow<'a>> {
-        let mut rest = self.words;
-        std::iter::from_fn(move || {
-            let (row, others) = rest.split_at_checked(row_len(*rest.first()?, copies))?;
-            rest = others;
-            PlanesRow::try_new(row, copies)
-        })
     }
 }
 

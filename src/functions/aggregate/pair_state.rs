@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::planes_rows::{Lists, PlanesRows, list_type, lists, planes_row};
 use super::statistic::{GroupState, SiteInput, Statistic};
+use crate::counts::gathered::PlanesRow;
 use crate::counts::pairs::{OnDevice, PairDevice, PairMatrix, Shape, SiteRows, Words, pairs_of};
 use crate::counts::{CountError, Level, Workers};
 use crate::functions::interrupt;
@@ -29,10 +30,6 @@ const HEADER: usize = 4;
 const FEWEST_ROWS: usize = 512;
 /// The most rows that are kept once there is a matrix, and that are added to it at a time.
 const MOST_ROWS: usize = 1 << 13;
-/// The same where a device counts pairs: fewer would leave it idle.
-const MOST_DEVICE_ROWS: usize = 1 << 16;
-/// Bytes of rows that are kept there.
-const MOST_DEVICE_BYTES: usize = 32 << 20;
 
 /// What a function computes from the counts over pairs of each group.
 pub(crate) trait PairValue: Debug + Send + Sync + 'static {
@@ -136,31 +133,33 @@ impl<V: PairValue> PairsOf<V> {
         counted(V::NAME, V::Matrix::try_new(self.shape, self.options))
     }
 
-    /// Adds rows to a matrix, in parts, with the operator's threads; to the counts of `device` where there is one.
-    fn fold(
-        &self,
-        matrix: &mut V::Matrix,
-        rows: &SiteRows,
-        device: Option<&Mutex<OnDevice>>,
-    ) -> Result<()> {
+    /// Adds rows to a matrix, in parts, with the operator's threads.
+    fn fold(&self, matrix: &mut V::Matrix, rows: &SiteRows) -> Result<()> {
         let copies = self.shape.copies();
         // A step of the host's instruction sets counts some hundred rows of a pair.
         let steps = pairs_of(copies).saturating_mul(rows.len() / 256);
-        let fold = |workers: &Workers<'_>| match device {
-            None => {
-                let mut parts = rows.parts(copies, MOST_ROWS);
-                parts.try_for_each(|part| matrix.fold(part, self.level, workers))
-            }
-            Some(device) => {
-                let (mut device, level) = (device.lock(), self.level);
-                let mut parts = rows.parts(copies, MOST_DEVICE_ROWS);
-                parts.try_for_each(|part| matrix.fold_on(&mut device, part, level, workers))
-            }
+        let fold = |workers: &Workers<'_>| {
+            let mut parts = rows.parts(copies, MOST_ROWS);
+            parts.try_for_each(|part| matrix.fold(&part, self.level, workers))
         };
         counted(
             V::NAME,
             interrupt::long(steps, || interrupt::with_workers(fold)),
         )
+    }
+
+    /// Adds rows to a matrix of which a device counts pairs; what it does not count is added to `others`.
+    fn add_on(
+        &self,
+        device: &Mutex<OnDevice>,
+        matrix: &mut V::Matrix,
+        rows: &[PlanesRow<'_>],
+        others: &mut SiteRows,
+    ) -> Result<()> {
+        let add = |workers: &Workers<'_>| matrix.add_on(&mut device.lock(), rows, workers);
+        let left = counted(V::NAME, interrupt::with_workers(add))?;
+        left.into_iter().for_each(|row| others.push_row(row));
+        Ok(())
     }
 
     /// Adds the kept rows to the matrix, once they take as much memory.
@@ -169,27 +168,34 @@ impl<V: PairValue> PairsOf<V> {
         if self.keeps_rows || rows < FEWEST_ROWS {
             return Ok(());
         }
-        let bytes = size_of_val(state.rows.words());
-        let many = match (&state.matrix, &self.device) {
-            (None, _) => bytes >= self.matrix_bytes(),
-            (Some(_), None) => rows >= MOST_ROWS || bytes >= self.matrix_bytes(),
-            (Some(_), Some(_)) => rows >= MOST_DEVICE_ROWS || bytes >= MOST_DEVICE_BYTES,
-        };
-        if many {
-            let matrix = match &mut state.matrix {
-                Some(matrix) => matrix,
-                none => none.insert(Box::new(self.new_matrix()?)),
-            };
-            self.fold(matrix, &state.rows, self.device.as_ref())?;
-            state.rows.clear();
+        let many = state.matrix.is_some() && rows >= MOST_ROWS;
+        if many || size_of_val(state.rows.words()) >= self.matrix_bytes() {
+            self.fold_all(state)?;
         }
         Ok(())
     }
 
-    fn add_words(&self, state: &mut PairState<V::Matrix>, words: &[u64]) -> Result<()> {
-        planes_row(V::NAME, words, self.shape.copies())?;
-        state.rows.push(words);
-        self.fold_if_many(state)
+    /// Adds the kept rows to the matrix, which is made if there is none: then some of them are still kept if a device counts pairs.
+    fn fold_all(&self, state: &mut PairState<V::Matrix>) -> Result<()> {
+        match (&mut state.matrix, &self.device) {
+            (Some(matrix), _) => {
+                self.fold(matrix, &state.rows)?;
+                state.rows.clear();
+            }
+            (none, None) => {
+                let matrix = none.insert(Box::new(self.new_matrix()?));
+                self.fold(matrix, &state.rows)?;
+                state.rows.clear();
+            }
+            (none, Some(device)) => {
+                let matrix = none.insert(Box::new(self.new_matrix()?));
+                let rows = std::mem::take(&mut state.rows);
+                for part in rows.parts(self.shape.copies(), MOST_ROWS) {
+                    self.add_on(device, matrix, &part, &mut state.rows)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The counts of all rows of a state.
@@ -199,7 +205,7 @@ impl<V: PairValue> PairsOf<V> {
             Some(matrix) => V::Matrix::clone(matrix),
             None => self.new_matrix()?,
         };
-        self.fold(&mut counts, &state.rows, None)?;
+        self.fold(&mut counts, &state.rows)?;
         Ok(Cow::Owned(counts))
     }
 
@@ -250,13 +256,12 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         let Some(device) = &self.device else {
             return Ok(());
         };
-        let matrix = match &mut state.matrix {
-            Some(matrix) => matrix,
-            none if state.rows.len() >= FEWEST_ROWS => none.insert(Box::new(self.new_matrix()?)),
-            None => return Ok(()),
+        if state.matrix.is_none() && state.rows.len() >= FEWEST_ROWS {
+            self.fold_all(state)?;
+        }
+        let Some(matrix) = &mut state.matrix else {
+            return Ok(());
         };
-        self.fold(matrix, &state.rows, Some(device))?;
-        state.rows.clear();
         let pairs = self.matrix_bytes();
         let take = |workers: &Workers<'_>| matrix.take_counts(&mut device.lock(), workers);
         let taken = interrupt::long(pairs, || interrupt::with_workers(take));
@@ -275,9 +280,21 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         &self,
         state: &mut Self::State,
         input: &PlanesRows<'_>,
-        mut rows: impl Iterator<Item = usize>,
+        rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
-        rows.try_for_each(|row| self.add_words(state, input.row(row)))
+        let copies = self.shape.copies();
+        let views = rows.map(|row| planes_row(V::NAME, input.row(row), copies));
+        match (&self.device, &mut state.matrix) {
+            (Some(device), Some(matrix)) => {
+                let views: Vec<_> = views.collect::<Result<_>>()?;
+                self.add_on(device, matrix, &views, &mut state.rows)?;
+                self.fold_if_many(state)
+            }
+            _ => views.into_iter().try_for_each(|row| {
+                state.rows.push_row(row?);
+                self.fold_if_many(state)
+            }),
+        }
     }
 
     fn remove(

@@ -120,6 +120,44 @@ pub struct PairCounter {
     turn: usize,
     /// Steps that have units which are not counted.
     steps: usize,
+    kernel_times: KernelTimes,
+}
+
+/// The time that kernels take, as events before and after each.
+#[derive(Debug, Default)]
+struct KernelTimes {
+    events: Vec<sys::CUevent>,
+    /// Events that were recorded since the last sum.
+    recorded: usize,
+}
+
+impl KernelTimes {
+    /// Records the next event.
+    fn record(&mut self, stream: sys::CUstream) -> Result<(), DriverError> {
+        if self.recorded == self.events.len() {
+            let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
+            self.events.push(event);
+        }
+        if let Some(event) = self.events.get(self.recorded) {
+            // SAFETY: the event is a live one, and so is the stream.
+            unsafe { result::event::record(*event, stream) }?;
+            self.recorded += 1;
+        }
+        Ok(())
+    }
+
+    /// The milliseconds between all pairs of events, which have passed.
+    fn sum(&mut self) -> Result<f32, DriverError> {
+        let recorded = self.events.get(..std::mem::take(&mut self.recorded));
+        let pairs = recorded.unwrap_or_default().chunks_exact(2);
+        pairs
+            .map(|pair| match pair {
+                // SAFETY: the events are live ones.
+                [start, end] => unsafe { result::event::elapsed(*start, *end) },
+                _ => Ok(0.0),
+            })
+            .sum()
+    }
 }
 
 // SAFETY: the handles may be used from one thread at a time, which ownership of the counter ensures.
@@ -183,6 +221,7 @@ impl PairCounter {
             n_tiles: tiles.len(),
             turn: 0,
             steps: 0,
+            kernel_times: KernelTimes::default(),
         };
         for event in &mut counter.events {
             *event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
@@ -255,7 +294,7 @@ impl PairCounter {
     }
 
     /// Copies the rows in page-locked memory, and makes units of them.
-    fn make_units(&self, turn: usize, rows: usize, steps: usize) -> Result<(), GpuError> {
+    fn make_units(&mut self, turn: usize, rows: usize, steps: usize) -> Result<(), GpuError> {
         let layout = &self.layout;
         let bytes = rows * layout.row_words * size_of::<u64>();
         let from = self.staging.get(turn).and_then(Option::as_ref);
@@ -279,8 +318,16 @@ impl PairCounter {
             result::memcpy_htod_async(job.rows, from, self.stream)
                 .map_err(|error| self.failed(&error))?;
             result::event::record(event, self.stream).map_err(|error| self.failed(&error))?;
-            self.launch(kernel, steps as u32 * job.tiles, THREADS, 0, &job)
+            self.time()?;
+            self.launch(kernel, steps as u32 * job.tiles, THREADS, 0, &job)?;
         }
+        self.time()
+    }
+
+    /// Records an event before or after a kernel.
+    fn time(&mut self) -> Result<(), GpuError> {
+        let recorded = self.kernel_times.record(self.stream);
+        recorded.map_err(|error| self.failed(&error))
     }
 
     /// Counts the pairs of the units that there are.
@@ -288,6 +335,7 @@ impl PairCounter {
         if self.steps == 0 {
             return Ok(());
         }
+        self.time()?;
         let kernels = self.device.pair_kernels()?;
         let blocks = self.device.multiprocessors;
         let splits = splits(self.n_tiles, self.steps, blocks as usize);
@@ -315,7 +363,7 @@ impl PairCounter {
             }?;
         }
         self.steps = 0;
-        Ok(())
+        self.time()
     }
 
     /// # Safety
@@ -386,6 +434,14 @@ impl PairCounter {
             })?;
             counts.resize(stride * stride, 0);
         }
+        self.wait_for_all().map_err(of_device)?;
+        let kernels = self.kernel_times.sum();
+        let kernels = kernels.map_err(|error| of_device(self.failed(&error)))?;
+        let ordinal = self.device.ordinal;
+        log::debug!(
+            "GPU {ordinal}: the kernels of pairs of {:?} took {kernels} ms",
+            self.layout.units
+        );
         let at = self.counts.address();
         // Copied through page-locked memory: one part is added while the next is on its way.
         let parts: Vec<_> = counts
@@ -472,8 +528,9 @@ impl Drop for PairCounter {
             .extend(self.staging.iter_mut().filter_map(Option::take));
         // SAFETY: nothing uses them any more. An error means that the device is lost.
         unsafe {
-            for event in self.events.into_iter().filter(|event| !event.is_null()) {
-                let _ = result::event::destroy(event);
+            let events = self.events.iter().chain(&self.kernel_times.events);
+            for event in events.filter(|event| !event.is_null()) {
+                let _ = result::event::destroy(*event);
             }
             let _ = result::stream::destroy(self.stream);
         }
@@ -515,7 +572,9 @@ mod tests {
             for units in [Units::Copies, Units::CopiesCalled, Units::DiploidsCalled] {
                 let layout = Layout::try_new(units, copies).unwrap();
                 assert!(layout.stride >= units.number(copies) && layout.steps >= 1);
-                assert!(layout.rows >= abi::STEP_ROWS && layout.rows.is_multiple_of(abi::STEP_ROWS));
+                assert!(
+                    layout.rows >= abi::STEP_ROWS && layout.rows.is_multiple_of(abi::STEP_ROWS)
+                );
                 assert!(layout.rows <= layout.steps * abi::STEP_ROWS);
                 assert!(layout.device_bytes().is_some());
             }

@@ -182,7 +182,7 @@ impl Running {
         let folded = interrupt::long(steps, || {
             interrupt::with_workers(|workers| {
                 let mut parts = rows.parts(copies, ROWS);
-                parts.try_for_each(|part| pairs.fold(part, Level::detect(), workers))
+                parts.try_for_each(|part| pairs.fold(&part, Level::detect(), workers))
             })
         });
         folded.map_err(counted)?;

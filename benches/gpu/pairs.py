@@ -1,0 +1,83 @@
+"""Checks that a GPU counts pairs like the host, and times both.
+
+    python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all]
+
+STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each aggregate the median of the statement's times in a
+warm process on the host and on the GPU, and the time of the kernels that make units of rows and count their pairs (from the log, by events of the
+device). Exits with 1 if an answer differs.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+
+ELAPSED = re.compile(r"^Elapsed ([0-9.]+) seconds", re.M)
+KERNELS = re.compile(r"the kernels of pairs of (\w+) took ([0-9.]+) ms")
+# Each with a sum that depends on every count and its place.
+QUERIES = {
+    "haplotype_pairs": (
+        "haplotype_pairs(call_genotype)",
+        "sum(p['differences']), sum(p['differences'] * (p['copy1'] * 7919 + p['copy2'])), sum(p['sites'] * (p['copy1'] + 31 * p['copy2']))",
+    ),
+    "sample_pairs": (
+        "sample_pairs(call_genotype)",
+        ", ".join(f"sum(p['{name}'])" for name in ["sites", "ibs0", "ibs1", "ibs2", "het1", "het2", "distance_sites", "distance"])
+        + ", sum(p['het_het'] * r), sum(p['opposite'] * r)",
+    ),
+}
+
+
+def run(arguments, backend, statements, options):
+    """The output of statements in one process, and its log."""
+    setup = [
+        f"SET datafusion.execution.target_partitions = {arguments.partitions}",
+        f"SET vcz.gpu_devices = '{arguments.devices}'",
+        f"SET vcz.backend = '{backend}'",
+        f"CREATE EXTERNAL TABLE t STORED AS VCZ LOCATION '{arguments.store}'",
+    ]
+    command = [arguments.vcz, "sql", *options]
+    for statement in setup + statements:
+        command += ["-c", statement]
+    environment = {**os.environ, "RUST_LOG": "datafusion_vcz=debug"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{backend}: {done.stderr[-2000:]}")
+    return done.stdout, done.stderr
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vcz", required=True)
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--partitions", type=int, default=16)
+    parser.add_argument("--devices", default="all")
+    arguments = parser.parse_args()
+    failed = False
+    print(f"{'aggregate':18} {'host':>9} {'GPU':>9} {'kernels':>9}")
+    for name, (call, sums) in QUERIES.items():
+        check = f"SELECT count(*), {sums} FROM (SELECT p, row_number() OVER () AS r FROM (SELECT unnest({call}) AS p FROM t))"
+        answers = {backend: run(arguments, backend, [check], ["-q", "--format", "csv"])[0] for backend in ["host", "gpu"]}
+        if answers["host"] != answers["gpu"]:
+            print(f"{name}: the answers differ:\n{answers['host']}\n{answers['gpu']}")
+            failed = True
+        timed = [f"SELECT count(*) FROM (SELECT unnest({call}) AS p FROM t)"] * (arguments.rounds + 1)
+        times, kernels = {}, []
+        for backend in ["host", "gpu"]:
+            out, log = run(arguments, backend, timed, ["--maxrows", "0"])
+            # The first reads files and compiles kernels.
+            times[backend] = statistics.median(float(time) for time in ELAPSED.findall(out)[-arguments.rounds :])
+            kernels = [float(ms) for _, ms in KERNELS.findall(log)][-arguments.rounds :]
+        if not kernels:
+            print(f"{name}: the GPU did not count")
+            failed = True
+        shown = statistics.median(kernels) if kernels else float("nan")
+        print(f"{name:18} {times['host'] * 1e3:6.0f} ms {times['gpu'] * 1e3:6.0f} ms {shown:6.2f} ms")
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
