@@ -82,6 +82,8 @@ extern "C" __global__ void __launch_bounds__(VCZ_HOPPER_THREADS, 1) vcz_gram_hop
             }
         }
         vcz_wgmma_wait<0>();
+        vcz_wgmma_written(low);
+        vcz_wgmma_written(high);
         if (before != VCZ_HOPPER_STAGES && lane == 0) vcz_barrier_arrive(&empty[before]);
         const u32 row = job.tile.row + group * 64 + (warp & 3) * 16 + (lane >> 2), column = job.tile.column + 2 * (lane & 3);
 #pragma unroll

@@ -1,5 +1,5 @@
 // What compute capability 9.0 has for products of tiles in shared memory: barriers that count bytes, copies that arrive at them, and 1-bit
-// products of warpgroups (`wgmma`, only for the target sm_90a). Without a device, their definitions.
+// products of warpgroups (`wgmma`, only for the target sm_90a). Without a device, these are emulated.
 #ifndef VCZ_HOPPER_CUH
 #define VCZ_HOPPER_CUH
 #include "pairs.cuh"
@@ -75,6 +75,11 @@ VCZ_DEVICE void vcz_fewer_registers() {
 #define VCZ_COUNTS_4(i) "+r"(counts[i]), "+r"(counts[i + 1]), "+r"(counts[i + 2]), "+r"(counts[i + 3])
 #define VCZ_COUNTS_16(i) VCZ_COUNTS_4(i), VCZ_COUNTS_4(i + 4), VCZ_COUNTS_4(i + 8), VCZ_COUNTS_4(i + 12)
 
+// Tells the compiler that products have written counts, which it does not know of asynchronous instructions.
+VCZ_DEVICE void vcz_wgmma_written(i32 (&counts)[VCZ_WGMMA_COUNTS]) {
+    asm volatile("" : VCZ_COUNTS_16(0), VCZ_COUNTS_16(16), VCZ_COUNTS_16(32), VCZ_COUNTS_16(48)::"memory");
+}
+
 // Counts the pairs of 64 units and 128 second units over 256 sites, slice `slice` of a step. Adds to `counts`, or sets it: of lane l of warp w
 // of the warpgroup, element 4 k + q is of unit 16 w + l / 4 + 8 (q / 2) and second unit 8 k + 2 (l % 4) + q % 2.
 VCZ_DEVICE void vcz_wgmma_b1(i32 (&counts)[VCZ_WGMMA_COUNTS], u64 units, u64 seconds, u32 slice, bool add) {
@@ -121,6 +126,7 @@ VCZ_DEVICE void vcz_wgmma_begin() {}
 VCZ_DEVICE void vcz_wgmma_commit() {}
 template <int LEFT>
 VCZ_DEVICE void vcz_wgmma_wait() {}
+VCZ_DEVICE void vcz_wgmma_written(i32 (&)[VCZ_WGMMA_COUNTS]) {}
 template <int REGISTERS>
 VCZ_DEVICE void vcz_more_registers() {}
 template <int REGISTERS>

@@ -11,8 +11,9 @@
 #define VCZ_STEP_ROWS 1024
 #define VCZ_STEP_WORDS 32
 
-// What the units of a call are, for `copies` copies: each copy's allele; these, then each copy's whether it is called; of individuals
-// with two copies each, heterozygous, then homozygous for the allele; these, then whether both copies are called.
+// The units of a step: the allele bits of all copies; these, and then the bits of copies that are called; for individuals of two copies each,
+// the bits of those that are heterozygous, and then of those that are homozygous for the allele; these, and then the bits of individuals of which
+// both copies are called.
 #define VCZ_UNITS_COPIES 0
 #define VCZ_UNITS_COPIES_CALLED 1
 #define VCZ_UNITS_DIPLOIDS 2

@@ -36,7 +36,6 @@ use datafusion::logical_expr::{AggregateUDF, Documentation, ScalarUDF};
 
 use crate::scan::without_metadata_udf;
 
-pub(crate) use aggregate::use_pair_device;
 pub use aggregate::{
     COPIES_OF_VALUES, Reports, Stages, aggregate_arguments, bind_samples, bound_samples,
     compares_pairs, filtered_value, growing_values, grows, is_exact, is_slow, is_state,
@@ -46,6 +45,7 @@ pub use aggregate::{
 };
 pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
+pub(crate) use aggregate::{is_on_device, use_pair_device};
 pub use mask_source::{bind_mask, bound_mask, load_mask, needs_mask};
 pub use site_argument::{SiteArgument, SiteArguments};
 

@@ -47,6 +47,8 @@ const FIRST_OUTPUT_BYTES: usize = 8 << 20;
 const DEFAULT_MEMORY: u64 = 8 << 30;
 /// Most decoded bytes of an ordinary batch: larger ones are decoded no faster.
 const MOST_DECODED: u64 = 768 << 20;
+/// Decoded bytes of a batch for which room must be left beside counts over pairs.
+const LEAST_DECODED: usize = 64 << 20;
 /// A device that needs longer for a batch is lost: the largest batches take a few tenths of a second.
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -83,7 +85,7 @@ pub struct GpuEngine {
     without_nvcomp: Option<GpuError>,
 }
 
-/// The device memory that may be used.
+/// The devices that may be used, and how much of their memory.
 #[derive(Debug, Default)]
 struct Limit {
     /// The limit that `configure` last set; 0 for the default.
@@ -175,11 +177,15 @@ pub fn is_starting() -> bool {
     matches!(*STATE.borrow(), EngineStatus::Starting)
 }
 
-/// Whether a worker is inside CUDA, with a batch that runs or was given up. A process that exits then must not run exit
-/// handlers either.
+/// Whether a thread may be inside CUDA: a worker with a batch that runs or was given up, or a query that counts pairs. A process that exits
+/// then must not run exit handlers either.
 pub fn is_at_work() -> bool {
     let is_at_work = |watchdog: &Watchdog| watchdog.is_busy() || watchdog.has_given_up();
-    matches!(&*STATE.borrow(), EngineStatus::Ready(engine) if is_at_work(&engine.watchdog))
+    let counts_pairs = |engine: &GpuEngine| engine.limit.lock().reserved > 0;
+    match &*STATE.borrow() {
+        EngineStatus::Ready(engine) => is_at_work(&engine.watchdog) || counts_pairs(engine),
+        _ => false,
+    }
 }
 
 /// The current state of the engine.
@@ -348,10 +354,22 @@ impl GpuEngine {
 
     /// Bytes of device memory held now, on all devices together.
     pub fn device_bytes(&self) -> usize {
-        self.memory
+        let of_workers: usize = self
+            .memory
             .iter()
             .map(|held| held.load(Ordering::Relaxed))
-            .sum()
+            .sum();
+        let devices = self.limit.lock().devices;
+        let used = self
+            .devices
+            .iter()
+            .filter(|info| devices >> (info.ordinal % 64) & 1 != 0);
+        let of_pairs = self
+            .limit
+            .lock()
+            .reserved
+            .saturating_mul(used.count() as u64);
+        of_workers.saturating_add(usize::try_from(of_pairs).unwrap_or(usize::MAX))
     }
 
     /// Whether the devices decode chunks of this estimate.
@@ -431,13 +449,18 @@ impl GpuEngine {
         Ok(())
     }
 
-    /// Limits decoding to what is not reserved.
-    fn apply(&self, limit: &Limit) -> Result<(), GpuError> {
+    /// Bytes of each device that may be used.
+    fn allowed(&self, limit: &Limit) -> u64 {
         let most = self.devices.iter().map(|info| info.memory as u64).min();
-        let allowed = match limit.set {
+        match limit.set {
             0 => DEFAULT_MEMORY.min(most.unwrap_or(0) / 2),
             set => set.min(most.unwrap_or(0) / 10 * 9),
-        };
+        }
+    }
+
+    /// Limits decoding to what is not reserved.
+    fn apply(&self, limit: &Limit) -> Result<(), GpuError> {
+        let allowed = self.allowed(limit);
         let left = allowed.saturating_sub(limit.reserved);
         let limits = limits(left, scratch_of(self.free.as_ref()));
         if limits.decoded == 0 {
@@ -467,6 +490,10 @@ impl GpuEngine {
             reserved: current.reserved.saturating_add(bytes),
             ..*current
         };
+        let left = self.allowed(&changed).saturating_sub(changed.reserved);
+        if limits(left, scratch_of(self.free.as_ref())).decoded < LEAST_DECODED {
+            return Err(format!("{left} bytes would be left to decode").into());
+        }
         self.apply(&changed)?;
         *current = changed;
         Ok(Reserved {

@@ -32,20 +32,30 @@ impl GpuPairs {
         }
     }
 
-    fn open(&self, units: Units, copies: usize) -> Result<DeviceCounters, GpuError> {
-        let layout = Layout::try_new(units, copies);
-        let bytes = layout.and_then(|layout| layout.device_bytes());
-        let (Some(layout), Some(bytes)) = (layout, bytes) else {
-            return Err(format!("counts of all pairs of {copies} copies do not fit").into());
+    /// A counter on each device; `None` if there is too little memory.
+    fn open(&self, units: Units, copies: usize) -> Result<Option<DeviceCounters>, GpuError> {
+        let sizes = Layout::try_new(units, copies)
+            .and_then(|layout| Some((layout, layout.device_bytes()?)));
+        let Some((layout, bytes)) = sizes else {
+            return Ok(None);
         };
-        let reserved = self.engine.reserve(bytes as u64)?;
+        let reserved = match self.engine.reserve(bytes as u64) {
+            Ok(reserved) => reserved,
+            Err(reason) => {
+                log::debug!(
+                    "the host counts pairs: {bytes} bytes of GPU memory are needed: {reason}"
+                );
+                return Ok(None);
+            }
+        };
         let open = |device| PairCounter::try_new(device, layout, &self.staging);
         let counters = self.devices.iter().map(open);
-        Ok(DeviceCounters {
+        Ok(Some(DeviceCounters {
             counters: counters.collect::<Result<_, _>>()?,
             next: 0,
+            stride: layout.stride(),
             _reserved: reserved,
-        })
+        }))
     }
 }
 
@@ -56,10 +66,10 @@ impl PairDevice for GpuPairs {
         copies: usize,
     ) -> Result<Option<Box<dyn UnitCounter>>, CountError> {
         match self.open(units, copies) {
-            Ok(counters) => Ok(Some(Box::new(counters))),
+            Ok(counters) => Ok(counters.map(|counters| Box::new(counters) as _)),
             Err(error) if self.is_required => Err(of_device(error)),
             Err(error) => {
-                log::debug!("pairs are counted on the host: {error}");
+                log::warn!("the host counts pairs instead of the GPU: {error}");
                 Ok(None)
             }
         }
@@ -72,7 +82,8 @@ struct DeviceCounters {
     counters: Vec<PairCounter>,
     /// Which of them gets the next rows.
     next: usize,
-    /// Ends after the counters.
+    stride: usize,
+    /// Dropped after the counters.
     _reserved: Reserved,
 }
 
@@ -86,14 +97,20 @@ impl UnitCounter for DeviceCounters {
         }
     }
 
-    fn take(&mut self) -> Result<UnitCounts, CountError> {
+    fn take(self: Box<Self>) -> Result<UnitCounts, CountError> {
+        let Self {
+            mut counters,
+            stride,
+            _reserved,
+            ..
+        } = *self;
+        for counter in &mut counters {
+            counter.finish()?;
+        }
         let mut counts = vec![];
-        for counter in &mut self.counters {
+        for counter in counters {
             counter.take(&mut counts)?;
         }
-        match self.counters.first() {
-            Some(counter) => Ok(counter.unit_counts(counts)),
-            None => Err(CountError::Device("there is no GPU".into())),
-        }
+        Ok(UnitCounts::new(stride, counts))
     }
 }

@@ -21,6 +21,7 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Accumulator;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -35,11 +36,11 @@ use parking_lot::Mutex;
 use super::left_out;
 use super::runs::shown;
 use super::runs_table::{passing_rows, values};
-use crate::functions::{compares_pairs, pairs_size, use_pair_device};
+use crate::functions::{compares_pairs, is_on_device, pairs_size, use_pair_device};
 use crate::scan::{Backend, VczSettings, count_pairs, pair_device};
 
-/// Bytes of counts over pairs from which on a GPU counts them, those of some 500 units: those of fewer are counted on the host in the time
-/// in which their rows are copied.
+/// Bytes of counts over pairs from which on a GPU counts them: those of some 500 copies, or 350 individuals. The host counts those of fewer
+/// in the time in which their rows are copied.
 const FEWEST_BYTES: usize = 512 << 10;
 
 /// Partial aggregation without groups into one state.
@@ -87,8 +88,8 @@ impl PairsExec {
     /// Whether GPUs count pairs, or would now.
     fn is_on_gpu(&self) -> bool {
         let would = || {
-            let is_large = self.pairs_bytes() >= FEWEST_BYTES;
-            (is_large || self.backend == Backend::Gpu) && count_pairs(self.backend)
+            let mut calls = self.aggregate.aggr_expr().iter();
+            calls.any(|call| is_for_device(call, self.backend)) && count_pairs(self.backend)
         };
         self.on_gpu.lock().unwrap_or_else(would)
     }
@@ -100,7 +101,11 @@ impl PairsExec {
 
     /// Bytes of the counts over pairs, whatever rows there are.
     pub(super) fn pairs_bytes(&self) -> usize {
-        bytes_of(&self.aggregate)
+        let calls = self.aggregate.aggr_expr().iter();
+        let bytes = calls
+            .filter(|call| compares_pairs(call.fun()))
+            .map(|call| pairs_size(call));
+        bytes.fold(0, usize::saturating_add)
     }
 
     /// Adds a partition to the execution that it is of.
@@ -130,13 +135,9 @@ impl PairsExec {
     }
 }
 
-/// Bytes of the counts over pairs of an aggregate's calls.
-fn bytes_of(aggregate: &AggregateExec) -> usize {
-    let calls = aggregate.aggr_expr().iter();
-    let bytes = calls
-        .filter(|call| compares_pairs(call.fun()))
-        .map(|call| pairs_size(call));
-    bytes.fold(0, usize::saturating_add)
+/// Whether a GPU is to count the pairs of a call.
+fn is_for_device(call: &AggregateFunctionExpr, backend: Backend) -> bool {
+    is_on_device(call.fun()) && (backend == Backend::Gpu || pairs_size(call) >= FEWEST_BYTES)
 }
 
 /// One execution of the operator.
@@ -189,14 +190,18 @@ impl Execution {
     async fn accumulators_on_device(&self) -> Result<Vec<Box<dyn Accumulator>>> {
         let mut accumulators = self.accumulators()?;
         let settings = VczSettings::of(self.context.session_config().options());
-        let is_large = bytes_of(&self.aggregate) >= FEWEST_BYTES;
-        let device = match is_large || settings.backend == Backend::Gpu {
-            true => pair_device(&settings).await?,
-            false => None,
+        let calls = self.aggregate.aggr_expr().iter();
+        let mut for_device: Vec<_> = calls
+            .zip(&mut accumulators)
+            .filter(|(call, _)| is_for_device(call, settings.backend))
+            .collect();
+        let device = match for_device.is_empty() {
+            true => None,
+            false => pair_device(&settings).await?,
         };
         *self.on_gpu.lock() = Some(device.is_some());
         if let Some(device) = device {
-            for accumulator in &mut accumulators {
+            for (_, accumulator) in &mut for_device {
                 use_pair_device(accumulator.as_mut(), &device);
             }
         }
@@ -211,10 +216,10 @@ impl Execution {
             return Ok(false);
         }
         let state = &mut *state;
-        state.has_failed = true;
         if state.accumulators.is_empty() {
             state.accumulators = self.accumulators_on_device().await?;
         }
+        state.has_failed = true;
         let calls = state.accumulators.iter_mut().zip(arguments);
         for (accumulator, arguments) in calls {
             accumulator.update_batch(arguments)?;

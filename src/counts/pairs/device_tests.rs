@@ -80,9 +80,8 @@ impl UnitCounter for SoftwareCounter {
         Ok(())
     }
 
-    fn take(&mut self) -> Result<UnitCounts, CountError> {
-        let counts = std::mem::take(&mut self.counts);
-        Ok(UnitCounts::new(self.units.number(self.copies), counts))
+    fn take(self: Box<Self>) -> Result<UnitCounts, CountError> {
+        Ok(UnitCounts::new(self.units.number(self.copies), self.counts))
     }
 }
 

@@ -306,7 +306,7 @@ impl PairMatrix for HaplotypePairs {
         device: &mut OnDevice,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        for (units, counts) in device.take()? {
+        while let Some((units, counts)) = device.take()? {
             self.add_counts(units, &counts, workers)?;
         }
         Ok(())

@@ -225,7 +225,7 @@ impl PairMatrix for IndividualPairs {
         device: &mut OnDevice,
         workers: &Workers<'_>,
     ) -> Result<(), CountError> {
-        for (units, counts) in device.take()? {
+        while let Some((units, counts)) = device.take()? {
             self.add_counts(units, &counts, workers)?;
         }
         Ok(())

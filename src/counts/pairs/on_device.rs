@@ -57,11 +57,11 @@ pub(crate) trait UnitCounter: Debug + Send {
     /// [`CountError::Device`], and those of `set`. The counter must not be used after.
     fn add(&mut self, rows: usize, set: &mut SetRows<'_>) -> Result<(), CountError>;
 
-    /// The counts of all rows that were added since the last call.
+    /// The counts of all rows that were added.
     ///
     /// # Errors
     /// [`CountError::Device`], or [`CountError::TooLarge`] if they do not fit in memory.
-    fn take(&mut self) -> Result<UnitCounts, CountError>;
+    fn take(self: Box<Self>) -> Result<UnitCounts, CountError>;
 }
 
 /// For pairs of units the number of rows at which both have a bit.
@@ -152,13 +152,27 @@ impl OnDevice {
         Ok(true)
     }
 
-    /// The counts of all rows that were added, which are then no longer here.
-    pub(super) fn take(&mut self) -> Result<Vec<(Units, UnitCounts)>, CountError> {
-        let counters = std::mem::take(&mut self.counters).into_iter();
-        let counters = counters.filter_map(|(units, counter)| Some((units, counter?)));
-        counters
-            .map(|(units, mut counter)| Ok((units, counter.take()?)))
-            .collect()
+    /// The counts of some of the rows that were added, which are then no longer here; `None` if there are none left.
+    pub(super) fn take(&mut self) -> Result<Option<(Units, UnitCounts)>, CountError> {
+        while let Some((units, counter)) = self.counters.pop_first() {
+            if let Some(counter) = counter {
+                return Ok(Some((units, counter.take()?)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Bytes of the counts that [`take`](Self::take) returns at a time, of so many copies; saturating.
+    pub(crate) fn heap_bytes(&self, copies: usize) -> usize {
+        let counted = self
+            .counters
+            .iter()
+            .filter(|(_, counter)| counter.is_some());
+        let bytes = counted.map(|(units, _)| {
+            let units = units.number(copies);
+            units.saturating_mul(units).saturating_mul(size_of::<u32>())
+        });
+        bytes.max().unwrap_or(0)
     }
 }
 

@@ -271,8 +271,12 @@ macro_rules! aggregates_over_planes {
             false$(|| PlanesAggregate::<$definition>::keeps_matrix(func))+
         }
 
-        /// Lets `device` count pairs for an accumulator without rows, if it is one of an aggregate over genotypes that has a matrix of pairs
-        /// which devices count.
+        /// Whether devices count pairs for `func`.
+        pub(crate) fn is_on_device(func: &AggregateUDF) -> bool {
+            false$(|| PlanesAggregate::<$definition>::is_on_device(func))+
+        }
+
+        /// Lets `device` count pairs for an accumulator without rows, if it is one of an aggregate for which devices do.
         pub(crate) fn use_pair_device(
             accumulator: &mut dyn Accumulator,
             device: &Arc<dyn PairDevice>,

@@ -157,7 +157,9 @@ impl<V: PairValue> PairsOf<V> {
         others: &mut SiteRows,
     ) -> Result<()> {
         let add = |workers: &Workers<'_>| matrix.add_on(&mut device.lock(), rows, workers);
-        let left = counted(V::NAME, interrupt::with_workers(add))?;
+        // Opening a device takes long, and so does one that has much to do.
+        let added = interrupt::long(usize::MAX, || interrupt::with_workers(add));
+        let left = counted(V::NAME, added)?;
         left.into_iter().for_each(|row| others.push_row(row));
         Ok(())
     }
@@ -175,7 +177,8 @@ impl<V: PairValue> PairsOf<V> {
         Ok(())
     }
 
-    /// Adds the kept rows to the matrix, which is made if there is none: then some of them are still kept if a device counts pairs.
+    /// Adds the kept rows to the matrix, which is made if there is none. Where a device counts pairs, those that it does not count are
+    /// kept at first.
     fn fold_all(&self, state: &mut PairState<V::Matrix>) -> Result<()> {
         match (&mut state.matrix, &self.device) {
             (Some(matrix), _) => {
@@ -245,6 +248,7 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     type Saved<'a> = PlanesRows<'a>;
     const COMPARES_PAIRS: bool = true;
     const KEEPS_MATRIX: bool = true;
+    const ON_DEVICE: bool = V::Matrix::ON_DEVICE;
 
     fn use_device(&mut self, device: &Arc<dyn PairDevice>) {
         if V::Matrix::ON_DEVICE && !self.keeps_rows {
@@ -262,9 +266,10 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         let Some(matrix) = &mut state.matrix else {
             return Ok(());
         };
-        let pairs = self.matrix_bytes();
+        // A count takes some nanoseconds.
+        let steps = self.matrix_bytes();
         let take = |workers: &Workers<'_>| matrix.take_counts(&mut device.lock(), workers);
-        let taken = interrupt::long(pairs, || interrupt::with_workers(take));
+        let taken = interrupt::long(steps, || interrupt::with_workers(take));
         counted(V::NAME, taken)
     }
 
@@ -283,18 +288,19 @@ impl<V: PairValue> Statistic for PairsOf<V> {
         rows: impl Iterator<Item = usize>,
     ) -> Result<()> {
         let copies = self.shape.copies();
-        let views = rows.map(|row| planes_row(V::NAME, input.row(row), copies));
-        match (&self.device, &mut state.matrix) {
-            (Some(device), Some(matrix)) => {
-                let views: Vec<_> = views.collect::<Result<_>>()?;
-                self.add_on(device, matrix, &views, &mut state.rows)?;
-                self.fold_if_many(state)
-            }
-            _ => views.into_iter().try_for_each(|row| {
-                state.rows.push_row(row?);
-                self.fold_if_many(state)
-            }),
+        let mut views = rows.map(|row| planes_row(V::NAME, input.row(row), copies));
+        while self.device.is_none() || state.matrix.is_none() {
+            let Some(row) = views.next() else {
+                return Ok(());
+            };
+            state.rows.push_row(row?);
+            self.fold_if_many(state)?;
         }
+        if let (Some(device), Some(matrix)) = (&self.device, &mut state.matrix) {
+            let rows: Vec<_> = views.collect::<Result<_>>()?;
+            self.add_on(device, matrix, &rows, &mut state.rows)?;
+        }
+        self.fold_if_many(state)
     }
 
     fn remove(
@@ -380,8 +386,12 @@ impl<V: PairValue> Statistic for PairsOf<V> {
     }
 
     fn heap_size(&self) -> usize {
+        let of_device = self.device.as_ref().map_or(0, |device| {
+            let device = device.lock();
+            device.heap_bytes(self.shape.copies())
+        });
         // Rows are added to a matrix, and a state's may be copied, for one group at a time.
-        self.matrix_bytes()
+        self.matrix_bytes().saturating_add(of_device)
     }
 }
 

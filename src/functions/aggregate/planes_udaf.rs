@@ -206,6 +206,11 @@ impl<D: PlanesDefinition> PlanesAggregate<D> {
         D::Statistic::KEEPS_MATRIX && func.inner().is::<Self>()
     }
 
+    /// Whether `func` is this aggregate and devices count pairs for it.
+    pub(crate) fn is_on_device(func: &AggregateUDF) -> bool {
+        D::Statistic::ON_DEVICE && func.inner().is::<Self>()
+    }
+
     /// Lets `device` count pairs for an accumulator without rows, if it is one of this aggregate.
     pub(crate) fn use_device(accumulator: &mut dyn Accumulator, device: &Arc<dyn PairDevice>) {
         let accumulator: &mut dyn Any = accumulator;

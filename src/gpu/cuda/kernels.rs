@@ -94,17 +94,14 @@ impl PairKernels {
             function(module(file, source, arch)?, file, name)
         };
         let gram_hopper = match (major, minor) {
-            (9, 0) => {
-                // What it uses is of this device alone, which the "a" says.
-                let kernel = load(hopper, "sm_90a", "vcz_gram_hopper")?;
-                let attribute =
-                    sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                let bytes = i32::try_from(abi::HOPPER_SHARED).unwrap_or(i32::MAX);
-                // SAFETY: the function was just loaded.
-                unsafe { result::function::set_function_attribute(kernel, attribute, bytes) }
-                    .map_err(|error| format!("{bytes} bytes of shared memory: {error}"))?;
-                Some(kernel)
-            }
+            // What it uses is of this device alone, which the "a" says.
+            (9, 0) => match load(hopper, "sm_90a", "vcz_gram_hopper").and_then(with_shared) {
+                Ok(kernel) => Some(kernel),
+                Err(error) => {
+                    log::warn!("pairs are counted with the kernel of older devices: {error}");
+                    None
+                }
+            },
             _ => None,
         };
         Ok(Self {
@@ -182,6 +179,16 @@ impl Kernels {
             check_sums: function("frames.cu", "vcz_check_sums")?,
         })
     }
+}
+
+/// Lets a kernel use as much shared memory as that of compute capability 9.0 does.
+fn with_shared(kernel: sys::CUfunction) -> Result<sys::CUfunction, GpuError> {
+    let attribute = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let bytes = i32::try_from(abi::HOPPER_SHARED).unwrap_or(i32::MAX);
+    // SAFETY: kernels are never unloaded.
+    unsafe { result::function::set_function_attribute(kernel, attribute, bytes) }
+        .map_err(|error| format!("{bytes} bytes of shared memory: {error}"))?;
+    Ok(kernel)
 }
 
 fn missing(file: &str, name: &str) -> String {
@@ -293,6 +300,7 @@ unsafe fn cubin(program: nvrtc_sys::nvrtcProgram) -> Result<Vec<u8>, nvrtc::Nvrt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::pairs::Units;
 
     /// Constants that launches share with the header.
     #[test]
@@ -317,6 +325,16 @@ mod tests {
             format!("#define VCZ_HOPPER_COLUMNS {hopper_columns}"),
             format!("#define VCZ_HOPPER_THREADS {}", abi::HOPPER_THREADS),
             "#define VCZ_HOPPER_STAGES 4".to_string(),
+            format!("#define VCZ_UNITS_COPIES {}", Units::Copies as u32),
+            format!(
+                "#define VCZ_UNITS_COPIES_CALLED {}",
+                Units::CopiesCalled as u32
+            ),
+            format!("#define VCZ_UNITS_DIPLOIDS {}", Units::Diploids as u32),
+            format!(
+                "#define VCZ_UNITS_DIPLOIDS_CALLED {}",
+                Units::DiploidsCalled as u32
+            ),
         ] {
             let sources = HEADERS.iter().chain(&PAIR_SOURCES);
             let mut lines = sources.flat_map(|(_, source)| source.lines());

@@ -61,6 +61,11 @@ impl DeviceBuffer {
         self.len
     }
 
+    /// Leaves the memory allocated, for a device that is lost.
+    pub fn forget(&mut self) {
+        (self.address, self.len) = (0, 0);
+    }
+
     fn release(&mut self) {
         if self.address != 0 {
             // SAFETY: allocated by `ensure` and not used any more. An error means that the device is lost.

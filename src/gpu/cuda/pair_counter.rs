@@ -1,9 +1,10 @@
 //! [`PairCounter`]: counts pairs of units on one device, with the kernels `units` and `gram`.
 //!
-//! Rows are copied into page-locked memory, from there to the device, and become units; pairs are counted once there are many units, or
-//! the counts are taken. Everything is enqueued on one stream. Invariants: memory that is copied from is written again only after an
-//! event has passed; units past the last are zero.
+//! Rows are collected in page-locked memory, copied to the device once that is full, and become units there; pairs are counted once there
+//! are many units, or the counts are taken. Everything is enqueued on one stream. Invariants: memory that is copied from is written again
+//! only after an event has passed; units past the last are zero; after an error nothing is freed that the device may still use.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::thread;
@@ -14,91 +15,23 @@ use parking_lot::Mutex;
 
 use super::device::CudaDevice;
 use super::memory::{DeviceBuffer, Pinned};
+use super::pair_layout::{Layout, STAGING_BYTES, splits, tiles};
 use crate::counts::CountError;
 use crate::counts::gathered::plane_words;
-use crate::counts::pairs::{SetRows, UnitCounts, Units};
+use crate::counts::pairs::{SetRows, Units};
 use crate::gpu::abi;
 use crate::gpu::error::GpuError;
 
-/// Bytes of page-locked memory that rows are copied through, twice.
-pub const STAGING_BYTES: usize = 32 << 20;
-/// Bytes of units before their pairs are counted: adding to the counts in device memory takes as long as the products of some hundred
-/// steps.
-const UNITS_BYTES: usize = 256 << 20;
-/// The most steps before pairs are counted.
-const MOST_STEPS: usize = 1024;
 /// A device that needs longer for what is enqueued does not respond.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a thread sleeps before it asks again.
 const POLL: Duration = Duration::from_micros(50);
-/// Units of a step are a multiple of this, which the tiles of all kernels divide.
-const STRIDE: usize = 768;
 /// Threads of a thread block, where the kernel needs no other number.
 const THREADS: u32 = 256;
-/// The most parts of the steps of a tile: each is added to the counts in device memory.
-const MOST_SPLITS: usize = 32;
-
 /// Page-locked memory that counters have given back.
 pub type Staging = Mutex<Vec<Pinned>>;
-
-/// The sizes of a counter.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    units: Units,
-    copies: usize,
-    /// Units of a step, with those past the last.
-    stride: usize,
-    /// 64-bit words of a row.
-    row_words: usize,
-    /// The most rows that are copied at a time, whole steps.
-    rows: usize,
-    /// Steps of which there is room for units.
-    steps: usize,
-}
-
-impl Layout {
-    /// For the pairs of units of so many copies; `None` if the numbers are beyond what kernels take.
-    pub fn try_new(units: Units, copies: usize) -> Option<Self> {
-        let stride = units.number(copies).checked_next_multiple_of(STRIDE)?;
-        let width = plane_words(copies);
-        u32::try_from(stride).ok()?;
-        u32::try_from(2 * width).ok()?;
-        let row_words = width.checked_mul(units.planes())?;
-        let row_bytes = row_words.checked_mul(size_of::<u64>())?.max(1);
-        let step_bytes = stride.checked_mul(abi::UNIT_BYTES)?.max(1);
-        let rows = (STAGING_BYTES / row_bytes / abi::STEP_ROWS).max(1) * abi::STEP_ROWS;
-        let steps = (UNITS_BYTES / step_bytes).clamp(1, MOST_STEPS);
-        Some(Self {
-            units,
-            copies,
-            stride,
-            row_words,
-            rows: rows.min(steps * abi::STEP_ROWS),
-            steps,
-        })
-    }
-
-    fn units_bytes(&self) -> Option<usize> {
-        let step_bytes = self.stride.checked_mul(abi::UNIT_BYTES)?;
-        step_bytes.checked_mul(self.steps)
-    }
-
-    fn rows_bytes(&self) -> Option<usize> {
-        let words = self.rows.checked_mul(self.row_words)?;
-        words.checked_mul(size_of::<u64>())
-    }
-
-    fn counts_bytes(&self) -> Option<usize> {
-        let counts = self.stride.checked_mul(self.stride)?;
-        counts.checked_mul(size_of::<u32>())
-    }
-
-    /// Bytes of device memory, without the tiles'; `None` if they are more than memory has.
-    pub fn device_bytes(&self) -> Option<usize> {
-        let others = self.units_bytes()?.checked_add(self.rows_bytes()?)?;
-        self.counts_bytes()?.checked_add(others)
-    }
-}
+/// The most that is kept of it.
+const MOST_KEPT: usize = 8;
 
 /// Counts pairs on a device.
 #[derive(Debug)]
@@ -115,15 +48,20 @@ pub struct PairCounter {
     units: DeviceBuffer,
     counts: DeviceBuffer,
     tiles: DeviceBuffer,
-    n_tiles: usize,
-    /// Which page-locked memory is next.
+    /// What `tiles` was copied from.
+    tile_table: Vec<abi::PairTile>,
+    /// Which page-locked memory is being filled.
     turn: usize,
+    /// Rows in it.
+    filled: usize,
     /// Steps that have units which are not counted.
     steps: usize,
     kernel_times: KernelTimes,
+    /// Whether the device failed or did not respond.
+    is_lost: Cell<bool>,
 }
 
-/// The time that kernels take, as events before and after each.
+/// The time that kernels take, as events before and after each; only measured for the log. Errors are left to the calls that follow.
 #[derive(Debug, Default)]
 struct KernelTimes {
     events: Vec<sys::CUevent>,
@@ -132,62 +70,40 @@ struct KernelTimes {
 }
 
 impl KernelTimes {
-    /// Records the next event.
-    fn record(&mut self, stream: sys::CUstream) -> Result<(), DriverError> {
+    /// Records the next event, if the times are logged.
+    fn record(&mut self, stream: sys::CUstream) {
+        if !log::log_enabled!(log::Level::Debug) {
+            return;
+        }
         if self.recorded == self.events.len() {
-            let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
-            self.events.push(event);
+            match result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT) {
+                Ok(event) => self.events.push(event),
+                Err(_) => return,
+            }
         }
         if let Some(event) = self.events.get(self.recorded) {
             // SAFETY: the event is a live one, and so is the stream.
-            unsafe { result::event::record(*event, stream) }?;
-            self.recorded += 1;
+            let recorded = unsafe { result::event::record(*event, stream) };
+            self.recorded += usize::from(recorded.is_ok());
         }
-        Ok(())
     }
 
-    /// The milliseconds between all pairs of events, which have passed.
-    fn sum(&mut self) -> Result<f32, DriverError> {
+    /// Logs the milliseconds between all pairs of events, which have passed.
+    fn log(&mut self, ordinal: usize, units: Units) {
         let recorded = self.events.get(..std::mem::take(&mut self.recorded));
         let pairs = recorded.unwrap_or_default().chunks_exact(2);
-        pairs
-            .map(|pair| match pair {
-                // SAFETY: the events are live ones.
-                [start, end] => unsafe { result::event::elapsed(*start, *end) },
-                _ => Ok(0.0),
-            })
-            .sum()
+        let milliseconds = pairs.map(|pair| match pair {
+            // SAFETY: the events are live ones.
+            [start, end] => unsafe { result::event::elapsed(*start, *end) }.unwrap_or(0.0),
+            _ => 0.0,
+        });
+        let milliseconds: f32 = milliseconds.sum();
+        log::debug!("GPU {ordinal}: the kernels of pairs of {units:?} took {milliseconds} ms");
     }
 }
 
 // SAFETY: the handles may be used from one thread at a time, which ownership of the counter ensures.
 unsafe impl Send for PairCounter {}
-
-/// Tiles that cover all pairs of units `i <= j`, those of a column next to each other, so that their second units stay in the cache.
-fn tiles(n_units: usize, [rows, columns]: [usize; 2]) -> Vec<abi::PairTile> {
-    let columns_at = (0..n_units).step_by(columns);
-    columns_at
-        .flat_map(|column| {
-            let rows_at = (0..n_units.min(column + columns)).step_by(rows);
-            // These fit, as the layout says.
-            rows_at.map(move |row| abi::PairTile {
-                row: row as u32,
-                column: column as u32,
-            })
-        })
-        .collect()
-}
-
-/// Parts of `steps` steps, so that every one of `blocks` thread blocks has about as much to do.
-fn splits(n_tiles: usize, steps: usize, blocks: usize) -> usize {
-    let most = steps.clamp(1, MOST_SPLITS);
-    // Steps of tiles that pass until the last block ends, as a part of all.
-    let time = |splits: usize| (n_tiles * splits).div_ceil(blocks) as f64 / splits as f64;
-    let best = (1..=most).map(time).fold(f64::INFINITY, f64::min);
-    (1..=most)
-        .find(|splits| time(*splits) <= 1.05 * best)
-        .unwrap_or(1)
-}
 
 impl PairCounter {
     /// Counts of no rows on `device`, with page-locked memory from `free` if there is some.
@@ -218,10 +134,12 @@ impl PairCounter {
             units: DeviceBuffer::new(device),
             counts: DeviceBuffer::new(device),
             tiles: DeviceBuffer::new(device),
-            n_tiles: tiles.len(),
+            tile_table: tiles,
             turn: 0,
+            filled: 0,
             steps: 0,
             kernel_times: KernelTimes::default(),
+            is_lost: Cell::new(false),
         };
         for event in &mut counter.events {
             *event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
@@ -244,14 +162,16 @@ impl PairCounter {
             memory.ensure(device, rows)?;
             *staging = Some(memory);
         }
-        let bytes: &[u8] = bytemuck::cast_slice(&tiles);
+        // Memory of another device may have been freed.
+        device.bind()?;
+        let bytes: &[u8] = bytemuck::cast_slice(&counter.tile_table);
         let tiles_at = counter.tiles.ensure("tiles of pairs", bytes.len())?;
         counter.rows.ensure("rows of bit-planes", rows)?;
         let units_at = counter.units.ensure("units of pairs", units)?;
         let counts_at = counter.counts.ensure("counts of pairs", counts)?;
-        // SAFETY: the buffers have these sizes, and nothing else uses them.
+        // SAFETY: the buffers have these sizes, and nothing else uses them; the table lives as long as the counter.
         unsafe {
-            result::memcpy_htod_sync(tiles_at, bytes).map_err(failed)?;
+            result::memcpy_htod_async(tiles_at, bytes, counter.stream).map_err(failed)?;
             result::memset_d8_async(units_at, 0, units, counter.stream).map_err(failed)?;
             result::memset_d8_async(counts_at, 0, counts, counter.stream).map_err(failed)?;
         }
@@ -259,6 +179,7 @@ impl PairCounter {
     }
 
     fn failed(&self, error: &DriverError) -> GpuError {
+        self.is_lost.set(true);
         format!("GPU {}: {error}", self.device.ordinal).into()
     }
 
@@ -268,33 +189,40 @@ impl PairCounter {
     /// Those of `set` and of the device.
     pub fn add(&mut self, rows: usize, set: &mut SetRows<'_>) -> Result<(), CountError> {
         self.device.bind().map_err(of_device)?;
+        let row_bytes = self.layout.row_words * size_of::<u64>();
         let mut begin = 0;
         while begin < rows {
-            let end = rows.min(begin + self.layout.rows);
-            let steps = (end - begin).div_ceil(abi::STEP_ROWS);
-            if self.steps + steps > self.layout.steps {
-                self.count().map_err(of_device)?;
+            if self.filled == 0 {
+                self.wait(self.turn).map_err(of_device)?;
             }
-            let turn = self.turn;
-            self.wait(turn).map_err(of_device)?;
-            let bytes = (end - begin) * self.layout.row_words * size_of::<u64>();
-            let staging = self.staging.get_mut(turn).and_then(Option::as_mut);
-            let Some(staging) = staging.map(|staging| staging.bytes_mut(bytes)) else {
+            let end = rows.min(begin + self.layout.rows - self.filled);
+            let room = self.filled * row_bytes..(self.filled + end - begin) * row_bytes;
+            let staging = self.staging.get_mut(self.turn).and_then(Option::as_mut);
+            let staging = staging.map(|staging| staging.bytes_mut(room.end));
+            let Some(words) = staging.and_then(|staging| staging.get_mut(room)) else {
                 return Err(CountError::Device("there is no page-locked memory".into()));
             };
             // Page-locked memory begins with a page.
-            set(begin..end, bytemuck::cast_slice_mut(staging))?;
-            self.make_units(turn, end - begin, steps)
-                .map_err(of_device)?;
-            self.turn = 1 - turn;
-            self.steps += steps;
+            set(begin..end, bytemuck::cast_slice_mut(words))?;
+            self.filled += end - begin;
             begin = end;
+            if self.filled == self.layout.rows {
+                self.make_units().map_err(of_device)?;
+            }
         }
         Ok(())
     }
 
     /// Copies the rows in page-locked memory, and makes units of them.
-    fn make_units(&mut self, turn: usize, rows: usize, steps: usize) -> Result<(), GpuError> {
+    fn make_units(&mut self) -> Result<(), GpuError> {
+        let (turn, rows) = (self.turn, std::mem::take(&mut self.filled));
+        let steps = rows.div_ceil(abi::STEP_ROWS);
+        if steps == 0 {
+            return Ok(());
+        }
+        if self.steps + steps > self.layout.steps {
+            self.count()?;
+        }
         let layout = &self.layout;
         let bytes = rows * layout.row_words * size_of::<u64>();
         let from = self.staging.get(turn).and_then(Option::as_ref);
@@ -318,16 +246,13 @@ impl PairCounter {
             result::memcpy_htod_async(job.rows, from, self.stream)
                 .map_err(|error| self.failed(&error))?;
             result::event::record(event, self.stream).map_err(|error| self.failed(&error))?;
-            self.time()?;
+            self.kernel_times.record(self.stream);
             self.launch(kernel, steps as u32 * job.tiles, THREADS, 0, &job)?;
         }
-        self.time()
-    }
-
-    /// Records an event before or after a kernel.
-    fn time(&mut self) -> Result<(), GpuError> {
-        let recorded = self.kernel_times.record(self.stream);
-        recorded.map_err(|error| self.failed(&error))
+        self.kernel_times.record(self.stream);
+        self.turn = 1 - turn;
+        self.steps += steps;
+        Ok(())
     }
 
     /// Counts the pairs of the units that there are.
@@ -335,16 +260,17 @@ impl PairCounter {
         if self.steps == 0 {
             return Ok(());
         }
-        self.time()?;
+        self.kernel_times.record(self.stream);
         let kernels = self.device.pair_kernels()?;
+        let n_tiles = self.tile_table.len();
         let blocks = self.device.multiprocessors;
-        let splits = splits(self.n_tiles, self.steps, blocks as usize);
+        let splits = splits(n_tiles, self.steps, blocks as usize);
         let layout = &self.layout;
         let gram = abi::Gram {
             units: self.units.address(),
             counts: self.counts.address(),
             tiles: self.tiles.address(),
-            n_tiles: self.n_tiles as u32,
+            n_tiles: n_tiles as u32,
             n_units: layout.units.number(layout.copies) as u32,
             stride: layout.stride as u32,
             steps: self.steps as u32,
@@ -363,7 +289,8 @@ impl PairCounter {
             }?;
         }
         self.steps = 0;
-        self.time()
+        self.kernel_times.record(self.stream);
+        Ok(())
     }
 
     /// # Safety
@@ -396,6 +323,10 @@ impl PairCounter {
     fn wait(&self, event: usize) -> Result<(), GpuError> {
         let event = self.events.get(event).copied().unwrap_or_default();
         let begin = Instant::now();
+        let ordinal = self.device.ordinal;
+        if self.is_lost.get() {
+            return Err(format!("GPU {ordinal} has failed").into());
+        }
         loop {
             // SAFETY: the event is this counter's.
             match unsafe { result::event::query(event) } {
@@ -404,8 +335,8 @@ impl PairCounter {
                 Err(error) => return Err(self.failed(&error)),
             }
             if begin.elapsed() > TIMEOUT {
+                self.is_lost.set(true);
                 let seconds = TIMEOUT.as_secs();
-                let ordinal = self.device.ordinal;
                 return Err(format!("GPU {ordinal} did not respond for {seconds} s").into());
             }
             thread::sleep(POLL);
@@ -420,36 +351,41 @@ impl PairCounter {
         self.wait(self.events.len() - 1)
     }
 
-    /// Adds the counts of all rows to `counts`, which has one for each pair of the layout, or is empty and then becomes so; no rows are left.
+    /// Enqueues the counting of all rows.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn finish(&mut self) -> Result<(), CountError> {
+        let mut enqueue = || {
+            self.device.bind()?;
+            self.make_units()?;
+            self.count()
+        };
+        enqueue().map_err(of_device)
+    }
+
+    /// Adds the counts of all rows to `counts`, which has those of a counter of this layout, or is empty and then gets them.
     ///
     /// # Errors
     /// Those of the device, and [`CountError::TooLarge`].
-    pub fn take(&mut self, counts: &mut Vec<u32>) -> Result<(), CountError> {
-        self.device.bind().map_err(of_device)?;
-        self.count().map_err(of_device)?;
-        let stride = self.layout.stride;
-        if counts.is_empty() {
-            counts.try_reserve_exact(stride * stride).map_err(|_| {
-                CountError::TooLarge(format!("counts over all pairs of {stride} units"))
-            })?;
-            counts.resize(stride * stride, 0);
-        }
+    pub fn take(mut self, counts: &mut Vec<u32>) -> Result<(), CountError> {
+        self.finish()?;
         self.wait_for_all().map_err(of_device)?;
-        let kernels = self.kernel_times.sum();
-        let kernels = kernels.map_err(|error| of_device(self.failed(&error)))?;
-        let ordinal = self.device.ordinal;
-        log::debug!(
-            "GPU {ordinal}: the kernels of pairs of {:?} took {kernels} ms",
-            self.layout.units
-        );
+        self.kernel_times
+            .log(self.device.ordinal, self.layout.units);
+        let (stride, units) = (self.layout.stride, self.layout.units);
+        let n_units = units.number(self.layout.copies);
+        if counts.is_empty() {
+            counts.try_reserve_exact(n_units * stride).map_err(|_| {
+                CountError::TooLarge(format!("counts over all pairs of {n_units} units"))
+            })?;
+            counts.resize(n_units * stride, 0);
+        }
         let at = self.counts.address();
         // Copied through page-locked memory: one part is added while the next is on its way.
-        let parts: Vec<_> = counts
-            .chunks_mut(STAGING_BYTES / size_of::<u32>())
-            .collect();
         let mut copied = 0;
         let mut before: Option<&mut [u32]> = None;
-        for part in parts {
+        for part in counts.chunks_mut(STAGING_BYTES / size_of::<u32>()) {
             let turn = self.turn;
             let bytes = size_of_val(part);
             self.fetch(turn, at + copied, bytes).map_err(of_device)?;
@@ -459,13 +395,10 @@ impl PairCounter {
             copied += bytes as u64;
             self.turn = 1 - turn;
         }
-        if let Some(part) = before {
-            self.add_fetched(1 - self.turn, part).map_err(of_device)?;
+        match before {
+            Some(part) => self.add_fetched(1 - self.turn, part).map_err(of_device),
+            None => Ok(()),
         }
-        let bytes = stride * stride * size_of::<u32>();
-        // SAFETY: the buffer has these bytes.
-        unsafe { result::memset_d8_async(at, 0, bytes, self.stream) }
-            .map_err(|error| of_device(self.failed(&error)))
     }
 
     /// Enqueues a copy into page-locked memory.
@@ -497,11 +430,6 @@ impl PairCounter {
         }
         Ok(())
     }
-
-    /// The counts of pairs, as [`UnitCounts`] has them.
-    pub fn unit_counts(&self, counts: Vec<u32>) -> UnitCounts {
-        UnitCounts::new(self.layout.stride, counts)
-    }
 }
 
 /// An error of a device, with what can be done.
@@ -513,19 +441,28 @@ pub fn of_device(error: GpuError) -> CountError {
 
 impl Drop for PairCounter {
     fn drop(&mut self) {
-        if self.device.bind().is_err() {
-            return;
-        }
-        // If the device is lost, its memory must not be freed while it may still be written to.
-        if self.wait_for_all().is_err() {
-            for staging in self.staging.iter_mut().filter_map(Option::take) {
-                std::mem::forget(staging);
+        // Memory that a lost device may still use must not be freed, and freeing would wait for it.
+        if self.device.bind().is_err() || self.wait_for_all().is_err() {
+            self.staging
+                .iter_mut()
+                .filter_map(Option::take)
+                .for_each(std::mem::forget);
+            for buffer in [
+                &mut self.rows,
+                &mut self.units,
+                &mut self.counts,
+                &mut self.tiles,
+            ] {
+                buffer.forget();
             }
+            std::mem::forget(std::mem::take(&mut self.tile_table));
             return;
         }
-        self.free
-            .lock()
-            .extend(self.staging.iter_mut().filter_map(Option::take));
+        let mut free = self.free.lock();
+        let given_back = self.staging.iter_mut().filter_map(Option::take);
+        let room = MOST_KEPT.saturating_sub(free.len());
+        free.extend(given_back.take(room));
+        drop(free);
         // SAFETY: nothing uses them any more. An error means that the device is lost.
         unsafe {
             let events = self.events.iter().chain(&self.kernel_times.events);
@@ -534,64 +471,5 @@ impl Drop for PairCounter {
             }
             let _ = result::stream::destroy(self.stream);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tiles_cover_each_pair() {
-        for n_units in [1, 127, 128, 129, 400, 1000] {
-            for [rows, columns] in [abi::GRAM_TILE, abi::HOPPER_TILE] {
-                let mut covered = vec![0; n_units * n_units];
-                for tile in tiles(n_units, [rows, columns]) {
-                    for i in tile.row as usize..n_units.min(tile.row as usize + rows) {
-                        let seconds = tile.column as usize..tile.column as usize + columns;
-                        for j in seconds.filter(|j| *j < n_units) {
-                            covered[i * n_units + j] += 1;
-                        }
-                    }
-                }
-                for i in 0..n_units {
-                    assert!((i..n_units).all(|j| covered[i * n_units + j] == 1));
-                }
-                let stride = n_units.next_multiple_of(STRIDE);
-                let last = tiles(n_units, [rows, columns]).into_iter();
-                let ends =
-                    last.map(|tile| [tile.row as usize + rows, tile.column as usize + columns]);
-                assert!(ends.into_iter().flatten().all(|end| end <= stride));
-            }
-        }
-    }
-
-    #[test]
-    fn layouts_are_within_limits() {
-        for copies in [1, 2, 63, 2_940, 50_000] {
-            for units in [Units::Copies, Units::CopiesCalled, Units::DiploidsCalled] {
-                let layout = Layout::try_new(units, copies).unwrap();
-                assert!(layout.stride >= units.number(copies) && layout.steps >= 1);
-                assert!(
-                    layout.rows >= abi::STEP_ROWS && layout.rows.is_multiple_of(abi::STEP_ROWS)
-                );
-                assert!(layout.rows <= layout.steps * abi::STEP_ROWS);
-                assert!(layout.device_bytes().is_some());
-            }
-        }
-        assert!(Layout::try_new(Units::CopiesCalled, usize::MAX).is_none());
-        assert!(Layout::try_new(Units::Copies, 1 << 33).is_none());
-    }
-
-    #[test]
-    fn blocks_have_work() {
-        assert_eq!(splits(1, 1, 132), 1);
-        assert_eq!(splits(132, 500, 132), 1);
-        assert!(splits(1, 500, 132) >= 30);
-        let splits = splits(96, 512, 132);
-        assert!(
-            (96 * splits).div_ceil(132) * 132 <= 96 * splits * 107 / 100,
-            "{splits}"
-        );
     }
 }

@@ -1,0 +1,178 @@
+//! [`Layout`]: the sizes of a [`PairCounter`](super::pair_counter::PairCounter), and how its pairs are divided among thread blocks.
+
+use crate::counts::gathered::plane_words;
+use crate::counts::pairs::Units;
+use crate::gpu::abi;
+
+/// Bytes of page-locked memory that rows are copied through, twice.
+pub(super) const STAGING_BYTES: usize = 8 << 20;
+/// Bytes of units before their pairs are counted. Adding to the counts in device memory takes as long as the products of a hundred
+/// steps, so there should be several hundred.
+const UNITS_BYTES: usize = 256 << 20;
+/// The most steps before pairs are counted.
+const MOST_STEPS: usize = 1024;
+/// Units of a step are a multiple of this, which the tiles of all kernels divide.
+const STRIDE: usize = 768;
+/// The most parts of the steps of a tile: each is added to the counts in device memory.
+const MOST_SPLITS: usize = 32;
+/// Bytes of device memory for tiles, and for rounding small buffers up.
+const OTHER_BYTES: usize = 8 << 20;
+
+/// The sizes of a counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    pub(super) units: Units,
+    pub(super) copies: usize,
+    /// Units of a step, with those past the last.
+    pub(super) stride: usize,
+    /// 64-bit words of a row.
+    pub(super) row_words: usize,
+    /// Rows that are copied at a time, whole steps.
+    pub(super) rows: usize,
+    /// Steps of which there is room for units.
+    pub(super) steps: usize,
+}
+
+impl Layout {
+    /// For the pairs of units of so many copies; `None` if the numbers are beyond what kernels take.
+    pub fn try_new(units: Units, copies: usize) -> Option<Self> {
+        let stride = units.number(copies).checked_next_multiple_of(STRIDE)?;
+        let width = plane_words(copies);
+        u32::try_from(stride).ok()?;
+        u32::try_from(2 * width).ok()?;
+        let row_words = width.checked_mul(units.planes())?;
+        let row_bytes = row_words.checked_mul(size_of::<u64>())?.max(1);
+        let step_bytes = stride.checked_mul(abi::UNIT_BYTES)?.max(1);
+        let steps_copied = (STAGING_BYTES / row_bytes / abi::STEP_ROWS).max(1);
+        let steps = (UNITS_BYTES / step_bytes).clamp(1, MOST_STEPS);
+        Some(Self {
+            units,
+            copies,
+            stride,
+            row_words,
+            rows: steps_copied.min(steps) * abi::STEP_ROWS,
+            steps,
+        })
+    }
+
+    /// Units of a step, with those past the last.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Bytes of the units of all steps.
+    pub(super) fn units_bytes(&self) -> Option<usize> {
+        let step_bytes = self.stride.checked_mul(abi::UNIT_BYTES)?;
+        step_bytes.checked_mul(self.steps)
+    }
+
+    /// Bytes of the rows that are copied at a time.
+    pub(super) fn rows_bytes(&self) -> Option<usize> {
+        let words = self.rows.checked_mul(self.row_words)?;
+        words.checked_mul(size_of::<u64>())
+    }
+
+    /// Bytes of the counts.
+    pub(super) fn counts_bytes(&self) -> Option<usize> {
+        let counts = self.stride.checked_mul(self.stride)?;
+        counts.checked_mul(size_of::<u32>())
+    }
+
+    /// Bytes of device memory at most, as buffers are rounded up; `None` if they are more than memory has.
+    pub fn device_bytes(&self) -> Option<usize> {
+        let buffers = [
+            self.units_bytes()?,
+            self.rows_bytes()?,
+            self.counts_bytes()?,
+        ];
+        let bytes = buffers
+            .into_iter()
+            .try_fold(0usize, |sum, bytes| sum.checked_add(bytes))?;
+        bytes.checked_add(bytes / 8)?.checked_add(OTHER_BYTES)
+    }
+}
+
+/// Tiles that cover all pairs of units `i <= j`, those of a column next to each other, so that their second units stay in the cache.
+pub(super) fn tiles(n_units: usize, [rows, columns]: [usize; 2]) -> Vec<abi::PairTile> {
+    let columns_at = (0..n_units).step_by(columns);
+    columns_at
+        .flat_map(|column| {
+            let rows_at = (0..n_units.min(column + columns)).step_by(rows);
+            // These fit, as the layout says.
+            rows_at.map(move |row| abi::PairTile {
+                row: row as u32,
+                column: column as u32,
+            })
+        })
+        .collect()
+}
+
+/// Parts of `steps` steps, so that every one of `blocks` thread blocks has about as much to do.
+pub(super) fn splits(n_tiles: usize, steps: usize, blocks: usize) -> usize {
+    let most = steps.clamp(1, MOST_SPLITS);
+    // Steps of tiles that pass until the last block ends, as a part of all.
+    let time = |splits: usize| (n_tiles * splits).div_ceil(blocks) as f64 / splits as f64;
+    let best = (1..=most).map(time).fold(f64::INFINITY, f64::min);
+    (1..=most)
+        .find(|splits| time(*splits) <= 1.05 * best)
+        .unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_cover_each_pair() {
+        for n_units in [1, 127, 128, 129, 400, 1000] {
+            for [rows, columns] in [abi::GRAM_TILE, abi::HOPPER_TILE] {
+                let mut covered = vec![0; n_units * n_units];
+                for tile in tiles(n_units, [rows, columns]) {
+                    for i in tile.row as usize..n_units.min(tile.row as usize + rows) {
+                        let seconds = tile.column as usize..tile.column as usize + columns;
+                        for j in seconds.filter(|j| *j < n_units) {
+                            covered[i * n_units + j] += 1;
+                        }
+                    }
+                }
+                for i in 0..n_units {
+                    assert!((i..n_units).all(|j| covered[i * n_units + j] == 1));
+                }
+                let stride = n_units.next_multiple_of(STRIDE);
+                let last = tiles(n_units, [rows, columns]).into_iter();
+                let ends =
+                    last.map(|tile| [tile.row as usize + rows, tile.column as usize + columns]);
+                assert!(ends.into_iter().flatten().all(|end| end <= stride));
+            }
+        }
+    }
+
+    #[test]
+    fn layouts_are_within_limits() {
+        for copies in [1, 2, 63, 2_940, 50_000] {
+            for units in [Units::Copies, Units::CopiesCalled, Units::DiploidsCalled] {
+                let layout = Layout::try_new(units, copies).unwrap();
+                assert!(layout.stride >= units.number(copies) && layout.steps >= 1);
+                assert!(
+                    layout.rows >= abi::STEP_ROWS && layout.rows.is_multiple_of(abi::STEP_ROWS)
+                );
+                assert!(layout.rows <= layout.steps * abi::STEP_ROWS);
+                assert!(layout.device_bytes().is_some());
+            }
+        }
+        assert!(Layout::try_new(Units::CopiesCalled, usize::MAX).is_none());
+        assert!(Layout::try_new(Units::Copies, 1 << 33).is_none());
+    }
+
+    #[test]
+    fn blocks_have_work() {
+        assert_eq!(splits(1, 1, 132), 1);
+        assert_eq!(splits(132, 500, 132), 1);
+        assert!(splits(1, 500, 132) >= 30);
+        let splits = splits(96, 512, 132);
+        assert!(
+            (96 * splits).div_ceil(132) * 132 <= 96 * splits * 107 / 100,
+            "{splits}"
+        );
+    }
+}
