@@ -4,7 +4,7 @@
 //! * `scalar`: on counts, sites, positions and masks.
 //! * `aggregate`: spectra and sums over sites.
 //! * `table`: metadata and windows. `annotations`: rows of GFF3, GTF and BED files.
-//! * `interrupt`: how aggregates that compute for long are stopped.
+//! * `interrupt`: how aggregates that compute for long are stopped. `pair_device`: whether GPUs count pairs.
 //! * `join_bins`: bins for joins with intervals. `json_text`: nested values as text, for CSV and TSV. `spectrum_file`: spectra as files.
 //!
 //! A new statistic needs a new file and an entry in its folder's `mod.rs`; CONTRIBUTING.md has the steps.
@@ -22,6 +22,7 @@ pub mod json_text;
 pub mod mask;
 mod mask_source;
 pub mod numeric;
+mod pair_device;
 pub mod scalar;
 pub mod site_argument;
 pub mod spectrum_file;
@@ -47,6 +48,7 @@ pub use aggregate::{CellStatistic, aggregate_of_cells};
 pub use aggregate::{SiteTerms, SumStatistic, aggregate_of_sums};
 pub(crate) use aggregate::{is_on_device, use_pair_device};
 pub use mask_source::{bind_mask, bound_mask, load_mask, needs_mask};
+pub(crate) use pair_device::{device_for, would_be_on_device};
 pub use site_argument::{SiteArgument, SiteArguments};
 
 /// Every scalar function.

@@ -21,7 +21,6 @@ use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Accumulator;
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -36,12 +35,10 @@ use parking_lot::Mutex;
 use super::left_out;
 use super::runs::shown;
 use super::runs_table::{passing_rows, values};
-use crate::functions::{compares_pairs, is_on_device, pairs_size, use_pair_device};
-use crate::scan::{Backend, VczSettings, count_pairs, pair_device};
-
-/// Bytes of counts over pairs from which on a GPU counts them: those of some 500 copies, or 350 individuals. The host counts those of fewer
-/// in the time in which their rows are copied.
-const FEWEST_BYTES: usize = 512 << 10;
+use crate::functions::{
+    compares_pairs, device_for, is_on_device, pairs_size, use_pair_device, would_be_on_device,
+};
+use crate::scan::{Backend, VczSettings};
 
 /// Partial aggregation without groups into one state.
 #[derive(Debug)]
@@ -89,7 +86,9 @@ impl PairsExec {
     fn is_on_gpu(&self) -> bool {
         let would = || {
             let mut calls = self.aggregate.aggr_expr().iter();
-            calls.any(|call| is_for_device(call, self.backend)) && count_pairs(self.backend)
+            calls.any(|call| {
+                is_on_device(call.fun()) && would_be_on_device(self.backend, pairs_size(call))
+            })
         };
         self.on_gpu.lock().unwrap_or_else(would)
     }
@@ -133,11 +132,6 @@ impl PairsExec {
             has_ended: false,
         })
     }
-}
-
-/// Whether a GPU is to count the pairs of a call.
-fn is_for_device(call: &AggregateFunctionExpr, backend: Backend) -> bool {
-    is_on_device(call.fun()) && (backend == Backend::Gpu || pairs_size(call) >= FEWEST_BYTES)
 }
 
 /// One execution of the operator.
@@ -191,20 +185,17 @@ impl Execution {
         let mut accumulators = self.accumulators()?;
         let settings = VczSettings::of(self.context.session_config().options());
         let calls = self.aggregate.aggr_expr().iter();
-        let mut for_device: Vec<_> = calls
-            .zip(&mut accumulators)
-            .filter(|(call, _)| is_for_device(call, settings.backend))
-            .collect();
-        let device = match for_device.is_empty() {
-            true => None,
-            false => pair_device(&settings).await?,
-        };
-        *self.on_gpu.lock() = Some(device.is_some());
-        if let Some(device) = device {
-            for (_, accumulator) in &mut for_device {
+        let mut on_gpu = false;
+        for (call, accumulator) in calls.zip(&mut accumulators) {
+            if !is_on_device(call.fun()) {
+                continue;
+            }
+            if let Some(device) = device_for(&settings, pairs_size(call)).await? {
                 use_pair_device(accumulator.as_mut(), &device);
+                on_gpu = true;
             }
         }
+        *self.on_gpu.lock() = Some(on_gpu);
         Ok(accumulators)
     }
 

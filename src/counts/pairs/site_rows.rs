@@ -13,13 +13,7 @@ pub(crate) struct SiteRows {
 
 impl SiteRows {
     /// Adds a row, which must be one of the population's.
-    pub(crate) fn push(&mut self, words: &[u64]) {
-        self.words.extend_from_slice(words);
-        self.rows += 1;
-    }
-
-    /// Adds a row that is viewed.
-    pub(crate) fn push_row(&mut self, row: PlanesRow<'_>) {
+    pub(crate) fn push(&mut self, row: PlanesRow<'_>) {
         self.words.push(row.header());
         self.words.extend_from_slice(row.all_planes());
         self.rows += 1;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::weights::GCTA_BITS;
 use super::*;
-use crate::counts::gathered::GatheredPlanes;
+use crate::counts::gathered::{GatheredPlanes, PlanesRow};
 use crate::counts::reference::diploid_alleles;
 use crate::counts::{CountError, Level, Workers};
 
@@ -31,7 +31,7 @@ impl Calls {
             }
             let mut words = vec![];
             planes.push_row(row, &mut words);
-            all.push(&words);
+            all.push(PlanesRow::try_new(&words, copies).unwrap());
         }
         all
     }

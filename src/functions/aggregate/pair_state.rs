@@ -160,7 +160,7 @@ impl<V: PairValue> PairsOf<V> {
         // Opening a device takes long, and so does one that has much to do.
         let added = interrupt::long(usize::MAX, || interrupt::with_workers(add));
         let left = counted(V::NAME, added)?;
-        left.into_iter().for_each(|row| others.push_row(row));
+        left.into_iter().for_each(|row| others.push(row));
         Ok(())
     }
 
@@ -293,7 +293,7 @@ impl<V: PairValue> Statistic for PairsOf<V> {
             let Some(row) = views.next() else {
                 return Ok(());
             };
-            state.rows.push_row(row?);
+            state.rows.push(row?);
             self.fold_if_many(state)?;
         }
         if let (Some(device), Some(matrix)) = (&self.device, &mut state.matrix) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{SchemaRef, UInt64Type};
-use datafusion::common::{DataFusionError, Result, internal_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::physical_plan::ExecutionPlan;
@@ -18,9 +18,12 @@ use futures::StreamExt;
 use super::call::{Call, NAME};
 use super::columns::{self, Found};
 use super::strip::{PAIR_BYTES, Strip, Taken, firsts_within};
-use crate::counts::pairs::{IndividualPairs, PairMatrix, SiteRows, pairs_of};
-use crate::counts::{CountError, Level};
+use crate::counts::gathered::PlanesRow;
+use crate::counts::pairs::{IndividualPairs, OnDevice, PairMatrix, SiteRows, pairs_of};
+use crate::counts::{CountError, Level, Workers};
 use crate::functions::interrupt;
+use crate::functions::pair_device::device_for;
+use crate::scan::VczSettings;
 
 /// Rows that are counted at a time.
 const ROWS: usize = 1 << 13;
@@ -44,6 +47,8 @@ pub(super) struct Running {
     /// The first sample of the next strip.
     next: usize,
     found: Vec<Found>,
+    /// Where pairs are counted if all are counted at a time.
+    device: Option<OnDevice>,
     reservation: MemoryReservation,
     metrics: BaselineMetrics,
     passes: Count,
@@ -72,6 +77,7 @@ impl Running {
             strip: None,
             next: 0,
             found: vec![],
+            device: None,
         }
     }
 
@@ -127,6 +133,12 @@ impl Running {
             let firsts = firsts_within(shape.samples, self.next, most);
             let pairs = IndividualPairs::of_firsts(shape, firsts.clone()).map_err(counted)?;
             self.passes.add(1);
+            let settings = VczSettings::of(self.context.session_config().options());
+            let device = match firsts == (0..shape.samples) {
+                true => device_for(&settings, pairs.heap_bytes()).await?,
+                false => None,
+            };
+            self.device = device.map(OnDevice::new);
             if let Some(pairs) = self.read(pairs, &firsts).await? {
                 self.next = firsts.end;
                 self.strip = Some(Strip::new(pairs, shape.samples, firsts));
@@ -152,7 +164,7 @@ impl Running {
             let batch = batches.next().await.transpose()?;
             let ended = batch.is_none();
             if let Some(batch) = batch {
-                add_rows(&mut rows, &batch)?;
+                self.add(&mut pairs, &mut rows, &batch)?;
             }
             let is_full = rows.len() >= ROWS || rows.words().len() >= most_words;
             if rows.len() > 0 && (ended || is_full) {
@@ -166,6 +178,7 @@ impl Running {
                 }
             }
             if ended {
+                self.take_counts(&mut pairs)?;
                 self.reserve(&pairs, 0)?;
                 return Ok(Some(pairs));
             }
@@ -176,18 +189,66 @@ impl Running {
         let copies = self.call.shape.copies();
         // Planes are transposed, and then are those of individuals.
         self.reserve(pairs, 3 * rows.heap_bytes())?;
-        let metrics = self.metrics.clone();
-        let _timer = metrics.elapsed_compute().timer();
         let steps = pairs_of(copies).saturating_mul(rows.len() / 256 + 1);
-        let folded = interrupt::long(steps, || {
-            interrupt::with_workers(|workers| {
-                let mut parts = rows.parts(copies, ROWS);
-                parts.try_for_each(|part| pairs.fold(&part, Level::detect(), workers))
-            })
-        });
-        folded.map_err(counted)?;
+        self.compute(steps, |_, workers| {
+            let mut parts = rows.parts(copies, ROWS);
+            parts.try_for_each(|part| pairs.fold(&part, Level::detect(), workers))
+        })?;
         rows.clear();
         Ok(())
+    }
+
+    /// Adds the rows of a batch that have genotypes: to the counts of the device, and to `rows` those that the host counts.
+    fn add(
+        &mut self,
+        pairs: &mut IndividualPairs,
+        rows: &mut SiteRows,
+        batch: &RecordBatch,
+    ) -> Result<()> {
+        let views = views(batch, self.call.shape.copies())?;
+        let mut others = vec![];
+        if self.device.is_some() {
+            // Opening a device takes long, and so does one that has much to do.
+            self.compute(usize::MAX, |device, workers| {
+                others = match device {
+                    Some(device) => pairs.add_on(device, &views, workers)?,
+                    None => vec![],
+                };
+                Ok(())
+            })?;
+        } else {
+            others = views;
+        }
+        others.into_iter().for_each(|row| rows.push(row));
+        Ok(())
+    }
+
+    /// Adds the counts of the device.
+    fn take_counts(&mut self, pairs: &mut IndividualPairs) -> Result<()> {
+        let copies = self.call.shape.copies();
+        let Some(device) = &self.device else {
+            return Ok(());
+        };
+        let bytes = device.heap_bytes(copies);
+        self.reserve(pairs, bytes)?;
+        self.compute(bytes, |device, workers| match device {
+            Some(device) => pairs.take_counts(device, workers),
+            None => Ok(()),
+        })
+    }
+
+    /// Does `work` of so many nanoseconds with the operator's threads.
+    fn compute(
+        &mut self,
+        steps: usize,
+        work: impl FnOnce(Option<&mut OnDevice>, &Workers<'_>) -> Result<(), CountError>,
+    ) -> Result<()> {
+        let _timer = self.metrics.elapsed_compute().timer();
+        let device = self.device.as_mut();
+        let done = interrupt::long(steps, || {
+            interrupt::with_workers(|workers| work(device, workers))
+        });
+        done.map_err(counted)
     }
 
     fn reserve(&mut self, pairs: &IndividualPairs, more: usize) -> Result<()> {
@@ -202,8 +263,8 @@ impl Running {
     }
 }
 
-/// Adds the rows of a batch that have genotypes.
-fn add_rows(rows: &mut SiteRows, batch: &RecordBatch) -> Result<()> {
+/// The rows of a batch that have genotypes, of so many copies.
+fn views(batch: &RecordBatch, copies: usize) -> Result<Vec<PlanesRow<'_>>> {
     let planes = batch.columns().first();
     let planes = planes.and_then(|planes| planes.as_list_opt::<i32>());
     let values = planes.and_then(|list| list.values().as_primitive_opt::<UInt64Type>());
@@ -211,19 +272,24 @@ fn add_rows(rows: &mut SiteRows, batch: &RecordBatch) -> Result<()> {
         return internal_err!("{NAME}: the scan gives no bit-planes");
     };
     let (offsets, words) = (planes.value_offsets(), values.values());
-    for (row, bounds) in offsets.windows(2).enumerate() {
-        // Offsets of lists are not negative and never decrease.
-        let of_row = words.get(bounds[0] as usize..bounds[1] as usize);
-        if let (true, Some(of_row)) = (planes.is_valid(row), of_row) {
-            rows.push(of_row);
-        }
-    }
-    Ok(())
+    let bounds = offsets.windows(2).enumerate();
+    let views = bounds
+        .filter(|(row, _)| planes.is_valid(*row))
+        .map(|(_, bounds)| {
+            // Offsets of lists are not negative and never decrease.
+            let of_row = words.get(bounds[0] as usize..bounds[1] as usize);
+            match of_row.and_then(|of_row| PlanesRow::try_new(of_row, copies)) {
+                Some(view) => Ok(view),
+                None => internal_err!("{NAME}: the scan gives bit-planes of other copies"),
+            }
+        });
+    views.collect()
 }
 
 fn counted(error: CountError) -> DataFusionError {
     match error {
         CountError::Stopped => interrupt::stopped(),
+        CountError::Device(reason) => exec_datafusion_err!("{NAME}: {reason}"),
         error => DataFusionError::ResourcesExhausted(format!("{NAME}: {error}")),
     }
 }
