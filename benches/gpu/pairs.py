@@ -2,7 +2,7 @@
 
     python3 benches/gpu/pairs.py --vcz target/release/vcz --store STORE [--rounds 7] [--partitions 16] [--devices all]
 
-STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each aggregate the median of the statement's times in a
+STORE has diploid genotypes, such as those of benches/simulate. Needs a GPU. Prints for each statement the median of its times in a
 warm process on the host and on the GPU, and the mean time of the kernels that make units of rows and count their pairs (from the log, by events of
 the device). Exits with 1 if an answer differs.
 """
@@ -16,16 +16,27 @@ import sys
 
 ELAPSED = re.compile(r"^Elapsed ([0-9.]+) seconds", re.M)
 KERNELS = re.compile(r"the kernels of pairs of (\w+) took ([0-9.]+) ms")
-# Each with a sum that depends on every count and its place.
+# Of each, a statement with sums that depend on every count and its place, and the statement to time.
+PAIRS = "(SELECT p, row_number() OVER () AS r FROM (SELECT unnest({call}) AS p FROM t))"
+COUNTS = ["sites", "ibs0", "ibs1", "ibs2", "het1", "het2", "distance_sites", "distance"]
+
+
+def aggregate(call, sums):
+    return f"SELECT count(*), {sums} FROM {PAIRS.format(call=call)}", f"SELECT count(*) FROM (SELECT unnest({call}) AS p FROM t)"
+
+
 QUERIES = {
-    "haplotype_pairs": (
+    "haplotype_pairs": aggregate(
         "haplotype_pairs(call_genotype)",
         "sum(p['differences']), sum(p['differences'] * (p['copy1'] * 7919 + p['copy2'])), sum(p['sites'] * (p['copy1'] + 31 * p['copy2']))",
     ),
-    "sample_pairs": (
+    "sample_pairs": aggregate(
         "sample_pairs(call_genotype)",
-        ", ".join(f"sum(p['{name}'])" for name in ["sites", "ibs0", "ibs1", "ibs2", "het1", "het2", "distance_sites", "distance"])
-        + ", sum(p['het_het'] * r), sum(p['opposite'] * r)",
+        ", ".join(f"sum(p['{name}'])" for name in COUNTS) + ", sum(p['het_het'] * r), sum(p['opposite'] * r)",
+    ),
+    "vcz_sample_pairs": (
+        "SELECT sample1, sample2, kinship, distance FROM vcz_sample_pairs('t') ORDER BY kinship DESC NULLS LAST, 1, 2 LIMIT 10000",
+        "SELECT count(*) FROM vcz_sample_pairs('t', 0.0884)",
     ),
 }
 
@@ -57,14 +68,13 @@ def main():
     parser.add_argument("--devices", default="all")
     arguments = parser.parse_args()
     failed = False
-    print(f"{'aggregate':18} {'host':>9} {'GPU':>9} {'kernels':>9}")
-    for name, (call, sums) in QUERIES.items():
-        check = f"SELECT count(*), {sums} FROM (SELECT p, row_number() OVER () AS r FROM (SELECT unnest({call}) AS p FROM t))"
+    print(f"{'statement':18} {'host':>9} {'GPU':>9} {'kernels':>9}")
+    for name, (check, timed) in QUERIES.items():
         answers = {backend: run(arguments, backend, [check], ["-q", "--format", "csv"])[0] for backend in ["host", "gpu"]}
         if answers["host"] != answers["gpu"]:
             print(f"{name}: the answers differ:\n{answers['host']}\n{answers['gpu']}")
             failed = True
-        timed = [f"SELECT count(*) FROM (SELECT unnest({call}) AS p FROM t)"] * (arguments.rounds + 1)
+        timed = [timed] * (arguments.rounds + 1)
         times, kernels = {}, []
         for backend in ["host", "gpu"]:
             out, log = run(arguments, backend, timed, ["--maxrows", "0"])

@@ -45,6 +45,9 @@ impl Units {
     }
 }
 
+/// Words that a thread copies at least: fewer take no longer than starting it.
+const PART_WORDS: usize = 1 << 17;
+
 /// Sets the words of some rows, which are given by their numbers: for each row those of its planes.
 pub(crate) type SetRows<'a> = dyn FnMut(Range<usize>, &mut [u64]) -> Result<(), CountError> + 'a;
 
@@ -114,6 +117,11 @@ impl OnDevice {
         }
     }
 
+    /// Whether no counter was opened: that of the first rows takes long.
+    pub(crate) fn is_new(&self) -> bool {
+        self.counters.is_empty()
+    }
+
     /// Adds biallelic rows of `copies` copies; `false` if the host must.
     pub(super) fn add(
         &mut self,
@@ -136,7 +144,8 @@ impl OnDevice {
         let row_words = width * units.planes();
         counter.add(rows.len(), &mut |range, words| {
             let rows = rows.get(range).unwrap_or_default();
-            let some = rows.len().div_ceil(workers.parts()).max(1);
+            let fewest = PART_WORDS / row_words.max(1);
+            let some = rows.len().div_ceil(workers.parts()).max(fewest).max(1);
             let parts = rows.chunks(some).zip(words.chunks_mut(some * row_words));
             workers.each(parts, |(rows, words)| {
                 for (row, words) in rows.iter().zip(words.chunks_exact_mut(row_words)) {

@@ -157,8 +157,11 @@ impl<V: PairValue> PairsOf<V> {
         others: &mut SiteRows,
     ) -> Result<()> {
         let add = |workers: &Workers<'_>| matrix.add_on(&mut device.lock(), rows, workers);
-        // Opening a device takes long, and so does one that has much to do.
-        let added = interrupt::long(usize::MAX, || interrupt::with_workers(add));
+        let is_new = device.lock().is_new();
+        let added = match is_new {
+            true => interrupt::long(usize::MAX, || interrupt::with_workers(add)),
+            false => interrupt::with_workers(add),
+        };
         let left = counted(V::NAME, added)?;
         left.into_iter().for_each(|row| others.push(row));
         Ok(())

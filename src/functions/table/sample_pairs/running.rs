@@ -207,9 +207,9 @@ impl Running {
     ) -> Result<()> {
         let views = views(batch, self.call.shape.copies())?;
         let mut others = vec![];
-        if self.device.is_some() {
-            // Opening a device takes long, and so does one that has much to do.
-            self.compute(usize::MAX, |device, workers| {
+        if let Some(device) = &self.device {
+            let steps = if device.is_new() { usize::MAX } else { 0 };
+            self.compute(steps, |device, workers| {
                 others = match device {
                     Some(device) => pairs.add_on(device, &views, workers)?,
                     None => vec![],
