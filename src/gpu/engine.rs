@@ -10,7 +10,6 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::{OnceCell, watch};
 
 use super::abi;
@@ -19,9 +18,11 @@ use super::cuda::{
     CuFileStorage, CudaDevice, DeviceMemory, Nvcomp, Pinned, Staging, Worker, decode_scratch,
     device_count, nvcomp_is_named,
 };
-use super::decode_scratch::DecodeScratch;
 use super::direct::Storage;
 use super::executor::Executor;
+use super::memory_budget::{
+    MemoryBudget, SLAB_BYTES, WORKERS_PER_DEVICE, default_memory, limits, most_held, scratch_of,
+};
 use super::pairs::GpuPairs;
 use super::plan::{Estimate, FrameCodec};
 use super::queue::Queue;
@@ -32,23 +33,10 @@ use super::watchdog::Watchdog;
 use crate::counts::pairs::PairDevice;
 use crate::gpu::error::GpuError;
 
-/// Bytes of a slab: the encoded chunks of a batch.
-const SLAB_BYTES: usize = 32 << 20;
 /// Slabs that can be filled while every worker runs a batch.
 const SPARE_SLABS: usize = 2;
-/// Batches that a device runs at the same time: one is copied while others are decoded and the results of another are
-/// returned.
-pub const WORKERS_PER_DEVICE: usize = 4;
-/// Most bytes of a batch's results.
-const OUTPUT_BYTES: usize = 64 << 20;
 /// Initial page-locked memory for results, in bytes.
 const FIRST_OUTPUT_BYTES: usize = 8 << 20;
-/// Device memory that is used where no limit is set.
-const DEFAULT_MEMORY: u64 = 8 << 30;
-/// Most decoded bytes of an ordinary batch: larger ones are decoded no faster.
-const MOST_DECODED: u64 = 768 << 20;
-/// Decoded bytes of a batch for which room must be left beside counts over pairs.
-const LEAST_DECODED: usize = 64 << 20;
 /// A device that needs longer for a batch is lost: the largest batches take a few tenths of a second.
 const DEVICE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -71,45 +59,16 @@ pub struct GpuEngine {
     queue: Arc<Queue>,
     devices: Vec<DeviceInfo>,
     memory: Arc<Vec<AtomicUsize>>,
-    limit: Mutex<Limit>,
+    budget: Arc<MemoryBudget>,
     /// The devices, for work that is not decoding.
     opened: Vec<Arc<CudaDevice>>,
     /// Page-locked memory of such work that has ended.
     staging: Arc<Staging>,
-    /// Reports free device memory, which bounds large-frame batches where no limit is set.
-    free: Option<Arc<dyn FreeMemory>>,
     storage: Arc<dyn Storage>,
     has_direct_storage: OnceCell<bool>,
     watchdog: Arc<Watchdog>,
     /// Why nvCOMP could not be loaded, if it could not.
     without_nvcomp: Option<GpuError>,
-}
-
-/// The devices that may be used, and how much of their memory.
-#[derive(Debug, Default)]
-struct Limit {
-    /// The limit that `configure` last set; 0 for the default.
-    set: u64,
-    /// Bytes of each device that are not for decoding.
-    reserved: u64,
-    /// The devices that `configure` last set, as bits.
-    devices: u64,
-}
-
-/// Device memory that is not for decoding, until this is dropped.
-#[derive(Debug)]
-pub struct Reserved {
-    engine: Arc<GpuEngine>,
-    bytes: u64,
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        let mut limit = self.engine.limit.lock();
-        limit.reserved = limit.reserved.saturating_sub(self.bytes);
-        // With less reserved there is room to decode, as there was before.
-        let _ = self.engine.apply(&limit);
-    }
 }
 
 /// A device, for display.
@@ -181,7 +140,7 @@ pub fn is_starting() -> bool {
 /// then must not run exit handlers either.
 pub fn is_at_work() -> bool {
     let is_at_work = |watchdog: &Watchdog| watchdog.is_busy() || watchdog.has_given_up();
-    let counts_pairs = |engine: &GpuEngine| engine.limit.lock().reserved > 0;
+    let counts_pairs = |engine: &GpuEngine| engine.budget.reserved() > 0;
     match &*STATE.borrow() {
         EngineStatus::Ready(engine) => is_at_work(&engine.watchdog) || counts_pairs(engine),
         _ => false,
@@ -272,7 +231,7 @@ impl GpuEngine {
                 workers.push((device.ordinal, Box::new(worker)));
             }
         }
-        let default = DEFAULT_MEMORY.min(smallest.unwrap_or(0) as u64 / 2);
+        let default = default_memory(smallest.unwrap_or(0) as u64);
         let scratch = decode_scratch(&devices);
         let free: Arc<dyn FreeMemory> = Arc::new(DeviceMemory(devices.clone(), scratch));
         let mut engine = Self::with_workers(
@@ -319,22 +278,20 @@ impl GpuEngine {
                             held.store(bytes, Ordering::Relaxed);
                         }
                     };
-                    let most_held = |limits| budget(limits, scratch);
+                    let most_held = |limits| most_held(limits, scratch);
                     serve(&queue, &watchdog, (at, device), executor, most_held, report);
                 })
                 .map_err(|error| format!("no thread could be started: {error}"))?;
         }
+        let smallest = devices.iter().map(|info| info.memory as u64).min();
+        let budget = MemoryBudget::new(&queue, smallest.unwrap_or(0), free);
         Ok(Self {
             queue,
             devices,
             memory,
-            limit: Mutex::new(Limit {
-                devices: u64::MAX,
-                ..Limit::default()
-            }),
+            budget: Arc::new(budget),
             opened: vec![],
             staging: Arc::default(),
-            free,
             storage,
             has_direct_storage: OnceCell::new(),
             watchdog,
@@ -359,16 +316,12 @@ impl GpuEngine {
             .iter()
             .map(|held| held.load(Ordering::Relaxed))
             .sum();
-        let devices = self.limit.lock().devices;
+        let devices = self.budget.devices();
         let used = self
             .devices
             .iter()
             .filter(|info| devices >> (info.ordinal % 64) & 1 != 0);
-        let of_pairs = self
-            .limit
-            .lock()
-            .reserved
-            .saturating_mul(used.count() as u64);
+        let of_pairs = self.budget.reserved().saturating_mul(used.count() as u64);
         of_workers.saturating_add(usize::try_from(of_pairs).unwrap_or(usize::MAX))
     }
 
@@ -434,84 +387,19 @@ impl GpuEngine {
             }
             bits |= 1 << (device % 64);
         }
-        // Held to the end, so that `limit` is the limit in use.
-        let mut current = self.limit.lock();
-        if current.set != memory {
-            let changed = Limit {
-                set: memory,
-                ..*current
-            };
-            self.apply(&changed)?;
-            *current = changed;
-        }
-        current.devices = if devices.is_empty() { u64::MAX } else { bits };
-        self.queue.set_devices(current.devices);
-        Ok(())
-    }
-
-    /// Bytes of each device that may be used.
-    fn allowed(&self, limit: &Limit) -> u64 {
-        let most = self.devices.iter().map(|info| info.memory as u64).min();
-        match limit.set {
-            0 => DEFAULT_MEMORY.min(most.unwrap_or(0) / 2),
-            set => set.min(most.unwrap_or(0) / 10 * 9),
-        }
-    }
-
-    /// Limits decoding to what is not reserved.
-    fn apply(&self, limit: &Limit) -> Result<(), GpuError> {
-        let allowed = self.allowed(limit);
-        let left = allowed.saturating_sub(limit.reserved);
-        let limits = limits(left, scratch_of(self.free.as_ref()));
-        if limits.decoded == 0 {
-            let buffers = (SLAB_BYTES + OUTPUT_BYTES) * WORKERS_PER_DEVICE;
-            let counts = match limit.reserved {
-                0 => String::new(),
-                reserved => format!(" beside {reserved} bytes of counts over pairs"),
-            };
-            return Err(format!(
-                "vcz.gpu_memory_limit: {allowed} bytes leave no room to decode anything{counts}; buffers need {buffers}; set 0 \
-                 for the default"
-            )
-            .into());
-        }
-        let free = self.free.clone().filter(|_| limit.set == 0);
-        self.queue.set_limits(limits, free);
-        Ok(())
-    }
-
-    /// Takes so much memory of each device from decoding.
-    ///
-    /// # Errors
-    /// If too little would be left.
-    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Reserved, GpuError> {
-        let mut current = self.limit.lock();
-        let changed = Limit {
-            reserved: current.reserved.saturating_add(bytes),
-            ..*current
-        };
-        let left = self.allowed(&changed).saturating_sub(changed.reserved);
-        if limits(left, scratch_of(self.free.as_ref())).decoded < LEAST_DECODED {
-            return Err(format!("{left} bytes would be left to decode").into());
-        }
-        self.apply(&changed)?;
-        *current = changed;
-        Ok(Reserved {
-            engine: Arc::clone(self),
-            bytes,
-        })
+        let bits = if devices.is_empty() { u64::MAX } else { bits };
+        self.budget.configure(bits, memory)
     }
 
     /// The devices that `configure` last set, to count pairs; `None` if there are none that run kernels. Unless `is_required`, the host
     /// counts the pairs that they have no room for.
-    pub(crate) fn pairs(self: &Arc<Self>, is_required: bool) -> Option<Arc<dyn PairDevice>> {
-        let bits = self.limit.lock().devices;
+    pub(crate) fn pairs(&self, is_required: bool) -> Option<Arc<dyn PairDevice>> {
+        let bits = self.budget.devices();
         let is_used = |device: &&Arc<CudaDevice>| bits >> (device.ordinal % 64) & 1 != 0;
         let devices: Vec<_> = self.opened.iter().filter(is_used).cloned().collect();
-        let engine = Arc::clone(self);
-        let staging = Arc::clone(&self.staging);
+        let (budget, staging) = (Arc::clone(&self.budget), Arc::clone(&self.staging));
         (!devices.is_empty())
-            .then(|| Arc::new(GpuPairs::new(engine, devices, staging, is_required)) as _)
+            .then(|| Arc::new(GpuPairs::new(budget, devices, staging, is_required)) as _)
     }
 
     /// Lets this many workers of a device run batches (0: all of them), from the next batch on. The last call applies, for all queries of
@@ -522,29 +410,6 @@ impl GpuEngine {
             workers => workers,
         });
     }
-}
-
-/// Limits of batches that keep all workers of a device under `memory` bytes.
-fn limits(memory: u64, scratch: DecodeScratch) -> BatchLimits {
-    let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
-    let each = (memory / WORKERS_PER_DEVICE as u64).saturating_sub(fixed);
-    BatchLimits {
-        decoded: usize::try_from(scratch.decoded(each).min(MOST_DECODED)).unwrap_or(usize::MAX),
-        output: OUTPUT_BYTES,
-    }
-}
-
-/// Device memory that decoding needs besides its output.
-fn scratch_of(devices: Option<&Arc<dyn FreeMemory>>) -> DecodeScratch {
-    devices.map_or_else(DecodeScratch::default, |devices| devices.decode_scratch())
-}
-
-/// Device memory that a worker may keep from batch to batch.
-fn budget(limits: BatchLimits, scratch: DecodeScratch) -> usize {
-    let decoded = scratch.with(limits.decoded as u64);
-    usize::try_from(decoded).map_or(usize::MAX, |decoded| {
-        decoded.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
-    })
 }
 
 #[cfg(test)]

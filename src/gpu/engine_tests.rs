@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 use super::super::batch::{Batch, Outcome, Ticket, Times};
+use super::super::decode_scratch::DecodeScratch;
 use super::super::executor::{Failure, Results};
 use super::super::software::{Files, Software, engine, engine_of, slab};
 use super::super::testing::{chunk, counts, elements, find, plain, reason, zstd};

@@ -9,6 +9,7 @@
 //! * `chunk_sizes`: statistics of chunk sizes, which size the next batches.
 //! * `decode_scratch`: device memory that decoding needs besides its output.
 //! * `engine`: the process's devices and their workers, started in the background.
+//! * `memory_budget`: how much device memory is for decoding, and for counts over pairs.
 //! * `serve`: a worker's loop from the queue's batches to results. `watchdog`: gives up on a device that does not respond.
 //! * `error`: why a device, a library or a chunk cannot be used.
 //! * `executor`: the trait that runs batches. `cuda` implements it with contexts, the kernels of `kernels/` and nvCOMP.
@@ -34,6 +35,7 @@ mod error;
 mod executor;
 #[cfg(test)]
 mod filter_tests;
+mod memory_budget;
 mod pairs;
 pub mod plan;
 mod queue;
@@ -58,10 +60,10 @@ pub use encoded::Encoded;
 #[cfg(test)]
 pub(crate) use engine::install;
 pub use engine::{
-    DeviceInfo, EngineStatus, GpuEngine, WORKERS_PER_DEVICE, is_at_work, is_starting, ready, start,
-    status,
+    DeviceInfo, EngineStatus, GpuEngine, is_at_work, is_starting, ready, start, status,
 };
 pub use error::GpuError;
+pub use memory_budget::WORKERS_PER_DEVICE;
 pub use queue::{Producer, Queue};
 pub use unstaged::ToRead;
 pub use work::{CountsOutput, ElementsOutput, Work, WorkOutput};

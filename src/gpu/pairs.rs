@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::cuda::{CudaDevice, Layout, PairCounter, Staging, of_device};
-use super::engine::{GpuEngine, Reserved};
+use super::memory_budget::{MemoryBudget, Reserved};
 use crate::counts::CountError;
 use crate::counts::pairs::{PairDevice, SetRows, UnitCounter, UnitCounts, Units};
 use crate::gpu::error::GpuError;
@@ -11,7 +11,7 @@ use crate::gpu::error::GpuError;
 /// The devices of a query.
 #[derive(Debug)]
 pub struct GpuPairs {
-    engine: Arc<GpuEngine>,
+    budget: Arc<MemoryBudget>,
     devices: Vec<Arc<CudaDevice>>,
     staging: Arc<Staging>,
     is_required: bool,
@@ -19,13 +19,13 @@ pub struct GpuPairs {
 
 impl GpuPairs {
     pub(super) fn new(
-        engine: Arc<GpuEngine>,
+        budget: Arc<MemoryBudget>,
         devices: Vec<Arc<CudaDevice>>,
         staging: Arc<Staging>,
         is_required: bool,
     ) -> Self {
         Self {
-            engine,
+            budget,
             devices,
             staging,
             is_required,
@@ -39,7 +39,7 @@ impl GpuPairs {
         let Some((layout, bytes)) = sizes else {
             return Ok(None);
         };
-        let reserved = match self.engine.reserve(bytes as u64) {
+        let reserved = match self.budget.reserve(bytes as u64) {
             Ok(reserved) => reserved,
             Err(reason) => {
                 log::debug!(

@@ -1,0 +1,224 @@
+//! [`MemoryBudget`]: how much memory of the devices is for decoding, and what counts over pairs take from it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::batch::BatchLimits;
+use super::decode_scratch::DecodeScratch;
+use super::queue::Queue;
+use super::queue_state::FreeMemory;
+use crate::gpu::error::GpuError;
+
+/// Bytes of a slab: the encoded chunks of a batch.
+pub(super) const SLAB_BYTES: usize = 32 << 20;
+/// Batches that a device runs at the same time: one is copied while others are decoded and the results of another are
+/// returned.
+pub const WORKERS_PER_DEVICE: usize = 4;
+/// Most bytes of a batch's results.
+const OUTPUT_BYTES: usize = 64 << 20;
+/// Device memory that is used where no limit is set.
+const DEFAULT_MEMORY: u64 = 8 << 30;
+/// Most decoded bytes of an ordinary batch: larger ones are decoded no faster.
+const MOST_DECODED: u64 = 768 << 20;
+/// Decoded bytes of a batch for which room must be left beside counts over pairs.
+const LEAST_DECODED: usize = 64 << 20;
+
+/// The memory of the devices that may be used.
+#[derive(Debug)]
+pub(super) struct MemoryBudget {
+    queue: Arc<Queue>,
+    /// Bytes of the smallest device.
+    smallest: u64,
+    /// Reports free device memory, which bounds large-frame batches where no limit is set.
+    free: Option<Arc<dyn FreeMemory>>,
+    limit: Mutex<Limit>,
+}
+
+/// The devices that may be used, and how much of their memory.
+#[derive(Debug)]
+struct Limit {
+    /// The limit of each that was last set; 0 for the default.
+    set: u64,
+    /// Bytes of each that are not for decoding.
+    reserved: u64,
+    /// The devices that were last set, as bits.
+    devices: u64,
+}
+
+/// Device memory that is not for decoding, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    budget: Arc<MemoryBudget>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut limit = self.budget.limit.lock();
+        limit.reserved = limit.reserved.saturating_sub(self.bytes);
+        // With less reserved there is room to decode, as there was before.
+        let _ = self.budget.apply(&limit);
+    }
+}
+
+impl MemoryBudget {
+    /// Of devices of which the smallest has so many bytes, whose batches `queue` limits; no limit is set.
+    pub(super) fn new(
+        queue: &Arc<Queue>,
+        smallest: u64,
+        free: Option<Arc<dyn FreeMemory>>,
+    ) -> Self {
+        Self {
+            queue: Arc::clone(queue),
+            smallest,
+            free,
+            limit: Mutex::new(Limit {
+                set: 0,
+                reserved: 0,
+                devices: u64::MAX,
+            }),
+        }
+    }
+
+    /// Uses these devices, and at most `memory` bytes of each (0 for the default), from the next batch on.
+    ///
+    /// # Errors
+    /// If that leaves no room to decode. Nothing changes then.
+    pub(super) fn configure(&self, devices: u64, memory: u64) -> Result<(), GpuError> {
+        // Held to the end, so that this is the limit in use.
+        let mut current = self.limit.lock();
+        if current.set != memory {
+            let changed = Limit {
+                set: memory,
+                ..*current
+            };
+            self.apply(&changed)?;
+            *current = changed;
+        }
+        current.devices = devices;
+        self.queue.set_devices(devices);
+        Ok(())
+    }
+
+    /// Takes so much memory of each device from decoding.
+    ///
+    /// # Errors
+    /// If too little would be left.
+    pub(super) fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Reserved, GpuError> {
+        let mut current = self.limit.lock();
+        let changed = Limit {
+            reserved: current.reserved.saturating_add(bytes),
+            ..*current
+        };
+        let left = self.allowed(&changed).saturating_sub(changed.reserved);
+        if limits(left, scratch_of(self.free.as_ref())).decoded < LEAST_DECODED {
+            return Err(format!("{left} bytes would be left to decode").into());
+        }
+        self.apply(&changed)?;
+        *current = changed;
+        Ok(Reserved {
+            budget: Arc::clone(self),
+            bytes,
+        })
+    }
+
+    /// Bytes of each device that are reserved.
+    pub(super) fn reserved(&self) -> u64 {
+        self.limit.lock().reserved
+    }
+
+    /// The devices that are used, as bits.
+    pub(super) fn devices(&self) -> u64 {
+        self.limit.lock().devices
+    }
+
+    /// Bytes of each device that may be used.
+    fn allowed(&self, limit: &Limit) -> u64 {
+        match limit.set {
+            0 => default_memory(self.smallest),
+            set => set.min(self.smallest / 10 * 9),
+        }
+    }
+
+    /// Limits decoding to what is not reserved.
+    fn apply(&self, limit: &Limit) -> Result<(), GpuError> {
+        let allowed = self.allowed(limit);
+        let left = allowed.saturating_sub(limit.reserved);
+        let limits = limits(left, scratch_of(self.free.as_ref()));
+        if limits.decoded == 0 {
+            let buffers = (SLAB_BYTES + OUTPUT_BYTES) * WORKERS_PER_DEVICE;
+            let counts = match limit.reserved {
+                0 => String::new(),
+                reserved => format!(" beside {reserved} bytes of counts over pairs"),
+            };
+            return Err(format!(
+                "vcz.gpu_memory_limit: {allowed} bytes leave no room to decode anything{counts}; buffers need {buffers}; set 0 \
+                 for the default"
+            )
+            .into());
+        }
+        let free = self.free.clone().filter(|_| limit.set == 0);
+        self.queue.set_limits(limits, free);
+        Ok(())
+    }
+}
+
+/// Bytes that are used of each device where no limit is set, if the smallest has so many.
+pub(super) fn default_memory(smallest: u64) -> u64 {
+    DEFAULT_MEMORY.min(smallest / 2)
+}
+
+/// Limits of batches that keep all workers of a device under `memory` bytes.
+pub(super) fn limits(memory: u64, scratch: DecodeScratch) -> BatchLimits {
+    let fixed = (SLAB_BYTES + OUTPUT_BYTES) as u64;
+    let each = (memory / WORKERS_PER_DEVICE as u64).saturating_sub(fixed);
+    BatchLimits {
+        decoded: usize::try_from(scratch.decoded(each).min(MOST_DECODED)).unwrap_or(usize::MAX),
+        output: OUTPUT_BYTES,
+    }
+}
+
+/// Device memory that decoding needs besides its output.
+pub(super) fn scratch_of(devices: Option<&Arc<dyn FreeMemory>>) -> DecodeScratch {
+    devices.map_or_else(DecodeScratch::default, |devices| devices.decode_scratch())
+}
+
+/// Device memory that a worker may keep from batch to batch.
+pub(super) fn most_held(limits: BatchLimits, scratch: DecodeScratch) -> usize {
+    let decoded = scratch.with(limits.decoded as u64);
+    usize::try_from(decoded).map_or(usize::MAX, |decoded| {
+        decoded.saturating_add(SLAB_BYTES + 2 * OUTPUT_BYTES)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_is_not_for_decoding() {
+        let default = limits(default_memory(80 << 30), DecodeScratch::default());
+        let queue = Queue::new(vec![], default);
+        let budget = Arc::new(MemoryBudget::new(&queue, 80 << 30, None));
+        let small = 2 << 30;
+        budget.configure(1, small).unwrap();
+        let before = queue.limits();
+        let reserved = budget.reserve(1 << 30).unwrap();
+        assert_eq!((budget.reserved(), budget.devices()), (1 << 30, 1));
+        assert_eq!(
+            before.decoded - queue.limits().decoded,
+            (1 << 30) / WORKERS_PER_DEVICE
+        );
+        // No room would be left.
+        let refused = budget.reserve(1 << 30).unwrap_err();
+        assert_eq!(&*refused, "0 bytes would be left to decode");
+        let refused = budget.configure(1, 1 << 30).unwrap_err();
+        assert!(
+            refused.contains("beside 1073741824 bytes of counts over pairs"),
+            "{refused}"
+        );
+        drop(reserved);
+        assert_eq!((budget.reserved(), queue.limits()), (0, before));
+    }
+}
