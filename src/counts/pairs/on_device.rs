@@ -76,6 +76,7 @@ pub(crate) struct UnitCounts {
 
 impl UnitCounts {
     /// Those of units `i <= j` at `i * stride + j`.
+    #[cfg(any(test, feature = "gpu"))]
     pub(crate) fn new(stride: usize, counts: Vec<u32>) -> Self {
         Self { stride, counts }
     }
